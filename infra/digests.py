@@ -1,0 +1,35 @@
+"""Content digests: what names finished work, so that it is reused only where it is the same work."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, BinaryIO
+
+_CHUNK_BYTES = 1 << 20
+
+
+def canonical_json(value: Any) -> bytes:
+    """The one UTF-8 JSON text of a JSON-able value: sorted keys, no spaces.
+
+    Lone surrogates (file names that are not UTF-8) are kept as escapes.
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+
+
+def digest_of(value: Any, length: int = 16) -> str:
+    """First ``length`` hexadecimal digits of the SHA-256 of a JSON-able value."""
+    return hashlib.sha256(canonical_json(value)).hexdigest()[:length]
+
+
+def sha256_hex(data: bytes | memoryview) -> str:
+    """SHA-256 of ``data`` as 64 hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def stream_sha256(stream: BinaryIO) -> str:
+    """SHA-256 of all that is left in ``stream``, read a MiB at a time."""
+    digest = hashlib.sha256()
+    while chunk := stream.read(_CHUNK_BYTES):
+        digest.update(chunk)
+    return digest.hexdigest()

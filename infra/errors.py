@@ -1,0 +1,132 @@
+"""The one error tree of Shardmill.
+
+    ShardmillError                 exit  what happened
+    ├── UsageError                    2  the command or its configuration is wrong
+    │   ├── ConfigError               2  a key or value of the configuration
+    │   └── NotFoundError             2  a source, dataset, version or record that is not there
+    ├── DataError                     3  the data is bad beyond what was allowed
+    │   ├── FailureBudgetExceeded     3  too many inputs were quarantined
+    │   ├── AccountingError           3  inputs and outcomes do not add up
+    │   └── CorruptDataError          3  stored bytes that are not what was written
+    ├── EnvironmentFault              4  the machine, the storage or another process
+    │   ├── StorageError              4  a read or write that failed
+    │   ├── LockedError               4  another process holds the lock
+    │   ├── ChildDied                 4  a child process ended without saying why
+    │   ├── FormatVersionError        4  written by another version of the format
+    │   └── PublishConflict           4  another writer published this version first
+    └── Cancelled                   130  stopped on request
+
+An error names the file, key or value at fault and, as ``remedy``, what to do about it.
+A single image that cannot be decoded is no error of this tree: it is ``codecs.ImageRejected``,
+and becomes a quarantine row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class ShardmillError(Exception):
+    """Base of all errors that Shardmill raises on purpose.
+
+    Attributes:
+        message: what is wrong, naming the file, key or value.
+        remedy: what the user can do about it, or None.
+        exit_code: the exit status of a command that ends with this error.
+    """
+
+    exit_code = 4
+
+    def __init__(self, message: str, remedy: str | None = None) -> None:
+        super().__init__(message, remedy)
+        self.message = message
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.remedy})" if self.remedy else self.message
+
+    def to_event(self) -> dict[str, Any]:
+        """The error as the JSON event that a child process sends its parent."""
+        return {
+            "event": "error",
+            "type": type(self).__name__,
+            "message": self.message,
+            "remedy": self.remedy,
+            "exit_code": self.exit_code,
+        }
+
+
+class UsageError(ShardmillError):
+    """The command line is wrong."""
+
+    exit_code = 2
+
+
+class ConfigError(UsageError):
+    """A configuration key or value is wrong."""
+
+
+class NotFoundError(UsageError):
+    """A source, dataset, version or record does not exist."""
+
+
+class DataError(ShardmillError):
+    """The data is bad beyond what was allowed."""
+
+    exit_code = 3
+
+
+class FailureBudgetExceeded(DataError):
+    """More inputs were quarantined than the failure budget allows; nothing was published."""
+
+
+class AccountingError(DataError):
+    """The outcomes of the inputs do not add up; nothing was published."""
+
+
+class CorruptDataError(DataError):
+    """Stored bytes are not what was written: a failed checksum, a truncated record or shard."""
+
+
+class EnvironmentFault(ShardmillError):
+    """The machine, the storage or another process is at fault."""
+
+
+class StorageError(EnvironmentFault):
+    """A read or write of storage failed."""
+
+
+class LockedError(EnvironmentFault):
+    """Another process holds the lock on the same work."""
+
+
+class ChildDied(EnvironmentFault):
+    """A child process ended without saying why."""
+
+
+class FormatVersionError(EnvironmentFault):
+    """The dataset was written under another version of the on-disk format."""
+
+
+class PublishConflict(EnvironmentFault):
+    """Another writer published the same version number first."""
+
+
+class Cancelled(ShardmillError):
+    """The work was stopped on request and can be resumed."""
+
+    exit_code = 130
+
+
+def _subclasses(cls: type[ShardmillError]) -> dict[str, type[ShardmillError]]:
+    found = {cls.__name__: cls}
+    for child in cls.__subclasses__():
+        found |= _subclasses(child)
+    return found
+
+
+def from_event(event: Mapping[str, Any]) -> ShardmillError:
+    """The error that a child process described with ``ShardmillError.to_event``."""
+    kind = _subclasses(ShardmillError).get(str(event.get("type")), EnvironmentFault)
+    return kind(str(event.get("message", "unknown error")), event.get("remedy"))

@@ -1,0 +1,117 @@
+"""``tf.train.Example`` messages without TensorFlow.
+
+The message types are declared here in a descriptor pool of their own (field numbers from TensorFlow's
+``example.proto`` and ``feature.proto``), so that they never clash with those of an imported TensorFlow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
+
+from infra.errors import CorruptDataError
+
+_FIELD = descriptor_pb2.FieldDescriptorProto
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRecord:
+    """One example as it is stored.
+
+    Attributes:
+        id: first 16 hexadecimal digits of the SHA-256 of the source bytes.
+        image: the encoded image.
+        label: index into the manifest's classes.
+        label_name: name of the class.
+        height, width, channels: of the stored image (pixels).
+    """
+
+    id: str
+    image: bytes
+    label: int
+    label_name: str
+    height: int
+    width: int
+    channels: int
+
+
+def _declare() -> Any:
+    file = descriptor_pb2.FileDescriptorProto(
+        name="shardmill/example.proto", package="tensorflow", syntax="proto3"
+    )
+
+    def add_field(
+        owner: descriptor_pb2.DescriptorProto, name: str, number: int, kind: Any, *, repeated: bool = False
+    ) -> descriptor_pb2.FieldDescriptorProto:
+        label = _FIELD.LABEL_REPEATED if repeated else _FIELD.LABEL_OPTIONAL
+        field = owner.field.add(name=name, number=number, label=label)
+        if isinstance(kind, str):
+            field.type, field.type_name = _FIELD.TYPE_MESSAGE, f".tensorflow.{kind}"
+        else:
+            field.type = kind
+        return field
+
+    for name, kind in (
+        ("BytesList", _FIELD.TYPE_BYTES),
+        ("FloatList", _FIELD.TYPE_FLOAT),
+        ("Int64List", _FIELD.TYPE_INT64),
+    ):
+        add_field(file.message_type.add(name=name), "value", 1, kind, repeated=True)
+    feature = file.message_type.add(name="Feature")
+    feature.oneof_decl.add(name="kind")
+    for number, (name, kind) in enumerate(
+        (("bytes_list", "BytesList"), ("float_list", "FloatList"), ("int64_list", "Int64List")), start=1
+    ):
+        add_field(feature, name, number, kind).oneof_index = 0
+    features = file.message_type.add(name="Features")
+    entry = features.nested_type.add(name="FeatureEntry")
+    entry.options.map_entry = True
+    add_field(entry, "key", 1, _FIELD.TYPE_STRING)
+    add_field(entry, "value", 2, "Feature")
+    add_field(features, "feature", 1, "Features.FeatureEntry", repeated=True)
+    add_field(file.message_type.add(name="Example"), "features", 1, "Features")
+
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.Example"))
+
+
+_Example = _declare()
+
+
+def build_example(record: ImageRecord) -> bytes:
+    """The serialised ``tf.train.Example`` of a record. The same record gives the same bytes."""
+    example = _Example()
+    feature = example.features.feature
+    feature["id"].bytes_list.value.append(record.id.encode("ascii"))
+    feature["image"].bytes_list.value.append(record.image)
+    feature["label"].int64_list.value.append(record.label)
+    # Names of folders need not be UTF-8; a shard carries the bytes they had.
+    feature["label_name"].bytes_list.value.append(record.label_name.encode("utf-8", "surrogateescape"))
+    feature["height"].int64_list.value.append(record.height)
+    feature["width"].int64_list.value.append(record.width)
+    feature["channels"].int64_list.value.append(record.channels)
+    return bytes(example.SerializeToString(deterministic=True))
+
+
+def parse_example(serialized: bytes) -> ImageRecord:
+    """The record in a serialised ``tf.train.Example``.
+
+    Raises:
+        CorruptDataError: it is no Example, or a feature is missing.
+    """
+    try:
+        feature = _Example.FromString(serialized).features.feature
+        return ImageRecord(
+            id=feature["id"].bytes_list.value[0].decode("ascii"),
+            image=feature["image"].bytes_list.value[0],
+            label=feature["label"].int64_list.value[0],
+            label_name=feature["label_name"].bytes_list.value[0].decode("utf-8", "surrogateescape"),
+            height=feature["height"].int64_list.value[0],
+            width=feature["width"].int64_list.value[0],
+            channels=feature["channels"].int64_list.value[0],
+        )
+    except (message.DecodeError, IndexError, UnicodeDecodeError) as error:
+        raise CorruptDataError(f"not an example of this format: {error}") from error

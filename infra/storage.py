@@ -1,0 +1,371 @@
+"""A folder on any filesystem that ``pyarrow.fs`` speaks, with the few writes a dataset needs.
+
+Paths are POSIX strings relative to the folder. Every write is all or nothing: local files are
+written under a temporary name, flushed to disk and renamed; an object store makes an object visible
+only when its upload is complete. A dataset is published by ``create_if_absent``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, cast
+from urllib.parse import urlparse
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from infra.errors import LockedError, NotFoundError, PublishConflict, StorageError
+
+TEMPORARY_PREFIX = ".partial-"  # no listing of ours shows these names; a crash may leave some behind
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """One file of a listing: its path relative to the storage, size (bytes) and time of change (ns)."""
+
+    path: str
+    size_bytes: int
+    mtime_ns: int
+
+
+def _filesystem(location: str) -> tuple[pafs.FileSystem, str]:
+    """The filesystem and the path in it of a URI or a local path."""
+    if "://" not in location:
+        return pafs.LocalFileSystem(), str(Path(location).expanduser().absolute())
+    try:
+        filesystem, path = pafs.FileSystem.from_uri(location)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        scheme = urlparse(location).scheme
+        raise StorageError(
+            f"cannot open storage {location}: {error}",
+            f"check the URI and the credentials of {scheme}://",
+        ) from error
+    return filesystem, path
+
+
+class Storage:
+    """A folder on a filesystem. Cheap to make; picklable by its URI."""
+
+    def __init__(self, filesystem: pafs.FileSystem, root: str, uri: str) -> None:
+        self._fs = filesystem
+        self._root = root.rstrip("/") or "/"
+        self.uri = uri
+
+    @staticmethod
+    def at(location: str | Path) -> Storage:
+        """The folder at a local path, ``file://``, ``s3://`` or ``gs://`` URI. It need not exist yet."""
+        filesystem, root = _filesystem(str(location))
+        local = isinstance(filesystem, pafs.LocalFileSystem)
+        return Storage(filesystem, root, root if local else str(location).rstrip("/"))
+
+    def __reduce__(self) -> tuple[Callable[[str], Storage], tuple[str]]:
+        return Storage.at, (self.uri,)
+
+    def __repr__(self) -> str:
+        return f"Storage({self.uri!r})"
+
+    def child(self, *parts: str) -> Storage:
+        """The folder at ``parts`` below this one."""
+        tail = "/".join(parts)
+        return Storage(self._fs, f"{self._root}/{tail}", f"{self.uri.rstrip('/')}/{tail}")
+
+    @property
+    def is_local(self) -> bool:
+        """Whether this is a folder of this machine's own filesystem."""
+        return isinstance(self._fs, pafs.LocalFileSystem)
+
+    def local_path(self, path: str = "") -> Path | None:
+        """The file's path on this machine, or None where the storage is elsewhere."""
+        return Path(self._full(path)) if self.is_local else None
+
+    def _full(self, path: str) -> str:
+        return f"{self._root}/{path}" if path else self._root
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        """A seekable reader of the file.
+
+        Raises:
+            NotFoundError: there is no such file. StorageError: it cannot be read.
+        """
+        try:
+            return self._fs.open_input_file(self._full(path))
+        except FileNotFoundError as error:
+            raise NotFoundError(f"no such file: {self._describe(path)}") from error
+        except OSError as error:
+            raise StorageError(f"cannot read {self._describe(path)}: {error}") from error
+
+    def read_bytes(self, path: str) -> bytes:
+        """The whole file."""
+        with self.open_input(path) as stream:
+            return cast(bytes, stream.read())
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        """``length`` bytes from ``offset``; fewer only where the file ends."""
+        if not self.is_local:
+            with self.open_input(path) as stream:
+                return cast(bytes, stream.read_at(length, offset))
+        try:
+            descriptor = os.open(self._full(path), os.O_RDONLY)
+        except FileNotFoundError as error:
+            raise NotFoundError(f"no such file: {self._describe(path)}") from error
+        except OSError as error:
+            raise StorageError(f"cannot read {self._describe(path)}: {error}") from error
+        try:
+            return os.pread(descriptor, length, offset)
+        finally:
+            os.close(descriptor)
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or folder is there."""
+        return bool(self._info(path).type != pafs.FileType.NotFound)
+
+    def size(self, path: str) -> int:
+        """Size of the file (bytes).
+
+        Raises:
+            NotFoundError: there is no such file.
+        """
+        info = self._info(path)
+        if info.type != pafs.FileType.File:
+            raise NotFoundError(f"no such file: {self._describe(path)}")
+        return int(info.size)
+
+    def _info(self, path: str) -> pafs.FileInfo:
+        try:
+            return self._fs.get_file_info(self._full(path))
+        except OSError as error:
+            raise StorageError(f"cannot look at {self._describe(path)}: {error}") from error
+
+    def list_files(self, path: str = "", recursive: bool = True) -> list[FileEntry]:
+        """The files below ``path``, sorted by path; empty where the folder does not exist."""
+        selector = pafs.FileSelector(self._full(path), allow_not_found=True, recursive=recursive)
+        try:
+            infos = self._fs.get_file_info(selector)
+        except OSError as error:
+            raise StorageError(f"cannot list {self._describe(path)}: {error}") from error
+        skip = len(self._root.rstrip("/")) + 1
+        entries = [
+            FileEntry(info.path[skip:], int(info.size), int(info.mtime_ns or 0))
+            for info in infos
+            if info.type == pafs.FileType.File and not info.base_name.startswith(TEMPORARY_PREFIX)
+        ]
+        return sorted(entries, key=lambda entry: entry.path)
+
+    def list_folders(self, path: str = "") -> list[str]:
+        """Names of the folders directly in ``path``, sorted."""
+        selector = pafs.FileSelector(self._full(path), allow_not_found=True)
+        try:
+            infos = self._fs.get_file_info(selector)
+        except OSError as error:
+            raise StorageError(f"cannot list {self._describe(path)}: {error}") from error
+        return sorted(info.base_name for info in infos if info.type == pafs.FileType.Directory)
+
+    # -- writing ---------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def atomic_writer(self, path: str) -> Iterator[BinaryIO]:
+        """A binary writer (``write``, ``tell``) whose file appears whole when the block ends well.
+
+        Raises:
+            StorageError: the file cannot be written (a full disk, a read-only folder).
+        """
+        writer = self._local_writer if self.is_local else self._object_writer
+        try:
+            with writer(path) as stream:
+                yield stream
+        except OSError as error:
+            raise StorageError(
+                f"cannot write {self._describe(path)}: {error.strerror or error}",
+                "check free space and permissions, then run the same command again: it goes on where it was",
+            ) from error
+
+    @contextlib.contextmanager
+    def _local_writer(self, path: str) -> Iterator[BinaryIO]:
+        final = Path(self._full(path))
+        final.parent.mkdir(parents=True, exist_ok=True)
+        partial = final.parent / f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}"
+        try:
+            with partial.open("wb") as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            partial.replace(final)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+        _sync_folder(final.parent)
+
+    @contextlib.contextmanager
+    def _object_writer(self, path: str) -> Iterator[BinaryIO]:
+        # Closing the stream is what completes an upload, so a failed block must not reach close().
+        stream = self._fs.open_output_stream(self._full(path))
+        try:
+            yield cast(BinaryIO, stream)
+        except BaseException:
+            with contextlib.suppress(AttributeError, OSError):
+                cast(Any, stream).abort()
+            raise
+        stream.close()
+
+    def write_atomic(self, path: str, data: bytes) -> None:
+        """Write the whole file; readers see the old one or the new one."""
+        with self.atomic_writer(path) as stream:
+            stream.write(data)
+
+    def create_if_absent(self, path: str, data: bytes) -> None:
+        """Create the file with all of ``data``, unless it is there already: exactly one writer wins.
+
+        Raises:
+            PublishConflict: the file is there already.
+        """
+        conflict = PublishConflict(
+            f"{self._describe(path)} is there already: another writer published it first",
+            "run the same command again; it plans on top of the version that won",
+        )
+        if not self.is_local:
+            # pyarrow has no conditional put yet; on object stores one writer at a time is the user's duty.
+            if self.exists(path):
+                raise conflict
+            self.write_atomic(path, data)
+            return
+        final = Path(self._full(path))
+        partial = final.parent / f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}"
+        try:
+            final.parent.mkdir(parents=True, exist_ok=True)
+            with partial.open("wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            # link() fails where the name exists, which rename() would silently replace.
+            os.link(partial, final)
+            _sync_folder(final.parent)
+        except FileExistsError as error:
+            raise conflict from error
+        except OSError as error:
+            raise StorageError(f"cannot write {self._describe(path)}: {error.strerror or error}") from error
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def delete(self, path: str) -> None:
+        """Remove a file; nothing happens where it is not there."""
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.delete_file(self._full(path))
+
+    def delete_tree(self, path: str) -> None:
+        """Remove a folder and all in it; nothing happens where it is not there."""
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.delete_dir(self._full(path))
+
+    @contextlib.contextmanager
+    def exclusive_lock(self, path: str, purpose: str = "this work") -> Iterator[None]:
+        """Hold the only lock on ``path`` (a small file). The kernel releases it when the holder dies.
+
+        On object stores there is no such lock and none is taken: there ``create_if_absent`` alone decides.
+
+        Raises:
+            LockedError: another process holds it.
+        """
+        if not self.is_local:
+            yield
+            return
+        file = Path(self._full(path))
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            stream = file.open("a+")
+        except OSError as error:
+            raise StorageError(f"cannot write {self._describe(path)}: {error.strerror or error}") from error
+        with stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                stream.seek(0)
+                holder = stream.read().strip() or "unknown"
+                raise LockedError(
+                    f"another process (pid {holder}) is busy with {purpose}: {self._describe(path)} is locked",
+                    "wait for it to end, or stop it",
+                ) from error
+            stream.truncate(0)
+            stream.write(f"{os.getpid()}\n")
+            stream.flush()
+            yield
+
+    def _describe(self, path: str) -> str:
+        return f"{self.uri.rstrip('/')}/{PurePosixPath(path)}" if path else self.uri
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename in ``folder`` survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class RangeReader:
+    """Reads ranges of many files of one storage with few open descriptors; safe for many threads.
+
+    Local files are read with ``os.pread``, which needs no seek and no lock.
+    """
+
+    def __init__(self, storage: Storage, max_open: int = 64) -> None:
+        self._storage = storage
+        self._max_open = max_open
+        self._open: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        """``length`` bytes of ``path`` from ``offset``; fewer only where the file ends."""
+        stream = self._stream(path)
+        if self._storage.is_local:
+            return os.pread(stream.fileno(), length, offset)
+        return cast(bytes, stream.read_at(length, offset))
+
+    def _stream(self, path: str) -> Any:
+        with self._lock:
+            stream = self._open.pop(path, None)
+            if stream is None:
+                stream = self._opened(path)
+            self._open[path] = stream  # the newest is last, so the first is the least recently used
+            if len(self._open) > self._max_open:
+                # Dropped, not closed: another thread may be reading it; the last reference closes it.
+                self._open.pop(next(iter(self._open)))
+            return stream
+
+    def _opened(self, path: str) -> Any:
+        local = self._storage.local_path(path)
+        if local is None:
+            return self._storage.open_input(path)
+        try:
+            return _Descriptor(os.open(local, os.O_RDONLY))
+        except FileNotFoundError as error:
+            raise NotFoundError(f"no such file: {local}") from error
+        except OSError as error:
+            raise StorageError(f"cannot read {local}: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Let go of all open files."""
+        with self._lock:
+            self._open.clear()
+
+
+class _Descriptor:
+    """A file descriptor that closes itself with its last reference."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
