@@ -48,7 +48,8 @@ def _declare() -> Any:
         label = _FIELD.LABEL_REPEATED if repeated else _FIELD.LABEL_OPTIONAL
         field = owner.field.add(name=name, number=number, label=label)
         if isinstance(kind, str):
-            field.type, field.type_name = _FIELD.TYPE_MESSAGE, f".tensorflow.{kind}"
+            field.type = _FIELD.TYPE_MESSAGE
+            field.type_name = f".tensorflow.{kind}"
         else:
             field.type = kind
         return field

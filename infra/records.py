@@ -34,21 +34,21 @@ _MASK_DELTA = 0xA282EAD8
 # JPEG payload hardly shrinks at any level (FACTS of the codec benchmark: 0 to 2 %), so the cheapest that
 # still folds text and headers. The level is part of the stored bytes: a change needs a new FORMAT_VERSION.
 _GZIP_LEVEL = 1
-_CHUNK_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 18
+
+IsalError: type[Exception] = isal_zlib.error
 
 
 def masked_crc32c(data: bytes | memoryview) -> int:
     """CRC-32C of ``data``, rotated and offset as TFRecord stores it."""
-    crc = google_crc32c.value(bytes(data))
+    crc: int = google_crc32c.value(bytes(data))
     return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF
 
 
 def frame(payload: bytes) -> bytes:
     """The payload with TFRecord's length and checksums around it."""
     length = _LENGTH.pack(len(payload))
-    return b"".join(
-        (length, _CRC.pack(masked_crc32c(length)), payload, _CRC.pack(masked_crc32c(payload)))
-    )
+    return b"".join((length, _CRC.pack(masked_crc32c(length)), payload, _CRC.pack(masked_crc32c(payload))))
 
 
 def unframe(framed: bytes | memoryview) -> bytes:
@@ -98,7 +98,7 @@ def unpack_record(stored: bytes | memoryview, container: Container) -> bytes:
     inflater = isal_zlib.decompressobj(wbits=31)
     try:
         framed = inflater.decompress(stored)
-    except isal_zlib.error as error:
+    except IsalError as error:
         raise CorruptDataError(f"broken gzip member: {error}") from error
     if not inflater.eof or inflater.unused_data:
         raise CorruptDataError("a gzip member that does not end where its index says")
@@ -152,7 +152,7 @@ def _cut_member(pending: bytes, ended: bool) -> tuple[int, bytes] | None:
     inflater = isal_zlib.decompressobj(wbits=31)
     try:
         framed = inflater.decompress(pending)
-    except isal_zlib.error as error:
+    except IsalError as error:
         raise CorruptDataError(f"broken gzip member: {error}") from error
     if inflater.eof:
         return len(pending) - len(inflater.unused_data), unframe(framed)

@@ -290,7 +290,7 @@ class Storage:
                 stream.seek(0)
                 holder = stream.read().strip() or "unknown"
                 raise LockedError(
-                    f"another process (pid {holder}) is busy with {purpose}: {self._describe(path)} is locked",
+                    f"another process (pid {holder}) is busy with {purpose}; it locks {self._describe(path)}",
                     "wait for it to end, or stop it",
                 ) from error
             stream.truncate(0)

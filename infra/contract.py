@@ -1,0 +1,289 @@
+"""The dataset on disk: names, columns, and the manifest that publishes a version.
+
+::
+
+    <root>/<dataset>/
+      manifests/000003.json                   the commit of version 3
+      data/<plan digest>/
+        train-00000-of-00012.tfrecord.gz      a shard (no .gz where the container is "none")
+        train-00000-of-00012.parquet          its index: INDEX_SCHEMA, a row a record, in stored order
+        inputs.parquet                        INPUTS_SCHEMA, a row per input file, sorted by URI
+        report.html
+      spool/<run digest>/                     work in progress; gone after publishing
+
+A change of anything here that an older reader would misread needs a new FORMAT_VERSION.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Literal, Self
+
+import pyarrow as pa
+from pydantic import ConfigDict, Field, ValidationError, model_validator
+
+from infra.errors import AccountingError, ConfigError, CorruptDataError, FormatVersionError
+from infra.records import Container
+from infra.settings import Settings
+
+FORMAT_VERSION = 1
+
+SPLITS = ("train", "validation", "test")
+
+RECORD, DUPLICATE, FILTERED, QUARANTINED = "record", "duplicate", "filtered", "quarantined"
+OUTCOMES = (RECORD, DUPLICATE, FILTERED, QUARANTINED)
+
+FEATURES: dict[str, str] = {
+    "id": "bytes: first 16 hexadecimal digits of the SHA-256 of the source bytes",
+    "image": "bytes: the encoded image",
+    "label": "int64: index into the manifest's classes",
+    "label_name": "bytes: name of the class",
+    "height": "int64: of the stored image (pixels)",
+    "width": "int64: of the stored image (pixels)",
+    "channels": "int64: 1 (grey) or 3 (RGB)",
+}
+
+INDEX_SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("offset_bytes", pa.int64()),  # of the gzip member, or of the framed record where uncompressed
+        ("length_bytes", pa.int64()),
+        ("label", pa.int32()),
+        ("source_uri", pa.string()),
+        ("sha256", pa.string()),  # of the source bytes
+        ("stored_bytes", pa.int64()),  # of the encoded image alone
+        ("height", pa.int32()),
+        ("width", pa.int32()),
+        ("source_format", pa.string()),
+        ("source_height", pa.int32()),
+        ("source_width", pa.int32()),
+        ("source_bytes", pa.int64()),
+        ("orientation", pa.int8()),  # EXIF orientation that was applied, 1 to 8
+    ]
+)
+
+INPUTS_SCHEMA = pa.schema(
+    [
+        ("uri", pa.string()),  # relative to the source
+        ("size_bytes", pa.int64()),
+        ("mtime_ns", pa.int64()),
+        ("label", pa.string()),
+        ("split", pa.string()),  # of the record; for a duplicate, of the record it repeats
+        ("sha256", pa.string()),
+        ("outcome", pa.string()),
+        ("record_id", pa.string()),  # for a duplicate: of the record that was kept
+        ("stage", pa.string()),
+        ("reason", pa.string()),
+        ("message", pa.string()),
+    ]
+)
+
+_DATASET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_MANIFEST_NAME = re.compile(r"(\d{6,})\.json")
+
+
+def check_dataset_name(name: str) -> str:
+    """``name``, if it can name a folder everywhere.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    if not _DATASET_NAME.fullmatch(name):
+        raise ConfigError(
+            f"dataset name {name!r} cannot be used",
+            "use letters, digits, '.', '_' and '-', starting with a letter or digit (at most 100 characters)",
+        )
+    return name
+
+
+def shard_stem(split: str, index: int, count: int) -> str:
+    """``train-00000-of-00012``."""
+    return f"{split}-{index:05d}-of-{count:05d}"
+
+
+def shard_file(split: str, index: int, count: int, container: Container) -> str:
+    """File name of a shard."""
+    suffix = ".tfrecord.gz" if container == "gzip" else ".tfrecord"
+    return shard_stem(split, index, count) + suffix
+
+
+def index_file(split: str, index: int, count: int) -> str:
+    """File name of a shard's index."""
+    return shard_stem(split, index, count) + ".parquet"
+
+
+def data_dir(plan_digest: str) -> str:
+    """Folder of what one plan wrote, relative to the dataset."""
+    return f"data/{plan_digest}"
+
+
+def spool_dir(run_digest: str) -> str:
+    """Folder of work in progress, relative to the dataset."""
+    return f"spool/{run_digest}"
+
+
+def manifest_file(version: int) -> str:
+    """Path of a version's manifest, relative to the dataset."""
+    return f"manifests/{version:06d}.json"
+
+
+def version_of_manifest(file_name: str) -> int | None:
+    """The version that a file in ``manifests/`` publishes, or None where it is no manifest."""
+    found = _MANIFEST_NAME.fullmatch(file_name)
+    return int(found[1]) if found else None
+
+
+class Stored(Settings):
+    """Base of what the manifest is made of: keys of later versions are ignored when read."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Shard(Stored):
+    """One shard and its index, by paths relative to the dataset's folder."""
+
+    path: str
+    index_path: str
+    split: str
+    num_examples: int = Field(ge=1)
+    num_bytes: int
+    payload_bytes: int = Field(description="encoded images alone")
+    sha256: str
+    index_bytes: int
+    index_sha256: str
+    class_counts: dict[str, int]
+
+
+class InputsPart(Stored):
+    """One file of input rows."""
+
+    path: str
+    num_rows: int
+    num_bytes: int
+    sha256: str
+
+
+class Accounting(Stored):
+    """What became of every input. The outcomes add up, or the object cannot be made."""
+
+    num_inputs: int = Field(ge=0)
+    num_records: int = Field(ge=0)
+    num_duplicates: int = Field(ge=0)
+    num_filtered: int = Field(ge=0)
+    num_quarantined: int = Field(ge=0)
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> Self:
+        outcomes = self.num_records + self.num_duplicates + self.num_filtered + self.num_quarantined
+        if outcomes != self.num_inputs:
+            raise AccountingError(
+                f"{self.num_inputs} inputs, but {outcomes} outcomes: {self.num_records} records, "
+                f"{self.num_duplicates} duplicates, {self.num_filtered} filtered, "
+                f"{self.num_quarantined} quarantined",
+                "nothing was published; this is a defect of Shardmill, please report it",
+            )
+        return self
+
+
+class SplitSummary(Stored):
+    """One split of a version, over all its shards."""
+
+    num_examples: int
+    num_shards: int
+    num_bytes: int
+    class_counts: dict[str, int]
+
+
+class LabelConflict(Stored):
+    """The same bytes under several labels. The record has the label of the smallest URI."""
+
+    sha256: str
+    uris: list[str]
+    labels: list[str]
+
+
+class Manifest(Stored):
+    """Everything that a version is. Its creation publishes the version."""
+
+    format_version: Literal[1] = FORMAT_VERSION
+    dataset: str
+    version: int = Field(ge=1)
+    parent: int | None = None
+    created_at: str = Field(description="UTC, ISO 8601")
+    plan_digest: str
+    run_digest: str
+    source: str
+    source_digest: str = Field(description="of the source's listing and all that affects the result")
+    classes: list[str]
+    container: Container
+    config: dict[str, Any]
+    codecs: dict[str, str]
+    features: dict[str, str] = FEATURES
+    shards: list[Shard]
+    inputs: list[InputsPart]
+    accounting: Accounting
+    splits: dict[str, SplitSummary]
+    quarantine: dict[str, int] = Field(default_factory=dict, description="reason -> number of inputs")
+    label_conflicts: list[LabelConflict] = Field(default_factory=list)
+    cross_split_duplicates: int = 0
+    report: str | None = Field(default=None, description="path of report.html relative to the dataset")
+
+    @model_validator(mode="after")
+    def _shards_hold_the_records(self) -> Self:
+        stored = sum(shard.num_examples for shard in self.shards)
+        if stored != self.accounting.num_records:
+            raise AccountingError(
+                f"the shards of {self.dataset}@{self.version} hold {stored} records, "
+                f"the inputs account for {self.accounting.num_records}"
+            )
+        return self
+
+    def to_json(self) -> bytes:
+        """The manifest as it is stored."""
+        return (json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=True) + "\n").encode("ascii")
+
+    @staticmethod
+    def from_json(data: bytes, path: str = "manifest") -> Manifest:
+        """The manifest in ``data``; ``path`` names it in errors.
+
+        Raises:
+            FormatVersionError: it was written under another format.
+            CorruptDataError: it is no manifest.
+        """
+        try:
+            document = json.loads(data)
+            found = document["format_version"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptDataError(f"{path} is not a manifest: {error}") from error
+        if found != FORMAT_VERSION:
+            raise FormatVersionError(
+                f"{path} has format version {found}; this Shardmill reads format version {FORMAT_VERSION}",
+                "use the Shardmill release that wrote it, or prepare the dataset again under another name",
+            )
+        try:
+            return Manifest.model_validate(document)
+        except ValidationError as error:
+            raise CorruptDataError(f"{path} is not a valid manifest: {error}") from error
+
+
+def summarise_splits(shards: Iterable[Shard]) -> dict[str, SplitSummary]:
+    """Split -> what its shards hold together, in the order train, validation, test, others."""
+    by_split: dict[str, list[Shard]] = {}
+    for shard in shards:
+        by_split.setdefault(shard.split, []).append(shard)
+    order = [name for name in SPLITS if name in by_split] + sorted(set(by_split) - set(SPLITS))
+    summaries = {}
+    for name in order:
+        counts: Counter[str] = Counter()
+        for shard in by_split[name]:
+            counts.update(shard.class_counts)
+        summaries[name] = SplitSummary(
+            num_examples=sum(shard.num_examples for shard in by_split[name]),
+            num_shards=len(by_split[name]),
+            num_bytes=sum(shard.num_bytes for shard in by_split[name]),
+            class_counts=dict(sorted(counts.items())),
+        )
+    return summaries

@@ -1,0 +1,185 @@
+"""Validated configuration: TOML files, ``--set key=value`` and given values, in rising precedence.
+
+A configuration is a frozen Pydantic model. Unknown keys are errors that suggest the near miss.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from infra.errors import ConfigError, ShardmillError
+
+SECTIONS = ("prepare", "train")
+
+
+class Settings(BaseModel):
+    """Base of all configuration models: frozen, and no unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def load_settings(
+    model: type[S],
+    *,
+    section: str,
+    config: Path | str | None = None,
+    overrides: Sequence[str] = (),
+    given: Mapping[str, Any] | None = None,
+) -> S:
+    """The configuration of one section, from all that the user said.
+
+    Args:
+        model: the section's model.
+        section: "prepare" or "train": the table of the file, and an optional prefix of overrides.
+        config: a TOML file with the tables ``[prepare]`` and ``[train]``.
+        overrides: ``image.short_side=128`` each; values are TOML, or else plain text.
+        given: nested values that win over all others.
+
+    Raises:
+        ConfigError: the file cannot be read, or a key or value is wrong.
+    """
+    values: dict[str, Any] = dict(_read_toml(config).get(section, {})) if config else {}
+    for override in overrides:
+        _apply_override(values, override, section)
+    _merge(values, given or {})
+    return validate(model, values, where=f"[{section}]")
+
+
+def validate(model: type[S], values: Mapping[str, Any], where: str = "configuration") -> S:
+    """``values`` as a model.
+
+    Raises:
+        ConfigError: names every wrong key and value, and suggests near keys.
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        problems = [_describe(model, problem, where) for problem in error.errors(include_url=False)]
+        raise ConfigError("; ".join(problem for problem, _ in problems), _first_remedy(problems)) from error
+
+
+def split_overrides(overrides: Sequence[str]) -> dict[str, list[str]]:
+    """Overrides of a command that takes several sections, by section.
+
+    Raises:
+        ConfigError: an override does not begin with a section's name.
+    """
+    by_section: dict[str, list[str]] = {section: [] for section in SECTIONS}
+    for override in overrides:
+        section = override.split(".", 1)[0]
+        if section not in by_section or "." not in override.split("=", 1)[0]:
+            raise ConfigError(
+                f"--set {override}: this command takes the settings of several sections",
+                f"write --set prepare.{override} or --set train.{override}",
+            )
+        by_section[section].append(override)
+    return by_section
+
+
+def _read_toml(path: Path | str) -> dict[str, Any]:
+    try:
+        document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read configuration {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    for key, value in document.items():
+        if key not in SECTIONS or not isinstance(value, dict):
+            near = difflib.get_close_matches(key, SECTIONS, n=1)
+            hint = f"did you mean [{near[0]}]?" if near else "put settings under [prepare] or [train]"
+            raise ConfigError(f"{path}: unknown key {key!r} at the top level", hint)
+    return document
+
+
+def _apply_override(values: dict[str, Any], override: str, section: str) -> None:
+    key, separator, text = override.partition("=")
+    if not separator or not key.strip():
+        raise ConfigError(f"--set {override!r} is not key=value", "for example --set image.short_side=128")
+    path = key.strip().split(".")
+    if path[0] == section and len(path) > 1:
+        path = path[1:]
+    elif path[0] in SECTIONS and path[0] != section:
+        raise ConfigError(f"--set {override}: this command takes settings of [{section}], not of [{path[0]}]")
+    nested: Any = _parse_value(text.strip())
+    for part in reversed(path):
+        nested = {part: nested}
+    _merge(values, nested)
+
+
+def _parse_value(text: str) -> Any:
+    """A TOML value, or the text itself where it is none (so that quotes are not needed)."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (tomllib.TOMLDecodeError, KeyError):
+        return text
+
+
+def _merge(values: dict[str, Any], more: Mapping[str, Any]) -> None:
+    for key, value in more.items():
+        if isinstance(value, Mapping) and isinstance(values.get(key), dict):
+            values[key] = dict(values[key])
+            _merge(values[key], value)
+        else:
+            values[key] = dict(value) if isinstance(value, Mapping) else value
+
+
+def _describe(model: type[BaseModel], problem: Any, where: str) -> tuple[str, str | None]:
+    """One validation problem as (what is wrong, remedy)."""
+    key = ".".join(str(part) for part in problem["loc"]) or where
+    if problem["type"] == "extra_forbidden":
+        known = _known_keys(model)
+        near = difflib.get_close_matches(key, known, n=1, cutoff=0.5) or _same_leaf(key, known)
+        hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(_siblings(key, known))}"
+        return f"unknown key {key!r} in {where}", hint
+    cause = problem.get("ctx", {}).get("error")
+    if isinstance(cause, ShardmillError):
+        return f"{key}: {cause.message}", cause.remedy
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    return f"{key} = {problem['input']!r}: {message[:1].lower()}{message[1:]}", None
+
+
+def _first_remedy(problems: list[tuple[str, str | None]]) -> str | None:
+    return next((remedy for _, remedy in problems if remedy), None)
+
+
+def _known_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
+    """Dotted names of all keys of a model and of the models in it."""
+    keys = []
+    for name, field in model.model_fields.items():
+        keys.append(prefix + name)
+        for kind in (field.annotation, *get_args(field.annotation)):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                keys += _known_keys(kind, f"{prefix}{name}.")
+    return keys
+
+
+def _same_leaf(key: str, known: list[str]) -> list[str]:
+    """Keys whose last part is near that of ``key``: the user left out or mistook the group."""
+    leaves = {name.rsplit(".", 1)[-1]: name for name in reversed(known)}
+    near = difflib.get_close_matches(key.rsplit(".", 1)[-1], leaves, n=1)
+    return [leaves[name] for name in near]
+
+
+def _siblings(key: str, known: list[str]) -> list[str]:
+    group = key.rpartition(".")[0]
+    return [name for name in known if name.rpartition(".")[0] == group]
+
+
+def default_root() -> str:
+    """Where datasets live unless the user says otherwise: ``$SHARDMILL_ROOT`` or ``./datasets``."""
+    return os.environ.get("SHARDMILL_ROOT", "datasets")
+
+
+def default_runs() -> str:
+    """Where training runs live unless the user says otherwise: ``$SHARDMILL_RUNS`` or ``./runs``."""
+    return os.environ.get("SHARDMILL_RUNS", "runs")
