@@ -20,7 +20,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import pyarrow as pa
 from pydantic import ConfigDict, Field, ValidationError, model_validator
@@ -29,7 +29,7 @@ from infra.errors import AccountingError, ConfigError, CorruptDataError, FormatV
 from infra.records import Container
 from infra.settings import Settings
 
-FORMAT_VERSION = 1
+FORMAT_VERSION: Final = 1
 
 SPLITS = ("train", "validation", "test")
 

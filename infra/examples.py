@@ -44,9 +44,9 @@ def _declare() -> Any:
 
     def add_field(
         owner: descriptor_pb2.DescriptorProto, name: str, number: int, kind: Any, *, repeated: bool = False
-    ) -> descriptor_pb2.FieldDescriptorProto:
+    ) -> Any:
         label = _FIELD.LABEL_REPEATED if repeated else _FIELD.LABEL_OPTIONAL
-        field = owner.field.add(name=name, number=number, label=label)
+        field: Any = owner.field.add(name=name, number=number, label=label)
         if isinstance(kind, str):
             field.type = _FIELD.TYPE_MESSAGE
             field.type_name = f".tensorflow.{kind}"

@@ -36,7 +36,7 @@ _MASK_DELTA = 0xA282EAD8
 _GZIP_LEVEL = 1
 _CHUNK_BYTES = 1 << 18
 
-IsalError: type[Exception] = isal_zlib.error
+IsalError = cast(type[Exception], isal_zlib.error)
 
 
 def masked_crc32c(data: bytes | memoryview) -> int:

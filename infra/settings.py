@@ -14,7 +14,7 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from infra.errors import ConfigError, ShardmillError
+from infra.errors import ConfigError
 
 SECTIONS = ("prepare", "train")
 
@@ -141,9 +141,6 @@ def _describe(model: type[BaseModel], problem: Any, where: str) -> tuple[str, st
         near = difflib.get_close_matches(key, known, n=1, cutoff=0.5) or _same_leaf(key, known)
         hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(_siblings(key, known))}"
         return f"unknown key {key!r} in {where}", hint
-    cause = problem.get("ctx", {}).get("error")
-    if isinstance(cause, ShardmillError):
-        return f"{key}: {cause.message}", cause.remedy
     message = str(problem["msg"]).removeprefix("Value error, ")
     return f"{key} = {problem['input']!r}: {message[:1].lower()}{message[1:]}", None
 
