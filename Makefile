@@ -1,0 +1,95 @@
+# Shardmill: `make help` lists what there is. Everything runs in .venv, which is made on first use and again
+# whenever pyproject.toml or constraints.txt change. Choose an interpreter with PYTHON=/path/to/python3.11.
+
+SHELL := /bin/sh
+.SHELLFLAGS := -eu -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV := .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+PYTEST := $(PY) -m pytest
+OUT ?= demo
+SOURCE ?=
+
+# Quiet, and nothing asks the internet for anything once the packages are installed.
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+
+.PHONY: help
+help: ## What can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+# -- the environment -------------------------------------------------------------------------------------
+
+# The interpreter: PYTHON when given (and then only that one), else the first of these that is new enough.
+define FIND_PYTHON
+found=""; \
+for candidate in $(if $(PYTHON),"$(PYTHON)",python3 python3.12 python3.11); do \
+  if "$$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' 2>/dev/null; then \
+    found="$$candidate"; break; \
+  fi; \
+done; \
+if [ -z "$$found" ]; then \
+  echo "Shardmill needs Python 3.11 or 3.12; found: $$($(or $(PYTHON),python3) --version 2>&1 || true)" >&2; \
+  echo "Install one (Debian 12: apt-get install python3 python3-venv), or say which: make PYTHON=/path/to/python3.11 ..." >&2; \
+  exit 1; \
+fi; \
+if ! "$$found" -c 'import ensurepip, venv' 2>/dev/null; then \
+  echo "$$found cannot make virtual environments: its venv module is missing." >&2; \
+  echo "Debian and Ubuntu: apt-get install python3-venv" >&2; \
+  exit 1; \
+fi
+endef
+
+.PHONY: install
+install: $(VENV)/.stamp ## Make .venv from constraints.txt (the other targets do it when needed)
+
+$(VENV)/.stamp: pyproject.toml constraints.txt
+	@$(FIND_PYTHON); \
+	echo "Making $(VENV) with $$("$$found" --version): about 2 GB, a few minutes."; \
+	rm -rf $(VENV); \
+	"$$found" -m venv $(VENV); \
+	$(PY) -m pip install --quiet --constraint constraints.txt setuptools; \
+	$(PY) -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'; \
+	$(PY) -m pip check; \
+	touch $@
+
+# -- use -------------------------------------------------------------------------------------------------
+
+.PHONY: demo
+demo: $(VENV)/.stamp ## Prepare and train on a small folder of images; SOURCE=folder takes your own, OUT=folder the place
+	@$(PY) -m flows.demo --out "$(OUT)" $(if $(SOURCE),--source "$(SOURCE)")
+
+# -- checks ----------------------------------------------------------------------------------------------
+
+.PHONY: test
+test: lint ## Every check: format, lint, types, floors, tests (but for the slow ones)
+	$(PYTEST) -m "not slow"
+
+.PHONY: lint
+lint: $(VENV)/.stamp ## Format, lint, types and floors only
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+.PHONY: format
+format: $(VENV)/.stamp ## Put the code in the house's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: test-faults
+test-faults: $(VENV)/.stamp ## The slow checks: jobs killed by the dozen, and resumed
+	$(PYTEST) -m slow
+
+.PHONY: bench
+bench: $(VENV)/.stamp ## Prepare and read rates against the codec's limit, in the same run
+	$(PY) -m tests.benchmarks.prepare_rate
+	$(PY) -m tests.benchmarks.read_rate
+
+.PHONY: clean
+clean: ## Remove what the targets made (.venv and the demo too)
+	rm -rf $(VENV) demo build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find flows beam_jobs training infra tests -name __pycache__ -type d -prune -exec rm -rf {} +
