@@ -27,13 +27,14 @@ from typing import IO, Any
 import psutil
 
 from infra.errors import Cancelled, ChildDied, ShardmillError, from_event
-from infra.progress import EVENTS_FD, Listener, failure
+from infra.progress import EVENTS_FD, Listener, adopt_parent, failure
 
 LIFELINE_FD = "SHARDMILL_LIFELINE_FD"
 
 _GRACE_SECONDS = 10.0
 _SAMPLE_SECONDS = 0.2
 _LAST_LINES = 40
+_GO_ON = "run the same command again: it goes on where it was"
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ class ChildResult:
         if self.error is not None:
             raise from_event(self.error)
         if self.returncode in (130, -signal.SIGINT, -signal.SIGTERM):
-            raise Cancelled("stopped on request", "run the same command again: it goes on where it was")
+            raise Cancelled("stopped on request", _GO_ON)
+        killed = self.returncode == -signal.SIGKILL
         how = (
             f"was killed by {signal.Signals(-self.returncode).name}"
             if self.returncode < 0
@@ -76,9 +78,7 @@ class ChildResult:
         tail = "\n".join(self.last_lines[-12:])
         raise ChildDied(
             f"a child process {how}" + (f"; it last said:\n{tail}" if tail else ""),
-            "run the same command again: it goes on where it was. SIGKILL most often means that memory ran out"
-            if self.returncode == -signal.SIGKILL
-            else "run the same command again: it goes on where it was",
+            _GO_ON + (" (SIGKILL most often means that memory ran out)" if killed else ""),
         )
 
 
@@ -163,7 +163,7 @@ def _wait(process: subprocess.Popen[bytes], cancel: threading.Event | None, memo
             return
         memory.sample()
         if cancel is not None and cancel.is_set():
-            raise Cancelled("stopped on request", "run the same command again: it goes on where it was")
+            raise Cancelled("stopped on request", _GO_ON)
 
 
 def kill_tree(process: subprocess.Popen[bytes], grace_seconds: float = _GRACE_SECONDS) -> None:
@@ -274,8 +274,9 @@ class _Relay:
 def follow_parent() -> None:
     """Die with the parent: kill this process group when the lifeline closes. Call it first in a child's main.
 
-    Does nothing in a process that ``run_child`` did not start.
+    Also takes over the events pipe. Does nothing in a process that ``run_child`` did not start.
     """
+    adopt_parent()
     descriptor = os.environ.pop(LIFELINE_FD, None)
     if descriptor is None:
         return
@@ -303,7 +304,7 @@ def install_signal_handlers() -> None:
         # A second signal while the first unwinds must not interrupt the clean-up.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        raise Cancelled("stopped on request", "run the same command again: it goes on where it was")
+        raise Cancelled("stopped on request", _GO_ON)
 
     signal.signal(signal.SIGTERM, cancel)
     signal.signal(signal.SIGINT, cancel)

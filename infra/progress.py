@@ -1,10 +1,10 @@
 """Progress as JSON lines: how a child process tells its parent what it does, and how people see it.
 
-A process emits events; where ``SHARDMILL_EVENTS_FD`` names an inherited pipe they go there, a JSON object
+A process emits events; where its parent left a pipe (infra.children) they go there, a JSON object
 a line, and listeners of this process get them in any case. Kinds of events::
 
-    {"event": "stage", "stage": "encode", "total": 3781, "unit": "images"}
-    {"event": "progress", "stage": "encode", "done": 256, "total": 3781, "unit": "images", "per_second": 812.0}
+    {"event": "stage", "stage": "encode", "total": 3781, "unit": "images", "done": 0}
+    {"event": "progress", "stage": "encode", "done": 256, "total": 3781, "unit": "images", "per_second": 812}
     {"event": "metrics", "split": "train", "epoch": 1, "step": 40, "loss": 0.7}
     {"event": "log", "level": "warning", "message": "..."}
     {"event": "result", "result": {...}}
@@ -32,24 +32,33 @@ Event = Mapping[str, Any]
 Listener = Callable[[Event], None]
 
 _lock = threading.Lock()
+_parent_fd: int | None = None
 _listeners: list[Listener] = []
 _stage_started: dict[str, tuple[float, int]] = {}
 
 
+def adopt_parent() -> None:
+    """Take over the events pipe that a parent left in the environment, and hide it from own children."""
+    global _parent_fd
+    descriptor = os.environ.pop(EVENTS_FD, None)
+    if descriptor is not None:
+        _parent_fd = int(descriptor)
+        os.set_inheritable(_parent_fd, False)
+
+
 def events_go_to_parent() -> bool:
     """Whether a parent process listens; then nothing need be drawn for people here."""
-    return EVENTS_FD in os.environ
+    return _parent_fd is not None
 
 
 def emit(event: Event) -> None:
     """Send one event to the parent process and to this process's listeners."""
     event = {"time": round(time.time(), 3), **event}
-    descriptor = os.environ.get(EVENTS_FD)
-    if descriptor is not None:
+    if _parent_fd is not None:
         line = json.dumps(event, ensure_ascii=True, default=str).encode("ascii") + b"\n"
         # A parent that is gone is noticed by its lifeline (infra.children), not here.
         with _lock, contextlib.suppress(BrokenPipeError):
-            _write_all(int(descriptor), line)
+            _write_all(_parent_fd, line)
     for listener in list(_listeners):
         listener(event)
 
