@@ -198,7 +198,7 @@ def _decode_with_pillow(data: bytes, found: str, channels: int, max_pixels: int)
         raise ImageRejected("corrupt", f"looks like {found} but cannot be opened as such") from error
     except Image.DecompressionBombError as error:
         raise ImageRejected("too_many_pixels", str(error)) from error
-    except Exception as error:  # noqa: BLE001 - Pillow's plugins raise anything on hostile bytes; it becomes a row
+    except Exception as error:  # plugins raise anything on hostile bytes; it becomes a row
         raise _rejected_by_pillow(error, found) from error
     if channels == 1:
         pixels = pixels[:, :, np.newaxis]

@@ -54,12 +54,12 @@ def _declare() -> Any:
             field.type = kind
         return field
 
-    for name, kind in (
+    for list_name, scalar in (
         ("BytesList", _FIELD.TYPE_BYTES),
         ("FloatList", _FIELD.TYPE_FLOAT),
         ("Int64List", _FIELD.TYPE_INT64),
     ):
-        add_field(file.message_type.add(name=name), "value", 1, kind, repeated=True)
+        add_field(file.message_type.add(name=list_name), "value", 1, scalar, repeated=True)
     feature = file.message_type.add(name="Feature")
     feature.oneof_decl.add(name="kind")
     for number, (name, kind) in enumerate(

@@ -1,0 +1,168 @@
+"""Is a published version what its manifest says? Every file, every record, every count."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow.compute as pc
+
+from infra.catalog import DatasetVersion
+from infra.contract import DUPLICATE, OUTCOMES, RECORD, Shard, summarise_splits
+from infra.digests import stream_sha256
+from infra.errors import CorruptDataError, NotFoundError, StorageError
+from infra.examples import parse_example
+from infra.records import iter_records
+
+OnProgress = Callable[[int, int], None]  # records done, records in all
+
+
+@dataclass
+class VerifyReport:
+    """What a verification found.
+
+    Attributes:
+        problems: one line each; empty where all is well.
+        num_records: records that were read and found right.
+        num_bytes: bytes of shards read.
+    """
+
+    problems: list[str] = field(default_factory=list)
+    num_records: int = 0
+    num_bytes: int = 0
+
+
+def verify(version: DatasetVersion, on_progress: OnProgress | None = None) -> VerifyReport:
+    """Read all of a version and compare it with its manifest, its indexes and its inputs.
+
+    Checks the size and SHA-256 of every file; frame, checksum, identity and label of every record; the
+    balance of the shards; and that every input has exactly one outcome. Reads flat in memory.
+    """
+    report = VerifyReport()
+    total = version.manifest.accounting.num_records
+    ids: Counter[str] = Counter()
+    for shard in version.manifest.shards:
+        try:
+            _verify_shard(version, shard, report, ids)
+        except (CorruptDataError, NotFoundError, StorageError) as error:
+            report.problems.append(f"{shard.path}: {error.message}")
+        if on_progress is not None:
+            on_progress(report.num_records, total)
+    repeated = [record_id for record_id, count in ids.items() if count > 1]
+    if repeated:
+        report.problems.append(f"{len(repeated)} record ids stand more than once, {repeated[0]} among them")
+    report.problems += _check_balance(version)
+    report.problems += _check_splits(version)
+    try:
+        report.problems += _check_inputs(version, ids)
+    except (CorruptDataError, NotFoundError, StorageError) as error:
+        report.problems.append(error.message)
+    return report
+
+
+def _verify_shard(version: DatasetVersion, shard: Shard, report: VerifyReport, ids: Counter[str]) -> None:
+    _check_file(version, shard.path, shard.num_bytes, shard.sha256)
+    _check_file(version, shard.index_path, shard.index_bytes, shard.index_sha256)
+    report.num_bytes += shard.num_bytes
+    rows = version.index(shard).to_pylist()
+    counts: Counter[str] = Counter()
+    found = 0
+    for offset, length, payload in iter_records(version.storage, shard.path, version.manifest.container):
+        if found == len(rows):
+            raise CorruptDataError(f"holds more records than the {len(rows)} of its index")
+        _check_record(version, rows[found], offset, length, payload)
+        ids[rows[found]["id"]] += 1
+        counts[version.manifest.classes[rows[found]["label"]]] += 1
+        found += 1
+        report.num_records += 1
+    if found != len(rows):
+        raise CorruptDataError(f"holds {found} records, its index {len(rows)}")
+    if dict(counts) != {name: count for name, count in shard.class_counts.items() if count}:
+        raise CorruptDataError("its class counts are not those of the manifest")
+
+
+def _check_file(version: DatasetVersion, path: str, num_bytes: int, sha256: str) -> None:
+    with version.storage.open_input(path) as stream:
+        size, found = stream.size(), stream_sha256(stream)
+    if size != num_bytes:
+        raise CorruptDataError(f"{path} has {size} bytes, the manifest says {num_bytes}")
+    if found != sha256:
+        raise CorruptDataError(f"{path} is not what was written: its SHA-256 differs from the manifest's")
+
+
+def _check_record(
+    version: DatasetVersion, row: dict[str, Any], offset: int, length: int, payload: bytes
+) -> None:
+    if (offset, length) != (row["offset_bytes"], row["length_bytes"]):
+        raise CorruptDataError(
+            f"record {row['id']} lies at byte {offset} ({length} bytes), "
+            f"its index says {row['offset_bytes']} ({row['length_bytes']} bytes)"
+        )
+    record = parse_example(payload)
+    stored = (record.id, record.label, len(record.image), record.height, record.width)
+    indexed = (row["id"], row["label"], row["stored_bytes"], row["height"], row["width"])
+    if stored != indexed:
+        raise CorruptDataError(f"record {record.id} is {stored}, its index says {indexed}")
+    if record.label_name != version.manifest.classes[record.label]:
+        raise CorruptDataError(f"record {record.id} names class {record.label_name!r} for {record.label}")
+
+
+def _check_balance(version: DatasetVersion) -> list[str]:
+    """Shards that one plan wrote in one split differ by at most one, in records and in each class."""
+    groups: dict[tuple[str, str], list[Shard]] = {}
+    for shard in version.manifest.shards:
+        groups.setdefault((shard.split, shard.path.rpartition("/")[0]), []).append(shard)
+    problems = []
+    for (split, folder), shards in groups.items():
+        counts = {"records": [shard.num_examples for shard in shards]}
+        for name in {name for shard in shards for name in shard.class_counts}:
+            counts[f"class {name!r}"] = [shard.class_counts.get(name, 0) for shard in shards]
+        problems += [
+            f"{folder}: {split} shards are out of balance: {min(found)} to {max(found)} of {what}"
+            for what, found in sorted(counts.items())
+            if max(found) - min(found) > 1
+        ]
+    return problems
+
+
+def _check_splits(version: DatasetVersion) -> list[str]:
+    if summarise_splits(version.manifest.shards) != version.manifest.splits:
+        return ["the manifest's splits are not the sums of its shards"]
+    return []
+
+
+def _check_inputs(version: DatasetVersion, ids: Counter[str]) -> list[str]:
+    manifest = version.manifest
+    for part in manifest.inputs:
+        _check_file(version, part.path, part.num_bytes, part.sha256)
+    inputs = version.inputs()
+    found = {outcome: 0 for outcome in OUTCOMES}
+    counted = pc.value_counts(inputs["outcome"]).to_pylist() if inputs.num_rows else []
+    found |= {entry["values"]: entry["counts"] for entry in counted}
+    accounting = manifest.accounting
+    expected = dict(
+        zip(
+            OUTCOMES,
+            (
+                accounting.num_records,
+                accounting.num_duplicates,
+                accounting.num_filtered,
+                accounting.num_quarantined,
+            ),
+            strict=True,
+        )
+    )
+    problems = []
+    if found != expected:
+        problems.append(f"the inputs have outcomes {found}, the manifest says {expected}")
+    if inputs.num_rows != len(pc.unique(inputs["uri"])):
+        problems.append("an input has more than one row")
+    kept = inputs.filter(pc.equal(inputs["outcome"], RECORD))["record_id"].to_pylist()
+    if set(kept) != set(ids):
+        problems.append("the inputs' record ids are not those of the shards")
+    repeats = inputs.filter(pc.equal(inputs["outcome"], DUPLICATE))["record_id"].to_pylist()
+    if not set(repeats) <= set(kept):
+        problems.append("a duplicate names a record that is not there")
+    return problems
