@@ -2,6 +2,10 @@
 
 The message types are declared here in a descriptor pool of their own (field numbers from TensorFlow's
 ``example.proto`` and ``feature.proto``), so that they never clash with those of an imported TensorFlow.
+
+TensorFlow declares ``Features.feature`` as a map, which on the wire is a repeated key-value message. It is
+declared as the latter here: then the order of the features is ours, and the bytes do not depend on how a
+protobuf release happens to order maps.
 """
 
 from __future__ import annotations
@@ -68,7 +72,6 @@ def _declare() -> Any:
         add_field(feature, name, number, kind).oneof_index = 0
     features = file.message_type.add(name="Features")
     entry = features.nested_type.add(name="FeatureEntry")
-    entry.options.map_entry = True
     add_field(entry, "key", 1, _FIELD.TYPE_STRING)
     add_field(entry, "value", 2, "Feature")
     add_field(features, "feature", 1, "Features.FeatureEntry", repeated=True)
@@ -85,16 +88,23 @@ _Example = _declare()
 def build_example(record: ImageRecord) -> bytes:
     """The serialised ``tf.train.Example`` of a record. The same record gives the same bytes."""
     example = _Example()
-    feature = example.features.feature
-    feature["id"].bytes_list.value.append(record.id.encode("ascii"))
-    feature["image"].bytes_list.value.append(record.image)
-    feature["label"].int64_list.value.append(record.label)
+    entries = example.features.feature
+
+    def add_bytes(key: str, value: bytes) -> None:
+        entries.add(key=key).value.bytes_list.value.append(value)
+
+    def add_int(key: str, value: int) -> None:
+        entries.add(key=key).value.int64_list.value.append(value)
+
+    add_int("channels", record.channels)
+    add_int("height", record.height)
+    add_bytes("id", record.id.encode("ascii"))
+    add_bytes("image", record.image)
+    add_int("label", record.label)
     # Names of folders need not be UTF-8; a shard carries the bytes they had.
-    feature["label_name"].bytes_list.value.append(record.label_name.encode("utf-8", "surrogateescape"))
-    feature["height"].int64_list.value.append(record.height)
-    feature["width"].int64_list.value.append(record.width)
-    feature["channels"].int64_list.value.append(record.channels)
-    return bytes(example.SerializeToString(deterministic=True))
+    add_bytes("label_name", record.label_name.encode("utf-8", "surrogateescape"))
+    add_int("width", record.width)
+    return bytes(example.SerializeToString())
 
 
 def parse_example(serialized: bytes) -> ImageRecord:
@@ -104,7 +114,7 @@ def parse_example(serialized: bytes) -> ImageRecord:
         CorruptDataError: it is no Example, or a feature is missing.
     """
     try:
-        feature = _Example.FromString(serialized).features.feature
+        feature = {entry.key: entry.value for entry in _Example.FromString(serialized).features.feature}
         return ImageRecord(
             id=feature["id"].bytes_list.value[0].decode("ascii"),
             image=feature["image"].bytes_list.value[0],
@@ -114,5 +124,5 @@ def parse_example(serialized: bytes) -> ImageRecord:
             width=feature["width"].int64_list.value[0],
             channels=feature["channels"].int64_list.value[0],
         )
-    except (message.DecodeError, IndexError, UnicodeDecodeError) as error:
+    except (message.DecodeError, KeyError, IndexError, UnicodeDecodeError) as error:
         raise CorruptDataError(f"not an example of this format: {error}") from error

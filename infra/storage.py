@@ -183,13 +183,19 @@ class Storage:
             with writer(path) as stream:
                 yield stream
         except OSError as error:
-            raise StorageError(
-                f"cannot write {self._describe(path)}: {error.strerror or error}",
-                "check free space and permissions, then run the same command again: it goes on where it was",
-            ) from error
+            raise self._cannot_write(path, error) from error
+
+    def _cannot_write(self, path: str, error: OSError) -> StorageError:
+        return StorageError(
+            f"cannot write {self._describe(path)}: {error.strerror or error}",
+            "check free space and permissions, then run the same command again: it goes on where it was",
+        )
 
     @contextlib.contextmanager
-    def _local_writer(self, path: str) -> Iterator[BinaryIO]:
+    def _local_writer(
+        self, path: str, place: Callable[[Path, Path], object] = os.replace
+    ) -> Iterator[BinaryIO]:
+        """Write under a temporary name beside ``path``; ``place(temporary, final)`` makes it visible."""
         final = Path(self._full(path))
         final.parent.mkdir(parents=True, exist_ok=True)
         partial = final.parent / f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}"
@@ -198,11 +204,10 @@ class Storage:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
-            partial.replace(final)
-        except BaseException:
+            place(partial, final)
+            _sync_folder(final.parent)
+        finally:
             partial.unlink(missing_ok=True)
-            raise
-        _sync_folder(final.parent)
 
     @contextlib.contextmanager
     def _object_writer(self, path: str) -> Iterator[BinaryIO]:
@@ -237,23 +242,19 @@ class Storage:
                 raise conflict
             self.write_atomic(path, data)
             return
-        final = Path(self._full(path))
-        partial = final.parent / f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}"
-        try:
-            final.parent.mkdir(parents=True, exist_ok=True)
-            with partial.open("wb") as stream:
-                stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
+
+        def link(partial: Path, final: Path) -> None:
             # link() fails where the name exists, which rename() would silently replace.
-            os.link(partial, final)
-            _sync_folder(final.parent)
-        except FileExistsError as error:
-            raise conflict from error
+            try:
+                os.link(partial, final)
+            except FileExistsError as error:
+                raise conflict from error
+
+        try:
+            with self._local_writer(path, place=link) as stream:
+                stream.write(data)
         except OSError as error:
-            raise StorageError(f"cannot write {self._describe(path)}: {error.strerror or error}") from error
-        finally:
-            partial.unlink(missing_ok=True)
+            raise self._cannot_write(path, error) from error
 
     def delete(self, path: str) -> None:
         """Remove a file; nothing happens where it is not there."""
@@ -282,7 +283,7 @@ class Storage:
             file.parent.mkdir(parents=True, exist_ok=True)
             stream = file.open("a+")
         except OSError as error:
-            raise StorageError(f"cannot write {self._describe(path)}: {error.strerror or error}") from error
+            raise self._cannot_write(path, error) from error
         with stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -101,6 +101,8 @@ def _check_record(
             f"its index says {row['offset_bytes']} ({row['length_bytes']} bytes)"
         )
     record = parse_example(payload)
+    if not 0 <= record.label < len(version.manifest.classes):
+        raise CorruptDataError(f"record {record.id} has label {record.label}, which is no class")
     stored = (record.id, record.label, len(record.image), record.height, record.width)
     indexed = (row["id"], row["label"], row["stored_bytes"], row["height"], row["width"])
     if stored != indexed:
@@ -138,7 +140,7 @@ def _check_inputs(version: DatasetVersion, ids: Counter[str]) -> list[str]:
     for part in manifest.inputs:
         _check_file(version, part.path, part.num_bytes, part.sha256)
     inputs = version.inputs()
-    found = {outcome: 0 for outcome in OUTCOMES}
+    found = dict.fromkeys(OUTCOMES, 0)
     counted = pc.value_counts(inputs["outcome"]).to_pylist() if inputs.num_rows else []
     found |= {entry["values"]: entry["counts"] for entry in counted}
     accounting = manifest.accounting

@@ -1,0 +1,113 @@
+"""Configuration: files, overrides, given values, and errors that help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import Field
+
+from infra.errors import ConfigError
+from infra.settings import Settings, load_settings, split_overrides
+
+
+class Image(Settings):
+    short_side: int = Field(default=256, ge=1)
+    quality: int = 90
+
+
+class Config(Settings):
+    image: Image = Image()
+    name: str = "default"
+    fractions: dict[str, float] = Field(default_factory=dict)
+    seed: int | None = None
+
+
+def load(tmp_path: Path, toml: str = "", overrides: tuple[str, ...] = (), **given: object) -> Config:
+    file = tmp_path / "config.toml"
+    file.write_text(toml)
+    return load_settings(Config, section="prepare", config=file, overrides=overrides, given=given)
+
+
+def test_later_words_win(tmp_path: Path) -> None:
+    toml = (
+        "[prepare]\nname = 'file'\nseed = 1\n[prepare.image]\nshort_side = 100\nquality = 50\n[train]\nx = 1"
+    )
+    config = load(tmp_path, toml, ("image.short_side=200", "prepare.seed=2"), name="given")
+    assert config == Config(image=Image(short_side=200, quality=50), name="given", seed=2)
+
+
+def test_defaults_without_a_file() -> None:
+    assert load_settings(Config, section="prepare") == Config()
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("name=plain words", "plain words"),
+        ('name="quoted"', "quoted"),
+        ("name=a=b", "a=b"),
+        ("name='1'", "1"),
+    ],
+)
+def test_values_of_overrides(tmp_path: Path, override: str, expected: str) -> None:
+    assert load(tmp_path, overrides=(override,)).name == expected
+
+
+def test_overrides_of_tables(tmp_path: Path) -> None:
+    assert load(tmp_path, overrides=("fractions.train=0.5", "fractions.test=0.5")).fractions == {
+        "train": 0.5,
+        "test": 0.5,
+    }
+    assert load(tmp_path, overrides=("image={short_side = 3}",)).image.short_side == 3
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message", "remedy"),
+    [
+        (("image.short_sid=1",), "unknown key 'image.short_sid'", "did you mean 'image.short_side'"),
+        (("short_side=1",), "unknown key 'short_side'", "did you mean 'image.short_side'"),
+        (("zzz=1",), "unknown key 'zzz'", "known keys: image, name, fractions, seed"),
+        (("image.short_side=0",), "image.short_side = 0: input should be greater than", None),
+        (("image.short_side=many",), "image.short_side = 'many': input should be a valid integer", None),
+        (("image",), "is not key=value", "for example"),
+        (("train.epochs=1",), "not of [train]", None),
+    ],
+)
+def test_errors_of_overrides(
+    tmp_path: Path, overrides: tuple[str, ...], message: str, remedy: str | None
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, overrides=overrides)
+    assert message in caught.value.message
+    assert (remedy or "") in (caught.value.remedy or "")
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("toml", "message", "remedy"),
+    [
+        ("[prepair]\nseed = 1", "unknown key 'prepair'", "did you mean [prepare]?"),
+        ("seed = 1", "unknown key 'seed'", "under [prepare] or [train]"),
+        ("seed = ", "not valid TOML", ""),
+    ],
+)
+def test_errors_of_files(tmp_path: Path, toml: str, message: str, remedy: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, toml)
+    assert message in caught.value.message
+    assert remedy in (caught.value.remedy or "")
+
+
+def test_a_missing_file() -> None:
+    with pytest.raises(ConfigError, match="cannot read configuration nowhere.toml"):
+        load_settings(Config, section="prepare", config="nowhere.toml")
+
+
+def test_sections_of_a_command_with_several() -> None:
+    found = split_overrides(["prepare.seed=1", "train.epochs=2", "prepare.image.quality=1"])
+    assert found == {"prepare": ["prepare.seed=1", "prepare.image.quality=1"], "train": ["train.epochs=2"]}
+    with pytest.raises(ConfigError, match="several sections"):
+        split_overrides(["seed=1"])
+    with pytest.raises(ConfigError, match="several sections"):
+        split_overrides(["prepare=1"])
