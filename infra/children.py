@@ -31,7 +31,7 @@ from infra.progress import EVENTS_FD, Listener, adopt_parent, failure
 
 LIFELINE_FD = "SHARDMILL_LIFELINE_FD"
 
-_GRACE_SECONDS = 10.0
+GRACE_SECONDS = 10.0  # for a polite end: a checkpoint is written, a lock let go
 _SAMPLE_SECONDS = 0.2
 _LAST_LINES = 40
 _GO_ON = "run the same command again: it goes on where it was"
@@ -166,8 +166,9 @@ def _wait(process: subprocess.Popen[bytes], cancel: threading.Event | None, memo
             raise Cancelled("stopped on request", _GO_ON)
 
 
-def kill_tree(process: subprocess.Popen[bytes], grace_seconds: float = _GRACE_SECONDS) -> None:
+def kill_tree(process: subprocess.Popen[bytes], grace_seconds: float | None = None) -> None:
     """End a child and all its descendants: politely, then by force. Returns when they are gone."""
+    grace_seconds = GRACE_SECONDS if grace_seconds is None else grace_seconds
     tree = _descendants(process.pid)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
@@ -238,7 +239,7 @@ class _Relay:
     def finish(self) -> None:
         """Wait for what the child wrote last; not for ever, since a stray grandchild may hold the pipes."""
         for thread in self._threads:
-            thread.join(timeout=_GRACE_SECONDS)
+            thread.join(timeout=GRACE_SECONDS)
 
     def _read_events(self, stream: IO[bytes]) -> None:
         with stream:
