@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -107,10 +106,13 @@ def test_a_killed_child_says_how(tmp_path: Path) -> None:
 
 
 def test_a_command_that_does_not_exist_leaves_no_descriptor(tmp_path: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    def num_open() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    before = num_open()
     with pytest.raises(FileNotFoundError):
         run_child([str(tmp_path / "no-such-program")])
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert num_open() == before
 
 
 def test_events_are_not_inherited_by_a_grandchild(tmp_path: Path) -> None:

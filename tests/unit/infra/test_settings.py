@@ -100,7 +100,7 @@ def test_errors_of_files(tmp_path: Path, toml: str, message: str, remedy: str) -
 
 
 def test_a_missing_file() -> None:
-    with pytest.raises(ConfigError, match="cannot read configuration nowhere.toml"):
+    with pytest.raises(ConfigError, match="cannot read configuration nowhere"):
         load_settings(Config, section="prepare", config="nowhere.toml")
 
 

@@ -30,11 +30,16 @@ def test_a_written_file_appears_whole(tmp_path: Path) -> None:
 def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     storage = Storage.at(tmp_path)
     storage.write_atomic("file", b"old")
-    with pytest.raises(ZeroDivisionError), storage.atomic_writer("file") as stream:
-        stream.write(b"new")
-        raise ZeroDivisionError
+
+    def write_and_fail() -> None:
+        with storage.atomic_writer("file") as stream:
+            stream.write(b"new")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write_and_fail()
     assert storage.read_bytes("file") == b"old"
-    assert os.listdir(tmp_path) == ["file"]
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
 
 
 def test_exactly_one_writer_creates(tmp_path: Path) -> None:
@@ -51,7 +56,7 @@ def test_exactly_one_writer_creates(tmp_path: Path) -> None:
         won = list(pool.map(create, range(8)))
     assert sum(won) == 1
     assert storage.read_bytes("manifests/000001.json") == str(won.index(True)).encode() * 1000
-    assert os.listdir(tmp_path / "manifests") == ["000001.json"]
+    assert [file.name for file in (tmp_path / "manifests").iterdir()] == ["000001.json"]
 
 
 def test_listing_is_sorted_and_relative(tmp_path: Path) -> None:
@@ -127,16 +132,12 @@ def test_ranges_by_many_threads(tmp_path: Path) -> None:
 
 def test_a_lock_has_one_holder_and_dies_with_it(tmp_path: Path) -> None:
     storage = Storage.at(tmp_path)
-    holder = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import sys, time\nfrom infra.storage import Storage\n"
-            "with Storage.at(sys.argv[1]).exclusive_lock('lock'):\n print('held', flush=True); time.sleep(60)",
-            str(tmp_path),
-        ],
-        stdout=subprocess.PIPE,
+    code = (
+        "import sys, time\nfrom infra.storage import Storage\n"
+        "with Storage.at(sys.argv[1]).exclusive_lock('lock'):\n"
+        "    print('held', flush=True)\n    time.sleep(60)"
     )
+    holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"held\n"
     with (
