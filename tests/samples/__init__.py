@@ -1,0 +1,1 @@
+"""Small inputs that several tests share."""
