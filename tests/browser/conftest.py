@@ -1,0 +1,80 @@
+"""A real headless Chromium. Without one these tests skip, and the summary says what to install."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+# A browser that asks nobody anything: a test sees only what the page itself does.
+_ARGUMENTS = (
+    "--headless=new",
+    "--no-sandbox",  # containers run as root; the pages are our own
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+)
+
+
+class Browser:
+    """A driven Chromium window, with what pages asked for and complained about."""
+
+    def __init__(self, driver: webdriver.Chrome) -> None:
+        self.driver = driver
+
+    def resize(self, width: int, height: int = 900, *, mobile: bool = False, dark: bool = False) -> None:
+        """Behave as a screen of this size (CSS pixels)."""
+        self.driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile},
+        )
+        scheme = "dark" if dark else "light"
+        self.driver.execute_cdp_cmd(
+            "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        )
+
+    def run(self, script: str) -> Any:
+        """The value of a function body evaluated in the page."""
+        return self.driver.execute_script(script)
+
+    def complaints(self) -> list[str]:
+        """What the console said since the last call: errors, refused loads, violated policies."""
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+    def requests(self) -> list[str]:
+        """URLs that pages asked for since the last call; data URIs and the browser's own pages are none."""
+        messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        urls = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+        return [url for url in urls if not url.startswith(("data:", "chrome:"))]
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    """A fresh browser with a profile of its own."""
+    binary = next((found for name in _BROWSERS if (found := shutil.which(name))), None)
+    driver_binary = shutil.which("chromedriver")
+    if not binary or not driver_binary:
+        pytest.skip("NO BROWSER: install chromium and chromium-driver (Debian) to run the browser tests")
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    for argument in (*_ARGUMENTS, f"--user-data-dir={tmp_path / 'profile'}"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(driver_binary))
+    driver.set_page_load_timeout(60)
+    try:
+        yield Browser(driver)
+    finally:
+        driver.quit()

@@ -1,0 +1,100 @@
+"""The report in a real browser, at the widths of a laptop and a phone, light and dark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from beam_jobs.report import write_report
+from tests.browser.conftest import Browser
+from tests.samples.versions import VersionMaker
+
+ATTACK = "<img src=x onerror=\"document.title='pwned'\"><script>document.title='pwned'</script>"
+SCREENS = [
+    pytest.param({"width": 1280}, id="laptop"),
+    pytest.param({"width": 1280, "dark": True}, id="laptop, dark"),
+    pytest.param({"width": 390, "mobile": True}, id="phone"),
+    pytest.param({"width": 390, "mobile": True, "dark": True}, id="phone, dark"),
+]
+# Elements whose text or box sticks out of the page; what scrolls inside its own frame may.
+_STICKING_OUT = """
+const width = document.documentElement.clientWidth;
+return [...document.querySelectorAll('main *, header *')]
+  .filter(e => !e.closest('.scroll, nav, svg') && e.getBoundingClientRect().right > width + 1)
+  .map(e => e.outerHTML.slice(0, 120));
+"""
+# WCAG contrast of text against the nearest opaque background.
+_FAINT = """
+const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+const rgb = color => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
+  return [...canvas.getImageData(0, 0, 1, 1).data]; };
+const luminance = ([r, g, b]) => [r, g, b].map(v => v / 255)
+  .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+  .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+const ground = e => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor);
+  if (c[3] === 255) return c; } return [255, 255, 255, 255]; };
+return [...document.querySelectorAll('main *, header *, footer *')]
+  .filter(e => [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()) && !e.closest('svg'))
+  .map(e => { const [a, b] = [rgb(getComputedStyle(e).color), ground(e)].map(luminance).sort((x, y) => y - x);
+    return [e.outerHTML.slice(0, 80), (a + 0.05) / (b + 0.05)]; })
+  .filter(([_, ratio]) => ratio < 4.5);
+"""
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """The report of a version with a bit of everything, hostile names among it."""
+    maker = VersionMaker(tmp_path, name="zoo", shards_per_split=5)
+    for label in ("cat", "dog", ATTACK, "a-very-long-class-name-" * 8):
+        maker.add_class(label, 40)
+    maker.add_duplicate("cat/again.jpg", "cat", of=1)
+    maker.add_duplicate(f"dog/{ATTACK}.jpg", "dog", of=2)
+    maker.add_lost(
+        f"dog/{'deep/' * 60}half.jpg", "dog", "quarantined", "truncated", "the JPEG ends early" * 20
+    )
+    maker.add_lost("cat/.DS_Store", None, "filtered", "ignored", ATTACK)
+    made = maker.write()
+    path = write_report(made.storage, made.manifest, made.inputs)
+    return f"file://{made.storage.local_path(path)}"
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_it_reads_well_on_every_screen(browser: Browser, url: str, screen: dict[str, int]) -> None:
+    browser.resize(**screen)
+    browser.driver.get(url)
+    assert browser.run("return document.documentElement.scrollWidth") == screen["width"]
+    assert browser.run(_STICKING_OUT) == []
+    assert browser.run(_FAINT) == []
+    shown = "return [...document.images].filter(i => !i.complete || !i.naturalWidth).length"
+    assert browser.run(shown) == 0
+    assert browser.run("return document.images.length") > 40
+
+
+def test_nothing_is_requested_and_nothing_refused(browser: Browser, url: str) -> None:
+    browser.driver.get(url)
+    assert browser.driver.title == "zoo@1 · Shardmill report"  # the attacks would have changed it
+    assert browser.requests() == [url]
+    assert browser.complaints() == []
+
+
+def test_markup_that_slipped_in_could_not_run(browser: Browser, url: str, tmp_path: Path) -> None:
+    """The second wall: were escaping to fail one day, the policy still stops the attack."""
+    page = Path(url.removeprefix("file://")).read_text(encoding="utf-8")
+    broken = tmp_path / "broken.html"
+    broken.write_text(page.replace("<main", f"{ATTACK}<main", 1), encoding="utf-8")
+    browser.driver.get(f"file://{broken}")
+    assert browser.driver.title == "zoo@1 · Shardmill report"
+    complaints = browser.complaints()
+    assert any("script-src" in line or "default-src" in line for line in complaints), complaints
+
+
+def test_sections_unfold_and_links_lead_to_them(browser: Browser, url: str) -> None:
+    browser.driver.get(url)
+    targets = browser.run("return [...document.querySelectorAll('nav a')].map(a => a.getAttribute('href'))")
+    assert "#quarantine" in targets
+    assert "#duplicates" in targets
+    for target in targets:
+        assert browser.run(f"return document.querySelectorAll('{target}').length") == 1
+    assert browser.run("return document.querySelector('.reason').open") is True
+    assert "the JPEG ends early" in browser.run("return document.querySelector('#quarantine').innerText")
