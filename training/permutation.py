@@ -1,0 +1,110 @@
+"""Permutations of range(n) that are computed for each position alone and never stored.
+
+A Feistel network over the smallest number of bits that holds n (at least six), made to fit n by cycle
+walking: an image that is not below n is sent through the network again until it is (Black and Rogaway:
+Ciphers with arbitrary finite domains, CT-RSA 2002). Since fewer than half of the images are too large
+(but for n < 33), a position needs less than two passes on the average.
+
+The two halves may differ by one bit: a round changes one half by a function of the other, in turn. Eight rounds of
+a multiply-xorshift function serve for shuffling; nothing here is meant to keep a secret.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from training.hashing import U64, as_u64, key_of
+
+Positions = npt.NDArray[np.int64]
+U32 = npt.NDArray[np.uint32]
+
+_ROUNDS = 8
+_MIN_BITS = 6
+# So many positions at a time stay in a core's cache, which is three times as fast as whole arrays.
+_CHUNK = 1 << 14
+_FIRST = np.uint32(0x85EBCA6B)
+_SECOND = np.uint32(0xC2B2AE35)
+_13 = np.uint32(13)
+
+
+def permute(
+    index: npt.NDArray[np.integer], size: int | npt.NDArray[np.integer], key: int | U64
+) -> Positions:
+    """Where the permutation of range(size) that ``key`` names sends each of ``index``.
+
+    Args:
+        index: int [M], each within range(size).
+        size: of the permuted range; one number, or one for each index.
+        key: names the permutation; one number, or one for each index.
+
+    Returns:
+        int64 [M].
+    """
+    flat = np.asarray(index)
+    sizes, keys = as_u64(size), as_u64(key)
+    bits = _bits_for(sizes)
+    shared = _round_keys(keys) if keys.size == 1 else None
+    result = np.empty(flat.shape, np.int64)
+    for start in range(0, flat.size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        round_keys = _round_keys(keys[part]) if shared is None else shared
+        result[part] = _walk(flat[part].astype(np.uint64), _at(sizes, part), _at(bits, part), round_keys)
+    return result
+
+
+def _bits_for(sizes: U64) -> U64:
+    """Bits that number range(size), by exact comparison (logarithms round)."""
+    powers = np.uint64(1) << np.arange(63, dtype=np.uint64)
+    return np.maximum(np.searchsorted(powers, sizes, side="left"), _MIN_BITS).astype(np.uint64)
+
+
+def _walk(value: U64, sizes: U64, bits: U64, round_keys: U32) -> U64:
+    """Images of ``value``; ``round_keys``: uint32 [rounds, 1 or M]."""
+    value = _network(value, bits, round_keys)
+    outside = np.flatnonzero(value >= sizes)
+    while outside.size:
+        image = _network(value[outside], _at(bits, outside), _at(round_keys, outside))
+        value[outside] = image
+        outside = outside[image >= _at(sizes, outside)]
+    return value
+
+
+def _at(each: npt.NDArray[Any], where: Any) -> npt.NDArray[Any]:
+    """The part of a per-index array; one value for all stays as it is."""
+    return each if each.shape[-1] == 1 else each[..., where]
+
+
+def _network(value: U64, bits: U64, round_keys: U32) -> U64:
+    """The Feistel network over ``bits`` bits: a bijection for each (bits, keys)."""
+    low_bits = (bits + np.uint64(1)) >> np.uint64(1)
+    low_mask = (np.uint64(1) << low_bits) - np.uint64(1)
+    # Halves have at most 32 bits, and 32-bit products are what a CPU's vector units have.
+    low = (value & low_mask).astype(np.uint32)
+    high = (value >> low_bits).astype(np.uint32)
+    low_shift = (np.uint64(32) - low_bits).astype(np.uint32)
+    high_shift = (np.uint64(32) - (bits - low_bits)).astype(np.uint32)
+    for number, round_key in enumerate(round_keys):
+        if number % 2:
+            high ^= _round(low, round_key, high_shift)
+        else:
+            low ^= _round(high, round_key, low_shift)
+    return (high.astype(np.uint64) << low_bits) | low
+
+
+def _round_keys(keys: U64) -> U32:
+    """uint32 [rounds, 1 or M]."""
+    numbers = np.arange(_ROUNDS, dtype=np.uint64)[:, np.newaxis]
+    return (key_of(keys, numbers) >> np.uint64(32)).astype(np.uint32)
+
+
+def _round(half: U32, round_key: U32, shift: U32) -> U32:
+    """A pseudo-random number of ``32 - shift`` bits for each half (constants of MurmurHash3's finaliser)."""
+    mixed = half ^ round_key
+    mixed *= _FIRST
+    mixed ^= mixed >> _13
+    mixed *= _SECOND
+    mixed >>= shift
+    return mixed
