@@ -1,0 +1,118 @@
+"""The demo's images: scikit-learn's 8×8 handwritten digits, enlarged, and as untidy as real folders are.
+
+Some classes are rare; some files are there twice, one of them under two labels; some are broken; two are no
+images at all. The same folder, byte for byte, every time.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+# How many of the about 178 examples of each digit are kept: 3.6 times as many zeros as nines.
+KEPT = (176, 168, 158, 146, 132, 118, 102, 86, 66, 48)
+SIDES = (96, 112, 128, 144)  # pixels
+DUPLICATES = 6
+PAPER = np.array(
+    [[250, 246, 236], [240, 246, 250], [247, 240, 246], [243, 248, 238]], np.float32
+)  # RGB, one tint for each quarter of the images
+INK = np.array([28, 34, 58], np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """What is wrong with the folder, as it was put there."""
+
+    num_files: int
+    num_duplicates: int
+    num_conflicts: int
+    num_broken: int
+    num_other: int
+
+
+def write_digits(folder: Path) -> Planted:
+    """Make ``folder/0`` to ``folder/9``. Files that are there already and right are left as they are."""
+    files = dict(_digits())
+    images = len(files)
+    files.update(_duplicates(files))
+    broken, other = dict(_broken(files)), dict(_not_images())
+    files.update(broken)
+    files.update(other)
+    for name, data in files.items():
+        path = folder / name
+        # An untouched file keeps its time, so a second run sees that nothing has changed.
+        if not path.exists() or path.read_bytes() != data:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+    return Planted(
+        num_files=len(files),
+        num_duplicates=len(files) - images - len(broken) - len(other),
+        num_conflicts=1,
+        num_broken=len(broken),
+        num_other=len(other),
+    )
+
+
+def _digits() -> Iterator[tuple[str, bytes]]:
+    """(path, file) of each kept digit; every third a PNG, the others JPEGs."""
+    from sklearn.datasets import load_digits
+
+    found: Any = load_digits()
+    seen = [0] * len(KEPT)
+    for small, digit in zip(found.images, found.target, strict=True):
+        number = seen[digit]
+        seen[digit] += 1
+        if number < KEPT[digit]:
+            pixels = _enlarged(small, SIDES[number // 4 % len(SIDES)], number % len(PAPER))
+            kind = "png" if number % 3 == 0 else "jpg"
+            yield f"{digit}/{digit}_{number:03d}.{kind}", _encoded(pixels, kind)
+
+
+def _enlarged(small: npt.NDArray[np.float64], side: int, tint: int) -> npt.NDArray[np.uint8]:
+    """Ink on paper. small: float64 [8, 8] from 0 to 16; returns uint8 [side, side, 3]."""
+    padded = np.pad(small.astype(np.float32) / 16, 1)
+    ink = np.clip(cv2.resize(padded, (side, side), interpolation=cv2.INTER_CUBIC), 0, 1)[..., None]
+    return np.asarray(np.round(PAPER[tint] * (1 - ink) + INK * ink), np.uint8)
+
+
+def _encoded(pixels: npt.NDArray[np.uint8], kind: str) -> bytes:
+    sink = io.BytesIO()
+    if kind == "png":
+        Image.fromarray(pixels).save(sink, "PNG")
+    else:
+        Image.fromarray(pixels).save(sink, "JPEG", quality=92)
+    return sink.getvalue()
+
+
+def _duplicates(files: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:
+    """Copies as people make them; the last one lies in the folder of another digit."""
+    for digit in range(DUPLICATES):
+        yield f"{digit}/copy of {digit}_{4 + digit:03d}.jpg", _pick(files, digit, 4 + digit)
+    yield "7/1_025.jpg", _pick(files, 1, 25)
+
+
+def _broken(files: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:
+    yield "2/download-interrupted.jpg", _pick(files, 2, 31)[:1400]
+    yield "5/half-copied.jpg", _pick(files, 5, 40)[:900]
+    yield "3/empty.png", b""
+    yield "8/notes.png", b"These are not the pixels you are looking for.\n"
+
+
+def _not_images() -> Iterator[tuple[str, bytes]]:
+    yield ".DS_Store", b"\x00\x00\x00\x01Bud1\x00"
+    yield "4/.DS_Store", b"\x00\x00\x00\x01Bud1\x00"
+
+
+def _pick(files: dict[str, bytes], digit: int, number: int) -> bytes:
+    """The JPEG of this digit at or after this number."""
+    while (name := f"{digit}/{digit}_{number:03d}.jpg") not in files:
+        number += 1
+    return files[name]

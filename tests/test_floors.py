@@ -1,0 +1,73 @@
+"""The house stands: floors hold, light commands stay light, and what is written about it is current."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+HEAVY = ("apache_beam", "tensorflow", "keras", "prefect", "torch", "cv2", "pyarrow", "numpy", "jinja2")
+
+# module -> heavy packages that importing it may bring along
+LIGHT = {
+    "flows.cli": (),
+    "beam_jobs.config": ("pyarrow", "numpy"),
+    "training.config": ("pyarrow", "numpy"),
+    "beam_jobs.prepare": ("pyarrow", "numpy", "cv2"),
+    "infra.catalog": ("pyarrow", "numpy"),
+}
+
+
+def test_floors_hold() -> None:
+    """The import-linter contracts of pyproject.toml; `make lint` runs the same."""
+    command = [Path(sys.executable).with_name("lint-imports"), "--no-cache"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    assert f"{len(contracts)} kept, 0 broken" in done.stdout
+
+
+@pytest.mark.parametrize("module", LIGHT)
+def test_light_modules_load_nothing_heavy(module: str) -> None:
+    """Imports in a fresh interpreter, so that nothing another test imported counts."""
+    code = f"import sys, {module}; print(*(name for name in {HEAVY} if name in sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert set(done.stdout.split()) <= set(LIGHT[module])
+
+
+def test_constraints_are_exact_and_free_of_addresses() -> None:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    assert all(line.count("==") == 1 and not set(line) & set("@/ ;<>") for line in pins)
+    pinned = {name.lower(): version for name, version in (pin.split("==") for pin in pins)}
+    assert tuple(map(int, pinned["fastapi"].split(".")[:2])) < (0, 155)
+    assert tuple(map(int, pinned["sqlalchemy"].split(".")[:2])) < (2, 1)
+
+
+def test_configuration_page_is_current() -> None:
+    path = ROOT / "docs" / "configuration_reference.py"
+    spec = importlib.util.spec_from_file_location("configuration_reference", path)
+    assert spec is not None
+    assert spec.loader is not None
+    reference = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(reference)
+    written = reference.PAGE.read_text(encoding="utf-8")
+    assert written == reference.render(), "run: python docs/configuration_reference.py"
+
+
+def test_every_package_is_listed() -> None:
+    """A folder of modules that the wheel would leave out is found here, not by a user."""
+    packages = {
+        path.parent
+        for room in ("flows", "beam_jobs", "training", "infra")
+        for path in (ROOT / room).rglob("*.py")
+    }
+    missing = [str(folder.relative_to(ROOT)) for folder in packages if not (folder / "__init__.py").exists()]
+    assert missing == []
