@@ -1,0 +1,94 @@
+"""Which Prefect API the commands talk to.
+
+In order: ``PREFECT_API_URL``, the `shardmill up` of this machine, or a brief server of their own that lives
+as long as the command and keeps its history where `shardmill up` shows it later.
+
+Prefect reads its settings when it is imported, so ``prefect_api`` comes before any import of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from flows import home, services
+from infra.errors import EnvironmentFault
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """A Prefect API; ``ui_url`` where its web interface stays when the command is over."""
+
+    url: str
+    ui_url: str | None
+
+    def run_page(self, flow_run_id: object) -> str | None:
+        """Address of a run's page, or None where there is no web interface."""
+        return f"{self.ui_url}/runs/flow-run/{flow_run_id}" if self.ui_url else None
+
+
+def standing_api() -> Api | None:
+    """The API that is there already, or None.
+
+    Raises:
+        EnvironmentFault: ``PREFECT_API_URL`` is set and nothing answers there.
+    """
+    url = os.environ.get("PREFECT_API_URL")
+    if url:
+        if not services.answers(url, timeout_seconds=10):
+            raise EnvironmentFault(
+                f"no Prefect server answers at PREFECT_API_URL={url}", "start it, or unset PREFECT_API_URL"
+            )
+        return Api(url, os.environ.get("PREFECT_UI_URL") or url.rstrip("/").removesuffix("/api"))
+    up = home.running_up()
+    if up is not None and services.answers(up.api_url):
+        return Api(up.api_url, up.ui_url)
+    return None
+
+
+@contextmanager
+def prefect_api() -> Iterator[Api]:
+    """The API for one command, with this process's environment set for it.
+
+    Raises:
+        EnvironmentFault: there is none, and none could be started.
+    """
+    api = standing_api()
+    # The console belongs to the progress bar; Prefect's records of the run go to its API in any case.
+    os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"
+    if api is not None:
+        own = {} if os.environ.get("PREFECT_API_URL") else home.prefect_environment()
+        os.environ.update(own | home.quiet_environment() | {"PREFECT_API_URL": api.url})
+        yield api
+        return
+    os.environ.update(home.prefect_environment())
+    with services.Server(
+        "127.0.0.1",
+        services.free_port(),
+        brief=True,
+        log_path=home.logs_folder() / "brief-server.log",
+        env={},
+    ) as server:
+        os.environ["PREFECT_API_URL"] = server.api_url
+        try:
+            import prefect.flow_engine  # 2 s, while the server starts
+            import prefect.task_engine  # noqa: F401
+
+            server.wait_until_healthy()
+            try:
+                yield Api(server.api_url, None)
+            finally:
+                _drain()
+        finally:
+            del os.environ["PREFECT_API_URL"]
+
+
+def _drain() -> None:
+    """Wait until the server has what this process sent: it writes logs and task runs behind its answers."""
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogHandler
+
+    APILogHandler().flush()
+    EventsWorker.drain_all(timeout=10)

@@ -1,0 +1,113 @@
+"""The command `shardmill`.
+
+Exit status: 0 done, 2 usage or configuration, 3 bad data beyond the failure budget, 4 environment,
+130 cancelled. Errors are two lines on standard error, ``error:`` and ``remedy:``; only a defect has a
+traceback.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+import typer
+
+from flows.commands import catalog, jobs, service
+from infra.errors import ShardmillError
+
+# Typer brings its own copy of click or uses the installed one, depending on its release.
+_CLICK_EXCEPTION, _USAGE_ERROR = typer.BadParameter.__mro__[2], typer.BadParameter.__mro__[1]
+
+_CANCELLED = 130
+
+_EPILOG = """[bold]Examples[/bold]
+
+  shardmill run photos --dataset photos
+
+  shardmill prepare photos --dataset photos --dry-run
+
+  shardmill train photos@1 --set run.epochs=20
+
+  shardmill show photos
+
+  shardmill up --detach
+"""
+
+app = typer.Typer(
+    name="shardmill",
+    help="Folders of raw images in; accounted-for, balanced, sharded TFRecords and a trained model out.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_WORK, _LOOK, _SERVE = "Work", "Look", "Prefect"
+
+for _command, _panel in (
+    (jobs.run, _WORK),
+    (jobs.prepare, _WORK),
+    (jobs.train, _WORK),
+    (catalog.datasets, _LOOK),
+    (catalog.show, _LOOK),
+    (catalog.verify, _LOOK),
+    (catalog.locate, _LOOK),
+    (service.up, _SERVE),
+    (service.down, _SERVE),
+    (service.status, _SERVE),
+    (service.schedule, _SERVE),
+):
+    app.command(rich_help_panel=_panel)(_command)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Entry point of the console script."""
+    sys.exit(run(argv))
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Run a command line; its exit status. Lets defects through with their traceback."""
+    _stop_on_sigterm()
+    try:
+        status = app(args=None if argv is None else list(argv), prog_name="shardmill", standalone_mode=False)
+    except ShardmillError as error:
+        return _fail(error.message, error.remedy, error.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("stopped on request", "run the same command again: it goes on where it was", _CANCELLED)
+    except Exception as error:
+        if not isinstance(error, _CLICK_EXCEPTION):
+            raise
+        return _usage_error(error)
+    return status if isinstance(status, int) else 0
+
+
+def _usage_error(error: Exception) -> int:
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "shardmill"
+    message = str(getattr(error, "format_message", error.__str__)()).rstrip(".")
+    if not message:  # no command at all: the help has been printed
+        return 2
+    return _fail(message, f"see {command} --help" if isinstance(error, _USAGE_ERROR) else None, 2)
+
+
+def _fail(message: str, remedy: str | None, status: int) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    if remedy:
+        print(f"remedy: {remedy}", file=sys.stderr)
+    return status
+
+
+def _stop_on_sigterm() -> None:
+    """A request to end (kill, systemd, docker stop) ends a command as Ctrl-C does."""
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+
+
+if __name__ == "__main__":
+    main()

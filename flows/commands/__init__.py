@@ -1,0 +1,1 @@
+"""The commands of `shardmill`, a file a family. Nothing heavy is imported before a command needs it."""

@@ -1,0 +1,162 @@
+"""datasets, show, verify and locate: what is published, and whether it is what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flows.commands import options
+
+if TYPE_CHECKING:
+    from infra.catalog import Catalog
+
+
+def datasets(root: options.Root = None, json_output: options.Json = False) -> None:
+    """List the datasets that have a published version."""
+    from flows.commands import output
+
+    catalog = _catalog(root)
+    found = [_summary(catalog, name) for name in catalog.datasets()]
+    if json_output:
+        output.print_json({"root": catalog.storage.uri, "datasets": found})
+    elif not found:
+        output.say(
+            f"No datasets under {catalog.storage.uri}", "Make one: shardmill prepare SOURCE --dataset NAME"
+        )
+    else:
+        columns = ["dataset", "version", "records", "classes", "splits", "shards", "size", "published"]
+        rows = [
+            [
+                *(entry[key] for key in ("dataset", "version", "num_records", "num_classes")),
+                " ".join(entry["splits"]),
+                entry["num_shards"],
+                output.readable_bytes(entry["num_bytes"]),
+                entry["created_at"],
+            ]
+            for entry in found
+        ]
+        output.print_table("", columns, rows)
+
+
+def show(dataset: options.Ref, root: options.Root = None, json_output: options.Json = False) -> None:
+    """Show a version: splits, shards, class balance, accounting, quarantine.
+
+    [bold]Examples[/bold]
+
+      shardmill show photos
+
+      shardmill show photos@2 --json
+    """
+    opened = _catalog(root).open(dataset)
+    from flows.commands import output, views
+
+    if json_output:
+        output.print_json(
+            opened.manifest.model_dump(mode="json")
+            | {"versions": _catalog(root).versions(opened.name), "location": opened.storage.uri}
+        )
+    else:
+        views.version(opened)
+
+
+def verify(dataset: options.Ref, root: options.Root = None, json_output: options.Json = False) -> None:
+    """Read every record of a version and check it against its manifest, indexes and inputs.
+
+    Ends with status 3 where anything is not what was written.
+    """
+    from flows.commands import output
+    from infra import progress
+    from infra.progress import TerminalProgress
+    from infra.verify import verify as check
+
+    opened = _catalog(root).open(dataset)
+    with TerminalProgress() as show_progress:
+        unsubscribe = progress.subscribe(show_progress)
+        try:
+            progress.stage("verify", opened.manifest.accounting.num_records, unit="records")
+            report = check(
+                opened, lambda done, total: progress.progress("verify", done, total, unit="records")
+            )
+        finally:
+            unsubscribe()
+    if json_output:
+        output.print_json(
+            {
+                "dataset": opened.name,
+                "version": opened.version,
+                "num_records": report.num_records,
+                "num_bytes": report.num_bytes,
+                "problems": report.problems,
+            }
+        )
+    elif not report.problems:
+        size = output.readable_bytes(report.num_bytes)
+        output.say(f"{opened.ref} is clean: {report.num_records:,} records, {size}")
+    else:
+        output.say(
+            f"{opened.ref} has {len(report.problems)} problem(s):", *(f"  {line}" for line in report.problems)
+        )
+        output.note("remedy: restore the files from a copy, or prepare the dataset again")
+    if report.problems:
+        raise typer.Exit(3)
+
+
+Source = Annotated[
+    str | None, typer.Option("--source", metavar="URI", help="An input: relative to the source, or its path")
+]
+Record = Annotated[str | None, typer.Option("--record", metavar="ID", help="A record id")]
+
+
+def locate(
+    dataset: options.Ref,
+    source: Source = None,
+    record: Record = None,
+    root: options.Root = None,
+    json_output: options.Json = False,
+) -> None:
+    """Find what became of an input, or which inputs a record came from.
+
+    [bold]Examples[/bold]
+
+      shardmill locate photos --source cats/0001.jpg
+
+      shardmill locate photos --record 0f3c5a7be1d24c68
+    """
+    from flows.commands import output
+    from infra.locate import locate as find
+
+    opened = _catalog(root).open(dataset)
+    if source is not None and "://" not in source and Path(source).exists():
+        source = str(Path(source).absolute())
+    found = find(opened, source=source, record=record)
+    if json_output:
+        output.print_json({"dataset": opened.name, "version": opened.version, "matches": found})
+        return
+    for entry in found:
+        rows = [[name, value] for name, value in entry.items() if value is not None]
+        output.print_table(str(entry["uri"]), ["", ""], rows)
+
+
+def _catalog(root: str | None) -> Catalog:
+    from flows.parameters import root_or_default
+    from infra.catalog import Catalog
+
+    return Catalog(root_or_default(root))
+
+
+def _summary(catalog: Catalog, name: str) -> dict[str, Any]:
+    manifest = catalog.open(name).manifest
+    return {
+        "dataset": name,
+        "version": manifest.version,
+        "versions": catalog.versions(name),
+        "num_records": manifest.accounting.num_records,
+        "num_classes": len(manifest.classes),
+        "splits": {split: summary.num_examples for split, summary in manifest.splits.items()},
+        "num_shards": len(manifest.shards),
+        "num_bytes": sum(shard.num_bytes for shard in manifest.shards),
+        "created_at": manifest.created_at,
+        "source": manifest.source,
+    }

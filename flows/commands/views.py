@@ -1,0 +1,132 @@
+"""What people see of results and versions: a few lines and tables on standard output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flows.commands.output import cell, print_table, readable_bytes, readable_seconds, say
+from infra.catalog import DatasetVersion
+
+_MAX_CLASSES = 40
+
+
+def prepared(result: Mapping[str, Any]) -> None:
+    """What a prepare came to."""
+    ref = f"{result['dataset']}@{result['version']}"
+    if result.get("unchanged"):
+        say(f"Nothing changed: {ref} is up to date ({readable_seconds(result['seconds'])})")
+    else:
+        say(
+            f"Published {ref} in {readable_seconds(result['seconds'])}: {result['num_inputs']:,} inputs, "
+            f"{result['images_per_second']:,.0f} images/s, "
+            f"peak memory {readable_bytes(result['peak_rss_bytes'])}"
+        )
+    _accounting(result)
+    _splits(result["splits"])
+    _quarantine(result.get("quarantine") or {})
+    conflicts = result.get("num_label_conflicts")
+    if conflicts:
+        say(f"Note: {conflicts:,} images stand under more than one label; `shardmill show {ref}` lists them")
+    if result.get("report"):
+        say(f"Report:  {result['report']}")
+    say(f"Look at: shardmill show {ref}", f"Train:   shardmill train {ref}")
+
+
+def trained(result: Mapping[str, Any]) -> None:
+    """What a training run came to."""
+    say(
+        f"Trained on {result['dataset']}@{result['version']}: {result['epochs']} epochs, "
+        f"{result['steps']:,} steps of {result['global_batch_size']} on {result['num_replicas']} device(s), "
+        f"{result['images_per_second']:,.0f} images/s, "
+        f"{result['input_wait_fraction']:.0%} of the time waiting for data"
+    )
+    rows = [
+        [split, *(figures.get(name, "") for name in ("accuracy", "loss"))]
+        for split, figures in result["metrics"].items()
+    ]
+    print_table("", ["split", "accuracy", "loss"], rows)
+    say(f"Run:         {result['run_dir']}", f"Model:       {result['export_dir']}")
+    say(f"TensorBoard: tensorboard --logdir {result['run_dir']}")
+
+
+def version(opened: DatasetVersion) -> None:
+    """All that a manifest says, readable."""
+    manifest = opened.manifest
+    say(f"{opened.ref}  from {manifest.source}", f"published {manifest.created_at}  in {opened.storage.uri}")
+    image = manifest.config.get("image", {})
+    kept = ", ".join(f"{name} {value}" for name, value in image.items())
+    say(f"container {manifest.container}; {kept}" if kept else f"container {manifest.container}")
+    _accounting(manifest.accounting.model_dump())
+    _shards(opened)
+    _classes(opened)
+    _quarantine(manifest.quarantine)
+    if manifest.cross_split_duplicates:
+        say(
+            f"{manifest.cross_split_duplicates:,} duplicates had their record in another split"
+        )
+    conflicts = [[conflict.labels, conflict.uris] for conflict in manifest.label_conflicts]
+    if conflicts:
+        rows = [[", ".join(labels), ", ".join(uris)] for labels, uris in conflicts[:10]]
+        print_table(f"Same image, several labels ({len(conflicts):,})", ["labels", "sources"], rows)
+    if manifest.report:
+        say(f"Report: {opened.storage.uri}/{manifest.report}")
+
+
+def _accounting(counts: Mapping[str, Any]) -> None:
+    names = ("records", "duplicates", "filtered", "quarantined")
+    parts = " + ".join(f"{counts[f'num_{name}']:,} {name}" for name in names)
+    say(f"{counts['num_inputs']:,} inputs = {parts}")
+
+
+def _splits(splits: Mapping[str, Mapping[str, Any]]) -> None:
+    rows = [
+        [name, split["num_examples"], split["num_shards"], readable_bytes(split["num_bytes"])]
+        for name, split in splits.items()
+    ]
+    print_table("", ["split", "examples", "shards", "size"], rows)
+
+
+def _shards(opened: DatasetVersion) -> None:
+    rows = []
+    for name, split in opened.manifest.splits.items():
+        counts = [shard.num_examples for shard in opened.shards(name)]
+        even = (
+            f"{min(counts):,} to {max(counts):,}"
+            if counts and min(counts) != max(counts)
+            else cell(max(counts, default=0))
+        )
+        rows.append([name, split.num_examples, split.num_shards, even, readable_bytes(split.num_bytes)])
+    print_table("Splits and shards", ["split", "examples", "shards", "examples a shard", "size"], rows)
+
+
+def _classes(opened: DatasetVersion) -> None:
+    splits = opened.manifest.splits
+    totals = {
+        label: sum(split.class_counts.get(label, 0) for split in splits.values())
+        for label in opened.manifest.classes
+    }
+    all_examples = sum(totals.values()) or 1
+    largest = max(totals.values(), default=0) or 1
+    shown = sorted(totals, key=lambda label: (-totals[label], label))
+    title = f"Classes ({len(shown)})"
+    if len(shown) > _MAX_CLASSES:
+        title = f"Classes (the {_MAX_CLASSES // 2} largest and smallest of {len(shown)})"
+        shown = shown[: _MAX_CLASSES // 2] + shown[-_MAX_CLASSES // 2 :]
+    rows: list[list[object]] = [
+        [
+            label,
+            *(split.class_counts.get(label, 0) for split in splits.values()),
+            totals[label],
+            f"{totals[label] / all_examples:6.1%}",
+            "█" * max(1, round(24 * totals[label] / largest)) if totals[label] else "",
+        ]
+        for label in shown
+    ]
+    print_table(title, ["class", *splits, "all", "share", ""], rows)
+
+
+def _quarantine(reasons: Mapping[str, int]) -> None:
+    if reasons:
+        rows = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+        print_table("Quarantined", ["reason", "inputs"], [list(row) for row in rows])

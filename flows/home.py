@@ -1,0 +1,143 @@
+"""SHARDMILL_HOME: where this machine keeps Prefect's history, the logs of `shardmill up`, and its state.
+
+::
+
+    ~/.shardmill/                 or $SHARDMILL_HOME
+      prefect/                    PREFECT_HOME of everything Shardmill starts: history outlives each run,
+                                  and the user's own Prefect profile is left alone
+      logs/                       server.log, worker.log, up.log
+      up.json                     the `shardmill up` that runs, if one does
+      up.lock                     held by it; the kernel lets go of it however it ends
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from infra.errors import LockedError
+
+_LOOPBACK = ("127.0.0.1", "localhost")
+
+
+def home() -> Path:
+    """The folder, made on first use."""
+    folder = Path(os.environ.get("SHARDMILL_HOME", "~/.shardmill")).expanduser().absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def logs_folder() -> Path:
+    """Where the logs of the services go."""
+    folder = home() / "logs"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def prefect_environment() -> dict[str, str]:
+    """Variables that keep Prefect on this machine: own history, no analytics, no internet."""
+    return {
+        "PREFECT_HOME": str(home() / "prefect"),
+        "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
+        **quiet_environment(),
+    }
+
+
+def quiet_environment() -> dict[str, str]:
+    """Variables that hold for any Prefect API: nothing calls home, and loopback goes past any proxy."""
+    # The V2 interface calls an analytics host from the browser.
+    return {
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_SERVER_UI_V2_ENABLED": "false",
+        "DO_NOT_TRACK": "1",
+        **{name: _with_loopback(os.environ.get(name, "")) for name in ("NO_PROXY", "no_proxy")},
+    }
+
+
+def _with_loopback(hosts: str) -> str:
+    listed = [host for host in hosts.split(",") if host]
+    return ",".join([*listed, *(host for host in _LOOPBACK if host not in listed)])
+
+
+@dataclass(frozen=True, slots=True)
+class RunningUp:
+    """The `shardmill up` of this machine: its process, and the address of its Prefect server."""
+
+    pid: int
+    host: str
+    port: int
+    root: str
+    runs: str
+
+    @property
+    def ui_url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+    @property
+    def api_url(self) -> str:
+        return f"{self.ui_url}/api"
+
+
+def write_running_up(up: RunningUp) -> None:
+    """Say that ``up`` runs and is healthy."""
+    path = _state_path()
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(asdict(up)), encoding="utf-8")
+    temporary.replace(path)
+
+
+def clear_running_up() -> None:
+    """Say that none runs."""
+    _state_path().unlink(missing_ok=True)
+
+
+def running_up() -> RunningUp | None:
+    """The `shardmill up` that runs, or None. A state file that a killed one left behind does not count."""
+    try:
+        up = RunningUp(**json.loads(_state_path().read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+    return up if _is_locked() else None
+
+
+@contextmanager
+def up_lock() -> Iterator[None]:
+    """Be the only `shardmill up` of this home.
+
+    Raises:
+        LockedError: another one runs.
+    """
+    with _lock_path().open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            up = running_up()
+            at = f" (process {up.pid}) at {up.ui_url}" if up else "; it is still starting"
+            raise LockedError(
+                f"shardmill up is already running{at}", "use it, or stop it with: shardmill down"
+            ) from error
+        yield
+
+
+def _is_locked() -> bool:
+    try:
+        with _lock_path().open("r") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _state_path() -> Path:
+    return home() / "up.json"
+
+
+def _lock_path() -> Path:
+    return home() / "up.lock"

@@ -1,0 +1,66 @@
+"""The parameters of the flows: what the form of the Prefect UI shows, bounds and checks.
+
+Prefect loses the bounds of a bare default (``x: int = Field(ge=1)``), hence ``Annotated`` types. The server
+checks parameters against their schema before it makes a run of them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from infra.settings import default_root, default_runs
+
+Source = Annotated[
+    str,
+    Field(
+        description="Folder of images: an absolute path on the worker's machine, or a URI such as s3://bucket/photos",
+        # A worker has no working folder that a relative path could mean.
+        pattern=r"^(/|[A-Za-z][A-Za-z0-9+.-]*://)",
+        examples=["/data/photos"],
+    ),
+]
+DatasetName = Annotated[
+    str,
+    Field(
+        description="Name of the dataset",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        max_length=100,
+        examples=["photos"],
+    ),
+]
+DatasetRef = Annotated[
+    str,
+    Field(
+        description="Dataset to train on: NAME, NAME@VERSION or NAME@latest",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(@([0-9]+|latest))?$",
+        examples=["photos", "photos@3"],
+    ),
+]
+Root = Annotated[
+    str | None,
+    Field(description="Folder of the datasets; empty for that of the worker ($SHARDMILL_ROOT)"),
+]
+Runs = Annotated[
+    str | None,
+    Field(description="Folder of the training runs; empty for that of the worker ($SHARDMILL_RUNS)"),
+]
+
+
+def absolute(path_or_uri: str) -> str:
+    """A path made absolute; a URI as it is."""
+    if "://" in path_or_uri:
+        return path_or_uri
+    return str(Path(path_or_uri).expanduser().absolute())
+
+
+def root_or_default(root: str | None) -> str:
+    """The folder of the datasets as an absolute path or URI."""
+    return absolute(root or default_root())
+
+
+def runs_or_default(runs: str | None) -> str:
+    """The folder of the training runs as an absolute path or URI."""
+    return absolute(runs or default_runs())

@@ -1,0 +1,54 @@
+"""The train flow: a version of a dataset becomes a trained, evaluated and exported model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefect import flow, get_run_logger, task
+from prefect.cache_policies import NO_CACHE
+from prefect.states import Completed, State
+from training.config import TrainConfig
+
+from flows import artifacts, children
+from flows.parameters import DatasetRef, Root, Runs, root_or_default, runs_or_default
+from flows.stopping import cancelled_state, may_try_again
+from infra.errors import Cancelled
+
+DEFAULTS = TrainConfig()
+
+
+@flow(name="train", flow_run_name="train-{dataset}")
+def train(
+    dataset: DatasetRef, root: Root = None, runs: Runs = None, config: TrainConfig = DEFAULTS
+) -> State[Any]:
+    """Train a model on a published version, evaluate it on the other splits, and export it.
+
+    A run that is cancelled, or dies, goes on from its last checkpoint when it is run again.
+    """
+    try:
+        report = train_model(dataset, root_or_default(root), runs_or_default(runs), config)
+    except Cancelled:
+        return cancelled_state()
+    show_trained(report.result, report.metrics)
+    return Completed(message=f"Trained {report.result['run_dir']}", data=report.result)
+
+
+@task(
+    name="train-model",
+    cache_policy=NO_CACHE,
+    retries=2,
+    retry_delay_seconds=5,
+    retry_condition_fn=may_try_again,
+)
+def train_model(dataset: str, root: str, runs: str, config: TrainConfig) -> children.JobReport:
+    """Run the training in a process of its own; its result and the figures on the way."""
+    command = [*children.TRAIN, dataset, "--root", root, "--runs", runs]
+    command += ["--config-json", config.model_dump_json()]
+    key = artifacts.artifact_key(dataset.split("@")[0], "train-progress")
+    return children.run_job(command, key=key, log=get_run_logger())
+
+
+@task(name="show-model", cache_policy=NO_CACHE)
+def show_trained(result: dict[str, Any], metrics: list[dict[str, Any]]) -> None:
+    """Make the artifacts of the run's page."""
+    artifacts.publish_trained(result, metrics)

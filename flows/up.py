@@ -1,0 +1,162 @@
+"""`shardmill up`: a Prefect server, the deployments of all three flows, and a worker, as one thing that is
+up or down.
+
+Both services hang on this process by a lifeline (flows.services), and each run on its worker
+(flows.children), so however this process ends, nothing of it goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from flows import deployments, home, services
+from flows.home import RunningUp
+from infra.errors import EnvironmentFault
+
+_WATCH_SECONDS = 1.0
+_RESTART_SECONDS = 2.0
+# A service that ends sooner than this after its start would end again.
+_LIVED_SECONDS = 30.0
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class UpOptions:
+    """Where the server listens, and the folders of its worker."""
+
+    host: str
+    port: int
+    root: str
+    runs: str
+
+
+@contextlib.contextmanager
+def running(options: UpOptions, say: Say) -> Iterator[Watch]:
+    """Everything started and healthy; stopped again at the end.
+
+    Raises:
+        LockedError: another `shardmill up` of this home runs.
+        EnvironmentFault: a service could not be started.
+    """
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(home.up_lock())
+        if not services.port_is_free(options.host, options.port):
+            raise EnvironmentFault(
+                f"port {options.port} of {options.host} is taken",
+                "take another: shardmill up --port 0 finds a free one",
+            )
+        watch = stack.enter_context(Watch(options, say))
+        up = RunningUp(os.getpid(), options.host, options.port, options.root, options.runs)
+        home.write_running_up(up)
+        stack.callback(home.clear_running_up)
+        yield watch
+
+
+class Watch:
+    """The services of one `shardmill up`: started in order, kept running, stopped in order."""
+
+    def __init__(self, options: UpOptions, say: Say) -> None:
+        self._options, self._say = options, say
+        self._logs = home.logs_folder()
+        self._environment = home.prefect_environment() | {
+            "SHARDMILL_ROOT": options.root,
+            "SHARDMILL_RUNS": options.runs,
+            # The page that the server hands out asks for its data wherever the page itself came from.
+            "PREFECT_SERVER_UI_API_URL": "/api",
+        }
+        self._server: services.Server | None = None
+        self._worker: services.Worker | None = None
+        self._started: dict[str, float] = {}
+
+    def __enter__(self) -> Watch:
+        try:
+            self._start()
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def keep_running(self) -> None:
+        """Watch the services, and start again what ends, until a signal ends this.
+
+        Raises:
+            EnvironmentFault: a service ends again and again.
+        """
+        while True:
+            time.sleep(_WATCH_SECONDS)
+            if self._server is not None and self._server.process.poll() is not None:
+                self._check_lived("Prefect's server", self._server)
+                self._start_server()
+            if self._worker is not None and self._worker.process.poll() is not None:
+                self._check_lived("the worker", self._worker)
+                self._start_worker()
+
+    def _start(self) -> None:
+        self._say("Starting Prefect's server ...")
+        self._start_server()
+        log = self._logs / "deploy.log"
+        deploying = deployments.start_deploying(self._api_environment(), log)
+        try:
+            os.environ.update(self._api_environment())
+            deployments.make_pool()
+            stale = deployments.end_stale_runs()
+            if stale:
+                self._say(f"{stale} run(s) that a killed worker left behind are marked as crashed")
+            self._say("Registering the deployments ...")
+        except BaseException:
+            deploying.kill()
+            deploying.wait()
+            raise
+        deployments.finish_deploying(deploying, log)
+        self._start_worker()
+
+    def _start_server(self) -> None:
+        self._server = services.Server(
+            self._options.host,
+            self._options.port,
+            brief=False,
+            log_path=self._logs / "server.log",
+            env=self._environment,
+        )
+        self._started["Prefect's server"] = time.monotonic()
+        self._server.wait_until_healthy()
+
+    def _start_worker(self) -> None:
+        self._worker = services.Worker(
+            deployments.POOL, log_path=self._logs / "worker.log", env=self._api_environment()
+        )
+        self._started["the worker"] = time.monotonic()
+
+    def _api_environment(self) -> dict[str, str]:
+        assert self._server is not None
+        return self._environment | {"PREFECT_API_URL": self._server.api_url}
+
+    def _check_lived(self, what: str, service: services.Service) -> None:
+        service.stop()
+        if time.monotonic() - self._started[what] < _LIVED_SECONDS:
+            service.check(what)
+        self._say(
+            f"{what} ended with status {service.process.returncode}; starting it again "
+            f"(see {service.log_path})"
+        )
+        time.sleep(_RESTART_SECONDS)
+
+    def _stop(self) -> None:
+        """The worker first: its runs tell the server how they ended."""
+        for service in (self._worker, self._server):
+            if service is not None:
+                service.stop()
+
+
+def log_folder() -> Path:
+    """Where the services of `shardmill up` log."""
+    return home.logs_folder()
