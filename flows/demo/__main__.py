@@ -88,8 +88,8 @@ def _run(source: Path | None, out: Path, console: Console) -> int:
         planted = write_digits(source)
         console.print(
             f"[bold]Made {source}[/]: {planted.num_files:,} files of handwritten digits in 10 uneven "
-            f"classes. Among them,\nas in real folders, {planted.num_duplicates} duplicates (one under a wrong "
-            f"label), {planted.num_broken} broken images and {planted.num_other} files that are none."
+            f"classes. Among them,\nas in real folders, {planted.num_duplicates} duplicates (one under a "
+            f"wrong label), {planted.num_broken} broken images and {planted.num_other} files that are none."
         )
         config.write_text(DIGITS_CONFIG, encoding="utf-8")
     elif source.is_dir():
