@@ -76,11 +76,13 @@ def run(argv: Sequence[str] | None = None) -> int:
     except ShardmillError as error:
         return _fail(error.message, error.remedy, error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
-        return _fail("stopped on request", "run the same command again: it goes on where it was", _CANCELLED)
+        status = _CANCELLED
     except Exception as error:
         if not isinstance(error, _CLICK_EXCEPTION):
             raise
         return _usage_error(error)
+    if status == _CANCELLED:  # Typer turns Ctrl-C into this status
+        return _fail("stopped on request", "run the same command again: it goes on where it was", _CANCELLED)
     return status if isinstance(status, int) else 0
 
 

@@ -17,10 +17,17 @@ import pytest
 _HOME = tempfile.mkdtemp(prefix="shardmill-tests-")
 atexit.register(shutil.rmtree, _HOME, ignore_errors=True)
 os.environ["PREFECT_HOME"] = f"{_HOME}/prefect"  # the user's own profiles and database stay out of it
+os.environ["SHARDMILL_HOME"] = f"{_HOME}/shardmill"
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["DO_NOT_TRACK"] = "1"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-for variable in ("SHARDMILL_ROOT", "SHARDMILL_RUNS", "SHARDMILL_EVENTS_FD", "PREFECT_API_URL", "PREFECT_PROFILE"):
+for variable in (
+    "SHARDMILL_ROOT",
+    "SHARDMILL_RUNS",
+    "SHARDMILL_EVENTS_FD",
+    "PREFECT_API_URL",
+    "PREFECT_PROFILE",
+):
     os.environ.pop(variable, None)
 
 THIRD_PARTY_WARNINGS: tuple[str, ...] = ()
