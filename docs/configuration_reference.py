@@ -53,7 +53,7 @@ def render() -> str:
     """The whole page."""
     parts = [INTRODUCTION]
     for section, model in (("prepare", PrepareConfig), ("train", TrainConfig)):
-        parts.append(f"\n## `[{section}]`\n\n{_sentence(model)}\n")
+        parts.append(f"\n## `[{section}]`\n")
         parts.extend(_tables(model))
     return "".join(parts)
 
@@ -65,7 +65,7 @@ def _tables(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     if values:
         yield "\n| key | type | default | |\n|---|---|---|---|\n"
         for name, info in values.items():
-            cells = (f"`{prefix}{name}`", _type(info), _default(info), info.description or "")
+            cells = (f"`{prefix}{name}`", _type(info), _default(info), _opened(info.description or ""))
             yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
     for name, group in groups.items():
         yield f"\n### `{prefix}{name}`\n\n{_sentence(group)}\n"
@@ -79,7 +79,13 @@ def _group(info: FieldInfo) -> type[BaseModel] | None:
 
 def _sentence(model: type[BaseModel]) -> str:
     """The first paragraph of a model's docstring, on one line."""
-    return " ".join((model.__doc__ or "").strip().split("\n\n")[0].split())
+    return " ".join((model.__doc__ or "").strip().split("\n\n")[0].split()).replace("``", "`")
+
+
+def _opened(text: str) -> str:
+    """A description with a capital, unless it begins with a value (``gzip: ...``)."""
+    first = text.split(" ", 1)[0]
+    return text[:1].upper() + text[1:] if first.isalpha() else text
 
 
 def _type(info: FieldInfo) -> str:
@@ -117,7 +123,7 @@ def _name(annotation: Any) -> str:
         return _name(annotation.__origin__)
     if origin is not None:
         inside = dict.fromkeys(_name(part) for part in get_args(annotation) if part is not Ellipsis)
-        return f"{origin.__name__} of {', '.join(inside)}"
+        return f"list of {', '.join(inside)}"
     return {"int": "integer", "float": "number", "str": "text", "bool": "true or false"}.get(
         annotation.__name__, annotation.__name__
     )

@@ -46,6 +46,15 @@ _REASONS: dict[str, tuple[str, str]] = {
         "Run again once the source is quiet",
     ),
     "changed": ("The file changed while the job read it", "Run again once the source is quiet"),
+    "broken_link": ("A link to something that is not there", "Restore what it leads to, or delete the link"),
+    "too_large": (
+        "Larger than any photograph",
+        "Remove it from the folder, or add its pattern to filter.ignore",
+    ),
+    "no_class": (
+        "It lies in no class folder, so it has no label",
+        "Move it into the folder of its class, or add its pattern to filter.ignore",
+    ),
     "ignored": ("An ignore pattern names it", "filter.ignore holds the patterns"),
     "too_small": (
         "Below the smallest size that is asked for",
