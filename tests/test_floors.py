@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from beam_jobs.report.findings import FILTER_REASONS, REASONS
+
 ROOT = Path(__file__).parents[1]
 HEAVY = ("apache_beam", "tensorflow", "keras", "prefect", "torch", "cv2", "pyarrow", "numpy", "jinja2")
 
@@ -47,7 +49,7 @@ def test_constraints_are_exact_and_free_of_addresses() -> None:
     pins = [line for line in lines if line and not line.startswith("#")]
     assert all(line.count("==") == 1 and not set(line) & set("@/ ;<>") for line in pins)
     pinned = {name.lower(): version for name, version in (pin.split("==") for pin in pins)}
-    assert tuple(map(int, pinned["fastapi"].split(".")[:2])) < (0, 155)
+    assert tuple(map(int, pinned["fastapi"].split(".")[:2])) < (0, 151)
     assert tuple(map(int, pinned["sqlalchemy"].split(".")[:2])) < (2, 1)
 
 
@@ -60,6 +62,14 @@ def test_configuration_page_is_current() -> None:
     spec.loader.exec_module(reference)
     written = reference.PAGE.read_text(encoding="utf-8")
     assert written == reference.render(), "run: python docs/configuration_reference.py"
+
+
+def test_every_reason_of_the_quarantine_is_explained() -> None:
+    page = (ROOT / "docs" / "recover-from-failures.md").read_text(encoding="utf-8")
+    explained = {code: words for code, words in REASONS.items() if code not in FILTER_REASONS}
+    for code, (meaning, remedy) in explained.items():
+        assert f"| `{code}` | {meaning} | {remedy} |" in page
+    assert page.count("\n| `") >= len(explained)
 
 
 def test_every_package_is_listed() -> None:

@@ -28,7 +28,7 @@ class Finding:
 
 
 # reason -> (what it means, what to do); codes of infra.codecs and of the job
-_REASONS: dict[str, tuple[str, str]] = {
+REASONS: dict[str, tuple[str, str]] = {
     "empty": ("The file has no content", "Copy it again from where it came, or delete it"),
     "unknown_format": (
         "The content is no image format that is known here, whatever the name says",
@@ -65,9 +65,12 @@ _REASONS: dict[str, tuple[str, str]] = {
 }
 
 
+FILTER_REASONS = frozenset({"ignored", "too_small", "aspect", "class"})
+
+
 def explain(reason: str) -> tuple[str, str]:
     """(what a reason means, what to do about it); the code itself in words where it is not known here."""
-    return _REASONS.get(
+    return REASONS.get(
         reason, (reason.replace("_", " ").capitalize(), "The messages below say what was found")
     )
 
