@@ -61,7 +61,8 @@ def prefect_api() -> Iterator[Api]:
     if api is not None:
         own = {} if os.environ.get("PREFECT_API_URL") else home.prefect_environment()
         os.environ.update(own | home.quiet_environment() | {"PREFECT_API_URL": api.url})
-        yield api
+        with _faults_named(api.url):
+            yield api
         return
     os.environ.update(home.prefect_environment())
     with services.Server(
@@ -78,11 +79,26 @@ def prefect_api() -> Iterator[Api]:
 
             server.wait_until_healthy()
             try:
-                yield Api(server.api_url, None)
+                with _faults_named(server.api_url):
+                    yield Api(server.api_url, None)
             finally:
                 _drain()
         finally:
             del os.environ["PREFECT_API_URL"]
+
+
+@contextmanager
+def _faults_named(url: str) -> Iterator[None]:
+    """Turn what Prefect's client raises into an error that names the server."""
+    import httpx
+
+    try:
+        yield
+    except httpx.HTTPError as error:
+        raise EnvironmentFault(
+            f"Prefect's API at {url} failed: {error or type(error).__name__}",
+            "is it running, and of this Prefect release? What the job had finished is kept",
+        ) from error
 
 
 def _drain() -> None:

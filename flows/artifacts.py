@@ -65,7 +65,8 @@ class LiveProgress:
     def _publish(self) -> None:
         from prefect.artifacts import create_progress_artifact, update_progress_artifact
 
-        artifact, shown = None, None
+        artifact: Any = None  # its id; Prefect's stubs know that it might be awaitable, here it is not
+        shown: tuple[float, str] | None = None
         while True:
             last = self._done.wait(_UPDATE_SECONDS if artifact else 0.0)
             latest = self._latest or (0.0, "starting")

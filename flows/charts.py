@@ -73,8 +73,8 @@ def curves(title: str, series: Mapping[str, Sequence[Point]], x_label: str) -> s
         path = " ".join(place(point) for point in of_series)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         for point in of_series if len(of_series) <= 50 else ():
-            x, _, y = place(point).partition(",")
-            parts.append(f'<circle cx="{x}" cy="{y}" r="3" fill="{colour}"/>')
+            at_x, _, at_y = place(point).partition(",")
+            parts.append(f'<circle cx="{at_x}" cy="{at_y}" r="3" fill="{colour}"/>')
     parts.append(_text(left, top + height + 20, f"{x_low:g}"))
     parts.append(_text(left + width, top + height + 20, f"{x_high:g}", anchor="end"))
     parts.append(_text(left + width / 2, top + height + 20, x_label, anchor="middle"))

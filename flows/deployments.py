@@ -43,7 +43,7 @@ def start_deploying(env: Mapping[str, str], log_path: Path) -> subprocess.Popen[
         "--prefect-file",
         str(prefect_file()),
     ]
-    with log_path.open("ab") as log:
+    with log_path.open("wb") as log:
         # Prefect looks about in the working folder for a project; ours is this file alone.
         return subprocess.Popen(
             command,
@@ -105,6 +105,7 @@ def end_stale_runs() -> int:
         WorkPoolFilterName,
     )
     from prefect.client.schemas.objects import StateType
+    from prefect.client.schemas.sorting import FlowRunSort
     from prefect.states import Crashed
 
     unfinished = [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]
@@ -114,6 +115,8 @@ def end_stale_runs() -> int:
                 state=FlowRunFilterState(type=FlowRunFilterStateType(any_=unfinished))
             ),
             work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[POOL])),
+            sort=FlowRunSort.START_TIME_DESC,
+            limit=200,
         )
         for run in stale:
             state: Any = Crashed(message="The worker was killed; the next run goes on from here")

@@ -1,7 +1,8 @@
 """The parameters of the flows: what the form of the Prefect UI shows, bounds and checks.
 
-Prefect loses the bounds of a bare default (``x: int = Field(ge=1)``), hence ``Annotated`` types. The server
-checks parameters against their schema before it makes a run of them.
+Descriptions come from the docstrings of the flows. Prefect loses the bounds of a bare default
+(``x: int = Field(ge=1)``), hence ``Annotated`` types. The server checks parameters against their schema before
+it makes a run of them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from infra.settings import default_root, default_runs
 Source = Annotated[
     str,
     Field(
-        description="Folder of images: an absolute path on the worker's machine, or a URI such as s3://bucket/photos",
         # A worker has no working folder that a relative path could mean.
         pattern=r"^(/|[A-Za-z][A-Za-z0-9+.-]*://)",
         examples=["/data/photos"],
@@ -25,7 +25,6 @@ Source = Annotated[
 DatasetName = Annotated[
     str,
     Field(
-        description="Name of the dataset",
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
         max_length=100,
         examples=["photos"],
@@ -34,18 +33,9 @@ DatasetName = Annotated[
 DatasetRef = Annotated[
     str,
     Field(
-        description="Dataset to train on: NAME, NAME@VERSION or NAME@latest",
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(@([0-9]+|latest))?$",
         examples=["photos", "photos@3"],
     ),
-]
-Root = Annotated[
-    str | None,
-    Field(description="Folder of the datasets; empty for that of the worker ($SHARDMILL_ROOT)"),
-]
-Runs = Annotated[
-    str | None,
-    Field(description="Folder of the training runs; empty for that of the worker ($SHARDMILL_RUNS)"),
 ]
 
 

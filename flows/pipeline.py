@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 from prefect import flow
+from prefect.client.schemas.objects import State
 from prefect.exceptions import CancelledRun
-from prefect.states import Completed, State
-from pydantic import Field
-from training.config import TrainConfig
+from prefect.states import Completed
 
 from beam_jobs.config import PrepareConfig
 from flows import prepare as preparing
 from flows import train as training_flow
-from flows.parameters import DatasetName, Root, Runs, Source
+from flows.parameters import DatasetName, Source
 from flows.stopping import cancelled_state
 from infra.errors import Cancelled
-
-OnlyWhenChanged = Annotated[
-    bool, Field(description="Do not train when the source has not changed since the last run")
-]
+from training.config import TrainConfig
 
 
 @flow(name="pipeline", flow_run_name="pipeline-{dataset}")
 def pipeline(
     source: Source,
     dataset: DatasetName,
-    root: Root = None,
-    runs: Runs = None,
+    root: str | None = None,
+    runs: str | None = None,
     prepare_config: PrepareConfig = preparing.DEFAULTS,
     train_config: TrainConfig = training_flow.DEFAULTS,
-    only_when_changed: OnlyWhenChanged = False,
+    only_when_changed: bool = False,
 ) -> State[Any]:
-    """Prepare a folder of images as a dataset, then train a model on the version that came out."""
+    """Prepare a folder of images as a dataset, then train a model on the version that came out.
+
+    Args:
+        source: Folder of images, one folder a class: an absolute path on the worker's machine, or a URI.
+        dataset: Name of the dataset.
+        root: Folder of the datasets; empty for that of the worker.
+        runs: Folder of the training runs; empty for that of the worker.
+        prepare_config: How images are stored, filtered, split and packed into shards.
+        train_config: The model, its data, augmentation, optimizer and run.
+        only_when_changed: Do not train when the source has not changed since the last version.
+    """
     try:
         prepared: Any = preparing.prepare(source, dataset, root, prepare_config)
         ref = f"{dataset}@{prepared['version']}"

@@ -6,11 +6,12 @@ from typing import Any
 
 from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
-from prefect.states import Completed, State
+from prefect.client.schemas.objects import State
+from prefect.states import Completed
 
 from beam_jobs.config import PrepareConfig
 from flows import artifacts, children
-from flows.parameters import DatasetName, Root, Source, root_or_default
+from flows.parameters import DatasetName, Source, root_or_default
 from flows.stopping import cancelled_state, may_try_again
 from infra.catalog import Catalog
 from infra.contract import SPLITS
@@ -21,12 +22,18 @@ DEFAULTS = PrepareConfig()
 
 @flow(name="prepare", flow_run_name="prepare-{dataset}")
 def prepare(
-    source: Source, dataset: DatasetName, root: Root = None, config: PrepareConfig = DEFAULTS
+    source: Source, dataset: DatasetName, root: str | None = None, config: PrepareConfig = DEFAULTS
 ) -> State[Any]:
     """Turn a folder of images into a new version of a dataset, unless nothing has changed since the last.
 
     Every image is accounted for, and nothing is published before the accounting adds up. A run that is
     cancelled, or dies, publishes nothing; the next one goes on from what it had finished.
+
+    Args:
+        source: Folder of images, one folder a class: an absolute path on the worker's machine, or a URI.
+        dataset: Name of the dataset.
+        root: Folder of the datasets; empty for that of the worker.
+        config: How images are stored, filtered, split and packed into shards.
     """
     folder = root_or_default(root)
     try:

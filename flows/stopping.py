@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from prefect import Task
-from prefect.client.schemas.objects import TaskRun
+from prefect.client.schemas.objects import State, TaskRun
 from prefect.states import Cancelled as CancelledState
-from prefect.states import State
 
 from infra.errors import ChildDied
 

@@ -6,24 +6,31 @@ from typing import Any
 
 from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
-from prefect.states import Completed, State
-from training.config import TrainConfig
+from prefect.client.schemas.objects import State
+from prefect.states import Completed
 
 from flows import artifacts, children
-from flows.parameters import DatasetRef, Root, Runs, root_or_default, runs_or_default
+from flows.parameters import DatasetRef, root_or_default, runs_or_default
 from flows.stopping import cancelled_state, may_try_again
 from infra.errors import Cancelled
+from training.config import TrainConfig
 
 DEFAULTS = TrainConfig()
 
 
 @flow(name="train", flow_run_name="train-{dataset}")
 def train(
-    dataset: DatasetRef, root: Root = None, runs: Runs = None, config: TrainConfig = DEFAULTS
+    dataset: DatasetRef, root: str | None = None, runs: str | None = None, config: TrainConfig = DEFAULTS
 ) -> State[Any]:
     """Train a model on a published version, evaluate it on the other splits, and export it.
 
     A run that is cancelled, or dies, goes on from its last checkpoint when it is run again.
+
+    Args:
+        dataset: What to train on: NAME, NAME@VERSION or NAME@latest.
+        root: Folder of the datasets; empty for that of the worker.
+        runs: Folder of the training runs; empty for that of the worker.
+        config: The model, its data, augmentation, optimizer and run.
     """
     try:
         report = train_model(dataset, root_or_default(root), runs_or_default(runs), config)

@@ -11,9 +11,8 @@ from flows.commands import options
 from infra.errors import ChildDied, NotFoundError
 
 if TYPE_CHECKING:
-    from training.config import TrainConfig
-
     from beam_jobs.config import PrepareConfig
+    from training.config import TrainConfig
 
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say classes, splits, shards, disk and time, and do nothing")
@@ -148,9 +147,8 @@ def prepare_settings(
 
 
 def train_settings(config: Path | None, overrides: list[str]) -> TrainConfig:
-    from training.config import TrainConfig
-
     from infra.settings import load_settings
+    from training.config import TrainConfig
 
     return load_settings(TrainConfig, section="train", config=config, overrides=overrides)
 

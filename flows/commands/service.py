@@ -10,12 +10,16 @@ import sys
 import time
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from flows.commands import options
 from infra.errors import EnvironmentFault, UsageError
+
+if TYPE_CHECKING:
+    from flows.deployments import Schedule
+    from flows.up import UpOptions
 
 _DEFAULT_PORT = 4200
 _STOP_SECONDS = 60.0
@@ -190,7 +194,7 @@ def _schedule(
     train: bool,
     config: Path | None,
     overrides: list[str],
-) -> object:
+) -> Schedule:
     from flows.commands.jobs import checked_source, prepare_settings, train_settings
     from flows.deployments import Schedule
     from infra.settings import split_overrides
@@ -224,7 +228,7 @@ def parse_interval(text: str) -> timedelta:
     return interval
 
 
-def _detach(chosen: object) -> None:
+def _detach(chosen: UpOptions) -> None:
     """Start `shardmill up` again in a session of its own, and wait until it is healthy.
 
     Raises:
@@ -232,9 +236,7 @@ def _detach(chosen: object) -> None:
     """
     from flows import home
     from flows.commands import output
-    from flows.up import UpOptions
 
-    assert isinstance(chosen, UpOptions)
     with home.up_lock():
         pass  # the second of two says so here, rather than in a log
     log_path = home.logs_folder() / "up.log"

@@ -62,9 +62,7 @@ def version(opened: DatasetVersion) -> None:
     _classes(opened)
     _quarantine(manifest.quarantine)
     if manifest.cross_split_duplicates:
-        say(
-            f"{manifest.cross_split_duplicates:,} duplicates had their record in another split"
-        )
+        say(f"{manifest.cross_split_duplicates:,} duplicates had their record in another split")
     conflicts = [[conflict.labels, conflict.uris] for conflict in manifest.label_conflicts]
     if conflicts:
         rows = [[", ".join(labels), ", ".join(uris)] for labels, uris in conflicts[:10]]
