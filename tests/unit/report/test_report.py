@@ -20,6 +20,7 @@ from beam_jobs.report.page import visible
 from beam_jobs.report.rows import count_by_class, duplicate_groups, reason_rows
 from beam_jobs.report.survey import LogHistogram, survey_indexes
 from infra.errors import CorruptDataError
+from infra.records import Container
 from tests.samples.versions import Made, VersionMaker
 
 HOSTILE = [
@@ -241,3 +242,13 @@ def test_a_thousand_classes_stay_usable(tmp_path: Path) -> None:
     assert rows == 1000
     assert "960 classes between" in page
     assert page.count("<img ") == 360
+
+
+@pytest.mark.parametrize("container", ["gzip", "none"])
+def test_the_smallest_version_has_a_report(tmp_path: Path, container: Container) -> None:
+    maker = VersionMaker(tmp_path, container=container, config={})
+    maker.add_class("only", 1)
+    page = page_of(maker.write())
+    assert "1 record in 1 class, 1 shard" in page
+    assert "one shard holds all" in page
+    assert 'id="quarantine"' not in page
