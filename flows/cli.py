@@ -15,6 +15,7 @@ from types import FrameType
 import typer
 
 from flows.commands import catalog, jobs, service
+from flows.commands.schedule import schedule
 from infra.errors import ShardmillError
 
 # Typer brings its own copy of click or uses the installed one, depending on its release.
@@ -58,7 +59,7 @@ for _command, _panel in (
     (service.up, _SERVE),
     (service.down, _SERVE),
     (service.status, _SERVE),
-    (service.schedule, _SERVE),
+    (schedule, _SERVE),
 ):
     app.command(rich_help_panel=_panel)(_command)
 

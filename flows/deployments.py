@@ -15,10 +15,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infra.errors import EnvironmentFault
+from infra.errors import EnvironmentFault, UsageError
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.schedules import CronSchedule, IntervalSchedule
 
 POOL = "shardmill"
 FLOWS = ("prepare", "train", "pipeline")
@@ -149,24 +150,38 @@ class Schedule:
 
 
 def set_schedule(schedule: Schedule) -> None:
-    """Make a schedule, in place of one of the same slug."""
+    """Make a schedule, in place of any of the same slug: a dataset is prepared, or also trained on.
+
+    Raises:
+        UsageError: it is none that Prefect knows.
+    """
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.actions import DeploymentScheduleCreate
-    from prefect.client.schemas.schedules import CronSchedule, IntervalSchedule
 
-    when: CronSchedule | IntervalSchedule
-    if schedule.cron:
-        when = CronSchedule(cron=schedule.cron, timezone=schedule.timezone)
-    else:
-        assert schedule.every is not None
-        when = IntervalSchedule(interval=schedule.every)
     wanted = DeploymentScheduleCreate(
-        schedule=when, slug=schedule.slug, parameters=dict(schedule.parameters), active=True
+        schedule=_when(schedule), slug=schedule.slug, parameters=dict(schedule.parameters), active=True
     )
     with get_client(sync_client=True) as client:
-        deployment = _read_deployment(client, schedule.flow)
-        _delete_schedules(client, deployment, schedule.slug)
-        client.create_deployment_schedules(deployment.id, [wanted])
+        for flow in FLOWS:
+            _delete_schedules(client, _read_deployment(client, flow), schedule.slug)
+        client.create_deployment_schedules(_read_deployment(client, schedule.flow).id, [wanted])
+
+
+def _when(schedule: Schedule) -> CronSchedule | IntervalSchedule:
+    from prefect.client.schemas.schedules import CronSchedule, IntervalSchedule
+    from pydantic import ValidationError
+
+    if schedule.cron is None:
+        assert schedule.every is not None
+        return IntervalSchedule(interval=schedule.every)
+    try:
+        return CronSchedule(cron=schedule.cron, timezone=schedule.timezone)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        raise UsageError(
+            f"--{problem['loc'][0]} {problem['input']!r}: not valid",
+            'for example --cron "0 3 * * *" --timezone UTC',
+        ) from error
 
 
 def remove_schedules(slug: str) -> int:

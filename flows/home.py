@@ -102,7 +102,7 @@ def running_up() -> RunningUp | None:
         up = RunningUp(**json.loads(_state_path().read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
-    return up if _is_locked() else None
+    return up if up_is_alive() else None
 
 
 @contextmanager
@@ -117,14 +117,15 @@ def up_lock() -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             up = running_up()
-            at = f" (process {up.pid}) at {up.ui_url}" if up else "; it is still starting"
+            at = f" (process {up.pid}) at {up.ui_url}" if up else "; it is starting or stopping"
             raise LockedError(
                 f"shardmill up is already running{at}", "use it, or stop it with: shardmill down"
             ) from error
         yield
 
 
-def _is_locked() -> bool:
+def up_is_alive() -> bool:
+    """Whether a `shardmill up` of this home runs, be it still starting or not yet quite stopped."""
     try:
         with _lock_path().open("r") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

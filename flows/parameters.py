@@ -1,8 +1,8 @@
 """The parameters of the flows: what the form of the Prefect UI shows, bounds and checks.
 
 Descriptions come from the docstrings of the flows. Prefect loses the bounds of a bare default
-(``x: int = Field(ge=1)``), hence ``Annotated`` types. The server checks parameters against their schema before
-it makes a run of them.
+(``x: int = Field(ge=1)``), hence ``Annotated`` types. The server checks parameters against their schema
+before it makes a run of them.
 """
 
 from __future__ import annotations
