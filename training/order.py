@@ -155,15 +155,16 @@ class TrainingOrder:
 
 
 class SequentialOrder:
-    """Every record once, in stored order: for evaluation. The last step is padded."""
+    """Every record once, in stored order: for evaluation."""
 
-    def __init__(self, num_records: int, global_batch_size: int) -> None:
+    def __init__(self, num_records: int, global_batch_size: int, last_batch: LastBatch = "pad") -> None:
         self.num_records = num_records
         self.global_batch_size = global_batch_size
-        self.steps_per_epoch = -(-num_records // global_batch_size)
+        full, rest = divmod(num_records, global_batch_size)
+        self.steps_per_epoch = full + (1 if rest and last_batch == "pad" else 0)
 
     def step(self, epoch: int, step: int) -> StepPlan:
-        """The examples of a step; weights are 1 and 0."""
+        """The examples of a step; the weights are 1 and 0."""
         start = step * self.global_batch_size
         positions = np.arange(start, start + self.global_batch_size, dtype=np.int64)
         real = positions < self.num_records
@@ -174,9 +175,7 @@ class SequentialOrder:
 class _ClassDraws:
     """The balanced order: segments, passes and the circle of each class (see the module's docstring)."""
 
-    def __init__(
-        self, labels: npt.NDArray[np.integer], counts: Ints, draws: Ints, seed: int
-    ) -> None:
+    def __init__(self, labels: npt.NDArray[np.integer], counts: Ints, draws: Ints, seed: int) -> None:
         self.draws = draws
         self._seed = seed
         self._counts = counts

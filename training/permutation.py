@@ -30,9 +30,7 @@ _SECOND = np.uint32(0xC2B2AE35)
 _13 = np.uint32(13)
 
 
-def permute(
-    index: npt.NDArray[np.integer], size: int | npt.NDArray[np.integer], key: int | U64
-) -> Positions:
+def permute(index: npt.NDArray[np.integer], size: int | npt.NDArray[np.integer], key: int | U64) -> Positions:
     """Where the permutation of range(size) that ``key`` names sends each of ``index``.
 
     Args:

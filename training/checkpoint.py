@@ -1,0 +1,125 @@
+"""Checkpoints: all variables and the position in the data, in one file that appears whole or not at all.
+
+A checkpoint is a NumPy ``.npz`` archive: an array for each variable of the model and of the optimizer, and ``progress``,
+JSON text. It belongs to no device: a run goes on with another number of replicas.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from infra import progress as events
+from infra.errors import CorruptDataError
+from infra.storage import Storage
+
+BEST = "best.npz"
+_NAME = re.compile(r"step-(\d{9,})\.npz")
+
+
+@dataclass
+class Progress:
+    """How far a run is, and what it has counted so far.
+
+    Attributes:
+        epoch, step: the next step to take; step = steps_per_epoch where the end of the epoch is to be done.
+        loss_sum, num_correct, num_examples: of the steps of this epoch.
+        images, seconds, wait_seconds: trained on, and the time that it took, of which waiting for data.
+        trace_bytes: length of consumed.jsonl.
+        best: of the best checkpoint: epoch, accuracy, loss; None before the first.
+        history: a row of figures for each epoch that is done.
+    """
+
+    epoch: int = 0
+    step: int = 0
+    loss_sum: float = 0.0
+    num_correct: int = 0
+    num_examples: int = 0
+    images: int = 0
+    seconds: float = 0.0
+    wait_seconds: float = 0.0
+    trace_bytes: int = 0
+    best: dict[str, float] | None = None
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Checkpoints:
+    """The checkpoints of one run, in a folder of their own."""
+
+    def __init__(self, folder: Storage, keep: int) -> None:
+        self._folder = folder
+        self._keep = keep
+
+    def save(self, run_step: int, variables: list[Any], progress: Progress) -> None:
+        """Write the checkpoint of a step, and remove the oldest ones."""
+        self._write(f"step-{run_step:09d}.npz", variables, progress)
+        for name in self._names()[: -self._keep]:
+            self._folder.delete(name)
+
+    def save_best(self, variables: list[Any], progress: Progress) -> None:
+        """Write the model's variables as the best so far."""
+        self._write(BEST, variables, progress)
+
+    def restore_latest(self, variables: list[Any]) -> Progress | None:
+        """Bring the latest checkpoint back; None where there is none.
+
+        A file that storage has damaged is passed over with a warning, for the one before it.
+        """
+        for name in reversed(self._names()):
+            try:
+                return self._restore(name, variables)
+            except CorruptDataError as error:
+                events.log(f"{error.message}; going back to the checkpoint before it", level="warning")
+        return None
+
+    def restore_best(self, variables: list[Any]) -> Progress:
+        """Bring the best model back.
+
+        Raises:
+            NotFoundError: there is none. CorruptDataError: it is damaged.
+        """
+        return self._restore(BEST, variables)
+
+    def _names(self) -> list[str]:
+        paths = [entry.path for entry in self._folder.list_files(recursive=False)]
+        return sorted((path for path in paths if _NAME.fullmatch(path)), key=lambda path: (len(path), path))
+
+    def _write(self, name: str, variables: list[Any], progress: Progress) -> None:
+        arrays = {_key(index, variable): variable.numpy() for index, variable in enumerate(variables)}
+        text = np.frombuffer(json.dumps(asdict(progress)).encode(), dtype=np.uint8)
+        with self._folder.atomic_writer(name) as stream:
+            np.savez(stream, allow_pickle=False, progress=text, **arrays)
+
+    def _restore(self, name: str, variables: list[Any]) -> Progress:
+        where = f"{self._folder.uri}/{name}"
+        try:
+            with self._folder.open_input(name) as stream, np.load(stream, allow_pickle=False) as archive:
+                arrays = [archive[_key(index, variable)] for index, variable in enumerate(variables)]
+                text = bytes(archive["progress"])
+        except (zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
+            raise CorruptDataError(
+                f"checkpoint {where} cannot be read: {error}", "set run.fresh=true to start anew"
+            ) from error
+        for variable, array in zip(variables, arrays, strict=True):
+            _assign(variable, array, where)
+        return Progress(**json.loads(text))
+
+
+def _key(index: int, variable: Any) -> str:
+    """Number and path: paths alone need not be unique. A slash would make folders of the archive's members."""
+    return f"{index:05d}:{variable.path}".replace("/", ":")
+
+
+def _assign(variable: Any, array: npt.NDArray[Any], where: str) -> None:
+    if tuple(variable.shape) != array.shape:
+        raise CorruptDataError(
+            f"{where}: {variable.path} has shape {array.shape}, the model wants {tuple(variable.shape)}",
+            "set run.fresh=true to start anew",
+        )
+    variable.assign(array)

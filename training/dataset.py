@@ -1,0 +1,148 @@
+"""The Python interface to a published dataset: ``open_dataset("clothing@3", root="datasets").tf("train")``."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from infra.catalog import Catalog, DatasetVersion
+from infra.errors import NotFoundError, UsageError
+from infra.settings import default_root
+from training.config import AugmentSettings
+from training.order import LastBatch, SequentialOrder, TrainingOrder
+from training.reader import RecordReader, SplitTable, load_table
+
+if TYPE_CHECKING:
+    from training.pipeline import Order
+
+
+def open_dataset(ref: str, root: str | Path | None = None) -> Dataset:
+    """A published version.
+
+    Args:
+        ref: ``name``, ``name@3`` or ``name@latest``.
+        root: where the datasets are; default ``$SHARDMILL_ROOT`` or ``./datasets``.
+
+    Raises:
+        NotFoundError: there is no such dataset or version.
+    """
+    return Dataset(Catalog(root or default_root()).open(ref))
+
+
+class Dataset:
+    """One version of a dataset, to read from."""
+
+    def __init__(self, version: DatasetVersion) -> None:
+        self.version = version
+        self._table = cache(lambda split: load_table(version, split))
+
+    @property
+    def classes(self) -> list[str]:
+        """Class names; a label is an index into them."""
+        return self.version.manifest.classes
+
+    @property
+    def splits(self) -> list[str]:
+        """The splits that have records."""
+        return [name for name, split in self.version.manifest.splits.items() if split.num_examples]
+
+    def table(self, split: str) -> SplitTable:
+        """Where the records of a split lie, and their labels and ids.
+
+        Raises:
+            NotFoundError: the version has no such split. CorruptDataError: its files are damaged.
+        """
+        if split not in self.splits:
+            raise NotFoundError(
+                f"{self.version.ref} has no split {split!r}", f"it has: {', '.join(self.splits) or 'none'}"
+            )
+        table: SplitTable = self._table(split)
+        return table
+
+    def reader(self, split: str) -> RecordReader:
+        """A reader of a split's records."""
+        return RecordReader(self.version, self.table(split))
+
+    def tf(
+        self,
+        split: str,
+        *,
+        batch_size: int = 32,
+        image_size: int = 224,
+        training: bool | None = None,
+        seed: int = 0,
+        epoch: int = 0,
+        epochs: int = 1,
+        balance: str = "natural",
+        last_batch: LastBatch | Literal["partial"] | None = None,
+        augment: AugmentSettings | None = None,
+    ) -> Any:
+        """A ``tf.data.Dataset`` of (images uint8 [B, S, S, 3], labels int32 [B]).
+
+        Iterated again, it gives the same again: the order is a function of (seed, epoch). For ``model.fit``
+        over several epochs ask for ``epochs=E`` and give ``steps_per_epoch=len(dataset) // E``.
+
+        Args:
+            split: "train", "validation" or "test".
+            batch_size: examples a batch.
+            image_size: height and width of the images (pixels).
+            training: shuffled and augmented, or in stored order; default: whether the split is "train".
+            seed: of order and augmentation.
+            epoch: the first epoch.
+            epochs: how many epochs follow one another.
+            balance: a rule of ``training.balance``; for training.
+            last_batch: a last batch that is not full: "drop" (the default for training), "partial" (the
+                default otherwise: smaller), or "pad" (full, and elements are (images, labels, weights)).
+            augment: how training examples are varied.
+        """
+        from training import tensorflow_runtime  # noqa: F401  (before anything else imports TensorFlow)
+        from training.pipeline import IndexedPipeline
+
+        training = split == "train" if training is None else training
+        last_batch = last_batch or ("drop" if training else "partial")
+        if last_batch == "partial" and epochs != 1:
+            raise UsageError("a partial last batch is for one epoch", "use last_batch='drop' or 'pad'")
+        reader = self.reader(split)
+        order = self._order(reader.table, batch_size, training, seed, balance, last_batch)
+        augmentation = (augment or AugmentSettings()) if training else None
+        pipeline = IndexedPipeline(reader, order, image_size, augmentation, seed)
+        steps = order.steps_per_epoch
+        return _as_pairs(pipeline, epoch * steps, (epoch + epochs) * steps, last_batch, len(reader.table))
+
+    def _order(
+        self,
+        table: SplitTable,
+        batch_size: int,
+        training: bool,
+        seed: int,
+        balance: str,
+        last_batch: LastBatch | Literal["partial"],
+    ) -> Order:
+        if not training:
+            return SequentialOrder(len(table), batch_size, "drop" if last_batch == "drop" else "pad")
+        return TrainingOrder(
+            table.label,
+            seed=seed,
+            global_batch_size=batch_size,
+            balance=balance,
+            last_batch="drop" if last_batch == "drop" else "pad",
+        )
+
+
+def _as_pairs(pipeline: Any, start: int, stop: int, last_batch: str, num_records: int) -> Any:
+    """The pipeline's batches in the form that ``model.fit`` takes."""
+    import tensorflow as tf
+
+    batches = pipeline.dataset(start, stop)
+    if last_batch == "pad":
+        return batches.map(
+            lambda batch: (batch["images"], batch["labels"], tf.cast(batch["weights"] > 0, tf.float32))
+        )
+    pairs = batches.map(lambda batch: (batch["images"], batch["labels"]))
+    rest = num_records % pipeline.order.global_batch_size
+    if last_batch == "drop" or not rest:
+        return pairs
+    last = stop - start - 1
+    tail = pairs.skip(last).map(lambda images, labels: (images[:rest], labels[:rest]))
+    return pairs.take(last).concatenate(tail)

@@ -1,0 +1,62 @@
+"""Evaluation of a model on a split, over all replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from training.distribution import distribute, gather
+from training.metrics import Evaluation, confusion_matrix
+from training.order import SequentialOrder
+from training.pipeline import IndexedPipeline, reraise
+from training.reader import RecordReader
+
+
+class Evaluator:
+    """Evaluates one model on splits; the compiled step serves all of them."""
+
+    def __init__(self, strategy: Any, model: Any, num_classes: int, image_size: int, batch_size: int) -> None:
+        self._strategy = strategy
+        self._num_classes = num_classes
+        self._image_size = image_size
+        self._batch_size = batch_size
+        self._step = _evaluation_step(strategy, model)
+
+    def evaluate(self, reader: RecordReader, on_batch: Callable[[int], None]) -> Evaluation:
+        """Every record of the reader's split once, in stored order.
+
+        Args:
+            reader: of the split.
+            on_batch: called with the examples done so far.
+
+        Raises:
+            CorruptDataError: a record is not what was written.
+        """
+        order = SequentialOrder(len(reader.table), self._batch_size)
+        pipeline = IndexedPipeline(reader, order, self._image_size)
+        confusion = np.zeros((self._num_classes, self._num_classes), np.int64)
+        losses: list[float] = []
+        batches = reraise([pipeline], lambda: distribute(self._strategy, pipeline, 0, order.steps_per_epoch))
+        for _ in range(order.steps_per_epoch):
+            batch = reraise([pipeline], lambda: next(batches))
+            rows = [gather(self._strategy, part) for part in self._step(batch)]
+            real = rows[0] > 0
+            _, labels, predicted, loss = (part[real] for part in rows)
+            confusion += confusion_matrix(labels, predicted, self._num_classes)
+            losses.append(float(loss.astype(np.float64).sum()))
+            on_batch(int(confusion.sum()))
+        return Evaluation(confusion, float(np.sum(losses)) / max(int(confusion.sum()), 1))
+
+
+def _evaluation_step(strategy: Any, model: Any) -> Any:
+    """batch -> per replica (weights, labels, predicted, losses), each [b]."""
+
+    def on_replica(batch: Any) -> Any:
+        logits = model(batch["images"], training=False)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(batch["labels"], logits)
+        return batch["weights"], batch["labels"], tf.argmax(logits, axis=-1), losses
+
+    return tf.function(lambda batch: strategy.run(on_replica, args=(batch,)))

@@ -1,0 +1,46 @@
+"""The trained model as a ``SavedModel`` that takes encoded images, as they come from a camera or a form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from training.preprocess import decode_for_inference
+
+
+def export(model: Any, classes: list[str], image_size: int, folder: Path) -> None:
+    """Write ``folder``, with the signature ``serving_default``.
+
+    Input ``image_bytes``: string [B], each a JPEG, PNG, GIF or BMP. They are treated as evaluation treats
+    them. Outputs: ``probabilities`` float32 [B, C], ``label`` int64 [B], ``class_name`` string [B].
+
+    Args:
+        model: from images to logits; on one device.
+        classes: their names, by label. Names that are not UTF-8 are exported as the bytes that they were.
+        image_size: of the model's input (pixels).
+        folder: where to.
+    """
+    # Keras writes a SavedModel only of what its own tracking sees, hence tf.Module around it.
+    module = tf.Module(name="classifier")
+    module.model = model
+    module.class_names = tf.constant([name.encode("utf-8", "surrogateescape") for name in classes])
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image_bytes")])
+    def classify(image_bytes: Any) -> dict[str, Any]:
+        images = tf.map_fn(
+            lambda image: decode_for_inference(image, image_size),
+            image_bytes,
+            fn_output_signature=tf.TensorSpec([image_size, image_size, 3], tf.uint8),
+        )
+        probabilities = tf.nn.softmax(tf.cast(model(images, training=False), tf.float32))
+        label = tf.argmax(probabilities, axis=-1)
+        return {
+            "probabilities": probabilities,
+            "label": label,
+            "class_name": tf.gather(module.class_names, label),
+        }
+
+    module.classify = classify
+    tf.saved_model.save(module, str(folder), signatures={"serving_default": classify})

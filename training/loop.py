@@ -1,0 +1,290 @@
+"""The training loop: steps, figures, validation, checkpoints; the same for any number of replicas.
+
+An own loop and not ``Model.fit``, which fails under multi-worker strategies and knows no exact resume. The loss
+of a step is the weighted sum over all replicas divided by the real examples of the global batch; the weights
+come from the order with that division done.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import asdict
+from typing import Any
+
+import tensorflow as tf
+
+from infra import progress as events
+from infra.errors import Cancelled, ConfigError
+from training.checkpoint import Checkpoints, Progress
+from training.config import TrainConfig
+from training.distribution import distribute, gather
+from training.evaluation import Evaluator
+from training.interruption import StopRequest
+from training.metrics import Evaluation
+from training.order import TrainingOrder
+from training.pipeline import IndexedPipeline, reraise
+from training.reader import RecordReader
+from training.tensorboard_log import TensorBoardLog
+from training.trace import ConsumedTrace
+
+
+class TrainingLoop:
+    """Trains one model to the end of its epochs, from wherever its checkpoints are."""
+
+    def __init__(
+        self,
+        *,
+        config: TrainConfig,
+        strategy: Any,
+        model: Any,
+        optimizer: Any,
+        schedule: Any,
+        pipeline: IndexedPipeline,
+        order: TrainingOrder,
+        evaluator: Evaluator,
+        validation: RecordReader | None,
+        checkpoints: Checkpoints,
+        progress: Progress,
+        log: TensorBoardLog,
+        trace: ConsumedTrace | None,
+        stop: StopRequest,
+    ) -> None:
+        """``progress``: where the checkpoint brought back by the caller was; the other parts as named."""
+        self._config = config
+        self._strategy = strategy
+        self._model = model
+        self._optimizer = optimizer
+        self._schedule = schedule
+        self._pipeline = pipeline
+        self._order = order
+        self._evaluator = evaluator
+        self._validation = validation
+        self._checkpoints = checkpoints
+        self.progress = progress
+        self._log = log
+        self._trace = trace
+        self._stop = stop
+        self._train_step = _train_step(strategy, model, optimizer, config.optimizer.label_smoothing)
+        self._pending: list[tuple[Any, Any, int]] = []
+        self._steps_here = 0
+        self._saved_at = time.monotonic()
+
+    @property
+    def total_steps(self) -> int:
+        """Steps of the whole run."""
+        return self._config.run.epochs * self._order.steps_per_epoch
+
+    @property
+    def run_step(self) -> int:
+        """Steps done, over all epochs."""
+        return self.progress.epoch * self._order.steps_per_epoch + self.progress.step
+
+    def run(self) -> None:
+        """Train to the end.
+
+        Raises:
+            Cancelled: asked to stop; a checkpoint of the last whole step is there.
+            ConfigError: the loss is not finite. CorruptDataError: a record is not what was written.
+        """
+        epochs = self._config.run.epochs
+        events.stage("train", self._images_at(self.total_steps), done=self._images_at(self.run_step))
+        batches = reraise(
+            [self._pipeline],
+            lambda: distribute(self._strategy, self._pipeline, self.run_step, self.total_steps),
+        )
+        try:
+            while self.progress.epoch < epochs:
+                self._train_epoch(batches)
+                self._finish_epoch()
+        except Cancelled:
+            self._save()
+            raise
+
+    def _train_epoch(self, batches: Any) -> None:
+        """The steps that are left of this epoch."""
+        while self.progress.step < self._order.steps_per_epoch:
+            started = time.perf_counter()
+            batch = reraise([self._pipeline], lambda: next(batches))
+            waited = time.perf_counter() - started
+            loss, num_correct = self._train_step(batch)
+            num_real = min(
+                self._order.global_batch_size,
+                self._order.num_records - self.progress.step * self._order.global_batch_size,
+            )
+            self._pending.append((loss, num_correct, num_real))
+            if self._trace is not None:
+                self._trace.add(self.progress.epoch, self.progress.step, self._consumed(batch))
+            self.progress.step += 1
+            if self._is_time("log_every_steps"):
+                self._report()
+            self._count_time(time.perf_counter() - started, waited, num_real)
+            if self._save_is_due():
+                self._save()
+            self._stop.check()
+
+    def _consumed(self, batch: Any) -> list[str]:
+        """Ids of the step's real examples, in the order of the global batch."""
+        ordinals = gather(self._strategy, batch["ordinals"])
+        real = gather(self._strategy, batch["weights"]) > 0
+        return self._pipeline.reader.table.ids(ordinals[real])
+
+    def _count_time(self, seconds: float, waited: float, num_real: int) -> None:
+        self._steps_here += 1
+        if self._steps_here == 1 and self.total_steps > 1:
+            return  # the first step compiles the model, which says nothing of the rate
+        self.progress.seconds += seconds
+        self.progress.wait_seconds += waited
+        self.progress.images += num_real
+
+    def _is_time(self, setting: str) -> bool:
+        every = getattr(self._config.run, setting)
+        return every is not None and self.run_step % every == 0
+
+    def _save_is_due(self) -> bool:
+        if self.progress.step == self._order.steps_per_epoch:
+            return False  # the end of the epoch saves, with its figures
+        old = time.monotonic() - self._saved_at > self._config.run.checkpoint_every_seconds
+        return old or self._is_time("checkpoint_every_steps")
+
+    def _report(self) -> None:
+        """Fetch the figures of the steps since the last report and tell everyone."""
+        if not self._pending:
+            return
+        for loss, num_correct, num_real in self._pending:
+            value = float(loss)
+            if not math.isfinite(value):
+                raise ConfigError(
+                    f"the loss became {value} before step {self.progress.step} of epoch {self.progress.epoch + 1}",
+                    "lower optimizer.learning_rate, or lengthen optimizer.warmup_fraction",
+                )
+            self.progress.loss_sum += value * num_real
+            self.progress.num_correct += int(num_correct)
+            self.progress.num_examples += num_real
+        last_loss = float(self._pending[-1][0])
+        self._pending.clear()
+        figures = self._epoch_figures()
+        rate = float(self._schedule(self.run_step - 1))
+        self._log.scalars("train", self.run_step, {"step_loss": last_loss, "learning_rate": rate})
+        events.progress(
+            "train",
+            self._images_at(self.run_step),
+            self._images_at(self.total_steps),
+            epoch=self.progress.epoch + 1,
+            epochs=self._config.run.epochs,
+            **figures,
+        )
+        events.metrics(
+            split="train",
+            epoch=self.progress.epoch + 1,
+            step=self.run_step,
+            learning_rate=rate,
+            **figures,
+        )
+
+    def _epoch_figures(self) -> dict[str, float]:
+        seen = max(self.progress.num_examples, 1)
+        return {"loss": self.progress.loss_sum / seen, "accuracy": self.progress.num_correct / seen}
+
+    def _images_at(self, run_step: int) -> int:
+        epoch, step = divmod(run_step, self._order.steps_per_epoch)
+        per_epoch = min(self._order.steps_per_epoch * self._order.global_batch_size, self._order.num_records)
+        return epoch * per_epoch + min(step * self._order.global_batch_size, per_epoch)
+
+    def _finish_epoch(self) -> None:
+        """Validate, remember the best, write the epoch's figures, and begin the next epoch."""
+        self._report()
+        progress, run = self.progress, self._config.run
+        epoch = progress.epoch + 1
+        row: dict[str, Any] = {"epoch": epoch, "step": self.run_step, "train": self._epoch_figures()}
+        self._log.scalars("train", self.run_step, {**row["train"], **self.rates()})
+        last = epoch == run.epochs
+        if self._validation is not None and (last or epoch % run.validate_every_epochs == 0):
+            evaluation = self._validate(self._validation)
+            row["validation"] = {"loss": evaluation.loss, "accuracy": evaluation.accuracy}
+            self._log.scalars("validation", self.run_step, row["validation"])
+            events.metrics(split="validation", epoch=epoch, step=self.run_step, **row["validation"])
+        self.progress = Progress(
+            **{
+                **asdict(progress),
+                "epoch": epoch,
+                "step": 0,
+                "loss_sum": 0.0,
+                "num_correct": 0,
+                "num_examples": 0,
+                "history": [*progress.history, row],
+            }
+        )
+        self._remember_best(row)
+        self._save()
+
+    def _validate(self, validation: RecordReader) -> Evaluation:
+        def on_batch(done: int) -> None:
+            events.progress("validate", done, len(validation.table))
+            self._stop.check()
+
+        events.stage("validate", len(validation.table))
+        return self._evaluator.evaluate(validation, on_batch)
+
+    def _remember_best(self, row: dict[str, Any]) -> None:
+        """Keep the model where validation is more accurate than ever (then, less wrong); without it, the last."""
+        figures = row.get("validation")
+        if figures is None:
+            if self._validation is not None:
+                return
+            figures = row["train"]
+        best = self.progress.best
+        better = best is None or (figures["accuracy"], -figures["loss"]) > (best["accuracy"], -best["loss"])
+        if better or self._validation is None:
+            self.progress.best = {"epoch": row["epoch"], **figures}
+            self._checkpoints.save_best(list(self._model.variables), self.progress)
+
+    def _save(self) -> None:
+        self._report()
+        if self._trace is not None:
+            self.progress.trace_bytes = self._trace.commit()
+        variables = [*self._model.variables, *self._optimizer.variables]
+        self._checkpoints.save(self.run_step, variables, self.progress)
+        self._saved_at = time.monotonic()
+
+    def rates(self) -> dict[str, float]:
+        """Images per second of training, and the share of that time spent waiting for data."""
+        seconds = self.progress.seconds
+        return {
+            "images_per_second": self.progress.images / seconds if seconds else 0.0,
+            "input_wait_fraction": self.progress.wait_seconds / seconds if seconds else 0.0,
+        }
+
+
+def _train_step(strategy: Any, model: Any, optimizer: Any, label_smoothing: float) -> Any:
+    """batch -> (loss of the global batch, number of right predictions)."""
+
+    def on_replica(batch: Any) -> Any:
+        with tf.GradientTape() as tape:
+            logits = model(batch["images"], training=True)
+            losses = _cross_entropy(batch["labels"], logits, label_smoothing)
+            loss = tf.reduce_sum(losses * batch["weights"])
+            if model.losses:
+                loss += tf.add_n(model.losses) / strategy.num_replicas_in_sync
+            scaled = optimizer.scale_loss(loss)
+        gradients = tape.gradient(scaled, model.trainable_variables)
+        # Sums the gradients over the replicas; the losses are divided by the global batch already.
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        hits = tf.equal(tf.argmax(logits, axis=-1, output_type=tf.int32), batch["labels"])
+        return loss, tf.reduce_sum(tf.cast(hits & (batch["weights"] > 0), tf.int32))
+
+    def step(batch: Any) -> Any:
+        loss, num_correct = strategy.run(on_replica, args=(batch,))
+        total = tf.distribute.ReduceOp.SUM
+        return strategy.reduce(total, loss, axis=None), strategy.reduce(total, num_correct, axis=None)
+
+    return tf.function(step)
+
+
+def _cross_entropy(labels: Any, logits: Any, label_smoothing: float) -> Any:
+    """float32 [b]."""
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+    if not label_smoothing:
+        return losses
+    spread = -tf.reduce_mean(tf.nn.log_softmax(logits), axis=-1)
+    return (1 - label_smoothing) * losses + label_smoothing * spread

@@ -1,0 +1,99 @@
+"""The models, one file a family, found by name.
+
+A name is, in this order:
+
+* a module of this package (``small_cnn``), or any importable module by its dotted name (``my.models.vit``),
+  with ``build(spec: ModelSpec) -> keras.Model`` and ``DEFAULT_IMAGE_SIZE``;
+* a model of ``keras.applications``, in any spelling (``ResNet50``, ``efficientnet_b0``).
+
+This file imports no TensorFlow, so that a configuration is checked in no time.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import pkgutil
+from dataclasses import dataclass
+from typing import Any
+
+from training.models.applications_table import APPLICATIONS
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """What a family needs to know to build a model.
+
+    Attributes:
+        name: as in the configuration.
+        num_classes: width of the output.
+        image_size: height and width of the input (pixels).
+        dropout: share of features dropped before the classifier.
+        synchronized: batch normalisation takes its moments over all replicas.
+        weights: None for random weights, "imagenet", or the path of a Keras weights file.
+        seed: of the random weights and of dropout.
+    """
+
+    name: str
+    num_classes: int
+    image_size: int
+    dropout: float = 0.0
+    synchronized: bool = False
+    weights: str | None = None
+    seed: int = 0
+
+
+def known_models() -> list[str]:
+    """Names of this package's families and of all ``keras.applications`` models."""
+    own = [info.name for info in pkgutil.iter_modules(__path__) if not info.name.startswith("applications")]
+    return own + list(APPLICATIONS)
+
+
+def resolve_name(name: str) -> str:
+    """The name as it is listed, whatever its spelling.
+
+    Raises:
+        ValueError: there is no such model; suggests the near miss.
+    """
+    by_spelling = {_spelling(known): known for known in known_models()}
+    found = by_spelling.get(_spelling(name))
+    if found is not None:
+        return found
+    if "." in name and _is_module(name):
+        return name
+    near = difflib.get_close_matches(_spelling(name), by_spelling, n=1)
+    hint = f"did you mean {by_spelling[near[0]]!r}?" if near else f"there are: {', '.join(known_models())}"
+    raise ValueError(f"unknown model; {hint}")
+
+
+def default_image_size(name: str) -> int:
+    """Height and width (pixels) that a model is made for."""
+    if name in APPLICATIONS:
+        return APPLICATIONS[name]
+    return int(_family(name).DEFAULT_IMAGE_SIZE)
+
+
+def build_model(spec: ModelSpec) -> Any:
+    """A ``keras.Model`` from images, [B, S, S, 3] of 0 to 255, to logits, float32 [B, num_classes].
+
+    Normalisation of the input is part of the model.
+    """
+    if spec.name in APPLICATIONS:
+        return importlib.import_module("training.models.applications").build(spec)
+    return _family(spec.name).build(spec)
+
+
+def _family(name: str) -> Any:
+    return importlib.import_module(name if "." in name else f"{__name__}.{name}")
+
+
+def _spelling(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False

@@ -1,0 +1,83 @@
+"""Every model of ``keras.applications``, with its own input normalisation inside and a new classifier on top."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+
+from infra.errors import EnvironmentFault
+from training.models import ModelSpec
+
+_DOWNLOAD_SECONDS = 60.0
+
+
+def build(spec: ModelSpec) -> Any:
+    """The named backbone with pooling, dropout and a classifier of ``spec.num_classes``.
+
+    Raises:
+        EnvironmentFault: "imagenet" weights are asked for and cannot be downloaded.
+    """
+    shape = (spec.image_size, spec.image_size, 3)
+    make = getattr(keras.applications, spec.name)
+    with _explained_download(spec):
+        weights = "imagenet" if spec.weights == "imagenet" else None
+        backbone = make(include_top=False, weights=weights, input_shape=shape, pooling="avg")
+    if spec.synchronized:
+        backbone = _with_synchronized_normalisation(backbone)
+    inputs = keras.Input(shape, name="image")
+    # A no-op for the models whose first layers normalise; the others expect it of their caller.
+    x = sys.modules[make.__module__].preprocess_input(inputs)
+    x = backbone(x)
+    x = keras.layers.Dropout(spec.dropout, seed=spec.seed)(x)
+    logits = keras.layers.Dense(spec.num_classes, dtype="float32", name="logits")(x)
+    return keras.Model(inputs, logits, name=spec.name.lower())
+
+
+def _with_synchronized_normalisation(backbone: Any) -> Any:
+    """The same model whose batch normalisation takes its moments over all replicas."""
+
+    def clone(layer: Any) -> Any:
+        config = layer.get_config()
+        if isinstance(layer, keras.layers.BatchNormalization):
+            config["synchronized"] = True
+        return type(layer).from_config(config)
+
+    synchronized = keras.models.clone_model(backbone, clone_function=clone)
+    synchronized.set_weights(backbone.get_weights())
+    return synchronized
+
+
+@contextmanager
+def _explained_download(spec: ModelSpec) -> Iterator[None]:
+    """Turns a failed download into an error with a remedy; a silent network ends after a minute."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(_DOWNLOAD_SECONDS)
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        # Keras wraps what the network said in a bare Exception or a ValueError.
+        raise _download_failed(spec, error) from error
+    except Exception as error:
+        if "URL fetch failure" not in str(error):
+            raise
+        raise _download_failed(spec, error) from error
+    finally:
+        socket.setdefaulttimeout(before)
+
+
+def _download_failed(spec: ModelSpec, error: Exception) -> EnvironmentFault:
+    if spec.weights != "imagenet":
+        return EnvironmentFault(
+            f"{spec.name} cannot be built for images of {spec.image_size} pixels: {error}",
+            "set data.image_size to a larger size",
+        )
+    return EnvironmentFault(
+        f"the imagenet weights of {spec.name} cannot be had: {error}",
+        "leave model.weights out to start from random weights, give the path of a weights file, or allow this "
+        "machine to reach the download host of keras.applications once",
+    )

@@ -1,0 +1,219 @@
+"""``python -m training.train NAME[@V]``: train on a published dataset. The same command again resumes.
+
+A run lives in ``<runs>/<dataset>-v<version>-<digest of the configuration>/``:
+
+    run.json               what was asked for
+    checkpoints/           the latest ones and the best
+    logs/                  for TensorBoard
+    consumed.jsonl         with run.trace_records: the ids of the records of each step
+    model.weights.h5, export/, confusion-<split>.svg
+    result.json            written last: the run is finished, and asking again returns it
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from infra import progress as events
+from infra.catalog import Catalog, DatasetVersion
+from infra.children import own_peak_rss_bytes, run_main
+from infra.errors import ConfigError, DataError, UsageError
+from infra.settings import default_root, default_runs, load_settings
+from infra.storage import Storage
+from training.config import TrainConfig, run_identity, run_name
+
+_LOCK = "lock"
+_RESULT = "result.json"
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, f"see `{self.prog} --help`")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="python -m training.train",
+        description="Train on a published dataset. The same command again goes on where it was.",
+        epilog="example: python -m training.train clothing --set model.name=ResNet50 --set run.epochs=20",
+    )
+    parser.add_argument("dataset", metavar="NAME[@VERSION]", help="dataset; the newest version by default")
+    parser.add_argument(
+        "--root", default=default_root(), help="where the datasets are (default: %(default)s)"
+    )
+    parser.add_argument("--runs", default=default_runs(), help="where runs are kept (default: %(default)s)")
+    parser.add_argument("--config", type=Path, metavar="FILE.toml", help="configuration with a table [train]")
+    parser.add_argument(
+        "--set",
+        dest="overrides",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="one setting, many times",
+    )
+    parser.add_argument("--config-json", metavar="JSON", help="settings that win over all others")
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object at the end")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command. Returns its exit status."""
+    return run_main(lambda: _run(argv))
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    args = _parser().parse_args(argv)
+    config = load_settings(
+        TrainConfig,
+        section="train",
+        config=args.config,
+        overrides=args.overrides,
+        given=_given(args.config_json),
+    )
+    with events.TerminalProgress() as show:
+        if events.events_go_to_parent():
+            result = train_dataset(args.dataset, config, root=args.root, runs=args.runs)
+        else:
+            end = events.subscribe(show)
+            try:
+                result = train_dataset(args.dataset, config, root=args.root, runs=args.runs)
+            finally:
+                end()
+    events.result(result)
+    if args.json:
+        print(json.dumps(result), flush=True)
+    elif not events.events_go_to_parent():
+        print(summary(result), flush=True)
+    return 0
+
+
+def _given(text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    try:
+        values = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"--config-json is not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise ConfigError("--config-json is not a JSON object")
+    return values
+
+
+def train_dataset(ref: str, config: TrainConfig, *, root: str | Path, runs: str | Path) -> dict[str, Any]:
+    """Train ``config`` on a dataset, or return the result of the same run where it is finished.
+
+    Args:
+        ref: ``name`` or ``name@version``.
+        config: what to do.
+        root: where the datasets are.
+        runs: folder of this machine under which the run's folder is made.
+
+    Raises:
+        NotFoundError: there is no such dataset. LockedError: another process is at the same run.
+        DataError: there is nothing to train on, or it is damaged. Cancelled: stopped on request.
+    """
+    started = time.monotonic()
+    version = Catalog(root).open(ref)
+    _check_trainable(version)
+    folder = Storage.at(runs).child(run_name(config, version))
+    run_dir = _local(folder)
+    with folder.exclusive_lock(_LOCK, purpose="the same training run"):
+        if config.run.fresh:
+            _clear(folder)
+        if (finished := _finished(folder)) is not None:
+            return {**finished, "unchanged": True}
+        identity = run_identity(config, version)
+        folder.write_atomic("run.json", json.dumps(identity, indent=1).encode("ascii"))
+        result = _train(config, version, run_dir)
+        result |= {
+            "seconds": round(time.monotonic() - started, 3),
+            "peak_rss_bytes": own_peak_rss_bytes(),
+        }
+        folder.write_atomic(_RESULT, json.dumps(result, indent=1).encode("ascii"))
+    return result
+
+
+def _train(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[str, Any]:
+    # TensorFlow loads only now: wrong arguments and finished runs are answered at once.
+    from training import tensorflow_runtime
+
+    with tensorflow_runtime.quiet_start():
+        tensorflow_runtime.start(
+            logical_devices=config.run.logical_devices,
+            seed=config.data.seed,
+            deterministic=config.run.deterministic,
+        )
+        from training import session
+
+    return session.train(config, version, run_dir)
+
+
+def _check_trainable(version: DatasetVersion) -> None:
+    split = version.manifest.splits.get("train")
+    if split is None or not split.num_examples:
+        found = ", ".join(version.manifest.splits) or "none"
+        raise DataError(
+            f"{version.ref} has no examples in its train split (its splits: {found})",
+            "prepare it again with splits.train > 0, or from a source with a train folder",
+        )
+
+
+def _local(folder: Storage) -> Path:
+    path = folder.local_path()
+    if path is None:
+        raise UsageError(
+            f"runs are kept on this machine; {folder.uri} is elsewhere", "give --runs a local folder"
+        )
+    return path
+
+
+def _finished(folder: Storage) -> dict[str, Any] | None:
+    if not folder.exists(_RESULT):
+        return None
+    result: dict[str, Any] = json.loads(folder.read_bytes(_RESULT))
+    return result
+
+
+def _clear(folder: Storage) -> None:
+    """Remove all of a run but its lock, the result first: a run half removed is not finished."""
+    folder.delete(_RESULT)
+    for name in folder.list_folders():
+        folder.delete_tree(name)
+    for entry in folder.list_files(recursive=False):
+        if entry.path != _LOCK:
+            folder.delete(entry.path)
+
+
+def summary(result: dict[str, Any]) -> str:
+    """The result in a few lines for a person."""
+    lines = [
+        f"trained {result['model']} on {result['dataset']}@{result['version']} for {result['epochs']} epochs"
+    ]
+    if result["unchanged"]:
+        lines[0] += " (finished before; run.fresh=true trains anew)"
+    for split, figures in result["metrics"].items():
+        lines.append(f"  {split:<10} accuracy {figures['accuracy']:.2%}, loss {figures['loss']:.4f}")
+    lines += [f"  note: {note}" for note in result["notes"]]
+    lines += [
+        f"  {result['images_per_second']:,.0f} images/s on {result['num_replicas']} device(s), "
+        f"{result['input_wait_fraction']:.0%} of the time waiting for data",
+        f"  model:       {result['export_dir']}",
+        f"  TensorBoard: tensorboard --logdir {result['tensorboard_dir']}",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    # TensorFlow's own threads may still hold locks when Python tears its modules down; what matters is written.
+    sys.stdout.flush()
+    status = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
