@@ -1,0 +1,89 @@
+"""Does everything add up, and is it good enough to publish?"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infra.contract import DUPLICATE, FILTERED, QUARANTINED, RECORD, Accounting, Shard
+from infra.errors import AccountingError, DataError, FailureBudgetExceeded
+
+_REASONS_SHOWN = 5
+
+
+def account(inputs: pa.Table) -> Accounting:
+    """Count the outcomes of all inputs (INPUTS_SCHEMA).
+
+    Raises:
+        AccountingError: an input has no outcome, or an unknown one, or two rows.
+    """
+    counts = _count(inputs["outcome"])
+    if unknown := set(counts) - {RECORD, DUPLICATE, FILTERED, QUARANTINED}:
+        raise AccountingError(f"inputs with unknown outcomes: {unknown}")
+    uris = inputs["uri"].combine_chunks()
+    if len(uris) > 1 and not pc.all(pc.less(uris[:-1], uris[1:])).as_py():
+        raise AccountingError("an input has more than one row, or the rows are not sorted by URI")
+    return Accounting(
+        num_inputs=inputs.num_rows,
+        num_records=counts[RECORD],
+        num_duplicates=counts[DUPLICATE],
+        num_filtered=counts[FILTERED],
+        num_quarantined=counts[QUARANTINED],
+    )
+
+
+def quarantine_reasons(inputs: pa.Table) -> dict[str, int]:
+    """Reason -> number of quarantined inputs, the most frequent first."""
+    counts = _count(inputs.filter(pc.equal(inputs["outcome"], QUARANTINED))["reason"])
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def check_budget(accounting: Accounting, reasons: dict[str, int], budget: float, rows: str) -> None:
+    """Are few enough inputs quarantined, and is there a record at all?
+
+    Args:
+        accounting: of all inputs.
+        reasons: reason -> number of quarantined inputs.
+        budget: fraction of the inputs, filtered ones apart, that may be quarantined.
+        rows: where the rows of all inputs are, for the error.
+
+    Raises:
+        FailureBudgetExceeded: more are. DataError: no input became a record.
+    """
+    usable = accounting.num_inputs - accounting.num_filtered
+    lost = accounting.num_quarantined
+    why = ", ".join(f"{reason} ({count:,})" for reason, count in list(reasons.items())[:_REASONS_SHOWN])
+    if usable and lost / usable > budget:
+        raise FailureBudgetExceeded(
+            f"{lost:,} of {usable:,} inputs cannot be used ({lost / usable:.2%}; the failure budget is "
+            f"{budget:.2%}): {why}; nothing was published",
+            f"every input and its reason: {rows}; mend or remove them, name them in filter.ignore, "
+            f"or allow more with --failure-budget",
+        )
+    if not accounting.num_records:
+        raise DataError(
+            f"none of {accounting.num_inputs:,} inputs became a record: {accounting.num_filtered:,} filtered, "
+            f"{lost:,} quarantined{f' ({why})' if why else ''}; nothing was published",
+            f"every input and its reason: {rows}; look at the settings of [prepare.filter]",
+        )
+
+
+def check_shards(shards: list[Shard], accounting: Accounting) -> None:
+    """Do the shards hold the records that the inputs account for?
+
+    Raises:
+        AccountingError: they do not.
+    """
+    held = sum(shard.num_examples for shard in shards)
+    if held != accounting.num_records:
+        raise AccountingError(
+            f"the shards hold {held} records, the inputs account for {accounting.num_records}; nothing was published",
+            "this is a defect of Shardmill, please report it",
+        )
+
+
+def _count(column: pa.ChunkedArray) -> Counter[str]:
+    counted = pc.value_counts(column).to_pylist() if len(column) else []
+    return Counter({str(entry["values"]): int(entry["counts"]) for entry in counted})

@@ -1,0 +1,227 @@
+"""Beam job 2: a planned shard to one TFRecord file and its index, copied from the spool.
+
+An element is the number of a shard. Of each record the encoded image is fetched from the spool, framed, and
+appended; nothing is decoded. A thread holds one image at a time, and of its shard only the index.
+
+The index is renamed into place after the shard, and after both a note of what they are (``infra.contract.Shard``)
+goes to the spool; a shard with a note is complete and is not written again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from beam_jobs.blocks import spool_file
+from beam_jobs.faults import carry_faults
+from beam_jobs.plan import PLAN_SCHEMA, Plan, PlannedShard
+from infra.contract import INDEX_SCHEMA, Shard, data_dir, index_file, shard_file, shard_stem
+from infra.digests import sha256_hex
+from infra.errors import CorruptDataError
+from infra.examples import ImageRecord, build_example
+from infra.records import Container, pack_record
+from infra.storage import RangeReader, Storage
+
+PLAN_FILE = "plan.arrow"
+NOTES_FOLDER = "shards"
+
+
+@dataclass(frozen=True)
+class AssembleTask:
+    """What all shards of a plan have in common.
+
+    Attributes:
+        spool: where the encoded blocks are, and the plan.
+        dataset: the dataset's folder, where the shards go.
+        plan_digest: names their folder in it.
+        shards: of the plan; a shard's number is its place here.
+        block_digests: of each block, by its number.
+        classes: names, by label.
+        channels: of the stored images.
+        container: of the shards.
+    """
+
+    spool: Storage
+    dataset: Storage
+    plan_digest: str
+    shards: Sequence[PlannedShard]
+    block_digests: Sequence[str]
+    classes: Sequence[str]
+    channels: int
+    container: Container
+
+    def shard_path(self, number: int) -> str:
+        """Path of a shard relative to the dataset."""
+        shard = self.shards[number]
+        name = shard_file(shard.split, shard.index, shard.count, self.container)
+        return f"{data_dir(self.plan_digest)}/{name}"
+
+    def index_path(self, number: int) -> str:
+        """Path of a shard's index relative to the dataset."""
+        shard = self.shards[number]
+        return f"{data_dir(self.plan_digest)}/{index_file(shard.split, shard.index, shard.count)}"
+
+    def note_path(self, number: int) -> str:
+        """Path of the note of a complete shard, relative to the spool."""
+        shard = self.shards[number]
+        return f"{NOTES_FOLDER}/{self.plan_digest}/{shard_stem(shard.split, shard.index, shard.count)}.json"
+
+
+class AssembleShardDoFn(beam.DoFn):  # type: ignore[misc]
+    """Writes one shard and its index. Running it twice writes the same bytes twice."""
+
+    def __init__(self, task: AssembleTask) -> None:
+        self._task = task
+
+    def setup(self) -> None:
+        self._records = pa.ipc.open_file(self._task.spool.open_input(PLAN_FILE))
+        self._images = RangeReader(self._task.spool)
+
+    def process(self, shard_number: int) -> Iterator[int]:
+        with carry_faults():
+            records = self._records.get_batch(shard_number)
+            write_shard(self._task, shard_number, records, self._images)
+        yield shard_number
+
+    def teardown(self) -> None:
+        self._images.close()
+
+
+class AssembleShards(beam.PTransform):  # type: ignore[misc]
+    """Writes the shards of the given numbers."""
+
+    def __init__(self, shard_numbers: Sequence[int], task: AssembleTask) -> None:
+        super().__init__()
+        self._shard_numbers = shard_numbers
+        self._assemble = AssembleShardDoFn(task)
+
+    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        return (
+            pipeline
+            | "ListShards" >> beam.Create(self._shard_numbers)
+            # int: number of a shard
+            | "SpreadShards" >> beam.Reshuffle()
+            # int: number of a shard, no longer fused to the one element that a Create begins as
+            | "AssembleShard" >> beam.ParDo(self._assemble)
+            # int: number of a finished shard
+        )
+
+
+def write_plan(spool: Storage, plan: Plan) -> None:
+    """Write the planned records, a record batch a shard, for workers to pick theirs from."""
+    with spool.atomic_writer(PLAN_FILE) as stream, pa.ipc.new_file(stream, PLAN_SCHEMA) as writer:
+        for shard in plan.shards:
+            rows = plan.records.slice(shard.start, shard.length).combine_chunks()
+            (batch,) = rows.to_batches()
+            writer.write_batch(batch)
+
+
+def write_shard(task: AssembleTask, number: int, records: pa.RecordBatch, images: RangeReader) -> None:
+    """Write a shard, then its index, then the note that both are complete.
+
+    Args:
+        task: what all shards have in common.
+        number: of the shard.
+        records: PLAN_SCHEMA, in stored order.
+        images: reads the spool.
+
+    Raises:
+        CorruptDataError: a stored image is not whole in the spool.
+    """
+    path, index_path = task.shard_path(number), task.index_path(number)
+    with task.dataset.atomic_writer(path) as stream:
+        hashed = _HashedWriter(stream)
+        offsets, lengths = _write_records(task, records, images, hashed)
+    index = _index_bytes(records, offsets, lengths)
+    task.dataset.write_atomic(index_path, index)
+    counts = Counter(records.column("label").to_pylist())
+    shard = Shard(
+        path=path,
+        index_path=index_path,
+        split=task.shards[number].split,
+        num_examples=records.num_rows,
+        num_bytes=hashed.num_bytes,
+        payload_bytes=sum(records.column("stored_bytes").to_pylist()),
+        sha256=hashed.hexdigest(),
+        index_bytes=len(index),
+        index_sha256=sha256_hex(index),
+        class_counts={task.classes[label]: counts[label] for label in sorted(counts)},
+    )
+    task.spool.write_atomic(task.note_path(number), shard.model_dump_json().encode())
+
+
+def _write_records(
+    task: AssembleTask, records: pa.RecordBatch, images: RangeReader, out: _HashedWriter
+) -> tuple[list[int], list[int]]:
+    """Write all records of a shard; returns the offset and the length of each (bytes)."""
+    offsets, lengths = [], []
+    names = ("id", "label", "block", "offset_bytes", "stored_bytes", "height", "width")
+    columns = [records.column(name).to_pylist() for name in names]
+    for record_id, label, block, offset, length, height, width in zip(*columns, strict=True):
+        path = spool_file(task.block_digests[block])
+        image = images.read(path, offset, length)
+        if len(image) != length:
+            raise CorruptDataError(
+                f"{task.spool.uri}/{path} ends within the image of record {record_id}",
+                f"delete {task.spool.uri} and run again",
+            )
+        record = ImageRecord(record_id, image, label, task.classes[label], height, width, task.channels)
+        packed = pack_record(build_example(record), task.container)
+        offsets.append(out.num_bytes)
+        lengths.append(len(packed))
+        out.write(packed)
+    return offsets, lengths
+
+
+def _index_bytes(records: pa.RecordBatch, offsets: list[int], lengths: list[int]) -> bytes:
+    """A shard's index as a Parquet file."""
+    columns = {name: records.column(name) for name in INDEX_SCHEMA.names if name in records.schema.names}
+    columns |= {
+        "offset_bytes": pa.array(offsets, pa.int64()),
+        "length_bytes": pa.array(lengths, pa.int64()),
+        "sha256": pa.array([digest.hex() for digest in records.column("sha256").to_pylist()]),
+    }
+    table = pa.table({name: columns[name] for name in INDEX_SCHEMA.names}, schema=INDEX_SCHEMA)
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="zstd")
+    return sink.getvalue()
+
+
+class _HashedWriter:
+    """Counts and hashes what it passes on."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._digest = hashlib.sha256()
+        self.num_bytes = 0
+
+    def write(self, data: bytes) -> None:
+        self._stream.write(data)
+        self._digest.update(data)
+        self.num_bytes += len(data)
+
+    def hexdigest(self) -> str:
+        return self._digest.hexdigest()
+
+
+def finished_shards(task: AssembleTask) -> dict[int, Shard]:
+    """Number -> shard, of the shards that are complete: noted, and still there as noted."""
+    prefix = f"{NOTES_FOLDER}/{task.plan_digest}"
+    notes = {entry.path for entry in task.spool.list_files(prefix, recursive=False)}
+    sizes = {entry.path: entry.size_bytes for entry in task.dataset.list_files(data_dir(task.plan_digest))}
+    finished = {}
+    for number in range(len(task.shards)):
+        if task.note_path(number) not in notes:
+            continue
+        shard = Shard.model_validate_json(task.spool.read_bytes(task.note_path(number)))
+        if (sizes.get(shard.path), sizes.get(shard.index_path)) == (shard.num_bytes, shard.index_bytes):
+            finished[number] = shard
+    return finished

@@ -1,0 +1,153 @@
+"""Blocks: runs of neighbouring files that are encoded together, and what is stored of each.
+
+*Cutting.* The files, in the order of their URIs, are cut where the hash of a URI says so, so that a file that
+is added, removed or renamed changes the block it lies in (and now and then the next), and no others: an
+interrupted job finds the blocks of all the rest again. The mean length is about ``block_images``; none is
+shorter than a quarter of it (but for the last) or longer than its double.
+
+*Storing.* A block's digest names two files in the spool::
+
+    blocks/<digest>.spool      the stored form of its images, one after the other
+    blocks/<digest>.arrow      FACTS_SCHEMA, a row a file; written last, so it says that the block is complete
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from beam_jobs.sources.listing import LISTING_SCHEMA
+from infra.digests import digest_of
+from infra.errors import CorruptDataError, NotFoundError
+from infra.storage import Storage
+
+BLOCKS_FOLDER = "blocks"
+REFERENCES_FILE = "references.arrow"
+
+# What a worker must know of a file: a record batch of it is a block.
+REFERENCE_SCHEMA = pa.schema(LISTING_SCHEMA.field(i) for i in range(5))
+
+FACTS_SCHEMA = pa.schema(
+    [
+        ("sha256", pa.binary(32)),  # of the source bytes; null where they could not be read
+        ("outcome", pa.string()),  # null where there is a stored form
+        ("stage", pa.string()),
+        ("reason", pa.string()),
+        ("message", pa.string()),
+        ("offset_bytes", pa.int64()),  # of the stored form in the block's spool file
+        ("stored_bytes", pa.int64()),
+        ("height", pa.int32()),
+        ("width", pa.int32()),
+        ("source_format", pa.string()),
+        ("source_height", pa.int32()),
+        ("source_width", pa.int32()),
+        ("orientation", pa.int8()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A run of files: rows [start, start + length) of those that are read."""
+
+    digest: str
+    start: int
+    length: int
+
+
+def spool_file(digest: str) -> str:
+    """Path of a block's stored images, relative to the spool."""
+    return f"{BLOCKS_FOLDER}/{digest}.spool"
+
+
+def facts_file(digest: str) -> str:
+    """Path of a block's table, relative to the spool."""
+    return f"{BLOCKS_FOLDER}/{digest}.arrow"
+
+
+def block_lengths(uris: Iterator[str], mean: int) -> Iterator[int]:
+    """Lengths of the blocks that files in this order are cut into."""
+    shortest, longest = max(1, mean // 4), mean * 2
+    # Past the shortest length each file ends its block with this chance; that makes the mean about right.
+    one_in = max(1, mean - shortest)
+    length = 0
+    for uri in uris:
+        length += 1
+        at_cut = length >= shortest and zlib.crc32(uri.encode()) % one_in == 0
+        if at_cut or length == longest:
+            yield length
+            length = 0
+    if length:
+        yield length
+
+
+def cut_blocks(references: pa.Table, mean: int) -> list[Block]:
+    """Cut files into blocks.
+
+    Args:
+        references: REFERENCE_SCHEMA, sorted by URI.
+        mean: about how many files a block should have.
+    """
+    references = references.combine_chunks()
+    uris = (str(uri) for batch in references["uri"].chunks for uri in batch.to_pylist())
+    blocks, start = [], 0
+    for length in block_lengths(uris, mean):
+        blocks.append(Block(block_digest(references.slice(start, length)), start, length))
+        start += length
+    return blocks
+
+
+def block_digest(references: pa.Table | pa.RecordBatch) -> str:
+    """Digest of all that is known of a block's files before they are read."""
+    return digest_of([references[name].to_pylist() for name in REFERENCE_SCHEMA.names], length=24)
+
+
+def write_references(spool: Storage, references: pa.Table, blocks: list[Block]) -> None:
+    """Write the files that are read, a record batch a block, for workers to pick theirs from."""
+    references = references.select(REFERENCE_SCHEMA.names).combine_chunks()
+    with (
+        spool.atomic_writer(REFERENCES_FILE) as stream,
+        pa.ipc.new_file(stream, REFERENCE_SCHEMA) as writer,
+    ):
+        for block in blocks:
+            (batch,) = references.slice(block.start, block.length).to_batches()
+            writer.write_batch(batch)
+
+
+def write_facts(spool: Storage, digest: str, facts: pa.Table) -> None:
+    """Write a block's table: from here on the block is complete."""
+    with spool.atomic_writer(facts_file(digest)) as stream, pa.ipc.new_file(stream, FACTS_SCHEMA) as writer:
+        writer.write_table(facts)
+
+
+def read_facts(spool: Storage, block: Block) -> pa.Table:
+    """A complete block's table (FACTS_SCHEMA).
+
+    Raises:
+        CorruptDataError: it is not there, not readable, or has another number of rows.
+    """
+    path = facts_file(block.digest)
+    try:
+        with spool.open_input(path) as stream, pa.ipc.open_file(stream) as reader:
+            facts = reader.read_all()
+    except NotFoundError as error:
+        raise CorruptDataError(f"block {block.digest} was not encoded: {path} is not there") from error
+    except pa.ArrowException as error:
+        raise CorruptDataError(
+            f"{spool.uri}/{path} is not readable: {error}", f"delete {spool.uri} and run again"
+        ) from error
+    if facts.num_rows != block.length:
+        raise CorruptDataError(
+            f"{spool.uri}/{path} has {facts.num_rows} rows, its block {block.length}",
+            f"delete {spool.uri} and run again",
+        )
+    return facts
+
+
+def finished_blocks(spool: Storage) -> set[str]:
+    """Digests of the blocks that are complete."""
+    names = (entry.path.rpartition("/")[2] for entry in spool.list_files(BLOCKS_FOLDER, recursive=False))
+    return {name.removesuffix(".arrow") for name in names if name.endswith(".arrow")}

@@ -1,0 +1,133 @@
+"""The configuration of ``prepare``: what a user may choose, with its defaults and bounds.
+
+Imports neither Beam nor an image library: the flows make their forms of it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from infra.records import Container
+from infra.settings import Settings
+
+MIB = 1 << 20
+
+Layout = Literal["auto", "classes", "splits"]
+
+# Names and endings of what lies beside images; case does not matter.
+DEFAULT_IGNORE = (
+    ".*", "__MACOSX", "@eaDir", "Thumbs.db", "desktop.ini", "LICENSE", "LICENSE.*", "README", "README.*",
+    "*.txt", "*.md", "*.rst", "*.csv", "*.tsv", "*.json", "*.jsonl", "*.xml", "*.yaml", "*.yml", "*.html",
+)  # fmt: skip
+
+
+class SourceConfig(Settings):
+    """Where the images come from."""
+
+    kind: str = Field("image_folder", description="Kind of source: the name of a module in beam_jobs.sources")
+    layout: Layout = Field(
+        "auto",
+        description="How the folder is laid out: root/class/* (classes), root/train/class/* and so on (splits), "
+        "or told by the names of its top folders (auto)",
+    )
+
+
+class ImageConfig(Settings):
+    """How each image is stored."""
+
+    short_side: Annotated[int, Field(ge=8, le=8192)] = Field(
+        256, description="Shorter side of the stored image (pixels); smaller images are not enlarged"
+    )
+    quality: Annotated[int, Field(ge=1, le=100)] = Field(90, description="JPEG quality of the stored image")
+    channels: Literal[1, 3] = Field(3, description="1 stores grey images, 3 RGB")
+    max_pixels: Annotated[int, Field(ge=1)] = Field(
+        178_956_970, description="Quarantine images whose header announces more pixels than this"
+    )
+
+
+class FilterConfig(Settings):
+    """Which inputs are left out, each with a row that says so."""
+
+    min_width: Annotated[int, Field(ge=0)] = Field(
+        0, description="Leave out narrower images (upright pixels)"
+    )
+    min_height: Annotated[int, Field(ge=0)] = Field(0, description="Leave out lower images (upright pixels)")
+    max_aspect: Annotated[float, Field(ge=1)] | None = Field(
+        None, description="Leave out images whose longer side is more than this many times the shorter"
+    )
+    classes: tuple[str, ...] | None = Field(None, description="Keep these classes only; empty for all")
+    ignore: tuple[str, ...] = Field(
+        DEFAULT_IGNORE,
+        description="Shell patterns of files and folders to ignore: of a name, or of a path where they contain '/'",
+    )
+
+
+class SplitsConfig(Settings):
+    """Fractions of each class where the source does not give the splits itself."""
+
+    train: Annotated[float, Field(ge=0, le=1)] = Field(0.8, description="Fraction of each class for training")
+    validation: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.1, description="Fraction of each class for choosing among models"
+    )
+    test: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.1, description="Fraction of each class for the last word"
+    )
+
+    @model_validator(mode="after")
+    def _sum_to_one(self) -> Self:
+        total = self.train + self.validation + self.test
+        if not math.isclose(total, 1.0, abs_tol=1e-9):
+            raise ValueError(f"the fractions sum to {total:g}, not to 1")
+        return self
+
+    def fractions(self) -> tuple[float, float, float]:
+        """Of train, validation and test, in the order of ``infra.contract.SPLITS``."""
+        return self.train, self.validation, self.test
+
+
+class ShardsConfig(Settings):
+    """How records are cut into files."""
+
+    num_shards: Annotated[int, Field(ge=1, le=99_999)] | None = Field(
+        None, description="Shards of each split; empty to let shard_bytes decide"
+    )
+    shard_bytes: Annotated[int, Field(ge=1)] = Field(
+        128 * MIB, description="Size that a shard should have (bytes); unused where num_shards is given"
+    )
+    container: Container = Field("gzip", description="gzip: one member a record; none: plain TFRecord")
+
+
+class RunnerConfig(Settings):
+    """Where the Beam jobs run. Nothing here changes what is written."""
+
+    name: str = Field("embedded", description="Beam runner: embedded (this machine, threads)")
+    workers: Annotated[int, Field(ge=0, le=1024)] = Field(
+        0, description="Images in work at a time; 0 for as many as there are processor cores"
+    )
+    block_images: Annotated[int, Field(ge=4, le=65_536)] = Field(
+        128, description="Mean number of images in a block, the unit of work and of resuming"
+    )
+
+
+class PrepareConfig(Settings):
+    """Everything that ``prepare`` lets a user choose."""
+
+    source: SourceConfig = Field(SourceConfig(), description="Where the images come from")
+    image: ImageConfig = Field(ImageConfig(), description="How each image is stored")
+    filter: FilterConfig = Field(FilterConfig(), description="Which inputs are left out")
+    splits: SplitsConfig = Field(SplitsConfig(), description="Fractions of train, validation and test")
+    shards: ShardsConfig = Field(ShardsConfig(), description="How records are cut into files")
+    runner: RunnerConfig = Field(RunnerConfig(), description="Where the Beam jobs run")
+    failure_budget: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.01, description="Fraction of the inputs that may be quarantined before the job fails"
+    )
+    seed: Annotated[int, Field(ge=0, lt=1 << 63)] = Field(
+        0, description="Seed of splits, shards and their order"
+    )
+
+    def effective(self) -> dict[str, Any]:
+        """The settings that determine what is written: all but the runner and the failure budget."""
+        return self.model_dump(mode="json", exclude={"runner", "failure_budget"})

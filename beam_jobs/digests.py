@@ -1,0 +1,52 @@
+"""Which work is the same work: the digests that finished blocks, plans and versions are found by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Self
+
+from beam_jobs.config import PrepareConfig
+from beam_jobs.plan import Plan
+from beam_jobs.sources.listing import Listing, table_digest
+from infra.codecs import codec_builds
+from infra.contract import FORMAT_VERSION
+from infra.digests import digest_of
+
+# Where in the spool an image lies changes nothing of what is written.
+_SPOOL_COLUMNS = ("block", "offset_bytes")
+
+
+@dataclass(frozen=True)
+class Digests:
+    """What a run is known by.
+
+    Attributes:
+        run: of the source's place, the configuration and the libraries: names the spool, so that a run on a
+            source that has grown meanwhile finds the blocks that are still the same.
+        source: of all that and the listing: equal where a run would publish the same again.
+        builds: the libraries that shape the bytes, name -> version.
+    """
+
+    run: str
+    source: str
+    builds: dict[str, str]
+
+    @classmethod
+    def of(cls, source_uri: str, listing: Listing, config: PrepareConfig) -> Self:
+        """The digests of a run."""
+        builds = codec_builds() | {name: version(name) for name in ("isal", "pyarrow")}
+        run = digest_of([FORMAT_VERSION, source_uri, config.effective(), builds])
+        return cls(run, digest_of([run, listing.digest()], length=32), builds)
+
+
+def plan_digest(plan: Plan, digests: Digests) -> str:
+    """Digest of everything that determines the bytes of shards, indexes and inputs."""
+    return digest_of(
+        [
+            digests.run,
+            table_digest(plan.inputs),
+            table_digest(plan.records.drop_columns(list(_SPOOL_COLUMNS))),
+            [[shard.split, shard.index, shard.count, shard.length] for shard in plan.shards],
+        ]
+    )

@@ -1,0 +1,146 @@
+"""Beam job 1: references to stored images in spool blocks, with everything known of each.
+
+An element is the number of a block. What a worker needs is in the spool (the references) and in the ``DoFn``
+(the settings); what it makes goes to the spool. No image passes through Beam, so memory stays flat: a thread
+holds one image at a time, and of its block only what is known of the images.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+
+import apache_beam as beam
+import pyarrow as pa
+
+from beam_jobs.blocks import (
+    FACTS_SCHEMA,
+    REFERENCES_FILE,
+    block_digest,
+    spool_file,
+    write_facts,
+)
+from beam_jobs.config import PrepareConfig
+from beam_jobs.faults import carry_faults
+from beam_jobs.images import ImageFiltered, StoredImage, convert
+from beam_jobs.sources.folder import SourceFault, SourceFolder
+from infra.codecs import ImageRejected
+from infra.contract import FILTERED, QUARANTINED
+from infra.storage import Storage
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_MESSAGE_CHARACTERS = 300
+
+
+class EncodeBlockDoFn(beam.DoFn):  # type: ignore[misc]
+    """Encodes one block of files into the spool. Running it twice writes the same bytes twice."""
+
+    def __init__(self, source: SourceFolder, spool: Storage, config: PrepareConfig) -> None:
+        self._source = source
+        self._spool = spool
+        self._config = config
+
+    def setup(self) -> None:
+        self._references = pa.ipc.open_file(self._spool.open_input(REFERENCES_FILE))
+
+    def process(self, block_number: int) -> Iterator[int]:
+        with carry_faults():
+            references = self._references.get_batch(block_number)
+            encode_block(references, self._source, self._spool, self._config)
+        yield block_number
+
+
+class EncodeBlocks(beam.PTransform):  # type: ignore[misc]
+    """Encodes the blocks of the given numbers."""
+
+    def __init__(
+        self, block_numbers: Sequence[int], source: SourceFolder, spool: Storage, config: PrepareConfig
+    ) -> None:
+        super().__init__()
+        self._block_numbers = block_numbers
+        self._encode = EncodeBlockDoFn(source, spool, config)
+
+    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        return (
+            pipeline
+            | "ListBlocks" >> beam.Create(self._block_numbers)
+            # int: number of a block
+            | "SpreadBlocks" >> beam.Reshuffle()
+            # int: number of a block, no longer fused to the one element that a Create begins as
+            | "EncodeBlock" >> beam.ParDo(self._encode)
+            # int: number of a finished block
+        )
+
+
+def encode_block(
+    references: pa.RecordBatch, source: SourceFolder, spool: Storage, config: PrepareConfig
+) -> None:
+    """Read, convert and store the files of a block; its table is written last.
+
+    Args:
+        references: REFERENCE_SCHEMA.
+        source: where the files are.
+        spool: where the block goes.
+        config: how images are stored and which are left out.
+    """
+    digest = block_digest(references)
+    facts = _Facts()
+    with spool.atomic_writer(spool_file(digest)) as stored:
+        columns = [references.column(i).to_pylist() for i in range(3)]
+        for uri, size_bytes, mtime_ns in zip(*columns, strict=True):
+            sha256 = stage = None
+            try:
+                stage = "read"
+                data = source.read(uri, size_bytes, mtime_ns)
+                sha256 = hashlib.sha256(data).digest()
+                stage = "decode"
+                image = convert(data, config.image, config.filter)
+            except ImageFiltered as reason:
+                facts.add_lost(sha256, FILTERED, "filter", reason.reason, reason.message)
+            except (SourceFault, ImageRejected) as reason:
+                facts.add_lost(sha256, QUARANTINED, stage, reason.reason, reason.message)
+            except (ValueError, ArithmeticError, LookupError, TypeError, RuntimeError) as error:
+                # Libraries raise anything on hostile bytes; whatever it is, it is this image's and becomes a row.
+                facts.add_lost(
+                    sha256, QUARANTINED, stage, "unprocessable", f"{type(error).__name__}: {error}"
+                )
+            else:
+                facts.add_stored(sha256, image)
+                stored.write(image.image)
+    write_facts(spool, digest, facts.table())
+
+
+class _Facts:
+    """Collects a block's rows as tuples, so that Arrow is called once a block, not once an image."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[object, ...]] = []
+        self._offset_bytes = 0
+
+    def add_lost(
+        self, sha256: bytes | None, outcome: str, stage: str | None, reason: str, message: str
+    ) -> None:
+        row = (sha256, outcome, stage, reason, stable_message(message))
+        self._rows.append(row + (None,) * 8)
+
+    def add_stored(self, sha256: bytes, image: StoredImage) -> None:
+        self._rows.append(
+            (
+                sha256, None, None, None, None, self._offset_bytes, len(image.image), image.height, image.width,
+                image.source_format, image.source_height, image.source_width, image.orientation,
+            )
+        )  # fmt: skip
+        self._offset_bytes += len(image.image)
+
+    def table(self) -> pa.Table:
+        columns = zip(*self._rows, strict=True)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, FACTS_SCHEMA, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=FACTS_SCHEMA)
+
+
+def stable_message(message: str) -> str:
+    """A library's message as it may be kept: the same in every run, valid text, one line, not endless."""
+    text = _ADDRESS.sub("", message).encode("utf-8", "backslashreplace").decode("utf-8")
+    text = " ".join(text.split())
+    return text if len(text) <= _MESSAGE_CHARACTERS else text[: _MESSAGE_CHARACTERS - 1] + "…"

@@ -1,0 +1,62 @@
+"""Hashes over whole columns: ranks that look random and are the same everywhere, and hexadecimal text."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+UInt64 = npt.NDArray[np.uint64]
+
+_HEX_DIGITS = np.array([f"{byte:02x}".encode() for byte in range(256)], dtype="S2").view(np.uint16)
+_MASK = (1 << 64) - 1
+
+
+def splitmix64(values: UInt64) -> UInt64:
+    """A bijection of 64-bit numbers whose outputs look random: uint64 [N] to uint64 [N].
+
+    The finaliser of SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
+    """
+    z = values + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return cast(UInt64, z ^ (z >> np.uint64(31)))
+
+
+def hash_ranks(ids: UInt64, seed: int, purpose: int) -> UInt64:
+    """A number for each record that decides its place for one purpose: uint64 [N].
+
+    Different ids never share one. Another seed or purpose gives an unrelated order.
+    """
+    key = splitmix64(np.array([(seed * 8 + purpose) & _MASK], np.uint64))[0]
+    return splitmix64(ids ^ key)
+
+
+def digest_bytes(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.uint8]:
+    """The bytes of a column of SHA-256 digests without nulls: uint8 [N, 32]."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(array, pa.ChunkedArray):  # what pyarrow makes of a column without chunks
+        array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
+    start, length = array.offset * 32, len(array) * 32
+    raw = (
+        np.frombuffer(array.buffers()[1], np.uint8)[start : start + length]
+        if length
+        else np.empty(0, np.uint8)
+    )
+    return raw.reshape(-1, 32)
+
+
+def record_ids(digests: npt.NDArray[np.uint8]) -> UInt64:
+    """The first 64 bits of each digest as a number: uint64 [N]."""
+    return np.ascontiguousarray(digests[:, :8]).view(">u8").astype(np.uint64).reshape(-1)
+
+
+def hex_text(values: npt.NDArray[np.uint8]) -> pa.Array:
+    """Bytes as hexadecimal text: uint8 [N, K] to string [N] of 2K digits."""
+    count, width = values.shape
+    digits = _HEX_DIGITS[values].tobytes()
+    offsets = np.arange(count + 1, dtype=np.int64) * (2 * width)
+    text = pa.LargeStringArray.from_buffers(count, pa.py_buffer(offsets.tobytes()), pa.py_buffer(digits))
+    return text if offsets[-1] > np.iinfo(np.int32).max else text.cast(pa.string())

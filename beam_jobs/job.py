@@ -1,0 +1,325 @@
+"""The whole of ``prepare`` in one process, top to bottom.
+
+    list -> unchanged? -> encode -> plan -> account -> assemble -> report -> publish
+
+Killed at any point and run again, it goes on: finished blocks and shards are found under their digests, and a
+version becomes visible only by its manifest, at the very end.
+
+``python -m beam_jobs.job`` is what ``beam_jobs.prepare`` starts as a child; ``run_job`` does the same in process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from beam_jobs.accounting import account, check_budget, check_shards, quarantine_reasons
+from beam_jobs.blocks import FACTS_SCHEMA, Block, cut_blocks, finished_blocks, read_facts, write_references
+from beam_jobs.digests import Digests, plan_digest
+from beam_jobs.outcome import Reused, outcome_of
+from beam_jobs.plan import Plan, plan_version
+from beam_jobs.request import JobRequest
+from beam_jobs.runners import check_runner, run_pipeline
+from beam_jobs.sources import list_inputs
+from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.listing import Listing
+from beam_jobs.watch import watched
+from infra.catalog import Catalog, DatasetVersion
+from infra.children import run_main
+from infra.contract import (
+    Accounting,
+    InputsPart,
+    Manifest,
+    Shard,
+    data_dir,
+    spool_dir,
+    summarise_splits,
+)
+from infra.digests import sha256_hex
+from infra.errors import Cancelled, LockedError
+from infra.progress import log, progress, result, stage
+from infra.storage import TEMPORARY_PREFIX, Storage
+
+INPUTS_FILE = "inputs.parquet"
+
+
+def run_job(request: JobRequest) -> dict[str, Any]:
+    """Prepare a version of a dataset, or find that the newest one is what would come out.
+
+    Returns:
+        What ``--json`` prints, but for the memory of the process tree, which only a parent can see.
+
+    Raises:
+        ShardmillError: see infra.errors; nothing was published, and the same call goes on where it was.
+    """
+    check_runner(request.config.runner.name)
+    job = _Job(request, Catalog(request.root))
+    with job.timed("list"):
+        listing = job.list()
+    digests = Digests.of(job.source.uri, listing, request.config)
+    if (version := job.unchanged(digests)) is not None:
+        job.clear_spool(digests)
+        return job.outcome(version, listing, Reused(), unchanged=True)
+    with job.locked(digests):
+        # Another process may have published just this while we listed.
+        if (version := job.unchanged(digests)) is not None:
+            return job.outcome(version, listing, Reused(), unchanged=True)
+        version, reused = job.prepare(listing, digests)
+    return job.outcome(version, listing, reused, unchanged=False)
+
+
+@dataclass
+class _Job:
+    """One run, with the storage it works on and the time its stages took."""
+
+    request: JobRequest
+    catalog: Catalog
+    stage_seconds: dict[str, float] = field(default_factory=dict)
+    _started: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.config = self.request.config
+        self.source = SourceFolder(self.request.source)
+        self.dataset = self.catalog.dataset_storage(self.request.dataset)
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Note how long a stage takes (seconds)."""
+        started = time.monotonic()
+        yield
+        self.stage_seconds[name] = round(time.monotonic() - started, 3)
+
+    def list(self) -> Listing:
+        """List the source."""
+        stage("list", unit="files")
+        listing = list_inputs(self.request.source, self.config)
+        progress("list", listing.table.num_rows, listing.table.num_rows, unit="files")
+        for warning in listing.warnings:
+            log(warning, level="warning")
+        return listing
+
+    def unchanged(self, digests: Digests) -> DatasetVersion | None:
+        """The newest version, if just this source and configuration made it and its files are still there."""
+        newest = self.catalog.latest(self.request.dataset)
+        if newest is None or newest.manifest.source_digest != digests.source:
+            return None
+        folders = {shard.path.rpartition("/")[0] for shard in newest.manifest.shards}
+        sizes = {
+            entry.path: entry.size_bytes for folder in folders for entry in self.dataset.list_files(folder)
+        }
+        whole = all(
+            (sizes.get(shard.path), sizes.get(shard.index_path)) == (shard.num_bytes, shard.index_bytes)
+            for shard in newest.manifest.shards
+        )
+        return newest if whole else None
+
+    @contextmanager
+    def locked(self, digests: Digests) -> Iterator[None]:
+        """Be the only process on this work. What is left of it when it is done is removed."""
+        lock = f"{spool_dir(digests.run)}.lock"
+        with self.dataset.exclusive_lock(lock, purpose=f"preparing {self.request.dataset} from this source"):
+            yield
+            self.dataset.delete_tree(spool_dir(digests.run))
+            self.dataset.delete(lock)
+
+    def clear_spool(self, digests: Digests) -> None:
+        """Remove what a run left that was killed after it had published."""
+        if self.dataset.exists(spool_dir(digests.run)):
+            try:
+                with self.locked(digests):
+                    pass
+            except LockedError:
+                return  # it is just about to do so itself
+
+    def prepare(self, listing: Listing, digests: Digests) -> tuple[DatasetVersion, Reused]:
+        """Encode, plan, account, assemble, report and publish."""
+        spool = self.dataset.child(spool_dir(digests.run))
+        with self.timed("encode"):
+            blocks, reused_blocks = self.encode(listing.to_read(), spool)
+        with self.timed("plan"):
+            stage("plan")
+            plan = self.plan(listing, blocks, spool)
+            progress("plan", plan.inputs.num_rows, plan.inputs.num_rows)
+        accounting, reasons = self.account(plan, spool)
+        with self.timed("assemble"):
+            shards, digest, reused_shards = self.assemble(plan, blocks, digests, spool)
+            check_shards(shards, accounting)
+        with self.timed("publish"):
+            inputs = self.write_inputs(plan.inputs, digest)
+            manifest = self.manifest(plan, shards, inputs, accounting, reasons, digest, digests)
+            version = self.publish(manifest, plan.inputs)
+        reused_images = sum(blocks[number].length for number in reused_blocks)
+        return version, Reused(len(reused_blocks), reused_images, reused_shards)
+
+    def encode(self, references: pa.Table, spool: Storage) -> tuple[list[Block], list[int]]:
+        """Encode the blocks that are not finished yet; returns all, and the numbers of those found finished."""
+        blocks = cut_blocks(references, self.config.runner.block_images)
+        write_references(spool, references, blocks)
+        done = finished_blocks(spool)
+        reused = [number for number, block in enumerate(blocks) if block.digest in done]
+        todo = [number for number, block in enumerate(blocks) if block.digest not in done]
+        if reused:
+            log(f"going on from {len(reused):,} of {len(blocks):,} finished blocks")
+        length_of = {block.digest: block.length for block in blocks}
+
+        def count_done() -> int:
+            return sum(length_of.get(digest, 0) for digest in finished_blocks(spool))
+
+        with watched("encode", references.num_rows, count_done):
+            if todo:
+                from beam_jobs.encode import EncodeBlocks  # Beam is loaded only where there is work for it
+
+                run_pipeline(EncodeBlocks(todo, self.source, spool, self.config), self.config.runner)
+        return blocks, reused
+
+    def plan(self, listing: Listing, blocks: Sequence[Block], spool: Storage) -> Plan:
+        """Plan the version from what is known of all files."""
+        tables = [read_facts(spool, block) for block in blocks]
+        facts = pa.concat_tables([FACTS_SCHEMA.empty_table(), *tables])
+        block_of = np.repeat(np.arange(len(blocks), dtype=np.int32), [block.length for block in blocks])
+        return plan_version(listing.table, facts, block_of, self.config)
+
+    def account(self, plan: Plan, spool: Storage) -> tuple[Accounting, dict[str, int]]:
+        """Count all outcomes, and stop here if they are not good enough to publish."""
+        accounting = account(plan.inputs)
+        reasons = quarantine_reasons(plan.inputs)
+        spool.write_atomic(INPUTS_FILE, _inputs_bytes(plan.inputs))
+        check_budget(accounting, reasons, self.config.failure_budget, f"{spool.uri}/{INPUTS_FILE}")
+        return accounting, reasons
+
+    def assemble(
+        self, plan: Plan, blocks: Sequence[Block], digests: Digests, spool: Storage
+    ) -> tuple[list[Shard], str, int]:
+        """Write the shards that are not complete yet; returns all, the plan's digest, and how many were found."""
+        from beam_jobs.assemble import AssembleShards, AssembleTask, finished_shards, write_plan
+
+        digest = plan_digest(plan, digests)
+        write_plan(spool, plan)
+        task = AssembleTask(
+            spool,
+            self.dataset,
+            digest,
+            plan.shards,
+            [block.digest for block in blocks],
+            plan.classes,
+            self.config.image.channels,
+            self.config.shards.container,
+        )
+        reused = finished_shards(task)
+        todo = [number for number in range(len(plan.shards)) if number not in reused]
+        if reused:
+            log(f"going on from {len(reused):,} of {len(plan.shards):,} finished shards")
+
+        def count_done() -> int:
+            return sum(shard.num_examples for shard in finished_shards(task).values())
+
+        with watched("assemble", plan.records.num_rows, count_done):
+            if todo:
+                run_pipeline(AssembleShards(todo, task), self.config.runner)
+        return [shard for _, shard in sorted(finished_shards(task).items())], digest, len(reused)
+
+    def write_inputs(self, inputs: pa.Table, digest: str) -> InputsPart:
+        """Write the row of every input."""
+        path = f"{data_dir(digest)}/{INPUTS_FILE}"
+        data = _inputs_bytes(inputs)
+        self.dataset.write_atomic(path, data)
+        return InputsPart(path=path, num_rows=inputs.num_rows, num_bytes=len(data), sha256=sha256_hex(data))
+
+    def manifest(
+        self,
+        plan: Plan,
+        shards: list[Shard],
+        inputs: InputsPart,
+        accounting: Accounting,
+        reasons: dict[str, int],
+        digest: str,
+        digests: Digests,
+    ) -> Manifest:
+        """The next version's manifest, its report yet to be written."""
+        newest = self.catalog.latest(self.request.dataset)
+        return Manifest(
+            dataset=self.request.dataset,
+            version=self.catalog.next_version(self.request.dataset),
+            parent=newest.version if newest else None,
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            plan_digest=digest,
+            run_digest=digests.run,
+            source=self.source.uri,
+            source_digest=digests.source,
+            classes=plan.classes,
+            container=self.config.shards.container,
+            config=self.config.model_dump(mode="json"),
+            codecs=digests.builds,
+            shards=shards,
+            inputs=[inputs],
+            accounting=accounting,
+            splits=summarise_splits(shards),
+            quarantine=reasons,
+            label_conflicts=plan.label_conflicts,
+            cross_split_duplicates=plan.cross_split_duplicates,
+        )
+
+    def publish(self, manifest: Manifest, inputs: pa.Table) -> DatasetVersion:
+        """Write the report, sweep up, and make the version visible."""
+        from beam_jobs.report import write_report
+
+        stage("publish", unit="versions")
+        report = write_report(self.dataset, manifest, inputs)
+        _sweep(self.dataset, data_dir(manifest.plan_digest))
+        version = self.catalog.publish(manifest.model_copy(update={"report": report}))
+        progress("publish", 1, 1, unit="versions")
+        return version
+
+    def outcome(
+        self, version: DatasetVersion, listing: Listing, reused: Reused, *, unchanged: bool
+    ) -> dict[str, Any]:
+        """What ``--json`` prints."""
+        seconds = time.monotonic() - self._started
+        labels = listing.to_read()["label"]
+        return outcome_of(version, labels, reused, self.stage_seconds, seconds, unchanged=unchanged)
+
+
+def _inputs_bytes(inputs: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(inputs, sink, compression="zstd")
+    return sink.getvalue()
+
+
+def _sweep(storage: Storage, folder: str) -> None:
+    """Remove the temporary files that killed runs left in a folder."""
+    local = storage.local_path(folder)
+    if local is not None and local.is_dir():
+        for partial in local.glob(f"{TEMPORARY_PREFIX}*"):
+            partial.unlink(missing_ok=True)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the job that ``--request`` describes; its result is an event (infra.progress)."""
+    parser = argparse.ArgumentParser(prog="python -m beam_jobs.job", description=__doc__)
+    parser.add_argument("--request", required=True, help="a JobRequest as JSON")
+    arguments = parser.parse_args(argv)
+    result(run_job(JobRequest.model_validate(json.loads(arguments.request))))
+    return 0
+
+
+if __name__ == "__main__":
+    status = run_main(main)
+    if status == Cancelled.exit_code:
+        # Beam's threads are in the middle of their blocks; a normal exit would wait for them.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)

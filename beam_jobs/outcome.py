@@ -1,0 +1,115 @@
+"""What ``prepare`` says of its result: the object that ``--json`` prints, and the lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infra.catalog import DatasetVersion
+from infra.contract import manifest_file
+
+
+@dataclass(frozen=True, slots=True)
+class Reused:
+    """What a run found finished by an earlier one that was interrupted."""
+
+    blocks: int = 0
+    images: int = 0
+    shards: int = 0
+
+
+def outcome_of(
+    version: DatasetVersion,
+    labels: pa.ChunkedArray,
+    reused: Reused,
+    stage_seconds: Mapping[str, float],
+    seconds: float,
+    *,
+    unchanged: bool,
+) -> dict[str, Any]:
+    """The result of a run.
+
+    Args:
+        version: what was published, or found unchanged.
+        labels: of all files that were to be read: the classes before anything was lost or dropped.
+        reused: what an earlier run had finished.
+        stage_seconds: stage -> seconds.
+        seconds: of the whole run.
+        unchanged: whether there was nothing to do.
+    """
+    manifest = version.manifest
+    encoded = 0 if unchanged else len(labels) - reused.images
+    return {
+        "dataset": manifest.dataset,
+        "version": manifest.version,
+        "unchanged": unchanged,
+        **manifest.accounting.model_dump(),
+        "splits": {name: split.model_dump() for name, split in manifest.splits.items()},
+        "container": manifest.container,
+        "classes": manifest.classes,
+        "class_counts_before": class_counts(labels),
+        "quarantine": manifest.quarantine,
+        "num_label_conflicts": len(manifest.label_conflicts),
+        "num_cross_split_duplicates": manifest.cross_split_duplicates,
+        "source": manifest.source,
+        "manifest": f"{version.storage.uri}/{manifest_file(manifest.version)}",
+        "report": f"{version.storage.uri}/{manifest.report}" if manifest.report else None,
+        "reused": {"blocks": reused.blocks, "images": reused.images, "shards": reused.shards},
+        "stage_seconds": dict(stage_seconds),
+        "seconds": round(seconds, 3),
+        "images_per_second": round(encoded / seconds, 1) if seconds else 0.0,
+    }
+
+
+def class_counts(labels: pa.ChunkedArray) -> dict[str, int]:
+    """Class -> number of files, sorted by name."""
+    counted = pc.value_counts(labels).to_pylist() if len(labels) else []
+    return dict(sorted((str(entry["values"]), int(entry["counts"])) for entry in counted))
+
+
+def summary(outcome: Mapping[str, Any]) -> Iterator[str]:
+    """The result in lines for people."""
+    ref = f"{outcome['dataset']}@{outcome['version']}"
+    if outcome["unchanged"]:
+        yield f"{ref} is up to date: nothing has changed in {outcome['source']}"
+    else:
+        yield f"Published {ref} from {outcome['source']}"
+    yield (
+        f"  {outcome['num_inputs']:,} inputs = {outcome['num_records']:,} records "
+        f"+ {outcome['num_duplicates']:,} duplicates + {outcome['num_filtered']:,} filtered "
+        f"+ {outcome['num_quarantined']:,} quarantined"
+    )
+    if outcome["quarantine"]:
+        yield "  quarantined: " + ", ".join(
+            f"{why} {count:,}" for why, count in outcome["quarantine"].items()
+        )
+    if outcome["num_label_conflicts"]:
+        yield f"  {outcome['num_label_conflicts']:,} images have the same bytes under different labels (see the report)"
+    yield from split_table(outcome["splits"])
+    if not outcome["unchanged"]:
+        yield (
+            f"  {outcome['seconds']:.1f} s, {outcome['images_per_second']:,.0f} images/s, "
+            f"peak memory {size(outcome['peak_rss_bytes'])}"
+        )
+    if outcome["report"]:
+        yield f"  report: {outcome['report']}"
+
+
+def split_table(splits: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """A line a split."""
+    for name, split in splits.items():
+        shards = f"{split['num_shards']:,} {'shard' if split['num_shards'] == 1 else 'shards'}"
+        yield f"  {name:<10} {split['num_examples']:>9,} examples  {shards:>12}  {size(split['num_bytes']):>10}"
+
+
+def size(num_bytes: float) -> str:
+    """12.3 MiB"""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if num_bytes < 1024:
+            return f"{num_bytes:,.0f} B" if unit == "B" else f"{num_bytes:.1f} {unit}"
+        num_bytes /= 1024
+    return f"{num_bytes:,.1f} TiB"

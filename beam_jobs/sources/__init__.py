@@ -1,0 +1,40 @@
+"""Kinds of sources, one module each.
+
+A module ``beam_jobs.sources.<kind>`` has a function ``list_inputs(folder, config) -> Listing``. It is found by
+its name, so a new kind is a new file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import pkgutil
+from collections.abc import Callable
+from typing import cast
+
+from beam_jobs.config import PrepareConfig
+from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.listing import Listing
+from infra.errors import ConfigError
+
+_NO_KINDS = ("folder", "listing", "names", "ignore")  # what the kinds are built of
+
+
+def list_inputs(location: str, config: PrepareConfig) -> Listing:
+    """Every file of a source, as the configured kind of source sees it.
+
+    Raises:
+        NotFoundError: there is nothing there. ConfigError: the kind, or what the kind makes of the folder.
+    """
+    kind = config.source.kind
+    known = [module.name for module in pkgutil.iter_modules(__path__) if module.name not in _NO_KINDS]
+    if not kind.isidentifier() or kind in _NO_KINDS or not importlib.util.find_spec(f"{__name__}.{kind}"):
+        near = difflib.get_close_matches(kind, known, n=1)
+        raise ConfigError(
+            f"source.kind = {kind!r} is no kind of source",
+            f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}",
+        )
+    module = importlib.import_module(f"{__name__}.{kind}")
+    list_kind = cast(Callable[[SourceFolder, PrepareConfig], Listing], module.list_inputs)
+    return list_kind(SourceFolder(location), config)

@@ -1,0 +1,60 @@
+"""What a source lists: one row for every file, in the order of their URIs."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+# A row whose outcome is null goes on to be read; the others are settled by the listing itself.
+LISTING_SCHEMA = pa.schema(
+    [
+        ("uri", pa.string()),  # relative to the source; see beam_jobs.sources.names
+        ("size_bytes", pa.int64()),
+        ("mtime_ns", pa.int64()),
+        ("label", pa.string()),
+        ("split", pa.string()),  # where the source gives one
+        ("outcome", pa.string()),  # filtered | quarantined | null
+        ("reason", pa.string()),
+        ("message", pa.string()),
+    ]
+)
+
+_DIGEST_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class Listing:
+    """All files of a source.
+
+    Attributes:
+        table: LISTING_SCHEMA, sorted by URI, which is unique.
+        warnings: what a person should know about the folder, one sentence each.
+    """
+
+    table: pa.Table
+    warnings: list[str] = field(default_factory=list)
+
+    def to_read(self) -> pa.Table:
+        """The rows that go on to be read, in order."""
+        return self.table.filter(pc.is_null(self.table["outcome"]))
+
+    def digest(self) -> str:
+        """SHA-256 over all rows: equal exactly where nothing about any file has changed."""
+        return table_digest(self.table)
+
+
+def table_digest(table: pa.Table) -> str:
+    """SHA-256 (hexadecimal) of a table's rows, however the table is cut into chunks."""
+    digest = hashlib.sha256(str(table.schema).encode())
+    for batch in table.combine_chunks().to_batches(max_chunksize=_DIGEST_ROWS):
+        for column in batch.columns:
+            digest.update(_column_bytes(column))
+    return digest.hexdigest()
+
+
+def _column_bytes(column: pa.Array) -> bytes:
+    # A column that went through IPC once has no stray offsets or bits; the message's own framing is constant.
+    return bytes(pa.record_batch([column], names=[""]).serialize())
