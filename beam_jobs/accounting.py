@@ -64,7 +64,8 @@ def check_budget(accounting: Accounting, reasons: dict[str, int], budget: float,
         )
     if not accounting.num_records:
         raise DataError(
-            f"none of {accounting.num_inputs:,} inputs became a record: {accounting.num_filtered:,} filtered, "
+            f"none of {accounting.num_inputs:,} inputs became a record: "
+            f"{accounting.num_filtered:,} filtered, "
             f"{lost:,} quarantined{f' ({why})' if why else ''}; nothing was published",
             f"every input and its reason: {rows}; look at the settings of [prepare.filter]",
         )
@@ -79,7 +80,8 @@ def check_shards(shards: list[Shard], accounting: Accounting) -> None:
     held = sum(shard.num_examples for shard in shards)
     if held != accounting.num_records:
         raise AccountingError(
-            f"the shards hold {held} records, the inputs account for {accounting.num_records}; nothing was published",
+            f"the shards hold {held} records, the inputs account for "
+            f"{accounting.num_records}; nothing was published",
             "this is a defect of Shardmill, please report it",
         )
 

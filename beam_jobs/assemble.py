@@ -3,8 +3,8 @@
 An element is the number of a shard. Of each record the encoded image is fetched from the spool, framed, and
 appended; nothing is decoded. A thread holds one image at a time, and of its shard only the index.
 
-The index is renamed into place after the shard, and after both a note of what they are (``infra.contract.Shard``)
-goes to the spool; a shard with a note is complete and is not written again.
+The index is renamed into place after the shard, and after both a note of what they are
+(``infra.contract.Shard``) goes to the spool; a shard with a note is complete and is not written again.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class SourceConfig(Settings):
     kind: str = Field("image_folder", description="Kind of source: the name of a module in beam_jobs.sources")
     layout: Layout = Field(
         "auto",
-        description="How the folder is laid out: root/class/* (classes), root/train/class/* and so on (splits), "
+        description="Layout of the folder: root/class/* (classes), root/train/class/* and so on (splits), "
         "or told by the names of its top folders (auto)",
     )
 
@@ -61,7 +61,7 @@ class FilterConfig(Settings):
     classes: tuple[str, ...] | None = Field(None, description="Keep these classes only; empty for all")
     ignore: tuple[str, ...] = Field(
         DEFAULT_IGNORE,
-        description="Shell patterns of files and folders to ignore: of a name, or of a path where they contain '/'",
+        description="Shell patterns of files and folders to ignore: of a name, or with a '/' of a path",
     )
 
 

@@ -101,10 +101,9 @@ def encode_block(
             except (SourceFault, ImageRejected) as reason:
                 facts.add_lost(sha256, QUARANTINED, stage, reason.reason, reason.message)
             except (ValueError, ArithmeticError, LookupError, TypeError, RuntimeError) as error:
-                # Libraries raise anything on hostile bytes; whatever it is, it is this image's and becomes a row.
-                facts.add_lost(
-                    sha256, QUARANTINED, stage, "unprocessable", f"{type(error).__name__}: {error}"
-                )
+                # Libraries raise anything on hostile bytes; it is this image's fault and becomes a row.
+                what = f"{type(error).__name__}: {error}"
+                facts.add_lost(sha256, QUARANTINED, stage, "unprocessable", what)
             else:
                 facts.add_stored(sha256, image)
                 stored.write(image.image)

@@ -17,7 +17,7 @@ _MASK = (1 << 64) - 1
 def splitmix64(values: UInt64) -> UInt64:
     """A bijection of 64-bit numbers whose outputs look random: uint64 [N] to uint64 [N].
 
-    The finaliser of SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
+    SplitMix64 of Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
     """
     z = values + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

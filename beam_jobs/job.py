@@ -5,7 +5,7 @@
 Killed at any point and run again, it goes on: finished blocks and shards are found under their digests, and a
 version becomes visible only by its manifest, at the very end.
 
-``python -m beam_jobs.job`` is what ``beam_jobs.prepare`` starts as a child; ``run_job`` does the same in process.
+``python -m beam_jobs.job`` is what ``beam_jobs.prepare`` starts as a child; ``run_job`` does it in process.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def run_job(request: JobRequest) -> dict[str, Any]:
     check_runner(request.config.runner.name)
     job = _Job(request, Catalog(request.root))
     with job.timed("list"):
-        listing = job.list()
+        listing = job.list_source()
     digests = Digests.of(job.source.uri, listing, request.config)
     if (version := job.unchanged(digests)) is not None:
         job.clear_spool(digests)
@@ -102,7 +102,7 @@ class _Job:
         yield
         self.stage_seconds[name] = round(time.monotonic() - started, 3)
 
-    def list(self) -> Listing:
+    def list_source(self) -> Listing:
         """List the source."""
         stage("list", unit="files")
         listing = list_inputs(self.request.source, self.config)
@@ -165,7 +165,7 @@ class _Job:
         return version, Reused(len(reused_blocks), reused_images, reused_shards)
 
     def encode(self, references: pa.Table, spool: Storage) -> tuple[list[Block], list[int]]:
-        """Encode the blocks that are not finished yet; returns all, and the numbers of those found finished."""
+        """Encode the unfinished blocks; returns all, and the numbers of those found finished."""
         blocks = cut_blocks(references, self.config.runner.block_images)
         write_references(spool, references, blocks)
         done = finished_blocks(spool)
@@ -203,7 +203,7 @@ class _Job:
     def assemble(
         self, plan: Plan, blocks: Sequence[Block], digests: Digests, spool: Storage
     ) -> tuple[list[Shard], str, int]:
-        """Write the shards that are not complete yet; returns all, the plan's digest, and how many were found."""
+        """Write the unfinished shards; returns all, the plan's digest, and how many were found finished."""
         from beam_jobs.assemble import AssembleShards, AssembleTask, finished_shards, write_plan
 
         digest = plan_digest(plan, digests)

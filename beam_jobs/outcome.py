@@ -88,7 +88,8 @@ def summary(outcome: Mapping[str, Any]) -> Iterator[str]:
             f"{why} {count:,}" for why, count in outcome["quarantine"].items()
         )
     if outcome["num_label_conflicts"]:
-        yield f"  {outcome['num_label_conflicts']:,} images have the same bytes under different labels (see the report)"
+        conflicts = f"{outcome['num_label_conflicts']:,} images have the same bytes under different labels"
+        yield f"  {conflicts} (see the report)"
     yield from split_table(outcome["splits"])
     if not outcome["unchanged"]:
         yield (
@@ -103,7 +104,8 @@ def split_table(splits: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """A line a split."""
     for name, split in splits.items():
         shards = f"{split['num_shards']:,} {'shard' if split['num_shards'] == 1 else 'shards'}"
-        yield f"  {name:<10} {split['num_examples']:>9,} examples  {shards:>12}  {size(split['num_bytes']):>10}"
+        examples = f"{split['num_examples']:>9,} examples"
+        yield f"  {name:<10} {examples}  {shards:>12}  {size(split['num_bytes']):>10}"
 
 
 def size(num_bytes: float) -> str:

@@ -5,8 +5,8 @@ the order in which blocks were finished, nor on the number of workers.
 
 1. *Duplicates.* Files with equal SHA-256 become one record; the smallest URI is kept.
 2. *Splits.* Given, or each class cut at the exact fractions by hash rank (beam_jobs.splits).
-3. *Shards.* Of each split, records sorted by class and then by hash are dealt in turn, so that the shards differ
-   by at most one record and by at most one of each class. Inside a shard another hash gives the order.
+3. *Shards.* Of each split, records sorted by class and then by hash are dealt in turn, so that the shards
+   differ by at most one record and by at most one of each class. Inside a shard another hash gives the order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from infra.contract import DUPLICATE, INPUTS_SCHEMA, RECORD, SPLITS, LabelConfli
 _SPLIT, _SHARD, _PLACE = range(3)
 
 # Of a stored record apart from its image: the other features of the example, and the frame (bytes).
-_RECORD_OVERHEAD_BYTES = 176
+RECORD_OVERHEAD_BYTES = 176
 
 _STORED_FACTS = FACTS_SCHEMA.names[FACTS_SCHEMA.names.index("offset_bytes") :]
 
@@ -166,7 +166,7 @@ def _deal(
         if not length:
             continue
         members = by_class[start : start + length]
-        num_bytes = int(stored_bytes[members].sum()) + length * _RECORD_OVERHEAD_BYTES
+        num_bytes = int(stored_bytes[members].sum()) + length * RECORD_OVERHEAD_BYTES
         count = num_shards(length, num_bytes, config.shards)
         turn = np.arange(length) % count
         shard_of[members] = len(shards) + turn

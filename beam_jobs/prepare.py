@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,14 +31,6 @@ examples:
 # What the child must not pass on as its own: this process says the last word.
 _OWN_EVENTS = ("result", "error")
 
-# Decoded images come and go by the hundred a second. Left alone, the allocator gives their memory back to
-# the system each time and has to clear it anew: an eighth of the time.
-_ALLOCATOR = {
-    "MALLOC_TRIM_THRESHOLD_": "67108864",
-    "MALLOC_MMAP_THRESHOLD_": "33554432",
-    "MALLOC_ARENA_MAX": "4",
-}
-
 
 def run_prepare(request: JobRequest) -> dict[str, Any]:
     """Run the job in a child process and wait for it.
@@ -53,7 +44,7 @@ def run_prepare(request: JobRequest) -> dict[str, Any]:
     started = time.monotonic()
     argv = [sys.executable, "-m", "beam_jobs.job", "--request", request.model_dump_json()]
     with _listener() as on_event:
-        child = run_child(argv, on_event=on_event, env=_child_environment())
+        child = run_child(argv, on_event=on_event)
     child.raise_for_status()
     if child.result is None:
         raise ChildDied("the job ended well, but without a result", "this is a defect of Shardmill")
@@ -62,10 +53,6 @@ def run_prepare(request: JobRequest) -> dict[str, Any]:
         "seconds": round(time.monotonic() - started, 3),
         "peak_rss_bytes": child.peak_rss_bytes,
     }
-
-
-def _child_environment() -> dict[str, str]:
-    return {name: value for name, value in _ALLOCATOR.items() if name not in os.environ}
 
 
 @contextmanager

@@ -34,7 +34,7 @@ def assign_splits(given: Codes, labels: Int64, ranks: UInt64, fractions: Sequenc
     ordered = free[np.lexsort((ranks[free], labels[free]))]
     counts = np.bincount(labels[free], minlength=int(labels[free].max()) + 1)
     seats = apportion(counts.astype(np.int64), fractions)
-    # Classes one after the other, and in each its seats of train, validation, test: just the order of `ordered`.
+    # Class after class, and in each its seats of train, validation, test: just the order of `ordered`.
     splits[ordered] = np.repeat(
         np.tile(np.arange(len(fractions), dtype=np.int8), len(seats)), seats.reshape(-1)
     )
@@ -44,9 +44,9 @@ def assign_splits(given: Codes, labels: Int64, ranks: UInt64, fractions: Sequenc
 def apportion(counts: Int64, fractions: Sequence[float]) -> Int64:
     """How many records of each class go to each split.
 
-    Each number is the exact share rounded down or up. A class whose shares do not come out even has seats left;
-    they go where the classes so far, together, fall short most (largest remainder, carried from class to
-    class), so that many small classes also come out at the fractions. The first record of a class goes to
+    Each number is the exact share rounded down or up. A class whose shares do not come out even has seats
+    left; they go where the classes so far, together, fall short most (largest remainder, carried from class
+    to class), so that many small classes also come out at the fractions. The first record of a class goes to
     train, where train gets any: a class that is only tested can never be right.
 
     Args:
@@ -70,7 +70,7 @@ def apportion(counts: Int64, fractions: Sequence[float]) -> Int64:
             if seats[at][TRAIN] == 0 and TRAIN in open_to:
                 split = TRAIN
             else:
-                split = max(sorted(open_to), key=lambda candidate: round(short[candidate], 9))
+                split = max(sorted(open_to), key=lambda candidate: round(float(short[candidate]), 9))
             open_to.discard(split)
             seats[at][split] += 1
             short[split] -= 1

@@ -1,7 +1,7 @@
 """Progress from outside: a thread that counts what is finished in storage.
 
-A runner's ``run`` shows nothing until its end, and its workers may be elsewhere; what they have finished shows in
-the storage they write to, whatever the runner.
+A runner's ``run`` shows nothing until its end, and its workers may be elsewhere; what they have finished
+shows in the storage they write to, whatever the runner.
 """
 
 from __future__ import annotations

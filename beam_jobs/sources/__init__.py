@@ -1,7 +1,7 @@
 """Kinds of sources, one module each.
 
-A module ``beam_jobs.sources.<kind>`` has a function ``list_inputs(folder, config) -> Listing``. It is found by
-its name, so a new kind is a new file.
+A module ``beam_jobs.sources.<kind>`` has a function ``list_inputs(folder, config) -> Listing``. It is found
+by its name, so a new kind is a new file.
 """
 
 from __future__ import annotations

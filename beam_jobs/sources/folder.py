@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from beam_jobs.sources.ignore import IgnorePatterns
 from beam_jobs.sources.names import name_of, uri_of
@@ -59,7 +60,7 @@ class SourceFolder:
 
     def __init__(self, location: str) -> None:
         self.is_local = "://" not in location
-        self._root = os.path.abspath(os.path.expanduser(name_of(location))) if self.is_local else location
+        self._root = str(Path(name_of(location)).expanduser().absolute()) if self.is_local else location
         # Text that JSON and Arrow can hold, whatever the bytes of the path.
         self.uri = uri_of(self._root) if self.is_local else location.rstrip("/")
         self._storage = None if self.is_local else Storage.at(location)
@@ -75,8 +76,8 @@ class SourceFolder:
         """
         if self._storage is not None:
             return self._remote_files(self._storage, ignore)
-        if not os.path.isdir(self._root):
-            what = "a file, not a folder" if os.path.exists(self._root) else "not there"
+        if not Path(self._root).is_dir():
+            what = "a file, not a folder" if Path(self._root).exists() else "not there"
             raise NotFoundError(
                 f"source {self.uri} is {what}", "give the folder that holds the class folders"
             )
@@ -91,7 +92,7 @@ class SourceFolder:
         ignore: IgnorePatterns,
     ) -> Iterator[FoundFile]:
         try:
-            found = os.stat(folder)
+            found = Path(folder).stat()
             with os.scandir(folder) as scan:
                 entries = list(scan)
         except OSError as error:

@@ -145,7 +145,7 @@ def _given_splits(shape: _Shape, config: PrepareConfig, location: str) -> dict[s
     if not any(shape.tops[top].subfolders for top in tops):
         raise UsageError(
             f"the split folders {_names(tops)} of {location} hold images, but no class folders",
-            "put them into <source>/<split>/<class>/, or say --set source.layout=classes if these are classes",
+            "put them into <source>/<split>/<class>/, or say --set source.layout=classes if they are classes",
         )
     for split in set(named.values()):
         twice = [top for top in tops if named[top] == split]
@@ -206,7 +206,8 @@ def _warnings(shape: _Shape, splits: dict[str, str] | None, classes: list[str]) 
         only = shape.tops.get(classes[0])
         hint = ""
         if splits is None and only is not None and not only.num_direct and len(only.subfolders) > 1:
-            hint = f"; if its folders {_names(sorted(only.subfolders))} are the classes, give {classes[0]!r} as source"
+            below = _names(sorted(only.subfolders))
+            hint = f"; if its folders {below} are the classes, give {classes[0]!r} as source"
         warnings.append(f"the source has a single class, {classes[0]!r}{hint}")
     if splits is not None and set(splits.values()) != {"train", "validation", "test"}:
         missing = [name for name in ("train", "validation", "test") if name not in splits.values()]

@@ -1,8 +1,8 @@
 r"""File names as URIs that are always valid text, and back.
 
 A name on disk is bytes, and they need not be UTF-8; a URI here is text that Arrow, JSON and a terminal can
-hold. Bytes that are not UTF-8 become ``\xNN``; a backslash that stands before ``xNN`` in the name itself becomes
-``\x5c``, so that no two names share a URI and each leads back to its file.
+hold. Bytes that are not UTF-8 become ``\xNN``; a backslash that stands before ``xNN`` in the name itself
+becomes ``\x5c``, so that no two names share a URI and each leads back to its file.
 """
 
 from __future__ import annotations

@@ -1,0 +1,189 @@
+"""``--dry-run``: what would come out, and what it would cost, before anything is done. Writes nothing.
+
+Counts are those of the listing: duplicates and broken files show only when all is read. Sizes and times are
+measured on a small sample of the files, chosen by the hash of their URIs, and scaled up.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.config import PrepareConfig
+from beam_jobs.digests import Digests
+from beam_jobs.images import ImageFiltered, convert
+from beam_jobs.outcome import class_counts, size, split_table
+from beam_jobs.plan import RECORD_OVERHEAD_BYTES, num_shards
+from beam_jobs.request import JobRequest
+from beam_jobs.runners import check_runner, num_workers
+from beam_jobs.sources import list_inputs
+from beam_jobs.sources.folder import SourceFault, SourceFolder
+from beam_jobs.splits import apportion
+from infra.catalog import Catalog
+from infra.codecs import ImageRejected
+from infra.contract import FILTERED, QUARANTINED, SPLITS
+from infra.progress import log
+
+SAMPLE_IMAGES = 48
+SAMPLE_SECONDS = 5.0
+
+_STARTUP_SECONDS = 2.0  # of the child, its libraries and Beam's two jobs
+# Two workers of one process do not do quite twice the work of one, and assembling comes after encoding.
+_EFFICIENCY = 0.75
+_CLASSES_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What converting a few files showed.
+
+    Attributes:
+        num_images: files tried.
+        num_stored: of these, how many have a stored form.
+        stored_bytes: of a stored image, on average; 0 where there is none.
+        seconds: a file, on average.
+    """
+
+    num_images: int
+    num_stored: int
+    stored_bytes: float
+    seconds: float
+
+
+def dry_run(request: JobRequest) -> dict[str, Any]:
+    """Foresee a run.
+
+    Returns:
+        What ``--dry-run --json`` prints.
+
+    Raises:
+        ShardmillError: whatever would end the run before its first image.
+    """
+    config = request.config
+    check_runner(config.runner.name)
+    source = SourceFolder(request.source)
+    listing = list_inputs(request.source, config)
+    for warning in listing.warnings:
+        log(warning, level="warning")
+    references = listing.to_read()
+    sample = take_sample(references, source, config)
+    catalog = Catalog(request.root)
+    newest = catalog.latest(request.dataset)
+    digests = Digests.of(source.uri, listing, config)
+    unchanged = newest is not None and newest.manifest.source_digest == digests.source
+    splits = foresee_splits(references, sample, config)
+    stored = sum(split["num_bytes"] for split in splits.values())
+    outcomes = listing.table["outcome"]
+    working = sample.seconds * references.num_rows / num_workers(config.runner) / _EFFICIENCY
+    return {
+        "dry_run": True,
+        "dataset": request.dataset,
+        "next_version": catalog.next_version(request.dataset),
+        "unchanged": unchanged,
+        "source": source.uri,
+        "num_inputs": listing.table.num_rows,
+        "num_to_read": references.num_rows,
+        "num_filtered": pc.sum(pc.equal(outcomes, FILTERED)).as_py() or 0,
+        "num_quarantined": pc.sum(pc.equal(outcomes, QUARANTINED)).as_py() or 0,
+        "source_bytes": pc.sum(references["size_bytes"]).as_py() or 0,
+        "classes": class_counts(references["label"]),
+        "splits": splits,
+        "container": config.shards.container,
+        # While the shards are written, the spool still holds every stored image.
+        "disk_bytes": stored,
+        "peak_disk_bytes": 2 * stored,
+        "seconds": 0.0 if unchanged else round(_STARTUP_SECONDS + working, 1),
+        "sample": {
+            "num_images": sample.num_images,
+            "num_stored": sample.num_stored,
+            "stored_bytes": round(sample.stored_bytes),
+            "images_per_second": round(1 / sample.seconds, 1) if sample.seconds else 0.0,
+        },
+        "warnings": listing.warnings,
+    }
+
+
+def take_sample(references: pa.Table, source: SourceFolder, config: PrepareConfig) -> Sample:
+    """Convert a few files in memory, in one thread, for a few seconds at most."""
+    uris = (uri for chunk in references["uri"].chunks for uri in chunk.to_pylist())
+    hashed = ((zlib.crc32(uri.encode()), row) for row, uri in enumerate(uris))
+    chosen = pa.array([row for _, row in heapq.nsmallest(SAMPLE_IMAGES, hashed)], pa.int64())
+    rows = references.select(["uri", "size_bytes", "mtime_ns"]).take(chosen).to_pylist()
+    started = time.monotonic()
+    tried, stored, num_bytes = 0, 0, 0
+    for row in rows:
+        tried += 1
+        try:
+            data = source.read(row["uri"], row["size_bytes"], row["mtime_ns"])
+            num_bytes += len(convert(data, config.image, config.filter).image)
+            stored += 1
+        except (SourceFault, ImageRejected, ImageFiltered, ValueError):
+            pass  # counted by what is missing from `stored`
+        if time.monotonic() - started > SAMPLE_SECONDS:
+            break
+    seconds = time.monotonic() - started
+    return Sample(tried, stored, num_bytes / stored if stored else 0.0, seconds / tried if tried else 0.0)
+
+
+def foresee_splits(references: pa.Table, sample: Sample, config: PrepareConfig) -> dict[str, dict[str, Any]]:
+    """Split -> examples, shards, bytes and classes, were every file a record."""
+    counts: dict[str, dict[str, int]] = {split: {} for split in SPLITS}
+    for split in SPLITS:
+        counts[split] = class_counts(references.filter(pc.equal(references["split"], split))["label"])
+    free = class_counts(references.filter(pc.is_null(references["split"]))["label"])
+    seats = apportion(np.array(list(free.values()), np.int64), config.splits.fractions())
+    for name, row in zip(free, seats.tolist(), strict=True):
+        for split, seat in zip(SPLITS, row, strict=True):
+            if seat:
+                counts[split][name] = counts[split].get(name, 0) + seat
+    foreseen = {}
+    for split, class_count in counts.items():
+        num_examples = sum(class_count.values())
+        if num_examples:
+            num_bytes = round(num_examples * (sample.stored_bytes + RECORD_OVERHEAD_BYTES))
+            foreseen[split] = {
+                "num_examples": num_examples,
+                "num_shards": num_shards(num_examples, num_bytes, config.shards),
+                "num_bytes": num_bytes,
+                "class_counts": class_count,
+            }
+    return foreseen
+
+
+def describe(outcome: Mapping[str, Any]) -> Iterator[str]:
+    """The forecast in lines for people."""
+    ref = f"{outcome['dataset']}@{outcome['next_version']}"
+    yield f"Dry run: {outcome['source']} would become {ref}; nothing was written"
+    if outcome["unchanged"]:
+        yield "  nothing has changed since the newest version, so the run would end at once"
+    yield (
+        f"  {outcome['num_inputs']:,} inputs: {outcome['num_to_read']:,} to read "
+        f"({size(outcome['source_bytes'])}), {outcome['num_filtered']:,} filtered, "
+        f"{outcome['num_quarantined']:,} quarantined already"
+    )
+    classes = outcome["classes"]
+    yield f"  {len(classes):,} classes:"
+    largest = sorted(classes.items(), key=lambda item: (-item[1], item[0]))
+    for name, count in largest[:_CLASSES_SHOWN]:
+        yield f"    {count:>9,}  {name}"
+    if len(largest) > _CLASSES_SHOWN:
+        yield f"    and {len(largest) - _CLASSES_SHOWN:,} smaller ones"
+    yield f"  splits, were every file a record ({outcome['container']}):"
+    yield from split_table(outcome["splits"])
+    sample = outcome["sample"]
+    yield (
+        f"  disk: about {size(outcome['disk_bytes'])}, twice that while it runs; "
+        f"time: about {outcome['seconds']:,.0f} s"
+    )
+    yield (
+        f"  (measured on {sample['num_images']} files, {sample['num_stored']} of them usable: "
+        f"{sample['images_per_second']:,.0f} images/s in one thread)"
+    )
