@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, cast
+from typing import IO, Any, BinaryIO, cast
 from urllib.parse import urlparse
 
 import pyarrow as pa
@@ -270,6 +270,7 @@ class Storage:
     def exclusive_lock(self, path: str, purpose: str = "this work") -> Iterator[None]:
         """Hold the only lock on ``path`` (a small file). The kernel releases it when the holder dies.
 
+        The file stays behind: removing it would let one process lock the removed file and another a new one.
         On object stores there is no such lock and none is taken: there ``create_if_absent`` alone decides.
 
         Raises:
@@ -278,13 +279,7 @@ class Storage:
         if not self.is_local:
             yield
             return
-        file = Path(self._full(path))
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            stream = file.open("a+")
-        except OSError as error:
-            raise self._cannot_write(path, error) from error
-        with stream:
+        with self._open_lock(path) as stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
@@ -298,6 +293,14 @@ class Storage:
             stream.write(f"{os.getpid()}\n")
             stream.flush()
             yield
+
+    def _open_lock(self, path: str) -> IO[str]:
+        file = Path(self._full(path))
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            return file.open("a+")
+        except OSError as error:
+            raise self._cannot_write(path, error) from error
 
     def _describe(self, path: str) -> str:
         return f"{self.uri.rstrip('/')}/{PurePosixPath(path)}" if path else self.uri
