@@ -30,6 +30,9 @@ for variable in (
 ):
     os.environ.pop(variable, None)
 
+# The fixture of a running `shardmill up`, shared by tests/prefect_server and tests/browser.
+pytest_plugins = ["tests.prefect_server.server"]
+
 THIRD_PARTY_WARNINGS: tuple[str, ...] = ()
 
 

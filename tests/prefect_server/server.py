@@ -1,0 +1,155 @@
+"""A real `shardmill up` for tests: one a session (it takes 10 s), on a free port, with a home of its own.
+
+The fixture ``shardmill_up`` is known to all tests (tests/conftest.py). Everything goes through the commands
+and the HTTP API that a user has::
+
+    def test_something(shardmill_up: RunningServer) -> None:
+        run = shardmill_up.deployment_run("prepare/prepare", source=str(folder), dataset="photos")
+        assert shardmill_up.wait(run)["state_type"] == "COMPLETED"
+        shardmill_up.artifacts(run)                 # [{"key": ..., "type": ..., "data": ...}, ...]
+        shardmill_up.page(run)                      # address of the run's page
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+
+_RUN_SECONDS = 240.0
+
+
+@dataclass(frozen=True)
+class RunningServer:
+    """A running `shardmill up`.
+
+    Attributes:
+        ui_url: of the web interface.
+        api_url: of Prefect's API.
+        pid: of `shardmill up` itself.
+        root: folder of the worker's datasets.
+        runs: folder of the worker's training runs.
+        env: environment for commands that shall talk to this server.
+    """
+
+    ui_url: str
+    api_url: str
+    pid: int
+    root: Path
+    runs: Path
+    env: Mapping[str, str]
+
+    def shardmill(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+        """Run a `shardmill` command against this server."""
+        return run_command([sys.executable, "-m", "flows.cli", *arguments], self.env, timeout)
+
+    def prefect(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+        """Run a `prefect` command against this server."""
+        env = {**self.env, "PREFECT_API_URL": self.api_url}
+        return run_command([sys.executable, "-m", "prefect", *arguments], env, timeout)
+
+    def deployment_run(self, deployment: str, **parameters: Any) -> str:
+        """`prefect deployment run`; the id of the flow run."""
+        options = [f"--param={name}={json.dumps(value)}" for name, value in parameters.items()]
+        done = self.prefect("deployment", "run", deployment, *options)
+        assert done.returncode == 0, done.stdout + done.stderr
+        runs = self.post("/flow_runs/filter", sort="EXPECTED_START_TIME_DESC", limit=1)
+        return str(runs[0]["id"])
+
+    def wait(self, run_id: str, *states: str, timeout: float = _RUN_SECONDS) -> dict[str, Any]:
+        """The flow run, once it is in one of ``states`` (by default: any final one)."""
+        deadline = time.monotonic() + timeout
+        while True:
+            run: dict[str, Any] = self.get(f"/flow_runs/{run_id}")
+            if run["state_type"] in (states or FINAL):
+                return run
+            assert run["state_type"] not in FINAL, f"{run['state_type']}: {run['state'].get('message')}"
+            assert time.monotonic() < deadline, (
+                f"still {run['state_type']} after {timeout} s: {self.logs(run_id)}"
+            )
+            time.sleep(0.3)
+
+    def artifacts(self, run_id: str) -> list[dict[str, Any]]:
+        """The artifacts of a flow run and of its subflows' runs, oldest first."""
+        runs = [run_id]
+        children = self.post(
+            "/flow_runs/filter", flow_runs={"parent_flow_run_id": {"any_": [run_id]}}, limit=50
+        )
+        runs += [child["id"] for child in children]
+        found: list[dict[str, Any]] = self.post(
+            "/artifacts/filter", artifacts={"flow_run_id": {"any_": runs}}, sort="CREATED_DESC", limit=100
+        )
+        return [artifact for artifact in reversed(found) if artifact["key"]]
+
+    def logs(self, run_id: str) -> list[str]:
+        """What the run logged."""
+        found = self.post(
+            "/logs/filter", logs={"flow_run_id": {"any_": [run_id]}}, sort="TIMESTAMP_ASC", limit=200
+        )
+        return [entry["message"] for entry in found]
+
+    def page(self, run_id: str, tab: str = "Artifacts") -> str:
+        """Address of a run's page."""
+        return f"{self.ui_url}/runs/flow-run/{run_id}?tab={tab}"
+
+    def get(self, path: str) -> Any:
+        """GET of the API."""
+        return _request(self.api_url + path, None)
+
+    def post(self, path: str, **body: Any) -> Any:
+        """POST to the API."""
+        return _request(self.api_url + path, body)
+
+
+def run_command(
+    command: list[str], env: Mapping[str, str], timeout: float
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end and keep what it said."""
+    return subprocess.run(
+        command, env=dict(env), capture_output=True, text=True, timeout=timeout, check=False
+    )
+
+
+def _request(url: str, body: Mapping[str, Any] | None) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data=data, headers={"Content-Type": "application/json"})
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(request, timeout=30) as response:
+        text = response.read()
+    return json.loads(text) if text else None
+
+
+def user_environment(home: Path) -> dict[str, str]:
+    """The environment of a user who has set nothing but the home of Shardmill."""
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PREFECT", "SHARDMILL"))
+    }
+    return inherited | {"SHARDMILL_HOME": str(home)}
+
+
+@pytest.fixture(scope="session")
+def shardmill_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """A running `shardmill up`; stopped, with all that hangs on it, when the session ends."""
+    folder = tmp_path_factory.mktemp("shardmill-up")
+    root, runs, env = folder / "datasets", folder / "runs", user_environment(folder / "home")
+    command = [sys.executable, "-m", "flows.cli", "up", "--detach", "--port", "0", "--json"]
+    command += ["--root", str(root), "--runs", str(runs)]
+    done = run_command(command, env, timeout=300)
+    assert done.returncode == 0, done.stderr
+    where = json.loads(done.stdout.splitlines()[-1])
+    try:
+        yield RunningServer(where["ui_url"], where["api_url"], where["pid"], root, runs, env)
+    finally:
+        stopped = run_command([sys.executable, "-m", "flows.cli", "down"], env, timeout=120)
+        assert stopped.returncode == 0, stopped.stderr

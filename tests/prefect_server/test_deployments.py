@@ -1,0 +1,213 @@
+"""The deployments on a real server with a real worker, through the commands that a user has."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from infra.catalog import Catalog
+from infra.verify import verify
+from tests.prefect_server.server import RunningServer
+from tests.samples.image_folders import write_image_folder, write_many_large_images
+
+
+def test_a_deployment_run_publishes_and_shows_what_it_did(
+    shardmill_up: RunningServer, tmp_path: Path
+) -> None:
+    source = write_image_folder(tmp_path / "photos")
+    (source / "circle" / "broken.jpg").write_bytes(b"\xff\xd8\xff but no image")
+
+    run = shardmill_up.deployment_run(
+        "prepare/prepare", source=str(source), dataset="shapes", config={"failure_budget": 0.1}
+    )
+    ended = shardmill_up.wait(run)
+
+    assert ended["state_type"] == "COMPLETED", shardmill_up.logs(run)
+    assert ended["state"]["message"] == "Published shapes@1"
+    version = Catalog(shardmill_up.root).open("shapes@1")
+    assert verify(version).problems == []
+    assert (version.manifest.accounting.num_records, version.manifest.accounting.num_quarantined) == (40, 1)
+
+    shown = {artifact["key"]: artifact for artifact in shardmill_up.artifacts(run)}
+    assert set(shown) == {
+        "shapes-prepare-progress",
+        "shapes-splits-and-shards",
+        "shapes-accounting",
+        "shapes-quarantine",
+        "shapes-class-balance",
+        "shapes-where-to-look",
+    }
+    assert shown["shapes-prepare-progress"]["data"] == 100
+    accounting = {row["outcome"]: row["inputs"] for row in json.loads(shown["shapes-accounting"]["data"])}
+    assert (accounting["records"], accounting["quarantined"], accounting["all inputs"]) == (40, 1, 41)
+    shards = json.loads(shown["shapes-splits-and-shards"]["data"])
+    assert {row["split"]: row["examples"] for row in shards} == {"train": 32, "validation": 4, "test": 4}
+    picture = shown["shapes-class-balance"]["data"]
+    assert b"circle" in base64.b64decode(picture.removeprefix("data:image/svg+xml;base64,"))
+    assert "report.html" in shown["shapes-where-to-look"]["data"]
+    assert any("encode" in line for line in shardmill_up.logs(run)), "progress is in the run's logs"
+
+
+def test_a_pipeline_run_trains_on_what_it_published(shardmill_up: RunningServer, tmp_path: Path) -> None:
+    source = write_image_folder(tmp_path / "photos")
+    run = shardmill_up.deployment_run(
+        "pipeline/pipeline",
+        source=str(source),
+        dataset="shapes-pipeline",
+        train_config={
+            "data": {"image_size": 32, "global_batch_size": 16},
+            "run": {"epochs": 2},
+        },
+    )
+    ended = shardmill_up.wait(run)
+
+    assert ended["state_type"] == "COMPLETED", shardmill_up.logs(run)
+    assert ended["state"]["message"] == "Trained on shapes-pipeline@1"
+    keys = {artifact["key"] for artifact in shardmill_up.artifacts(run)}
+    assert {
+        "shapes-pipeline-class-balance",
+        "shapes-pipeline-training-curve",
+        "shapes-pipeline-final-figures",
+        "shapes-pipeline-train-progress",
+    } <= keys
+    (trained,) = shardmill_up.runs.iterdir()
+    assert list(trained.glob("export/**/saved_model.pb")), "the model was exported"
+
+
+@pytest.mark.parametrize(
+    ("deployment", "parameters", "named"),
+    [
+        ("prepare/prepare", {"source": "not/absolute", "dataset": "x"}, "source"),
+        ("prepare/prepare", {"source": "/data", "dataset": "../x"}, "dataset"),
+        ("prepare/prepare", {"source": "/data"}, "dataset"),
+        (
+            "prepare/prepare",
+            {"source": "/data", "dataset": "x", "config": {"image": {"short_side": 1}}},
+            "short_side",
+        ),
+        ("prepare/prepare", {"source": "/data", "dataset": "x", "config": {"shrad": 1}}, "shrad"),
+        ("train/train", {"dataset": "x@new"}, "dataset"),
+    ],
+)
+def test_bad_parameters_are_refused_before_there_is_a_run(
+    shardmill_up: RunningServer, deployment: str, parameters: dict[str, object], named: str
+) -> None:
+    before = shardmill_up.post("/flow_runs/count")
+    options = [f"--param={name}={json.dumps(value)}" for name, value in parameters.items()]
+    done = shardmill_up.prefect("deployment", "run", deployment, *options)
+
+    assert done.returncode != 0
+    assert named in " ".join((done.stdout + done.stderr).split())
+    assert shardmill_up.post("/flow_runs/count") == before
+
+
+def test_a_scheduled_prepare_does_nothing_when_nothing_changed(
+    shardmill_up: RunningServer, tmp_path: Path
+) -> None:
+    source = write_image_folder(tmp_path / "photos", per_class=6)
+    published = shardmill_up.shardmill(
+        "prepare", str(source), "--dataset", "regular", "--root", str(shardmill_up.root), "--json"
+    )
+    assert published.returncode == 0, published.stderr
+    assert shardmill_up.ui_url in published.stderr, "the run's page is printed"
+
+    scheduled = shardmill_up.shardmill("schedule", str(source), "--dataset", "regular", "--every", "10s")
+    assert scheduled.returncode == 0, scheduled.stderr
+    try:
+        run = _next_scheduled_run(shardmill_up, "prepare-regular")
+        ended = shardmill_up.wait(run)
+    finally:
+        assert shardmill_up.shardmill("schedule", "--dataset", "regular", "--remove").returncode == 0
+
+    assert ended["state_type"] == "COMPLETED", shardmill_up.logs(run)
+    assert ended["state"]["message"] == "Nothing changed: regular@1 is up to date"
+    assert ended["auto_scheduled"]
+    assert ended["total_run_time"] < 30, "seconds, not a whole preparation"
+    assert Catalog(shardmill_up.root).versions("regular") == [1]
+
+
+def _next_scheduled_run(server: RunningServer, name: str) -> str:
+    """Id of the first run that the scheduler made and the worker started."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        runs = server.post("/flow_runs/filter", sort="EXPECTED_START_TIME_ASC", limit=200)
+        for run in runs:
+            if run["auto_scheduled"] and run["state_type"] in ("RUNNING", "COMPLETED", "FAILED"):
+                return str(run["id"])
+        time.sleep(0.5)
+    raise AssertionError("the schedule did not fire")
+
+
+def test_a_cancel_takes_the_whole_tree_and_leaves_what_is_done(
+    shardmill_up: RunningServer, tmp_path: Path
+) -> None:
+    source = write_many_large_images(tmp_path / "large", 1200)
+    parameters = {"source": str(source), "dataset": "large"}
+    run = shardmill_up.deployment_run("prepare/prepare", **parameters)
+    tree = _job_processes(source)
+    _wait_for_block(shardmill_up.root / "large")
+
+    assert shardmill_up.prefect("flow-run", "cancel", run).returncode == 0
+    ended = shardmill_up.wait(run)
+
+    assert ended["state_type"] == "CANCELLED"
+    gone, alive = psutil.wait_procs(tree, timeout=30)
+    assert not alive, f"still there: {[process.cmdline() for process in alive]}"
+    assert len(gone) >= 2, "the job and its Beam process were both seen"
+    assert Catalog(shardmill_up.root).datasets().count("large") == 0, "nothing was published"
+
+    again = shardmill_up.deployment_run("prepare/prepare", **parameters)
+    ended = shardmill_up.wait(again)
+    assert ended["state_type"] == "COMPLETED", shardmill_up.logs(again)
+    version = Catalog(shardmill_up.root).open("large")
+    assert version.manifest.accounting.num_records == 1200
+    assert verify(version).problems == []
+
+
+def test_a_killed_flow_process_takes_the_job_with_it(shardmill_up: RunningServer, tmp_path: Path) -> None:
+    source = write_many_large_images(tmp_path / "large", 1200)
+    run = shardmill_up.deployment_run("prepare/prepare", source=str(source), dataset="killed")
+    tree = _job_processes(source)
+    _wait_for_block(shardmill_up.root / "killed")
+
+    flow_process = next(process.parent() for process in tree if "beam_jobs.prepare" in process.cmdline())
+    assert flow_process is not None
+    flow_process.kill()
+
+    _, alive = psutil.wait_procs(tree, timeout=30)
+    assert not alive
+    assert shardmill_up.wait(run, timeout=60)["state_type"] == "CRASHED"
+
+
+def _job_processes(source: Path) -> list[psutil.Process]:
+    """The job of a run and all below it, once its Beam process is there."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        for process in psutil.process_iter(["cmdline"]):
+            command = process.info["cmdline"] or []
+            if "beam_jobs.prepare" in command and str(source) in command:
+                children = process.children(recursive=True)
+                if children:
+                    return [process, *children]
+        time.sleep(0.1)
+    raise AssertionError("the run's job did not start")
+
+
+def _wait_for_block(dataset: Path) -> None:
+    """Until a block is finished, so that there is something to go on from."""
+    deadline = time.monotonic() + 120
+    while not list(dataset.glob("spool/*/blocks/*.parquet")):
+        assert time.monotonic() < deadline, "no block was finished"
+        time.sleep(0.05)
+
+
+def test_a_second_up_says_that_one_is_running(shardmill_up: RunningServer) -> None:
+    second = shardmill_up.shardmill("up", "--port", "0")
+    assert second.returncode == 4
+    assert f"already running (process {shardmill_up.pid}) at {shardmill_up.ui_url}" in second.stderr
+    assert "remedy: use it, or stop it with: shardmill down" in second.stderr
