@@ -50,8 +50,9 @@ def random_windows(
 ) -> Windows:
     """Windows of random area, aspect and place (Szegedy et al.: Going deeper with convolutions, 2015).
 
-    The area is uniform in ``scale`` of the image's, the logarithm of width / height uniform in that of ``ratio``. The
-    first of ten tries that fits the image counts; where none does, the central window of the nearest ratio.
+    The area is uniform in ``scale`` of the image's, the logarithm of width / height uniform in that of
+    ``ratio``. The first of ten tries that fits the image counts; where none does, the central window of the
+    nearest ratio.
 
     Returns:
         int32 [B, 4].

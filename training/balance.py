@@ -38,7 +38,7 @@ def apportion(weights: npt.NDArray[np.float64], counts: Counts) -> Counts:
     total = int(counts.sum())
     weights = np.where(counts > 0, weights, 0.0)
     shares = weights / weights.sum() * total
-    draws = np.floor(shares).astype(np.int64)
+    draws: Counts = np.floor(shares).astype(np.int64)
     # Rounded, so that shares that are equal on paper tie whatever the last bit of the division says.
     remainders = np.round(np.where(counts > 0, shares - draws, -1.0), 9)
     ranking = np.lexsort((np.arange(counts.size), -counts, -remainders))

@@ -1,7 +1,7 @@
 """Checkpoints: all variables and the position in the data, in one file that appears whole or not at all.
 
-A checkpoint is a NumPy ``.npz`` archive: an array for each variable of the model and of the optimizer, and ``progress``,
-JSON text. It belongs to no device: a run goes on with another number of replicas.
+A checkpoint is a NumPy ``.npz`` archive: an array for each variable of the model and of the optimizer, and
+``progress``, JSON text. It belongs to no device: a run goes on with another number of replicas.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Checkpoints:
 
 
 def _key(index: int, variable: Any) -> str:
-    """Number and path: paths alone need not be unique. A slash would make folders of the archive's members."""
+    """Number and path: paths alone need not be unique. Slashes would make folders in the archive."""
     return f"{index:05d}:{variable.path}".replace("/", ":")
 
 

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-if TYPE_CHECKING:
-    from infra.catalog import DatasetVersion
 from infra.digests import digest_of
 from infra.settings import Settings
 from training.models import resolve_name
+
+if TYPE_CHECKING:
+    from infra.catalog import DatasetVersion
 
 Balance = Literal["natural", "uniform"]
 
@@ -79,7 +80,7 @@ class AugmentSettings(Settings):
         default=True, description="cut a random window; otherwise the central square"
     )
     scale: tuple[float, float] = Field(
-        default=(0.35, 1.0), description="smallest and largest share of the image's area in a random window"
+        default=(0.5, 1.0), description="smallest and largest share of the image's area in a random window"
     )
     ratio: tuple[float, float] = Field(
         default=(0.75, 4 / 3), description="narrowest and widest aspect ratio of a random window"

@@ -19,10 +19,10 @@ def confusion_svg(confusion: npt.NDArray[np.int64], classes: list[str], title: s
     width, height = margin + size * cell + 20, margin + size * cell + 40
     shares = confusion / np.maximum(confusion.sum(axis=1, keepdims=True), 1)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="11">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}">',
+        "<style>text { font: 11px sans-serif }</style>",
         f'<rect width="{width}" height="{height}" fill="white"/>',
-        f'<text x="8" y="18" font-size="14">{escape(title)}</text>',
+        f'<text x="8" y="18" font-weight="bold">{escape(title)}</text>',
         f'<text x="8" y="{height - 8}" fill="#555">rows: true class; columns: predicted class</text>',
     ]
     for row, name in enumerate(classes):

@@ -1,4 +1,4 @@
-"""The Python interface to a published dataset: ``open_dataset("clothing@3", root="datasets").tf("train")``."""
+"""The Python interface to a published dataset: ``open_dataset("clothing@3").tf("train")``."""
 
 from __future__ import annotations
 

@@ -27,7 +27,6 @@ def export(model: Any, classes: list[str], image_size: int, folder: Path) -> Non
     module.model = model
     module.class_names = tf.constant([name.encode("utf-8", "surrogateescape") for name in classes])
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image_bytes")])
     def classify(image_bytes: Any) -> dict[str, Any]:
         images = tf.map_fn(
             lambda image: decode_for_inference(image, image_size),
@@ -42,5 +41,6 @@ def export(model: Any, classes: list[str], image_size: int, folder: Path) -> Non
             "class_name": tf.gather(module.class_names, label),
         }
 
-    module.classify = classify
-    tf.saved_model.save(module, str(folder), signatures={"serving_default": classify})
+    signature = tf.TensorSpec([None], tf.string, name="image_bytes")
+    module.classify = tf.function(classify, input_signature=[signature])
+    tf.saved_model.save(module, str(folder), signatures={"serving_default": module.classify})

@@ -1,8 +1,8 @@
 """The training loop: steps, figures, validation, checkpoints; the same for any number of replicas.
 
-An own loop and not ``Model.fit``, which fails under multi-worker strategies and knows no exact resume. The loss
-of a step is the weighted sum over all replicas divided by the real examples of the global batch; the weights
-come from the order with that division done.
+An own loop and not ``Model.fit``, which fails under multi-worker strategies and knows no exact resume. The
+loss of a step is the weighted sum over all replicas divided by the real examples of the global batch; the
+weights come from the order with that division done.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class TrainingLoop:
             value = float(loss)
             if not math.isfinite(value):
                 raise ConfigError(
-                    f"the loss became {value} before step {self.progress.step} of epoch {self.progress.epoch + 1}",
+                    f"the loss became {value} by step {self.progress.step}, epoch {self.progress.epoch + 1}",
                     "lower optimizer.learning_rate, or lengthen optimizer.warmup_fraction",
                 )
             self.progress.loss_sum += value * num_real
@@ -182,7 +182,7 @@ class TrainingLoop:
             **figures,
         )
 
-    def _epoch_figures(self) -> dict[str, float]:
+    def _epoch_figures(self) -> dict[str, Any]:
         seen = max(self.progress.num_examples, 1)
         return {"loss": self.progress.loss_sum / seen, "accuracy": self.progress.num_correct / seen}
 
@@ -227,7 +227,7 @@ class TrainingLoop:
         return self._evaluator.evaluate(validation, on_batch)
 
     def _remember_best(self, row: dict[str, Any]) -> None:
-        """Keep the model where validation is more accurate than ever (then, less wrong); without it, the last."""
+        """Keep the model where validation was most accurate (then, least wrong); without it, the last."""
         figures = row.get("validation")
         if figures is None:
             if self._validation is not None:

@@ -1,34 +1,36 @@
 """The order of training: which record at which step for which rank. A pure function, numpy only.
 
 The records of a split are numbered by (shard order in the manifest, row in the shard's index); the number
-is the record's *ordinal*. An epoch has as many *positions* as the split has records, N, whatever the balance rule. Step
-s of global batch size B covers positions [sB, (s+1)B); rank r of R takes [floor(rB/R), floor((r+1)B/R)) of
-them. So any rank count walks the same order, and any (epoch, step) is reached in constant time.
+is the record's *ordinal*. An epoch has as many *positions* as the split has records, N, whatever the balance
+rule. Step s of global batch size B covers positions [sB, (s+1)B); rank r of R takes
+[floor(rB/R), floor((r+1)B/R)) of them. So any number of ranks walks the same order, and any (epoch, step) is
+reached in constant time.
 
 **Natural balance.** Position p of epoch e holds record P(p), P the permutation of range(N) keyed by
 (seed, e): each record once.
 
-**Other balance rules** fix the number of draws m_c of each class c in an epoch, sum m_c = N (training.balance).
+**Other balance rules** (training.balance) fix the draws m_c of each class c in an epoch, sum m_c = N.
 
 1. *Segments.* The epoch is cut into K = max_c ceil(m_c / n_c) segments, n_c the records of class c. The
    draws, lined up class by class, are dealt to the segments in turn: slot x goes to segment x mod K. So
-   every segment has N/K draws and m_c/K of each class, both within one. A permutation keyed by (seed, e, segment)
-   spreads the segment's draws over its positions.
+   every segment has N/K draws and m_c/K of each class, both within one. A permutation keyed by
+   (seed, e, segment) spreads the segment's draws over its positions.
 2. *Passes.* The draws of a class, counted along the segments, are j = 0 … m_c - 1. They fall into passes of
    n_c draws. A permutation keyed by (seed, e, c, pass) orders the draws of a pass anew.
 3. *Rotation.* The records of a class stand in one circle, in an order keyed by (seed, c). Epoch e draws the
    m_c places from e·m_c on, around the circle.
 
 Hence within an epoch each record of class c comes floor(m_c/n_c) or ceil(m_c/n_c) times, at most once in a
-pass, and the passes lie one behind the other in time: repeats are spread. Over epochs the counts of any two records of a
-class differ by one at most: large classes rotate through all their records.
+pass, and the passes lie one behind the other in time: repeats are spread. Over epochs the counts of any two
+records of a class differ by one at most: large classes rotate through all their records.
 
-The bias that is left: which records of a large class share an epoch follows from the circle, which is the same
-for the whole run; their order within the epoch does not. A record may come twice close together where one
-pass ends and the next begins.
+The bias that is left: which records of a large class share an epoch follows from the circle, which is the
+same for the whole run; their order within the epoch does not. A record may come twice close together where
+one pass ends and the next begins.
 
-**Last step.** Where B does not divide N, the last step is dropped (``drop``), or filled with the records of the
-epoch's first positions at weight zero (``pad``): the shape stays fixed, and batch normalisation sees real images.
+**Last step.** Where B does not divide N, the last step is dropped (``drop``), or filled with the records of
+the epoch's first positions at weight zero (``pad``): the shape stays fixed, and batch normalisation sees real
+images.
 
 The values are pinned by tests: they never change between versions.
 """
@@ -196,7 +198,8 @@ class _ClassDraws:
         label = labels[by_class].astype(np.int64)
         place = np.arange(by_class.size, dtype=np.int64) - self._circle_starts[label]
         shuffled = permute(place, self._counts[label], key_of(_CIRCLE, self._seed, label))
-        return by_class[self._circle_starts[label] + shuffled]
+        circles: Ints = by_class[self._circle_starts[label] + shuffled]
+        return circles
 
     def ordinals(self, epoch: int, positions: Ints) -> Ints:
         label, draw = self._draw_at(epoch, positions)
@@ -205,7 +208,8 @@ class _ClassDraws:
         pass_size = np.minimum(count, in_epoch - number * count)
         place = permute(place, pass_size, key_of(_PASS, self._seed, epoch, label, number))
         around = (epoch * in_epoch + number * count + place) % count
-        return self._circles[self._circle_starts[label] + around]
+        found: Ints = self._circles[self._circle_starts[label] + around]
+        return found
 
     def _draw_at(self, epoch: int, positions: Ints) -> tuple[Ints, Ints]:
         """The class at each position, and which draw of that class in this epoch it is."""

@@ -5,8 +5,8 @@ walking: an image that is not below n is sent through the network again until it
 Ciphers with arbitrary finite domains, CT-RSA 2002). Since fewer than half of the images are too large
 (but for n < 33), a position needs less than two passes on the average.
 
-The two halves may differ by one bit: a round changes one half by a function of the other, in turn. Eight rounds of
-a multiply-xorshift function serve for shuffling; nothing here is meant to keep a secret.
+The two halves may differ by one bit: a round changes one half by a function of the other, in turn. Eight
+rounds of a multiply-xorshift function serve for shuffling; nothing here is meant to keep a secret.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from infra.errors import ShardmillError
-from training import augment
+from training import augment as augmentation
+from training.augment import Windows
 from training.config import AugmentSettings
 from training.order import StepPlan
 from training.preprocess import decode_window
@@ -111,13 +112,15 @@ class IndexedPipeline:
             plan.ordinals,
         )
 
-    def _draws(self, plan: StepPlan) -> tuple[augment.Windows, npt.NDArray[np.bool_]]:
+    def _draws(self, plan: StepPlan) -> tuple[Windows, npt.NDArray[np.bool_]]:
         heights = self.reader.table.height[plan.ordinals]
         widths = self.reader.table.width[plan.ordinals]
         if self.augment is None:
-            return augment.central_windows(heights, widths), np.zeros(heights.shape, np.bool_)
-        keys = augment.keys_at(self.seed, plan.epoch, plan.positions)
-        return augment.windows(heights, widths, keys, self.augment), augment.flips(keys, self.augment)
+            return augmentation.central_windows(heights, widths), np.zeros(heights.shape, np.bool_)
+        keys = augmentation.keys_at(self.seed, plan.epoch, plan.positions)
+        return augmentation.windows(heights, widths, keys, self.augment), augmentation.flips(
+            keys, self.augment
+        )
 
     def _example(self, fetched: dict[str, Any]) -> dict[str, Any]:
         image = decode_window(fetched["images"], fetched["windows"], self.image_size)

@@ -1,4 +1,4 @@
-"""Pixels of one image, in TensorFlow: decode a window, resize it. The same for training, evaluation and export."""
+"""Pixels of one image in TensorFlow, the same for training, evaluation and export."""
 
 from __future__ import annotations
 

@@ -201,9 +201,9 @@ def summary(result: dict[str, Any]) -> str:
     for split, figures in result["metrics"].items():
         lines.append(f"  {split:<10} accuracy {figures['accuracy']:.2%}, loss {figures['loss']:.4f}")
     lines += [f"  note: {note}" for note in result["notes"]]
+    rate, replicas = f"{result['images_per_second']:,.0f} images/s", result["num_replicas"]
     lines += [
-        f"  {result['images_per_second']:,.0f} images/s on {result['num_replicas']} device(s), "
-        f"{result['input_wait_fraction']:.0%} of the time waiting for data",
+        f"  {rate} on {replicas} device(s), waiting for data {result['input_wait_fraction']:.0%} of the time",
         f"  model:       {result['export_dir']}",
         f"  TensorBoard: tensorboard --logdir {result['tensorboard_dir']}",
     ]
@@ -211,7 +211,7 @@ def summary(result: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    # TensorFlow's own threads may still hold locks when Python tears its modules down; what matters is written.
+    # What matters is written; TensorFlow's threads may be at work while Python tears its modules down.
     sys.stdout.flush()
     status = main()
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Every model of ``keras.applications``, with its own input normalisation inside and a new classifier on top."""
+"""Every model of ``keras.applications``, with its input normalisation inside and a new classifier on top."""
 
 from __future__ import annotations
 
@@ -78,6 +78,6 @@ def _download_failed(spec: ModelSpec, error: Exception) -> EnvironmentFault:
         )
     return EnvironmentFault(
         f"the imagenet weights of {spec.name} cannot be had: {error}",
-        "leave model.weights out to start from random weights, give the path of a weights file, or allow this "
-        "machine to reach the download host of keras.applications once",
+        "leave model.weights out to start from random weights, give the path of a weights file, or let this "
+        "machine reach the download host of keras.applications once",
     )

@@ -1,7 +1,7 @@
 """A small convolutional network, for small images and for machines without an accelerator.
 
-0.2 million parameters. On 1,797 handwritten digits (64 pixels) twelve epochs take about a minute on two CPU
-cores and reach 97 % and more.
+0.1 million parameters. On 1,797 handwritten digits (64 pixels, horizontal_flip off) the default twelve epochs
+take about half a minute on two CPU cores and reach 96 % and more; with scale = [0.7, 1.0], 98 %.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import keras
 from training.models import ModelSpec
 
 DEFAULT_IMAGE_SIZE = 64
-_WIDTHS = (24, 48, 96, 128)
+_WIDTHS = (16, 32, 64, 128)
 
 
 def build(spec: ModelSpec) -> Any:
-    """Four stages of convolution, batch normalisation and ReLU, each halving the image; then the classifier."""
+    """Four stages of convolution, batch normalisation and ReLU, then the classifier."""
     inputs = keras.Input((spec.image_size, spec.image_size, 3), name="image")
     x = keras.layers.Rescaling(1 / 127.5, offset=-1.0)(inputs)
     for stage, width in enumerate(_WIDTHS):
@@ -29,6 +29,6 @@ def build(spec: ModelSpec) -> Any:
             x = keras.layers.MaxPooling2D(padding="same")(x)
     x = keras.layers.GlobalAveragePooling2D()(x)
     x = keras.layers.Dropout(spec.dropout, seed=spec.seed)(x)
-    # Logits in float32 whatever the precision of the rest: a softmax in half precision loses its small values.
+    # float32 whatever the precision of the rest: a softmax in half precision loses its small values.
     logits = keras.layers.Dense(spec.num_classes, dtype="float32", name="logits")(x)
     return keras.Model(inputs, logits, name="small_cnn")
