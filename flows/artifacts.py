@@ -117,7 +117,7 @@ def publish_prepared(result: Result, shards: Sequence[Row]) -> None:
     )
     places = {"Report": result.get("report"), "Manifest": result.get("manifest")}
     create_markdown_artifact(
-        markdown=_places(f"{ref}", places, f"shardmill show {ref}"),
+        markdown=places_text(f"{ref}", places, f"shardmill show {ref}"),
         key=artifact_key(name, "where-to-look"),
         description=f"Where {ref} lies",
     )
@@ -155,7 +155,9 @@ def publish_trained(result: Result, metrics: Sequence[Mapping[str, Any]]) -> Non
         )
     places = {"Run": result["run_dir"], "Exported model": result.get("export_dir")}
     create_markdown_artifact(
-        markdown=_places(f"The training run on {ref}", places, f"tensorboard --logdir {result['run_dir']}"),
+        markdown=places_text(
+            f"The training run on {ref}", places, f"tensorboard --logdir {result['run_dir']}"
+        ),
         key=artifact_key(name, "training-where-to-look"),
         description="Where the run and its model lie",
     )
@@ -238,7 +240,7 @@ def _largest(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def _places(title: str, places: Mapping[str, Any], command: str) -> str:
+def places_text(title: str, places: Mapping[str, Any], command: str) -> str:
     lines = [f"### {title}", ""]
     for name, place in places.items():
         if place:

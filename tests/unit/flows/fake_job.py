@@ -1,6 +1,6 @@
 """A job that does nothing but speak the events of infra.progress, as prepare and train do.
 
-    python fake_job.py BEHAVIOUR [the arguments of the real job]
+python fake_job.py BEHAVIOUR [the arguments of the real job]
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ RESULT = {
     "num_duplicates": 1,
     "num_filtered": 1,
     "num_quarantined": 1,
-    "splits": {"train": {"num_examples": 7, "num_shards": 1, "num_bytes": 700, "class_counts": {"cat": 4, "dog": 3}}},
+    "splits": {
+        "train": {"num_examples": 7, "num_shards": 1, "num_bytes": 700, "class_counts": {"cat": 4, "dog": 3}}
+    },
     "container": "gzip",
     "seconds": 0.1,
     "images_per_second": 70.0,

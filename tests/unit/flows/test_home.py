@@ -1,0 +1,80 @@
+"""The state of `shardmill up`: it counts while its process lives, and not a moment longer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows import api, home, services
+from flows.home import RunningUp
+from infra.errors import EnvironmentFault, LockedError
+
+UP = RunningUp(pid=1, host="127.0.0.1", port=4200, root="/d", runs="/r")
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHARDMILL_HOME", str(tmp_path / "home"))
+
+
+def test_it_is_known_while_it_holds_its_lock() -> None:
+    assert home.running_up() is None
+    with home.up_lock():
+        assert home.running_up() is None, "not before it is healthy"
+        home.write_running_up(UP)
+        assert home.running_up() == UP
+        home.clear_running_up()
+        assert home.running_up() is None
+
+
+def test_what_a_killed_one_left_behind_does_not_count() -> None:
+    holder = "from flows import home\nwith home.up_lock():\n    print('held', flush=True)\n    input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", holder], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        home.write_running_up(UP)
+        assert home.running_up() == UP
+        process.kill()
+    assert home.running_up() is None
+
+
+def test_only_one_runs_at_a_time() -> None:
+    with home.up_lock():
+        home.write_running_up(UP)
+        with pytest.raises(LockedError, match=r"process 1\) at http://127.0.0.1:4200"), home.up_lock():
+            pass
+
+
+def test_a_broken_state_file_is_no_state() -> None:
+    with home.up_lock():
+        (home.home() / "up.json").write_text('{"pid": 3}')
+        assert home.running_up() is None
+
+
+def test_loopback_goes_past_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "example.org")
+    assert home.quiet_environment()["NO_PROXY"] == "example.org,127.0.0.1,localhost"
+
+
+def test_an_api_url_where_nothing_answers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"http://127.0.0.1:{services.free_port()}/api"
+    monkeypatch.setenv("PREFECT_API_URL", url)
+    with pytest.raises(EnvironmentFault, match=url) as raised:
+        api.standing_api()
+    assert raised.value.remedy
+    assert "unset PREFECT_API_URL" in raised.value.remedy
+
+
+def test_without_a_server_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    assert api.standing_api() is None
+
+
+def test_the_page_of_a_run_is_on_the_interface_that_stays() -> None:
+    assert api.Api("http://h/api", "http://h").run_page("7") == "http://h/runs/flow-run/7"
+    assert api.Api("http://h/api", None).run_page("7") is None
