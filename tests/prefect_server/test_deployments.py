@@ -15,6 +15,10 @@ from infra.verify import verify
 from tests.prefect_server.server import RunningServer
 from tests.samples.image_folders import write_image_folder, write_many_large_images
 
+# Some 15 s of work, of which a part is finished soon: time to be cancelled in.
+NUM_LARGE = 200
+SMALL_BLOCKS = {"runner": {"block_images": 16}}
+
 
 def test_a_deployment_run_publishes_and_shows_what_it_did(
     shardmill_up: RunningServer, tmp_path: Path
@@ -146,8 +150,8 @@ def _next_scheduled_run(server: RunningServer, name: str) -> str:
 def test_a_cancel_takes_the_whole_tree_and_leaves_what_is_done(
     shardmill_up: RunningServer, tmp_path: Path
 ) -> None:
-    source = write_many_large_images(tmp_path / "large", 1200)
-    parameters = {"source": str(source), "dataset": "large"}
+    source = write_many_large_images(tmp_path / "large", NUM_LARGE)
+    parameters = {"source": str(source), "dataset": "large", "config": SMALL_BLOCKS}
     run = shardmill_up.deployment_run("prepare/prepare", **parameters)
     tree = _job_processes(source)
     _wait_for_block(shardmill_up.root / "large")
@@ -165,13 +169,15 @@ def test_a_cancel_takes_the_whole_tree_and_leaves_what_is_done(
     ended = shardmill_up.wait(again)
     assert ended["state_type"] == "COMPLETED", shardmill_up.logs(again)
     version = Catalog(shardmill_up.root).open("large")
-    assert version.manifest.accounting.num_records == 1200
+    assert version.manifest.accounting.num_records == NUM_LARGE
     assert verify(version).problems == []
 
 
 def test_a_killed_flow_process_takes_the_job_with_it(shardmill_up: RunningServer, tmp_path: Path) -> None:
-    source = write_many_large_images(tmp_path / "large", 1200)
-    run = shardmill_up.deployment_run("prepare/prepare", source=str(source), dataset="killed")
+    source = write_many_large_images(tmp_path / "large", NUM_LARGE)
+    run = shardmill_up.deployment_run(
+        "prepare/prepare", source=str(source), dataset="killed", config=SMALL_BLOCKS
+    )
     tree = _job_processes(source)
     _wait_for_block(shardmill_up.root / "killed")
 
@@ -201,7 +207,7 @@ def _job_processes(source: Path) -> list[psutil.Process]:
 def _wait_for_block(dataset: Path) -> None:
     """Until a block is finished, so that there is something to go on from."""
     deadline = time.monotonic() + 120
-    while not list(dataset.glob("spool/*/blocks/*.parquet")):
+    while not list(dataset.glob("spool/*/blocks/*.arrow")):
         assert time.monotonic() < deadline, "no block was finished"
         time.sleep(0.05)
 

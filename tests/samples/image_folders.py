@@ -23,7 +23,7 @@ def write_image_folder(
     return folder
 
 
-def write_many_large_images(folder: Path, count: int, *, size: int = 2000) -> Path:
+def write_many_large_images(folder: Path, count: int, *, size: int = 4000) -> Path:
     """``count`` different files that all take long to decode: one image with a number behind its end."""
     ramp = np.linspace(0, 255, size).astype(np.uint8)
     pixels = np.stack(
