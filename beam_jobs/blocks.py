@@ -76,12 +76,17 @@ def block_lengths(uris: Iterator[str], mean: int) -> Iterator[int]:
     length = 0
     for uri in uris:
         length += 1
-        at_cut = length >= shortest and zlib.crc32(uri.encode()) % one_in == 0
+        at_cut = length >= shortest and _name_hash(uri) % one_in == 0
         if at_cut or length == longest:
             yield length
             length = 0
     if length:
         yield length
+
+
+def _name_hash(uri: str) -> int:
+    # A CRC of numbered names has patterns that a remainder shows; the product (Knuth's constant) hides them.
+    return (zlib.crc32(uri.encode()) * 2654435761 & 0xFFFFFFFF) >> 12
 
 
 def cut_blocks(references: pa.Table, mean: int) -> list[Block]:

@@ -19,7 +19,7 @@ Layout = Literal["auto", "classes", "splits"]
 
 # Names and endings of what lies beside images; case does not matter.
 DEFAULT_IGNORE = (
-    ".*", "__MACOSX", "@eaDir", "Thumbs.db", "desktop.ini", "LICENSE", "LICENSE.*", "README", "README.*",
+    ".*", "__MACOSX", "@eaDir", "Thumbs.db", "desktop.ini", "LICENSE", "README",
     "*.txt", "*.md", "*.rst", "*.csv", "*.tsv", "*.json", "*.jsonl", "*.xml", "*.yaml", "*.yml", "*.html",
 )  # fmt: skip
 

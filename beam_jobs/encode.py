@@ -126,7 +126,8 @@ class _Facts:
     def add_stored(self, sha256: bytes, image: StoredImage) -> None:
         self._rows.append(
             (
-                sha256, None, None, None, None, self._offset_bytes, len(image.image), image.height, image.width,
+                sha256, None, None, None, None,
+                self._offset_bytes, len(image.image), image.height, image.width,
                 image.source_format, image.source_height, image.source_width, image.orientation,
             )
         )  # fmt: skip

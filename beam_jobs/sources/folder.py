@@ -148,7 +148,11 @@ class SourceFolder:
 def _sort_keys(entries: list[os.DirEntry[str]]) -> Iterator[tuple[str, str, os.DirEntry[str]]]:
     for entry in entries:
         name = uri_of(entry.name)
-        yield (f"{name}/" if entry.is_dir() else name), name, entry
+        try:
+            is_folder = entry.is_dir()
+        except OSError:  # a link to itself, say: looked at as a file, where its fault becomes a row
+            is_folder = False
+        yield (f"{name}/" if is_folder else name), name, entry
 
 
 def _look_at(entry: os.DirEntry[str], uri: str, ignored_by: str | None) -> FoundFile | None:

@@ -6,6 +6,7 @@ stage is hit whatever the speed of the machine. What a run finds finished must b
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -125,18 +126,13 @@ def tree_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
 def kill_at(moment: Moment, target: Target, process: subprocess.Popen[str], root: Path) -> bool:
     """Kill the parent or its child; False where the run was over before. Nothing of the tree survives."""
     started = time.monotonic()
-    while not moment.is_due(started, root):
-        if process.poll() is not None:
-            return False
+    while not moment.is_due(started, root) and process.poll() is None:
         time.sleep(0.002)
     tree = tree_of(process)
     victim = process.pid if target == "parent" or not tree else tree[0].pid
-    if process.poll() is not None:
-        return False
-    try:
-        os.kill(victim, signal.SIGKILL)
-    except ProcessLookupError:
-        return False
+    with contextlib.suppress(ProcessLookupError):  # it may have ended by itself just now
+        if process.poll() is None:
+            os.kill(victim, signal.SIGKILL)
     _, stderr = process.communicate(timeout=60)
     _, alive = psutil.wait_procs(tree, timeout=10)
     assert not alive, f"survived the kill of the {target}: {alive}"
