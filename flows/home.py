@@ -7,7 +7,7 @@
                                   and the user's own Prefect profile is left alone
       logs/                       server.log, worker.log, up.log
       up.json                     the `shardmill up` that runs, if one does
-      up.lock                     held by it; the kernel lets go of it however it ends
+      up.lock                     held by it, with its process id; the kernel lets go of it however it ends
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def running_up() -> RunningUp | None:
         up = RunningUp(**json.loads(_state_path().read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
-    return up if up_is_alive() else None
+    return up if up_process() is not None else None
 
 
 @contextmanager
@@ -112,7 +112,7 @@ def up_lock() -> Iterator[None]:
     Raises:
         LockedError: another one runs.
     """
-    with _lock_path().open("w") as lock:
+    with _lock_path().open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -121,19 +121,24 @@ def up_lock() -> Iterator[None]:
             raise LockedError(
                 f"shardmill up is already running{at}", "use it, or stop it with: shardmill down"
             ) from error
+        clear_running_up()  # of one that was killed
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
         yield
 
 
-def up_is_alive() -> bool:
-    """Whether a `shardmill up` of this home runs, be it still starting or not yet quite stopped."""
+def up_process() -> int | None:
+    """Process id of the `shardmill up` that runs, be it still starting or not yet quite stopped, or None."""
     try:
         with _lock_path().open("r") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return int(lock.read() or 0) or None
+    except (OSError, ValueError):
+        pass
+    return None
 
 
 def _state_path() -> Path:

@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from flows import deployments, home, services
 from flows.home import RunningUp
@@ -20,8 +19,9 @@ from infra.errors import EnvironmentFault
 
 _WATCH_SECONDS = 1.0
 _RESTART_SECONDS = 2.0
-# A service that ends sooner than this after its start would end again.
+# A service that ends three times, each time sooner than this after its start, would end again.
 _LIVED_SECONDS = 30.0
+_SHORT_LIVES = 3
 
 Say = Callable[[str], None]
 
@@ -73,6 +73,7 @@ class Watch:
         self._server: services.Server | None = None
         self._worker: services.Worker | None = None
         self._started: dict[str, float] = {}
+        self._short_lives: dict[str, int] = {}
 
     def __enter__(self) -> Watch:
         try:
@@ -98,6 +99,7 @@ class Watch:
                 self._start_server()
             if self._worker is not None and self._worker.process.poll() is not None:
                 self._check_lived("the worker", self._worker)
+                self._end_stale_runs()
                 self._start_worker()
 
     def _start(self) -> None:
@@ -108,9 +110,7 @@ class Watch:
         try:
             os.environ.update(self._api_environment())
             deployments.make_pool()
-            stale = deployments.end_stale_runs()
-            if stale:
-                self._say(f"{stale} run(s) that a killed worker left behind are marked as crashed")
+            self._end_stale_runs()
             self._say("Registering the deployments ...")
         except BaseException:
             deploying.kill()
@@ -118,6 +118,11 @@ class Watch:
             raise
         deployments.finish_deploying(deploying, log)
         self._start_worker()
+
+    def _end_stale_runs(self) -> None:
+        stale = deployments.end_stale_runs()
+        if stale:
+            self._say(f"{stale} run(s) that a killed worker left behind are marked as crashed")
 
     def _start_server(self) -> None:
         self._server = services.Server(
@@ -142,7 +147,9 @@ class Watch:
 
     def _check_lived(self, what: str, service: services.Service) -> None:
         service.stop()
-        if time.monotonic() - self._started[what] < _LIVED_SECONDS:
+        lived = time.monotonic() - self._started[what]
+        self._short_lives[what] = self._short_lives.get(what, 0) + 1 if lived < _LIVED_SECONDS else 0
+        if self._short_lives[what] >= _SHORT_LIVES:
             service.check(what)
         self._say(
             f"{what} ended with status {service.process.returncode}; starting it again "
@@ -155,8 +162,3 @@ class Watch:
         for service in (self._worker, self._server):
             if service is not None:
                 service.stop()
-
-
-def log_folder() -> Path:
-    """Where the services of `shardmill up` log."""
-    return home.logs_folder()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -72,16 +73,17 @@ def down() -> None:
     from flows import home
     from flows.commands import output
 
-    running = home.running_up()
-    if running is None:
+    process = home.up_process()
+    if process is None:
         output.say("shardmill up is not running")
         return
-    os.kill(running.pid, signal.SIGTERM)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, signal.SIGTERM)
     deadline = time.monotonic() + _STOP_SECONDS
-    while home.up_is_alive() or psutil.pid_exists(running.pid):
+    while psutil.pid_exists(process):
         if time.monotonic() > deadline:
             raise EnvironmentFault(
-                f"process {running.pid} does not stop", f"kill -9 {running.pid} ends it and all of it"
+                f"process {process} does not stop", f"kill -9 {process} ends it and all of it"
             )
         time.sleep(0.1)
     output.say("Stopped; runs that were cut short go on when they are run again")
@@ -131,7 +133,7 @@ def _detach(chosen: UpOptions) -> None:
     from flows.commands import output
 
     with home.up_lock():
-        pass  # the second of two says so here, rather than in a log
+        pass  # a second one is refused here, rather than in a log
     log_path = home.logs_folder() / "up.log"
     arguments = [
         "--host",
