@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -82,7 +82,8 @@ class AssembleShardDoFn(beam.DoFn):  # type: ignore[misc]
         self._task = task
 
     def setup(self) -> None:
-        self._records = pa.ipc.open_file(self._task.spool.open_input(PLAN_FILE))
+        self._file = self._task.spool.open_input(PLAN_FILE)
+        self._records = pa.ipc.open_file(self._file)
         self._images = RangeReader(self._task.spool)
 
     def process(self, shard_number: int) -> Iterator[int]:
@@ -93,6 +94,7 @@ class AssembleShardDoFn(beam.DoFn):  # type: ignore[misc]
 
     def teardown(self) -> None:
         self._images.close()
+        self._file.close()
 
 
 class AssembleShards(beam.PTransform):  # type: ignore[misc]
@@ -212,16 +214,25 @@ class _HashedWriter:
         return self._digest.hexdigest()
 
 
-def finished_shards(task: AssembleTask) -> dict[int, Shard]:
-    """Number -> shard, of the shards that are complete: noted, and still there as noted."""
+def finished_shards(task: AssembleTask, published: Iterable[Shard] = ()) -> dict[int, Shard]:
+    """Number -> shard, of the shards that are complete, and still there as they were when they became so.
+
+    Args:
+        task: what all shards have in common.
+        published: shards of earlier versions; one that the same plan wrote is complete too.
+    """
+    known = {shard.path: shard for shard in published}
     prefix = f"{NOTES_FOLDER}/{task.plan_digest}"
     notes = {entry.path for entry in task.spool.list_files(prefix, recursive=False)}
     sizes = {entry.path: entry.size_bytes for entry in task.dataset.list_files(data_dir(task.plan_digest))}
     finished = {}
     for number in range(len(task.shards)):
-        if task.note_path(number) not in notes:
+        if task.note_path(number) in notes:
+            shard = Shard.model_validate_json(task.spool.read_bytes(task.note_path(number)))
+        elif task.shard_path(number) in known:
+            shard = known[task.shard_path(number)]
+        else:
             continue
-        shard = Shard.model_validate_json(task.spool.read_bytes(task.note_path(number)))
         if (sizes.get(shard.path), sizes.get(shard.index_path)) == (shard.num_bytes, shard.index_bytes):
             finished[number] = shard
     return finished

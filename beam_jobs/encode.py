@@ -42,13 +42,17 @@ class EncodeBlockDoFn(beam.DoFn):  # type: ignore[misc]
         self._config = config
 
     def setup(self) -> None:
-        self._references = pa.ipc.open_file(self._spool.open_input(REFERENCES_FILE))
+        self._file = self._spool.open_input(REFERENCES_FILE)
+        self._references = pa.ipc.open_file(self._file)
 
     def process(self, block_number: int) -> Iterator[int]:
         with carry_faults():
             references = self._references.get_batch(block_number)
             encode_block(references, self._source, self._spool, self._config)
         yield block_number
+
+    def teardown(self) -> None:
+        self._file.close()
 
 
 class EncodeBlocks(beam.PTransform):  # type: ignore[misc]

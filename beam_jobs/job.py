@@ -88,6 +88,7 @@ class _Job:
     request: JobRequest
     catalog: Catalog
     stage_seconds: dict[str, float] = field(default_factory=dict)
+    stage_cpu_seconds: dict[str, float] = field(default_factory=dict)
     _started: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -97,10 +98,11 @@ class _Job:
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
-        """Note how long a stage takes (seconds)."""
-        started = time.monotonic()
+        """Note how long a stage takes, by the clock and of the processor (seconds)."""
+        started, cpu_started = time.monotonic(), time.process_time()
         yield
         self.stage_seconds[name] = round(time.monotonic() - started, 3)
+        self.stage_cpu_seconds[name] = round(time.process_time() - cpu_started, 3)
 
     def list_source(self) -> Listing:
         """List the source."""
@@ -147,6 +149,9 @@ class _Job:
     def prepare(self, listing: Listing, digests: Digests) -> tuple[DatasetVersion, Reused]:
         """Encode, plan, account, assemble, report and publish."""
         spool = self.dataset.child(spool_dir(digests.run))
+        with self.timed("load"):
+            # Beam is loaded only where there is work for it, and its time is not that of a stage.
+            from beam_jobs import assemble, encode  # noqa: F401
         with self.timed("encode"):
             blocks, reused_blocks = self.encode(listing.to_read(), spool)
         with self.timed("plan"):
@@ -180,7 +185,7 @@ class _Job:
 
         with watched("encode", references.num_rows, count_done):
             if todo:
-                from beam_jobs.encode import EncodeBlocks  # Beam is loaded only where there is work for it
+                from beam_jobs.encode import EncodeBlocks
 
                 run_pipeline(EncodeBlocks(todo, self.source, spool, self.config), self.config.runner)
         return blocks, reused
@@ -218,18 +223,24 @@ class _Job:
             self.config.image.channels,
             self.config.shards.container,
         )
-        reused = finished_shards(task)
+        published = list(self.published_shards())
+        reused = finished_shards(task, published)
         todo = [number for number in range(len(plan.shards)) if number not in reused]
         if reused:
             log(f"going on from {len(reused):,} of {len(plan.shards):,} finished shards")
 
         def count_done() -> int:
-            return sum(shard.num_examples for shard in finished_shards(task).values())
+            return sum(shard.num_examples for shard in finished_shards(task, published).values())
 
         with watched("assemble", plan.records.num_rows, count_done):
             if todo:
                 run_pipeline(AssembleShards(todo, task), self.config.runner)
-        return [shard for _, shard in sorted(finished_shards(task).items())], digest, len(reused)
+        return [shard for _, shard in sorted(finished_shards(task, published).items())], digest, len(reused)
+
+    def published_shards(self) -> Iterator[Shard]:
+        """The shards of all versions: a source that is what it was before needs none of them written again."""
+        for version in self.catalog.versions(self.request.dataset):
+            yield from self.catalog.open(f"{self.request.dataset}@{version}").manifest.shards
 
     def write_inputs(self, inputs: pa.Table, digest: str) -> InputsPart:
         """Write the row of every input."""
@@ -289,7 +300,8 @@ class _Job:
         """What ``--json`` prints."""
         seconds = time.monotonic() - self._started
         labels = listing.to_read()["label"]
-        return outcome_of(version, labels, reused, self.stage_seconds, seconds, unchanged=unchanged)
+        outcome = outcome_of(version, labels, reused, seconds, unchanged=unchanged)
+        return outcome | {"stage_seconds": self.stage_seconds, "stage_cpu_seconds": self.stage_cpu_seconds}
 
 
 def _inputs_bytes(inputs: pa.Table) -> bytes:

@@ -26,7 +26,6 @@ def outcome_of(
     version: DatasetVersion,
     labels: pa.ChunkedArray,
     reused: Reused,
-    stage_seconds: Mapping[str, float],
     seconds: float,
     *,
     unchanged: bool,
@@ -37,7 +36,6 @@ def outcome_of(
         version: what was published, or found unchanged.
         labels: of all files that were to be read: the classes before anything was lost or dropped.
         reused: what an earlier run had finished.
-        stage_seconds: stage -> seconds.
         seconds: of the whole run.
         unchanged: whether there was nothing to do.
     """
@@ -59,7 +57,6 @@ def outcome_of(
         "manifest": f"{version.storage.uri}/{manifest_file(manifest.version)}",
         "report": f"{version.storage.uri}/{manifest.report}" if manifest.report else None,
         "reused": {"blocks": reused.blocks, "images": reused.images, "shards": reused.shards},
-        "stage_seconds": dict(stage_seconds),
         "seconds": round(seconds, 3),
         "images_per_second": round(encoded / seconds, 1) if seconds else 0.0,
     }

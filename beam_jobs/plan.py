@@ -229,9 +229,10 @@ def _inputs(
     columns["record_id"] = ids.take(planned)
     names = pa.array(SPLITS, pa.string()).take(pa.array(splits[record_of], pa.int8()))
     columns["split"] = pc.coalesce(names.take(planned), listing["split"].combine_chunks())
-    outcomes = np.full(len(rows), RECORD, object)
-    outcomes[found.repeats] = DUPLICATE
-    columns["outcome"] = pc.coalesce(columns["outcome"], pa.array(outcomes, pa.string()).take(planned))
+    is_repeat = np.zeros(len(rows), np.int8)
+    is_repeat[found.repeats] = 1
+    outcomes = pa.array([RECORD, DUPLICATE]).take(pa.array(is_repeat))
+    columns["outcome"] = pc.coalesce(columns["outcome"], outcomes.take(planned))
     return _explain_duplicates(columns, listing["uri"], rows, found)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from beam_jobs.config import PrepareConfig
 from beam_jobs.request import JobRequest
+from beam_jobs.sources.names import uri_of
 from infra.children import run_child, run_main
 from infra.errors import ChildDied, ConfigError
 from infra.progress import Listener, TerminalProgress, emit, events_go_to_parent, result
@@ -125,7 +126,7 @@ def parse_request(arguments: argparse.Namespace) -> JobRequest:
         PrepareConfig, section="prepare", config=arguments.config, overrides=arguments.overrides, given=given
     )
     values = {
-        "source": arguments.source,
+        "source": arguments.source if "://" in arguments.source else uri_of(arguments.source),
         "dataset": arguments.dataset,
         "root": arguments.root or default_root(),
         "config": config,

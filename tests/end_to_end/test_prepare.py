@@ -241,6 +241,20 @@ def test_nothing_happens_where_nothing_has_changed(tmp_path: Path) -> None:
     assert verify(Catalog(tmp_path / "root").open("d@1")).problems == []
 
 
+def test_a_source_that_is_what_it_was_before_shares_its_shards(tmp_path: Path) -> None:
+    source = make_photos(tmp_path / "source", {"a": 8, "b": 8})
+    run(source, tmp_path / "root")
+    first = stored_bytes(tmp_path / "root")
+    extra = write(source, {"a/new.jpg": jpeg(700)}) / "a/new.jpg"
+    run(source, tmp_path / "root")
+    extra.unlink()
+    back = run(source, tmp_path / "root")
+    assert (back["version"], back["unchanged"], back["reused"]["shards"]) == (3, False, 3)
+    one, three = (Catalog(tmp_path / "root").open(f"d@{version}").manifest for version in (1, 3))
+    assert one.shards == three.shards
+    assert first.items() <= stored_bytes(tmp_path / "root").items()
+
+
 def test_a_version_whose_files_were_deleted_is_made_again(tmp_path: Path) -> None:
     source = make_photos(tmp_path / "source", {"a": 8})
     run(source, tmp_path / "root")
@@ -284,6 +298,7 @@ def test_names_that_are_not_text_go_all_the_way(tmp_path: Path) -> None:
     odd = os.fsencode(source) + b"/caf\xe9"
     Path(os.fsdecode(odd)).mkdir()
     Path(os.fsdecode(odd + b"/\xff\xfe.jpg")).write_bytes(jpeg(500))
+    source = source.rename(os.fsdecode(os.fsencode(tmp_path) + b"/p\xe4th"))
     write(source, {"a/quote ' \" <b> \\xff ünï 图.jpg": jpeg(501)})
     done = prepared(source, tmp_path / "root")
     assert (done["num_records"], done["num_quarantined"]) == (6, 0)

@@ -1,0 +1,158 @@
+"""How fast prepare is, against the limit that its own codec sets in the same minutes.
+
+    python -m tests.benchmarks.prepare_rate [FOLDER] [--photos N] [--repeats N] [--workers N]
+
+*Limit*: as many processes as workers, each converting its part of the photos from memory in a tight loop.
+*Prepare*: ``python -m beam_jobs.prepare`` on the same photos, from files to a published version. Both in
+turn, several times; medians are shown, and the median of the ratios within a turn. Other work on the machine
+slows both, so trust the ratios, and the CPU seconds more than the clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from beam_jobs.config import PrepareConfig
+from beam_jobs.images import convert
+from beam_jobs.sources import list_inputs
+from infra.codecs import ImageRejected
+from tests.samples.photos import jpeg, write
+
+PHOTO_HEIGHT, PHOTO_WIDTH = 533, 400
+# What happens once however many photos there are: the interpreter, the libraries, Beam.
+_STARTUP_STAGES = ("load",)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One measured run.
+
+    Attributes:
+        images: converted.
+        wall_seconds, cpu_seconds: of all processes together.
+    """
+
+    images: int
+    wall_seconds: float
+    cpu_seconds: float
+
+    @property
+    def per_second(self) -> float:
+        return self.images / self.wall_seconds
+
+
+def make_folder(root: Path, count: int) -> Path:
+    """``count`` photos of 400×533 in two classes."""
+    for number in range(count):
+        name = f"{'even' if number % 2 == 0 else 'odd'}/{number:05d}.jpg"
+        write(root, {name: jpeg(number, PHOTO_HEIGHT, PHOTO_WIDTH)})
+    return root
+
+
+def photo_paths(folder: Path) -> list[Path]:
+    """The files that prepare would read."""
+    uris = list_inputs(str(folder), PrepareConfig()).to_read()["uri"].to_pylist()
+    return [folder / uri for uri in uris]
+
+
+def _convert_all(paths: list[Path], ready: Any, results: Any) -> None:
+    config = PrepareConfig()
+    contents = [path.read_bytes() for path in paths]
+    ready.wait()
+    began, cpu_began = time.perf_counter(), time.process_time()
+    for data in contents:
+        try:
+            convert(data, config.image, config.filter)
+        except ImageRejected:
+            continue
+    results.put((time.perf_counter() - began, time.process_time() - cpu_began))
+
+
+def measure_limit(paths: list[Path], workers: int) -> Run:
+    """The codec in a tight loop over bytes in memory, a process a worker."""
+    context = multiprocessing.get_context("spawn")
+    ready, results = context.Barrier(workers), context.Queue()
+    processes = [
+        context.Process(target=_convert_all, args=(paths[number::workers], ready, results))
+        for number in range(workers)
+    ]
+    for process in processes:
+        process.start()
+    measured = [results.get(timeout=600) for _ in processes]
+    for process in processes:
+        process.join()
+    return Run(len(paths), max(wall for wall, _ in measured), sum(cpu for _, cpu in measured))
+
+
+def measure_prepare(folder: Path, root: Path, workers: int) -> tuple[Run, Run, dict[str, Any]]:
+    """(without start-up, whole command, the command's result)."""
+    argv = [sys.executable, "-m", "beam_jobs.prepare", str(folder), "--dataset", "rate", "--root", str(root)]
+    argv += ["--json", "--failure-budget", "1", "--set", f"runner.workers={workers}"]
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
+    wall = time.perf_counter() - began
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    outcome: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    images = sum(outcome["class_counts_before"].values())
+    inner = Run(images, _work(outcome["stage_seconds"]), _work(outcome["stage_cpu_seconds"]))
+    return inner, Run(images, wall, cpu), outcome
+
+
+def _work(seconds_by_stage: dict[str, float]) -> float:
+    return sum(seconds for stage, seconds in seconds_by_stage.items() if stage not in _STARTUP_STAGES)
+
+
+def show(name: str, runs: list[Run], limits: list[Run]) -> None:
+    """A line of the table."""
+    pairs = list(zip(runs, limits, strict=True))
+    per_second = statistics.median(run.per_second for run in runs)
+    ratio = statistics.median(run.per_second / limit.per_second for run, limit in pairs)
+    wall = statistics.median(run.wall_seconds for run in runs)
+    cpu = statistics.median(run.cpu_seconds for run in runs)
+    cpu_ratio = statistics.median(limit.cpu_seconds / run.cpu_seconds for run, limit in pairs)
+    print(f"{name:<28}{per_second:>10,.0f}{ratio:>10.2f}{wall:>10.2f}{cpu:>10.2f}{cpu_ratio:>10.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", nargs="?", type=Path, help="an image folder; without one, photos are made")
+    parser.add_argument("--photos", type=int, default=1500, help="photos to make where no folder is given")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=2)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="prepare-rate-") as scratch:
+        folder = arguments.folder or make_folder(Path(scratch) / "photos", arguments.photos)
+        paths = photo_paths(folder)
+        limits: list[Run] = []
+        turns: list[tuple[Run, Run, dict[str, Any]]] = []
+        for number in range(arguments.repeats):
+            limits.append(measure_limit(paths, arguments.workers))
+            turns.append(measure_prepare(folder, Path(scratch) / f"root{number}", arguments.workers))
+    print(f"{len(paths):,} photos, {arguments.workers} workers, medians of {arguments.repeats} turns")
+    print(f"{'':<28}{'images/s':>10}{'of limit':>10}{'seconds':>10}{'CPU s':>10}{'of limit':>10}")
+    show("limit: codec, tight loop", limits, limits)
+    show("prepare, start-up apart", [inner for inner, _, _ in turns], limits)
+    show("prepare, whole command", [whole for _, whole, _ in turns], limits)
+    for clock in ("stage_seconds", "stage_cpu_seconds"):
+        stages = {name: [outcome[clock][name] for _, _, outcome in turns] for name in turns[0][2][clock]}
+        told = ", ".join(f"{name} {statistics.median(seconds):.2f}" for name, seconds in stages.items())
+        print(f"{clock}: {told}")
+    print(f"peak memory of the Beam child: {max(o['peak_rss_bytes'] for *_, o in turns) / 2**20:.0f} MiB")
+
+
+if __name__ == "__main__":
+    main()
