@@ -19,9 +19,10 @@ from beam_jobs.report.rows import ClassRow, count_by_class, reason_rows
 from infra.catalog import DatasetVersion
 from infra.contract import DUPLICATE, FILTERED, QUARANTINED, SPLITS
 
-BAR_WIDTH = 22
+BAR_WIDTH = 18
 CLASSES_SHOWN = 30
 FILES_SHOWN = 3
+SHORT = {"validation": "val."}
 SPLIT_COLOURS = {"train": "green", "validation": "yellow", "test": "magenta"}
 
 
@@ -66,12 +67,24 @@ def print_account(console: Console, outcome: Outcome) -> None:
     _print_where(console, outcome)
 
 
+def _table(title: str) -> Table:
+    return Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+        title=title,
+        title_justify="left",
+        title_style="bold",
+    )
+
+
 def _print_inputs(console: Console, version: DatasetVersion) -> None:
     counts = version.manifest.accounting
     console.print(
+        "\nEvery file is accounted for:"
         f"\n[bold]{counts.num_inputs:,} inputs[/] = [bold blue]{counts.num_records:,} records[/]"
         f" + {counts.num_duplicates:,} duplicates + {counts.num_filtered:,} filtered"
-        f" + [red]{counts.num_quarantined:,} quarantined[/]     every file accounted for"
+        f" + [red]{counts.num_quarantined:,} quarantined[/]"
     )
     usable = counts.num_inputs - counts.num_filtered
     budget = version.manifest.config.get("failure_budget")
@@ -84,12 +97,7 @@ def _print_inputs(console: Console, version: DatasetVersion) -> None:
 
 def _print_quarantine(console: Console, version: DatasetVersion) -> None:
     inputs = version.inputs()
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        title="What is not in the shards, and why",
-        title_justify="left",
-        title_style="bold",
-    )
+    table = _table("What is not in the shards, and why")
     table.add_column("files", justify="right")
     table.add_column("reason")
     table.add_column("which", overflow="fold")
@@ -120,15 +128,15 @@ def _print_quarantine(console: Console, version: DatasetVersion) -> None:
 def _print_classes(console: Console, outcome: Outcome) -> None:
     rows = count_by_class(outcome.version.inputs(), outcome.version.manifest)
     largest = max(row.num_inputs for row in rows)
-    table = Table(box=box.SIMPLE_HEAD, title="Classes", title_justify="left", title_style="bold")
-    table.add_column("class")
+    table = _table("Classes: before, after, and how well the model knows them")
+    table.add_column("class", overflow="fold")
     table.add_column("inputs", justify="right")
     table.add_column("records", justify="right")
     splits = list(outcome.version.manifest.splits)
     for split in splits:
-        table.add_column(split, justify="right", style=SPLIT_COLOURS.get(split, ""))
-    table.add_column("balance")
-    table.add_column("test accuracy", justify="right")
+        table.add_column(SHORT.get(split, split), justify="right", style=SPLIT_COLOURS.get(split, ""))
+    table.add_column("", min_width=BAR_WIDTH, no_wrap=True)
+    table.add_column("accuracy", justify="right")
     for row in rows[:CLASSES_SHOWN]:
         accuracy = outcome.class_accuracy(row.name)
         table.add_row(
@@ -156,7 +164,7 @@ def _bar(row: ClassRow, largest: int) -> Text:
 
 def _print_splits(console: Console, outcome: Outcome) -> None:
     version = outcome.version
-    table = Table(box=box.SIMPLE_HEAD, title="Splits and shards", title_justify="left", title_style="bold")
+    table = _table("Splits and shards")
     for name in ("split", "records", "shards", "records a shard", "size"):
         table.add_column(name, justify="left" if name == "split" else "right")
     for split, summary in version.manifest.splits.items():
@@ -174,7 +182,7 @@ def _print_splits(console: Console, outcome: Outcome) -> None:
 
 def _print_training(console: Console, outcome: Outcome) -> None:
     trained = outcome.trained
-    table = Table(box=box.SIMPLE_HEAD, title="The model", title_justify="left", title_style="bold")
+    table = _table("The model")
     for name in ("split", "accuracy", "loss"):
         table.add_column(name, justify="left" if name == "split" else "right")
     for split, metrics in trained["metrics"].items():
@@ -199,16 +207,19 @@ def _print_where(console: Console, outcome: Outcome) -> None:
     if local is not None:
         places.append(("The report, a page for the browser", _relative(local)))
     places += [
-        ("The run in Prefect", f"{commands}shardmill up      then open the address it prints"),
+        (
+            "The runs in Prefect, at the address that this prints",
+            f"{commands}shardmill up --root {_relative(outcome.root)} --runs {_relative(outcome.runs)}",
+        ),
         ("Curves in TensorBoard", f"{commands}tensorboard --logdir {_relative(outcome.runs)}"),
         ("The model (SavedModel, takes image bytes)", _relative(Path(str(outcome.trained["export_dir"])))),
         (
             "Every record checked against its checksum",
-            f"{commands}shardmill verify {version.ref} --root {outcome.root}",
+            f"{commands}shardmill verify {version.ref} --root {_relative(outcome.root)}",
         ),
         (
             "What became of one file",
-            f"{commands}shardmill locate {version.ref} --root {outcome.root} --source URI",
+            f"{commands}shardmill locate {version.ref} --root {_relative(outcome.root)} --source URI",
         ),
     ]
     for what, where in places:
