@@ -11,7 +11,6 @@ version becomes visible only by its manifest, at the very end.
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import os
 import sys
@@ -19,12 +18,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from beam_jobs.accounting import account, check_budget, check_shards, quarantine_reasons
 from beam_jobs.blocks import FACTS_SCHEMA, Block, cut_blocks, finished_blocks, read_facts, write_references
@@ -36,24 +33,21 @@ from beam_jobs.runners import check_runner, run_pipeline
 from beam_jobs.sources import list_inputs
 from beam_jobs.sources.folder import SourceFolder
 from beam_jobs.sources.listing import Listing
+from beam_jobs.versions import (
+    INPUTS_FILE,
+    FinishedWork,
+    inputs_bytes,
+    publish,
+    shards_of_plan,
+    unchanged_version,
+)
 from beam_jobs.watch import watched
 from infra.catalog import Catalog, DatasetVersion
 from infra.children import run_main
-from infra.contract import (
-    Accounting,
-    InputsPart,
-    Manifest,
-    Shard,
-    data_dir,
-    spool_dir,
-    summarise_splits,
-)
-from infra.digests import sha256_hex
+from infra.contract import Accounting, Shard, spool_dir
 from infra.errors import Cancelled, LockedError
 from infra.progress import log, progress, result, stage
-from infra.storage import TEMPORARY_PREFIX, Storage
-
-INPUTS_FILE = "inputs.parquet"
+from infra.storage import Storage
 
 
 def run_job(request: JobRequest) -> dict[str, Any]:
@@ -70,12 +64,12 @@ def run_job(request: JobRequest) -> dict[str, Any]:
     with job.timed("list"):
         listing = job.list_source()
     digests = Digests.of(job.source.uri, listing, request.config)
-    if (version := job.unchanged(digests)) is not None:
+    if (version := unchanged_version(job.catalog, request.dataset, digests)) is not None:
         job.clear_spool(digests)
         return job.outcome(version, listing, Reused(), unchanged=True)
     with job.locked(digests):
         # Another process may have published just this while we listed.
-        if (version := job.unchanged(digests)) is not None:
+        if (version := unchanged_version(job.catalog, request.dataset, digests)) is not None:
             return job.outcome(version, listing, Reused(), unchanged=True)
         version, reused = job.prepare(listing, digests)
     return job.outcome(version, listing, reused, unchanged=False)
@@ -113,21 +107,6 @@ class _Job:
             log(warning, level="warning")
         return listing
 
-    def unchanged(self, digests: Digests) -> DatasetVersion | None:
-        """The newest version, if just this source and configuration made it and its files are still there."""
-        newest = self.catalog.latest(self.request.dataset)
-        if newest is None or newest.manifest.source_digest != digests.source:
-            return None
-        folders = {shard.path.rpartition("/")[0] for shard in newest.manifest.shards}
-        sizes = {
-            entry.path: entry.size_bytes for folder in folders for entry in self.dataset.list_files(folder)
-        }
-        whole = all(
-            (sizes.get(shard.path), sizes.get(shard.index_path)) == (shard.num_bytes, shard.index_bytes)
-            for shard in newest.manifest.shards
-        )
-        return newest if whole else None
-
     @contextmanager
     def locked(self, digests: Digests) -> Iterator[None]:
         """Be the only process on this work. What is left of it when it is done is removed."""
@@ -163,9 +142,8 @@ class _Job:
             shards, digest, reused_shards = self.assemble(plan, blocks, digests, spool)
             check_shards(shards, accounting)
         with self.timed("publish"):
-            inputs = self.write_inputs(plan.inputs, digest)
-            manifest = self.manifest(plan, shards, inputs, accounting, reasons, digest, digests)
-            version = self.publish(manifest, plan.inputs)
+            work = FinishedWork(plan, digest, shards, accounting, reasons)
+            version = publish(self.catalog, self.request, self.source.uri, work, digests)
         reused_images = sum(blocks[number].length for number in reused_blocks)
         return version, Reused(len(reused_blocks), reused_images, reused_shards)
 
@@ -201,7 +179,7 @@ class _Job:
         """Count all outcomes, and stop here if they are not good enough to publish."""
         accounting = account(plan.inputs)
         reasons = quarantine_reasons(plan.inputs)
-        spool.write_atomic(INPUTS_FILE, _inputs_bytes(plan.inputs))
+        spool.write_atomic(INPUTS_FILE, inputs_bytes(plan.inputs))
         check_budget(accounting, reasons, self.config.failure_budget, f"{spool.uri}/{INPUTS_FILE}")
         return accounting, reasons
 
@@ -223,7 +201,7 @@ class _Job:
             self.config.image.channels,
             self.config.shards.container,
         )
-        published = list(self.published_shards())
+        published = list(shards_of_plan(self.catalog, self.request.dataset, digest))
         reused = finished_shards(task, published)
         todo = [number for number in range(len(plan.shards)) if number not in reused]
         if reused:
@@ -237,63 +215,6 @@ class _Job:
                 run_pipeline(AssembleShards(todo, task), self.config.runner)
         return [shard for _, shard in sorted(finished_shards(task, published).items())], digest, len(reused)
 
-    def published_shards(self) -> Iterator[Shard]:
-        """The shards of all versions: a source that is what it was before needs none of them written again."""
-        for version in self.catalog.versions(self.request.dataset):
-            yield from self.catalog.open(f"{self.request.dataset}@{version}").manifest.shards
-
-    def write_inputs(self, inputs: pa.Table, digest: str) -> InputsPart:
-        """Write the row of every input."""
-        path = f"{data_dir(digest)}/{INPUTS_FILE}"
-        data = _inputs_bytes(inputs)
-        self.dataset.write_atomic(path, data)
-        return InputsPart(path=path, num_rows=inputs.num_rows, num_bytes=len(data), sha256=sha256_hex(data))
-
-    def manifest(
-        self,
-        plan: Plan,
-        shards: list[Shard],
-        inputs: InputsPart,
-        accounting: Accounting,
-        reasons: dict[str, int],
-        digest: str,
-        digests: Digests,
-    ) -> Manifest:
-        """The next version's manifest, its report yet to be written."""
-        newest = self.catalog.latest(self.request.dataset)
-        return Manifest(
-            dataset=self.request.dataset,
-            version=self.catalog.next_version(self.request.dataset),
-            parent=newest.version if newest else None,
-            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            plan_digest=digest,
-            run_digest=digests.run,
-            source=self.source.uri,
-            source_digest=digests.source,
-            classes=plan.classes,
-            container=self.config.shards.container,
-            config=self.config.model_dump(mode="json"),
-            codecs=digests.builds,
-            shards=shards,
-            inputs=[inputs],
-            accounting=accounting,
-            splits=summarise_splits(shards),
-            quarantine=reasons,
-            label_conflicts=plan.label_conflicts,
-            cross_split_duplicates=plan.cross_split_duplicates,
-        )
-
-    def publish(self, manifest: Manifest, inputs: pa.Table) -> DatasetVersion:
-        """Write the report, sweep up, and make the version visible."""
-        from beam_jobs.report import write_report
-
-        stage("publish", unit="versions")
-        report = write_report(self.dataset, manifest, inputs)
-        _sweep(self.dataset, data_dir(manifest.plan_digest))
-        version = self.catalog.publish(manifest.model_copy(update={"report": report}))
-        progress("publish", 1, 1, unit="versions")
-        return version
-
     def outcome(
         self, version: DatasetVersion, listing: Listing, reused: Reused, *, unchanged: bool
     ) -> dict[str, Any]:
@@ -302,20 +223,6 @@ class _Job:
         labels = listing.to_read()["label"]
         outcome = outcome_of(version, labels, reused, seconds, unchanged=unchanged)
         return outcome | {"stage_seconds": self.stage_seconds, "stage_cpu_seconds": self.stage_cpu_seconds}
-
-
-def _inputs_bytes(inputs: pa.Table) -> bytes:
-    sink = io.BytesIO()
-    pq.write_table(inputs, sink, compression="zstd")
-    return sink.getvalue()
-
-
-def _sweep(storage: Storage, folder: str) -> None:
-    """Remove the temporary files that killed runs left in a folder."""
-    local = storage.local_path(folder)
-    if local is not None and local.is_dir():
-        for partial in local.glob(f"{TEMPORARY_PREFIX}*"):
-            partial.unlink(missing_ok=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

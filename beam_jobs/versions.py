@@ -1,0 +1,133 @@
+"""The version that a job ends in: what is there already, and the publication of what is new."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from beam_jobs.digests import Digests
+from beam_jobs.plan import Plan
+from beam_jobs.request import JobRequest
+from infra.catalog import Catalog, DatasetVersion
+from infra.contract import Accounting, InputsPart, Manifest, Shard, data_dir, summarise_splits
+from infra.digests import sha256_hex
+from infra.progress import progress, stage
+from infra.storage import TEMPORARY_PREFIX, Storage
+
+INPUTS_FILE = "inputs.parquet"
+
+
+@dataclass(frozen=True)
+class FinishedWork:
+    """Everything of a version but its publication.
+
+    Attributes:
+        plan: what it holds.
+        plan_digest: names its folder.
+        shards: as they were written.
+        accounting: of all inputs.
+        reasons: reason -> number of quarantined inputs.
+    """
+
+    plan: Plan
+    plan_digest: str
+    shards: list[Shard]
+    accounting: Accounting
+    reasons: dict[str, int]
+
+
+def unchanged_version(catalog: Catalog, dataset: str, digests: Digests) -> DatasetVersion | None:
+    """The newest version, if just this source and configuration made it and its files are still there."""
+    newest = catalog.latest(dataset)
+    if newest is None or newest.manifest.source_digest != digests.source:
+        return None
+    folders = {shard.path.rpartition("/")[0] for shard in newest.manifest.shards}
+    sizes = {
+        entry.path: entry.size_bytes for folder in folders for entry in newest.storage.list_files(folder)
+    }
+    whole = all(
+        (sizes.get(shard.path), sizes.get(shard.index_path)) == (shard.num_bytes, shard.index_bytes)
+        for shard in newest.manifest.shards
+    )
+    return newest if whole else None
+
+
+def shards_of_plan(catalog: Catalog, dataset: str, plan_digest: str) -> Iterator[Shard]:
+    """What this plan wrote for earlier versions: a source that is what it once was needs nothing new."""
+    folder = data_dir(plan_digest)
+    if not catalog.dataset_storage(dataset).exists(folder):
+        return
+    for version in catalog.versions(dataset):
+        for shard in catalog.open(f"{dataset}@{version}").manifest.shards:
+            if shard.path.startswith(f"{folder}/"):
+                yield shard
+
+
+def publish(
+    catalog: Catalog, request: JobRequest, source_uri: str, work: FinishedWork, digests: Digests
+) -> DatasetVersion:
+    """Write the rows of all inputs and the report, sweep up, and make the version visible.
+
+    Raises:
+        PublishConflict: another writer published this number first.
+    """
+    from beam_jobs.report import write_report  # its template engine is needed here only
+
+    stage("publish", unit="versions")
+    storage = catalog.dataset_storage(request.dataset)
+    newest = catalog.latest(request.dataset)
+    manifest = Manifest(
+        dataset=request.dataset,
+        version=catalog.next_version(request.dataset),
+        parent=newest.version if newest else None,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        plan_digest=work.plan_digest,
+        run_digest=digests.run,
+        source=source_uri,
+        source_digest=digests.source,
+        classes=work.plan.classes,
+        container=request.config.shards.container,
+        config=request.config.model_dump(mode="json"),
+        codecs=digests.builds,
+        shards=work.shards,
+        inputs=[_write_inputs(storage, work)],
+        accounting=work.accounting,
+        splits=summarise_splits(work.shards),
+        quarantine=work.reasons,
+        label_conflicts=work.plan.label_conflicts,
+        cross_split_duplicates=work.plan.cross_split_duplicates,
+    )
+    report = write_report(storage, manifest, work.plan.inputs)
+    _sweep(storage, data_dir(work.plan_digest))
+    version = catalog.publish(manifest.model_copy(update={"report": report}))
+    progress("publish", 1, 1, unit="versions")
+    return version
+
+
+def _write_inputs(storage: Storage, work: FinishedWork) -> InputsPart:
+    path = f"{data_dir(work.plan_digest)}/{INPUTS_FILE}"
+    data = inputs_bytes(work.plan.inputs)
+    storage.write_atomic(path, data)
+    return InputsPart(
+        path=path, num_rows=work.plan.inputs.num_rows, num_bytes=len(data), sha256=sha256_hex(data)
+    )
+
+
+def inputs_bytes(inputs: pa.Table) -> bytes:
+    """The rows of all inputs as a Parquet file. The same rows give the same bytes."""
+    sink = io.BytesIO()
+    pq.write_table(inputs, sink, compression="zstd")
+    return sink.getvalue()
+
+
+def _sweep(storage: Storage, folder: str) -> None:
+    """Remove the temporary files that killed runs left in a folder."""
+    local = storage.local_path(folder)
+    if local is not None and local.is_dir():
+        for partial in local.glob(f"{TEMPORARY_PREFIX}*"):
+            partial.unlink(missing_ok=True)
