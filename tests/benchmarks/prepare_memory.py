@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.prepare_memory FOLDER [--times 10] [--work DIR]
 
-The larger folder holds the images of the first and copies of them with a few bytes appended behind the image's
-end, so that no copy is an exact duplicate. Prints a table and the ratio of the peaks (of the Beam child's
+The larger folder holds the images of the first, and copies of them with a few bytes appended behind the end of
+the image, so that no copy is an exact duplicate. Prints a table and the ratio of the peaks (of the Beam child's
 process tree).
 """
 
