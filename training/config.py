@@ -45,6 +45,12 @@ class ModelSettings(Settings):
         default=0.2, ge=0, lt=1, description="share of features dropped before the classifier"
     )
 
+    synchronized_batchnorm: bool = Field(
+        default=True,
+        description="with several devices, batch normalisation over the whole global batch as on one; "
+        "off, over each device's part: deep models then compile several times sooner",
+    )
+
     @field_validator("name")
     @classmethod
     def _known(cls, name: str) -> str:

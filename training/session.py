@@ -90,7 +90,7 @@ def _build(config: TrainConfig, strategy: Any, num_classes: int, order: Training
         num_classes=num_classes,
         image_size=image_size,
         dropout=config.model.dropout,
-        synchronized=strategy.num_replicas_in_sync > 1,
+        synchronized=config.model.synchronized_batchnorm and strategy.num_replicas_in_sync > 1,
         weights=config.model.weights,
         seed=config.data.seed,
     )

@@ -32,6 +32,10 @@ from training.config import TrainConfig, run_identity, run_name
 _LOCK = "lock"
 _RESULT = "result.json"
 
+# An error's frames hold pipelines whose destructors wait for TensorFlow's threads, for minutes where a large
+# model is being compiled. Kept here they are never destroyed: the process ends with os._exit.
+_unfinished: list[BaseException] = []
+
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
@@ -69,6 +73,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
+    try:
+        return _train_as_asked(argv)
+    except BaseException as error:
+        _unfinished.append(error)
+        raise
+
+
+def _train_as_asked(argv: Sequence[str] | None) -> int:
     args = _parser().parse_args(argv)
     config = load_settings(
         TrainConfig,

@@ -28,7 +28,7 @@ def weights_of(run_dir: Path) -> dict[str, np.ndarray]:
 
 
 def test_two_replicas_equal_one_and_may_take_over(tmp_path: Path) -> None:
-    """The same records in the same steps, the same weights; 50 records in batches of 8 leave a padded step."""
+    """The same records in the same steps, the same weights; 50 records by 8 leave a padded step."""
     publish(tmp_path / "one" / "datasets", coloured(COUNTS), name="colours")
     shutil.copytree(tmp_path / "one" / "datasets", tmp_path / "two" / "datasets")
     shutil.copytree(tmp_path / "one" / "datasets", tmp_path / "changed" / "datasets")
