@@ -49,15 +49,19 @@ def run_job(command: Sequence[str], *, key: str, log: Logger) -> JobReport:
 
     Raises:
         ShardmillError: the job's own error.
-        Cancelled: Ctrl-C; the process tree is gone, and the same command goes on from there.
-        BaseException: Prefect's TerminationSignal, likewise.
+        Cancelled: Ctrl-C or SIGTERM; the process tree is gone, and the same command goes on from there.
+        TerminationSignal: likewise, in a run that a worker started.
     """
+    from prefect.exceptions import TerminationSignal
+
     follow_worker()
     with LiveProgress(key) as live:
         relay = _Relay(log, live)
         try:
             child = run_child(command, on_event=relay.event, on_line=relay.line)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, TerminationSignal):
+            if _started_by_worker():
+                raise  # Prefect itself knows what it meant by its signal
             raise Cancelled(
                 "stopped on request", "run the same command again: it goes on where it was"
             ) from None
@@ -117,6 +121,10 @@ def _short(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+def _started_by_worker() -> bool:
+    return "PREFECT__FLOW_RUN_ID" in os.environ
+
+
 _watcher: threading.Thread | None = None
 
 
@@ -127,7 +135,7 @@ def follow_worker() -> None:
     API, without anyone who could cancel it, and with the job still running.
     """
     global _watcher
-    if _watcher is not None or "PREFECT__FLOW_RUN_ID" not in os.environ:
+    if _watcher is not None or not _started_by_worker():
         return
     worker = os.getppid()
 

@@ -153,8 +153,8 @@ def test_a_cancel_takes_the_whole_tree_and_leaves_what_is_done(
     source = write_many_large_images(tmp_path / "large", NUM_LARGE)
     parameters = {"source": str(source), "dataset": "large", "config": SMALL_BLOCKS}
     run = shardmill_up.deployment_run("prepare/prepare", **parameters)
-    tree = _job_processes(source)
-    _wait_for_block(shardmill_up.root / "large")
+    tree = job_processes(source)
+    wait_for_block(shardmill_up.root / "large")
 
     assert shardmill_up.prefect("flow-run", "cancel", run).returncode == 0
     ended = shardmill_up.wait(run)
@@ -178,8 +178,8 @@ def test_a_killed_flow_process_takes_the_job_with_it(shardmill_up: RunningServer
     run = shardmill_up.deployment_run(
         "prepare/prepare", source=str(source), dataset="killed", config=SMALL_BLOCKS
     )
-    tree = _job_processes(source)
-    _wait_for_block(shardmill_up.root / "killed")
+    tree = job_processes(source)
+    wait_for_block(shardmill_up.root / "killed")
 
     flow_process = next(process.parent() for process in tree if "beam_jobs.prepare" in process.cmdline())
     assert flow_process is not None
@@ -190,7 +190,26 @@ def test_a_killed_flow_process_takes_the_job_with_it(shardmill_up: RunningServer
     assert shardmill_up.wait(run, timeout=60)["state_type"] == "CRASHED"
 
 
-def _job_processes(source: Path) -> list[psutil.Process]:
+def test_a_killed_worker_takes_its_runs_with_it_and_is_started_again(
+    shardmill_up: RunningServer, tmp_path: Path
+) -> None:
+    source = write_many_large_images(tmp_path / "large", NUM_LARGE)
+    parameters = {"source": str(source), "dataset": "orphaned", "config": SMALL_BLOCKS}
+    run = shardmill_up.deployment_run("prepare/prepare", **parameters)
+    tree = job_processes(source)
+
+    services = psutil.Process(shardmill_up.pid).children()
+    (worker,) = [service for service in services if "worker" in service.cmdline()]
+    worker.kill()
+
+    _, alive = psutil.wait_procs(tree, timeout=30)
+    assert not alive
+    assert shardmill_up.wait(run, timeout=60)["state_type"] == "CRASHED"
+    again = shardmill_up.deployment_run("prepare/prepare", **parameters)
+    assert shardmill_up.wait(again)["state_type"] == "COMPLETED", shardmill_up.logs(again)
+
+
+def job_processes(source: Path) -> list[psutil.Process]:
     """The job of a run and all below it, once its Beam process is there."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
@@ -204,7 +223,7 @@ def _job_processes(source: Path) -> list[psutil.Process]:
     raise AssertionError("the run's job did not start")
 
 
-def _wait_for_block(dataset: Path) -> None:
+def wait_for_block(dataset: Path) -> None:
     """Until a block is finished, so that there is something to go on from."""
     deadline = time.monotonic() + 120
     while not list(dataset.glob("spool/*/blocks/*.arrow")):

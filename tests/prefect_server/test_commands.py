@@ -1,0 +1,105 @@
+"""The commands as flow runs without a server: on a brief API of their own, whose history stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from infra.catalog import Catalog
+from infra.verify import verify
+from tests.prefect_server.server import run_command, user_environment
+from tests.prefect_server.test_deployments import job_processes, wait_for_block
+from tests.samples.image_folders import write_image_folder, write_many_large_images
+
+SHARDMILL = [sys.executable, "-m", "flows.cli"]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+def flow_runs(home: Path) -> list[tuple[str, str]]:
+    """(name, state) of the runs in the history, oldest first."""
+    with sqlite3.connect(f"file:{home}/prefect/prefect.db?mode=ro", uri=True) as database:
+        found = database.execute("select name, state_type from flow_run order by created").fetchall()
+    database.close()
+    return found
+
+
+def test_prepare_publishes_and_leaves_its_history(home: Path, tmp_path: Path) -> None:
+    source = write_image_folder(tmp_path / "photos")
+    command = [
+        *SHARDMILL,
+        "prepare",
+        str(source),
+        "--dataset",
+        "shapes",
+        "--root",
+        str(tmp_path / "datasets"),
+        "--json",
+    ]
+    done = run_command(command, user_environment(home), timeout=180)
+
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    result = json.loads(line)
+    assert (result["dataset"], result["version"], result["num_records"]) == ("shapes", 1, 40)
+    assert "encode" in done.stderr
+    assert "prefect" not in done.stderr.lower().replace("first use of prefect", ""), "its own talk stays away"
+    assert flow_runs(home)[-1] == ("prepare-shapes", "COMPLETED")
+
+    again = run_command(command, user_environment(home), timeout=180)
+    assert json.loads(again.stdout.splitlines()[-1])["unchanged"]
+    assert verify(Catalog(tmp_path / "datasets").open("shapes")).problems == []
+
+
+def test_too_many_broken_images_are_status_3_and_publish_nothing(home: Path, tmp_path: Path) -> None:
+    source = write_image_folder(tmp_path / "photos", per_class=5)
+    (source / "circle" / "000.jpg").write_bytes(b"\xff\xd8\xff but no image")
+    command = [*SHARDMILL, "prepare", str(source), "--dataset", "bad", "--root", str(tmp_path / "datasets")]
+    done = run_command(command, user_environment(home), timeout=180)
+
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[-2].startswith("error: ")
+    assert done.stderr.splitlines()[-1].startswith("remedy: ")
+    assert "Traceback" not in done.stderr
+    assert Catalog(tmp_path / "datasets").datasets() == []
+    assert flow_runs(home)[-1] == ("prepare-bad", "FAILED")
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_prepare_is_status_130_and_goes_on(
+    home: Path, tmp_path: Path, how: signal.Signals
+) -> None:
+    source = write_many_large_images(tmp_path / "large", 100)
+    root = tmp_path / "datasets"
+    command = [*SHARDMILL, "prepare", str(source), "--dataset", "large", "--root", str(root), "--json"]
+    command += ["--set", "runner.block_images=16"]
+    environment = user_environment(home)
+    with subprocess.Popen(
+        command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        tree = job_processes(source)
+        wait_for_block(root / "large")
+        os.killpg(process.pid, how)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "remedy: run the same command again" in said
+    _, alive = psutil.wait_procs(tree, timeout=15)
+    assert not alive
+    assert flow_runs(home)[-1] == ("prepare-large", "CANCELLED")
+
+    again = run_command(command, environment, timeout=240)
+    assert again.returncode == 0, again.stderr
+    result = json.loads(again.stdout.splitlines()[-1])
+    assert result["num_records"] == 100
+    assert result["reused"]["blocks"] > 0, "it went on from the finished blocks"
