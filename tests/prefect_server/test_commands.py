@@ -103,3 +103,20 @@ def test_an_interrupted_prepare_is_status_130_and_goes_on(
     result = json.loads(again.stdout.splitlines()[-1])
     assert result["num_records"] == 100
     assert result["reused"]["blocks"] > 0, "it went on from the finished blocks"
+
+
+def test_a_job_that_is_killed_is_tried_again(home: Path, tmp_path: Path) -> None:
+    fake = Path(__file__).parents[1] / "unit" / "flows" / "fake_job.py"
+    program = (
+        "import sys; from flows import children, cli\n"
+        f"children.PREPARE = (sys.executable, {str(fake)!r}, 'dies-once')\n"
+        "sys.exit(cli.run(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", program, "prepare", str(tmp_path), "--dataset", "fake", "--json"]
+    environment = user_environment(home) | {"FAKE_JOB_MARKER": str(tmp_path / "died")}
+    done = run_command(command, environment, timeout=120)
+
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "died").exists()
+    assert json.loads(done.stdout.splitlines()[-1])["dataset"] == "fake"
+    assert flow_runs(home)[-1] == ("prepare-fake", "COMPLETED")
