@@ -134,8 +134,8 @@ def train_dataset(ref: str, config: TrainConfig, *, root: str | Path, runs: str 
     started = time.monotonic()
     version = Catalog(root).open(ref)
     _check_trainable(version)
-    folder = Storage.at(runs).child(run_name(config, version))
-    run_dir = _local(folder)
+    folder = _local(runs).child(run_name(config, version))
+    run_dir = Path(folder.uri)
     with folder.exclusive_lock(_LOCK, purpose="the same training run"):
         if config.run.fresh:
             _clear(folder)
@@ -177,13 +177,12 @@ def _check_trainable(version: DatasetVersion) -> None:
         )
 
 
-def _local(folder: Storage) -> Path:
-    path = folder.local_path()
-    if path is None:
-        raise UsageError(
-            f"runs are kept on this machine; {folder.uri} is elsewhere", "give --runs a local folder"
-        )
-    return path
+def _local(runs: str | Path) -> Storage:
+    """The folder of the runs. Checkpoints, logs and exports are written by libraries that know only files."""
+    location = str(runs).removeprefix("file://")
+    if "://" in location:
+        raise UsageError(f"runs are kept on this machine; {runs} is elsewhere", "give --runs a local folder")
+    return Storage.at(location)
 
 
 def _finished(folder: Storage) -> dict[str, Any] | None:

@@ -1,0 +1,72 @@
+"""The command around a run: what it answers without training."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.errors import DataError, LockedError, NotFoundError
+from infra.storage import Storage
+from tests.samples.published import coloured, publish
+from training.config import TrainConfig, run_name
+from training.train import main, train_dataset
+
+TRAINABLE = {"train": {"a": 2, "b": 2}}
+
+
+@pytest.fixture(autouse=True)
+def _own_signal_handlers() -> Iterator[None]:
+    """``main`` is made for a process of its own and takes over its signals."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_a_dataset_without_train_examples_is_refused(tmp_path: Path) -> None:
+    publish(tmp_path, coloured({"test": {"a": 3}}), name="set")
+    with pytest.raises(DataError, match="no examples in its train split") as caught:
+        train_dataset("set", TrainConfig(), root=tmp_path, runs=tmp_path / "runs")
+    assert "splits.train" in str(caught.value.remedy)
+
+
+def test_an_unknown_dataset_suggests_the_near_one(tmp_path: Path) -> None:
+    publish(tmp_path, coloured(TRAINABLE), name="colours")
+    with pytest.raises(NotFoundError, match="did you mean 'colours'"):
+        train_dataset("colors", TrainConfig(), root=tmp_path, runs=tmp_path / "runs")
+
+
+def test_a_run_is_locked_while_it_is_trained(tmp_path: Path) -> None:
+    version = publish(tmp_path, coloured(TRAINABLE), name="set")
+    folder = Storage.at(tmp_path / "runs").child(run_name(TrainConfig(), version))
+    with folder.exclusive_lock("lock"), pytest.raises(LockedError, match="the same training run"):
+        train_dataset("set", TrainConfig(), root=tmp_path, runs=tmp_path / "runs")
+
+
+def test_a_finished_run_answers_with_its_result(tmp_path: Path) -> None:
+    version = publish(tmp_path, coloured(TRAINABLE), name="set")
+    folder = Storage.at(tmp_path / "runs").child(run_name(TrainConfig(), version))
+    folder.write_atomic("result.json", json.dumps({"run_dir": "there", "unchanged": False}).encode())
+    result = train_dataset("set@1", TrainConfig(), root=tmp_path, runs=tmp_path / "runs")
+    assert result == {"run_dir": "there", "unchanged": True}
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["set", "--sett", "run.epochs=2"], "--sett"),
+        (["set", "--config-json", "{"], "--config-json is not JSON"),
+        (["set", "--set", "run.epoch=2"], "did you mean 'run.epochs'"),
+        (["set", "--runs", "s3://bucket/runs"], "runs are kept on this machine"),
+    ],
+)
+def test_wrong_commands_end_with_status_2(
+    argv: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish(tmp_path, coloured(TRAINABLE), name="set")
+    assert main([*argv, "--root", str(tmp_path)]) == 2
+    assert message in capsys.readouterr().err
