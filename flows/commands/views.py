@@ -35,8 +35,9 @@ def prepared(result: Mapping[str, Any]) -> None:
 
 def trained(result: Mapping[str, Any]) -> None:
     """What a training run came to."""
+    done = "Already trained (the same run)" if result.get("unchanged") else "Trained"
     say(
-        f"Trained on {result['dataset']}@{result['version']}: {result['epochs']} epochs, "
+        f"{done} on {result['dataset']}@{result['version']}: {result['epochs']} epochs, "
         f"{result['steps']:,} steps of {result['global_batch_size']} on {result['num_replicas']} device(s), "
         f"{result['images_per_second']:,.0f} images/s, "
         f"{result['input_wait_fraction']:.0%} of the time waiting for data"
