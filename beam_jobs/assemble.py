@@ -14,7 +14,7 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import apache_beam as beam
 import pyarrow as pa
@@ -32,6 +32,8 @@ from infra.storage import RangeReader, Storage
 
 PLAN_FILE = "plan.arrow"
 NOTES_FOLDER = "shards"
+
+_ROWS_AT_A_TIME = 1024
 
 
 @dataclass(frozen=True)
@@ -165,9 +167,7 @@ def _write_records(
 ) -> tuple[list[int], list[int]]:
     """Write all records of a shard; returns the offset and the length of each (bytes)."""
     offsets, lengths = [], []
-    names = ("id", "label", "block", "offset_bytes", "stored_bytes", "height", "width")
-    columns = [records.column(name).to_pylist() for name in names]
-    for record_id, label, block, offset, length, height, width in zip(*columns, strict=True):
+    for record_id, label, block, offset, length, height, width in _rows(records):
         path = spool_file(task.block_digests[block])
         image = images.read(path, offset, length)
         if len(image) != length:
@@ -181,6 +181,14 @@ def _write_records(
         lengths.append(len(packed))
         out.write(packed)
     return offsets, lengths
+
+
+def _rows(records: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    """What is needed to write each record, as Python values, a few at a time."""
+    names = ["id", "label", "block", "offset_bytes", "stored_bytes", "height", "width"]
+    for start in range(0, records.num_rows, _ROWS_AT_A_TIME):
+        part = records.slice(start, _ROWS_AT_A_TIME)
+        yield from zip(*(part.column(name).to_pylist() for name in names), strict=True)
 
 
 def _index_bytes(records: pa.RecordBatch, offsets: list[int], lengths: list[int]) -> bytes:
