@@ -29,6 +29,13 @@ FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 
 _RUN_SECONDS = 240.0
 
+_STOP_AT_END = (
+    "import contextlib, os, signal, sys\n"
+    "sys.stdin.read()\n"
+    "with contextlib.suppress(ProcessLookupError):\n"
+    "    os.kill(int(sys.argv[1]), signal.SIGTERM)"
+)
+
 
 @dataclass(frozen=True)
 class RunningServer:
@@ -148,8 +155,11 @@ def shardmill_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSe
     done = run_command(command, env, timeout=300)
     assert done.returncode == 0, done.stderr
     where = json.loads(done.stdout.splitlines()[-1])
+    # A session that is killed must not leave it behind: the watcher's input ends with this process.
+    watcher = subprocess.Popen([sys.executable, "-c", _STOP_AT_END, str(where["pid"])], stdin=subprocess.PIPE)
     try:
         yield RunningServer(where["ui_url"], where["api_url"], where["pid"], root, runs, env)
     finally:
         stopped = run_command([sys.executable, "-m", "flows.cli", "down"], env, timeout=120)
+        watcher.communicate(timeout=30)
         assert stopped.returncode == 0, stopped.stderr
