@@ -108,7 +108,7 @@ class Catalog:
             raise self._no_such_dataset(name)
         if wanted in ("", "latest"):
             version = versions[-1]
-        elif wanted.isdigit() and int(wanted) in versions:
+        elif wanted.isascii() and wanted.isdecimal() and int(wanted) in versions:
             version = int(wanted)
         else:
             known = ", ".join(str(number) for number in versions)

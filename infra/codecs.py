@@ -18,9 +18,13 @@ import PIL
 import simplejpeg
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from infra.jpeg_segments import without_metadata
+
 Pixels = npt.NDArray[np.uint8]
 
 MAX_PIXELS = 178_956_970  # where Pillow begins to speak of decompression bombs: 512 MiB of RGB
+
+MAX_JPEG_SIDE = 65_500  # libjpeg's own limit; the format's is 65,535
 
 _SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\xff\xd8\xff", "jpeg"),
@@ -55,7 +59,8 @@ class ImageRejected(Exception):
     """One image cannot be used. Becomes a quarantine row, never the end of a job.
 
     Attributes:
-        reason: a short code: "empty", "unknown_format", "truncated", "too_many_pixels", "corrupt".
+        reason: a short code: "empty", "unknown_format", "truncated", "corrupt", "too_many_pixels" or
+            "too_long".
         message: what is wrong, for a person.
     """
 
@@ -115,7 +120,10 @@ def decode(data: bytes, channels: int = 3, *, max_pixels: int = MAX_PIXELS) -> D
         raise ImageRejected("empty", "the file is empty (0 bytes)")
     found = sniff(data)
     if found is None:
-        raise ImageRejected("unknown_format", f"no image format begins with these bytes: {data[:8]!r}")
+        known = ", ".join(dict.fromkeys(_PILLOW_FORMATS.values()))
+        raise ImageRejected(
+            "unknown_format", f"begins with the bytes {data[:4].hex(' ').upper()}, which is none of {known}"
+        )
     if found == "jpeg" and (image := _decode_jpeg(data, channels, max_pixels)) is not None:
         return image
     return _decode_with_pillow(data, found, channels, max_pixels)
@@ -125,29 +133,43 @@ def _decode_jpeg(data: bytes, channels: int, max_pixels: int) -> DecodedImage | 
     """The fast path; None where libjpeg-turbo's RGB conversion does not apply (CMYK, YCCK)."""
     try:
         height, width, colorspace, _ = simplejpeg.decode_jpeg_header(data)
-        if colorspace == "CMYK" or colorspace == "YCCK":
+        if colorspace in ("CMYK", "YCCK"):
             return None
         _check_pixels(height, width, max_pixels)
-        pixels = simplejpeg.decode_jpeg(data, colorspace="RGB" if channels == 3 else "GRAY")
+        pixels = _jpeg_pixels(data, channels)
     except ValueError as error:
-        # libjpeg-turbo only warns of truncated data; simplejpeg's strict mode raises the warning.
-        raise _rejected_jpeg(str(error)) from error
+        # libjpeg-turbo only warns of truncated or damaged data; simplejpeg's strict mode raises the warning.
+        clean = without_metadata(data)
+        if "premature end" in str(error).lower() or clean is None:
+            raise _rejected_jpeg(str(error)) from error
+        # The damage may lie in the metadata alone: then the picture without it decodes without a warning.
+        try:
+            height, width, colorspace, _ = simplejpeg.decode_jpeg_header(clean)
+            _check_pixels(height, width, max_pixels)
+            pixels = _jpeg_pixels(clean, channels)
+        except ValueError:
+            raise _rejected_jpeg(str(error)) from error
     orientation = _jpeg_orientation(data)
     return DecodedImage(apply_orientation(pixels, orientation), "jpeg", height, width, orientation)
 
 
+def _jpeg_pixels(data: bytes, channels: int) -> Pixels:
+    return cast(Pixels, simplejpeg.decode_jpeg(data, colorspace="RGB" if channels == 3 else "GRAY"))
+
+
 def _rejected_jpeg(text: str) -> ImageRejected:
-    lowered = text.lower()
-    if "premature end" in lowered or "truncat" in lowered or "eoi" in lowered:
-        return ImageRejected("truncated", f"the JPEG ends early: {text}")
-    return ImageRejected("corrupt", f"not a valid JPEG: {text}")
+    if "premature end" in text.lower():
+        return ImageRejected("truncated", "the JPEG ends early: its last rows are missing")
+    return ImageRejected("corrupt", f"not a sound JPEG: {text}")
 
 
 def _check_pixels(height: int, width: int, max_pixels: int) -> None:
     if height * width > max_pixels:
-        raise ImageRejected(
-            "too_many_pixels", f"{width}×{height} is more than {max_pixels:,} pixels: refused by its header"
-        )
+        raise ImageRejected("too_many_pixels", f"{width}×{height}: {_too_many_pixels(max_pixels)}")
+
+
+def _too_many_pixels(max_pixels: int) -> str:
+    return f"its header announces more pixels than are allowed ({max_pixels:,}); nothing was decoded"
 
 
 def _jpeg_orientation(data: bytes) -> int:
@@ -195,9 +217,11 @@ def _decode_with_pillow(data: bytes, found: str, channels: int, max_pixels: int)
     except ImageRejected:
         raise
     except UnidentifiedImageError as error:
-        raise ImageRejected("corrupt", f"looks like {found} but cannot be opened as such") from error
+        raise ImageRejected(
+            "corrupt", f"has the signature of a {found} file, but a header that is damaged or not supported"
+        ) from error
     except Image.DecompressionBombError as error:
-        raise ImageRejected("too_many_pixels", str(error)) from error
+        raise ImageRejected("too_many_pixels", _too_many_pixels(max_pixels)) from error
     except Exception as error:  # plugins raise anything on hostile bytes; it becomes a row
         raise _rejected_by_pillow(error, found) from error
     if channels == 1:
@@ -205,11 +229,23 @@ def _decode_with_pillow(data: bytes, found: str, channels: int, max_pixels: int)
     return DecodedImage(np.ascontiguousarray(pixels), found, height, width, orientation)
 
 
+# What Pillow and the libraries below it say -> what it means.
+_MEANINGS = (
+    ("decoder error", "its pixel data is damaged, or compressed in a way that is not supported"),
+    ("broken data stream", "its pixel data is damaged"),
+    ("max_text_chunk", "a text in it expands beyond all measure (a decompression bomb)"),
+    ("max_text_memory", "the texts in it expand beyond all measure (a decompression bomb)"),
+    ("cannot load this image", "it holds no pixel data"),
+)
+
+
 def _rejected_by_pillow(error: Exception, found: str) -> ImageRejected:
     text = str(error) or type(error).__name__
-    if "truncated" in text.lower() or isinstance(error, EOFError):
-        return ImageRejected("truncated", f"the {found} file ends early: {text}")
-    return ImageRejected("corrupt", f"not a valid {found} file: {text}")
+    lowered = text.lower()
+    if "truncated" in lowered or "but only got" in lowered or isinstance(error, EOFError):
+        return ImageRejected("truncated", f"the {found} file ends early")
+    meaning = next((meaning for said, meaning in _MEANINGS if said in lowered), text)
+    return ImageRejected("corrupt", f"not a sound {found} file: {meaning}")
 
 
 def _flatten(image: Image.Image) -> Image.Image:
@@ -252,7 +288,16 @@ def resize_short_side(pixels: Pixels, short_side: int) -> Pixels:
 
 
 def encode_jpeg(pixels: Pixels, quality: int) -> bytes:
-    """Baseline JPEG, 4:2:0 for colour. ``pixels``: uint8 [H, W, 1 or 3]; ``quality`` 1 to 100."""
+    """Baseline JPEG, 4:2:0 for colour. ``pixels``: uint8 [H, W, 1 or 3]; ``quality`` 1 to 100.
+
+    Raises:
+        ImageRejected: a side is longer than JPEG can hold.
+    """
+    height, width = pixels.shape[:2]
+    if max(height, width) > MAX_JPEG_SIDE:
+        raise ImageRejected(
+            "too_long", f"stored as {width}×{height}; a JPEG has at most {MAX_JPEG_SIDE:,} pixels a side"
+        )
     grey = pixels.shape[2] == 1
     return cast(
         bytes,

@@ -81,6 +81,7 @@ INPUTS_SCHEMA = pa.schema(
     ]
 )
 
+_RESTORE = "restore the file from a copy; moved out of the folder, it no longer hides the other versions"
 _DATASET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MANIFEST_NAME = re.compile(r"(\d{6,})\.json")
 
@@ -257,7 +258,7 @@ class Manifest(Stored):
             document = json.loads(data)
             found = document["format_version"]
         except (ValueError, KeyError, TypeError) as error:
-            raise CorruptDataError(f"{path} is not a manifest: {error}") from error
+            raise CorruptDataError(f"{path} is not a manifest: {error}", _RESTORE) from error
         if found != FORMAT_VERSION:
             raise FormatVersionError(
                 f"{path} has format version {found}; this Shardmill reads format version {FORMAT_VERSION}",
@@ -266,7 +267,7 @@ class Manifest(Stored):
         try:
             return Manifest.model_validate(document)
         except ValidationError as error:
-            raise CorruptDataError(f"{path} is not a valid manifest: {error}") from error
+            raise CorruptDataError(f"{path} is not a valid manifest: {error}", _RESTORE) from error
 
 
 def summarise_splits(shards: Iterable[Shard]) -> dict[str, SplitSummary]:

@@ -40,6 +40,10 @@ REASONS: dict[str, tuple[str, str]] = {
         "Its header announces more pixels than are safe to decode",
         "Scale it down beforehand if it is genuine",
     ),
+    "too_long": (
+        "The stored image would be longer than a JPEG can hold",
+        "Leave it out with filter.max_aspect, or cut it beforehand",
+    ),
     "unreadable": ("The file could not be read", "Check permissions and the disk, then run again"),
     "vanished": (
         "The file was listed, but gone when it was to be read",

@@ -121,7 +121,7 @@ def test_events_are_not_inherited_by_a_grandchild(tmp_path: Path) -> None:
         """
         import os, subprocess, sys
         def main():
-            names = "[name for name in os.environ if name.startswith('SHARDMILL_')]"
+            names = "[name for name in os.environ if name.endswith('_FD')]"
             subprocess.run([sys.executable, "-c", f"import os; print({names})"], check=True)
             return 0
         sys.exit(children.run_main(main))

@@ -116,6 +116,36 @@ def test_what_is_no_image_is_rejected_with_its_reason(data: bytes, reason: str) 
     assert len(caught.value.message) > 10
 
 
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda data: data.replace(b"\xff\xdb", b"12345\xff\xdb", 1), "stray bytes between segments"),
+        (lambda data: data[:2] + b"\xff\xe2\x00\x10ICC_PROFILE\x00\x05" + data[2:], "a bad ICC segment"),
+    ],
+)
+def test_damage_in_the_metadata_alone_costs_no_picture(damage: Any, message: str) -> None:
+    data = saved(Image.fromarray(picture()), "JPEG", quality=95)
+    assert damage(data) != data, message
+    assert np.array_equal(codecs.decode(damage(data)).pixels, codecs.decode(data).pixels), message
+
+
+def test_damage_in_the_picture_is_never_passed_over() -> None:
+    rng = np.random.default_rng(0)
+    data = saved(Image.fromarray(rng.integers(0, 255, (64, 64, 3), dtype=np.uint8)), "JPEG", quality=95)
+    start = data.index(b"\xff\xda") + 200
+    damaged = data[:start] + b"\xff\xd5\xff\xd6" + data[start + 300 :]
+    with pytest.raises(ImageRejected) as caught:
+        codecs.decode(damaged)
+    assert caught.value.reason in ("corrupt", "truncated")
+
+
+def test_a_side_that_jpeg_cannot_hold_is_rejected() -> None:
+    with pytest.raises(ImageRejected, match="at most 65,500 pixels a side") as caught:
+        codecs.encode_jpeg(np.zeros((1, 65_501, 1), np.uint8), 90)
+    assert caught.value.reason == "too_long"
+    assert codecs.encode_jpeg(np.zeros((1, 65_500, 1), np.uint8), 90)
+
+
 @pytest.mark.parametrize("format_", ["JPEG", "PNG"])
 def test_too_many_pixels_are_refused_by_the_header(format_: str) -> None:
     data = saved(Image.fromarray(picture()), format_)

@@ -88,7 +88,7 @@ def test_references_to_versions(tmp_path: Path) -> None:
     found = [catalog.open(ref).version for ref in ("sample", "sample@latest", "sample@2", "sample@10")]
     assert found == [10, 10, 2, 10]
     assert catalog.open("sample@2").ref == "sample@2"
-    for ref in ("sample@3", "sample@two", "sample@-1"):
+    for ref in ("sample@3", "sample@two", "sample@-1", "sample@²", "sample@１"):
         with pytest.raises(NotFoundError, match="it has: 1, 2, 10"):
             catalog.open(ref)
     with pytest.raises(NotFoundError, match="did you mean 'sample'"):
