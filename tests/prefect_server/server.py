@@ -29,11 +29,11 @@ FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 
 _RUN_SECONDS = 240.0
 
+# Stops it when its own input ends: when the session closes it, or is killed.
 _STOP_AT_END = (
-    "import contextlib, os, signal, sys\n"
+    "import subprocess, sys\n"
     "sys.stdin.read()\n"
-    "with contextlib.suppress(ProcessLookupError):\n"
-    "    os.kill(int(sys.argv[1]), signal.SIGTERM)"
+    "sys.exit(subprocess.run([sys.executable, '-m', 'flows.cli', 'down']).returncode)"
 )
 
 
@@ -152,14 +152,12 @@ def shardmill_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSe
     root, runs, env = folder / "datasets", folder / "runs", user_environment(folder / "home")
     command = [sys.executable, "-m", "flows.cli", "up", "--detach", "--port", "0", "--json"]
     command += ["--root", str(root), "--runs", str(runs)]
-    done = run_command(command, env, timeout=300)
-    assert done.returncode == 0, done.stderr
-    where = json.loads(done.stdout.splitlines()[-1])
-    # A session that is killed must not leave it behind: the watcher's input ends with this process.
-    watcher = subprocess.Popen([sys.executable, "-c", _STOP_AT_END, str(where["pid"])], stdin=subprocess.PIPE)
+    stopper = subprocess.Popen([sys.executable, "-c", _STOP_AT_END], stdin=subprocess.PIPE, env=env)
     try:
+        done = run_command(command, env, timeout=300)
+        assert done.returncode == 0, done.stderr
+        where = json.loads(done.stdout.splitlines()[-1])
         yield RunningServer(where["ui_url"], where["api_url"], where["pid"], root, runs, env)
     finally:
-        stopped = run_command([sys.executable, "-m", "flows.cli", "down"], env, timeout=120)
-        watcher.communicate(timeout=30)
-        assert stopped.returncode == 0, stopped.stderr
+        stopper.communicate(timeout=120)
+    assert stopper.returncode == 0
