@@ -29,12 +29,17 @@ FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 
 _RUN_SECONDS = 240.0
 
-# Stops it when its own input ends: when the session closes it, or is killed.
-_STOP_AT_END = (
-    "import subprocess, sys\n"
-    "sys.stdin.read()\n"
-    "sys.exit(subprocess.run([sys.executable, '-m', 'flows.cli', 'down']).returncode)"
-)
+# Stops it when its own input ends: when the session closes it, or is killed, be it while it still starts.
+_STOP_AT_END = """
+import subprocess, sys, time
+sys.stdin.read()
+for _ in range(20):
+    down = subprocess.run([sys.executable, "-m", "flows.cli", "down"], capture_output=True, text=True)
+    if "Stopped" in down.stdout:
+        sys.exit(0)
+    time.sleep(1)
+sys.exit(f"shardmill down: {down.stdout}{down.stderr}")
+"""
 
 
 @dataclass(frozen=True)
