@@ -88,7 +88,7 @@ def test_whatever_a_library_raises_becomes_a_row(tmp_path: Path, monkeypatch: py
 def test_a_very_long_image_becomes_a_row_not_an_end(tmp_path: Path) -> None:
     root = write(tmp_path / "source", {"a.png": png(1, 9, 70_000)})
     (row,) = encoded(root, tmp_path / "spool", references(root, ["a.png"]))
-    assert (row["outcome"], row["reason"]) == ("quarantined", "unprocessable")  # JPEG ends at 65,535 pixels
+    assert (row["outcome"], row["reason"]) == ("quarantined", "too_long")
 
 
 @pytest.mark.parametrize(
