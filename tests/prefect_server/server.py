@@ -157,7 +157,10 @@ def shardmill_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSe
     root, runs, env = folder / "datasets", folder / "runs", user_environment(folder / "home")
     command = [sys.executable, "-m", "flows.cli", "up", "--detach", "--port", "0", "--json"]
     command += ["--root", str(root), "--runs", str(runs)]
-    stopper = subprocess.Popen([sys.executable, "-c", _STOP_AT_END], stdin=subprocess.PIPE, env=env)
+    # In a session of its own, so that what ends this process's group does not end the stopper too.
+    stopper = subprocess.Popen(
+        [sys.executable, "-c", _STOP_AT_END], stdin=subprocess.PIPE, env=env, start_new_session=True
+    )
     try:
         done = run_command(command, env, timeout=300)
         assert done.returncode == 0, done.stderr
