@@ -16,9 +16,9 @@ from typing import Any
 
 from beam_jobs.config import PrepareConfig
 from beam_jobs.request import JobRequest
-from beam_jobs.sources.names import uri_of
 from infra.children import run_child, run_main
 from infra.errors import ChildDied, ConfigError
+from infra.names import uri_of
 from infra.progress import Listener, TerminalProgress, emit, events_go_to_parent, result
 from infra.settings import default_root, load_settings, validate
 

@@ -12,9 +12,7 @@ from infra.settings import Settings
 class JobRequest(Settings):
     """A source, the dataset it becomes a version of, and how."""
 
-    source: str = Field(
-        description="Folder of images: a URI, or a path as beam_jobs.sources.names.uri_of gives it"
-    )
+    source: str = Field(description="Folder of images: a URI, or a path as infra.names.uri_of gives it")
     dataset: str = Field(description="Name of the dataset")
     root: str = Field(description="Folder of the datasets: a path or a URI")
     config: PrepareConfig = PrepareConfig()

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from beam_jobs.sources.ignore import IgnorePatterns
-from beam_jobs.sources.names import name_of, uri_of
 from infra.errors import NotFoundError, StorageError
+from infra.names import name_of, uri_of
 from infra.storage import Storage
 
 MAX_SOURCE_BYTES = 1 << 28  # no photograph is larger; a film beside the photographs would fill the memory

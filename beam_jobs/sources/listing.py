@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 # A row whose outcome is null goes on to be read; the others are settled by the listing itself.
 LISTING_SCHEMA = pa.schema(
     [
-        ("uri", pa.string()),  # relative to the source; see beam_jobs.sources.names
+        ("uri", pa.string()),  # relative to the source; see infra.names
         ("size_bytes", pa.int64()),
         ("mtime_ns", pa.int64()),
         ("label", pa.string()),
