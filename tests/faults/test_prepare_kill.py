@@ -10,12 +10,14 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -170,16 +172,14 @@ def check_resumed(undisturbed: Undisturbed, root: Path) -> dict[str, Any]:
     return outcome
 
 
-def moments(undisturbed: Undisturbed, seed: int, count: int) -> Iterator[Moment]:
+def moments(undisturbed: Undisturbed, seed: int) -> Iterator[Moment]:
     """Random moments: half anywhere in the run, a quarter between blocks, a quarter between shards."""
     rng = random.Random(seed)
-    for number in range(count):
-        if number % 4 == 1:
-            yield Moment("blocks", rng.randint(1, undisturbed.num_blocks - 1))
-        elif number % 4 == 3:
-            yield Moment("shards", rng.randint(1, 3 * NUM_SHARDS))
-        else:
-            yield Moment("seconds", rng.uniform(0.1, undisturbed.seconds))
+    while True:
+        yield Moment("seconds", rng.uniform(0.1, undisturbed.seconds))
+        yield Moment("blocks", rng.randint(1, undisturbed.num_blocks - 1))
+        yield Moment("seconds", rng.uniform(0.1, undisturbed.seconds))
+        yield Moment("shards", rng.randint(1, 3 * NUM_SHARDS))
 
 
 @pytest.mark.parametrize("target", ["parent", "child"])
@@ -235,11 +235,15 @@ def test_a_polite_stop_is_resumable_too(undisturbed: Undisturbed, tmp_path: Path
 def test_killed_at_ten_random_moments(target: Target, undisturbed: Undisturbed, tmp_path: Path) -> None:
     """Ten runs, each killed once at a random moment and then finished."""
     kills = 0
-    for number, moment in enumerate(moments(undisturbed, seed=len(target), count=10)):
+    # A run may be faster than the undisturbed one was, and over before its moment: it does not count.
+    for number, moment in enumerate(islice(moments(undisturbed, seed=len(target)), 20)):
         root = tmp_path / f"root{number}"
         kills += kill_at(moment, target, start(undisturbed.source, root), root)
         check_resumed(undisturbed, root)
-    assert kills >= 8, "most kills must come before the end"
+        shutil.rmtree(root)
+        if kills == 10:
+            return
+    pytest.fail(f"only {kills} of 20 runs were killed before their end")
 
 
 @pytest.mark.slow
