@@ -12,9 +12,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from flows import home, services
-from infra.errors import EnvironmentFault
+from infra.errors import ConfigError, EnvironmentFault
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +34,34 @@ def standing_api() -> Api | None:
     """The API that is there already, or None.
 
     Raises:
-        EnvironmentFault: ``PREFECT_API_URL`` is set and nothing answers there.
+        ConfigError: ``PREFECT_API_URL`` is no address.
+        EnvironmentFault: no Prefect server answers there.
     """
     url = os.environ.get("PREFECT_API_URL")
     if url:
+        if not _is_address(url):
+            raise ConfigError(
+                f"PREFECT_API_URL={url!r} is not the address of a server",
+                "it is like http://127.0.0.1:4200/api; without it, an API of this machine is taken",
+            )
         if not services.answers(url, timeout_seconds=10):
             raise EnvironmentFault(
-                f"no Prefect server answers at PREFECT_API_URL={url}", "start it, or unset PREFECT_API_URL"
+                f"no Prefect server answers at PREFECT_API_URL={url}",
+                "start it, or unset PREFECT_API_URL; the address of an API ends in /api",
             )
         return Api(url, os.environ.get("PREFECT_UI_URL") or url.rstrip("/").removesuffix("/api"))
     up = home.running_up()
     if up is not None and services.answers(up.api_url):
         return Api(up.api_url, up.ui_url)
     return None
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # no port, or half an IPv6 address
+        return False
 
 
 @contextmanager

@@ -17,11 +17,13 @@ import typer
 from flows.commands import catalog, jobs, service
 from flows.commands.schedule import schedule
 from infra.errors import ShardmillError
+from infra.terminal import guard_standard_streams, printable
 
 # Typer brings its own copy of click or uses the installed one, depending on its release.
 _CLICK_EXCEPTION, _USAGE_ERROR = typer.BadParameter.__mro__[2], typer.BadParameter.__mro__[1]
 
 _CANCELLED = 130
+_LAYOUT = "\n\t"  # what a message may hold of control characters
 
 _EPILOG = """[bold]Examples[/bold]
 
@@ -66,12 +68,13 @@ for _command, _panel in (
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of the console script."""
+    guard_standard_streams()
     sys.exit(run(argv))
 
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Run a command line; its exit status. Lets defects through with their traceback."""
-    _stop_on_sigterm()
+    _stop_on_signals()
     try:
         status = app(args=None if argv is None else list(argv), prog_name="shardmill", standalone_mode=False)
     except ShardmillError as error:
@@ -97,19 +100,21 @@ def _usage_error(error: Exception) -> int:
 
 
 def _fail(message: str, remedy: str | None, status: int) -> int:
-    print(f"error: {message}", file=sys.stderr)
+    print(f"error: {printable(message, keep=_LAYOUT)}", file=sys.stderr)
     if remedy:
-        print(f"remedy: {remedy}", file=sys.stderr)
+        print(f"remedy: {printable(remedy, keep=_LAYOUT)}", file=sys.stderr)
     return status
 
 
-def _stop_on_sigterm() -> None:
-    """A request to end (kill, systemd, docker stop) ends a command as Ctrl-C does."""
+def _stop_on_signals() -> None:
+    """A request to end (kill, systemd, docker stop, a closed terminal) ends a command as Ctrl-C does."""
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, stop)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup leaves it
+        signal.signal(signal.SIGHUP, stop)
 
 
 if __name__ == "__main__":

@@ -20,29 +20,50 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from infra.errors import LockedError
+from infra.errors import EnvironmentFault, LockedError
 
 _LOOPBACK = ("127.0.0.1", "localhost")
 
 
 def home() -> Path:
-    """The folder, made on first use."""
-    folder = Path(os.environ.get("SHARDMILL_HOME", "~/.shardmill")).expanduser().absolute()
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    """The folder, made on first use.
+
+    Raises:
+        EnvironmentFault: it cannot be made, or not be written to.
+    """
+    place = os.environ.get("SHARDMILL_HOME") or "~/.shardmill"
+    try:
+        return _made(Path(place).expanduser().absolute())
+    except RuntimeError as error:  # this user has no home
+        raise _unusable(place, str(error)) from error
 
 
 def logs_folder() -> Path:
     """Where the logs of the services go."""
-    folder = home() / "logs"
-    folder.mkdir(exist_ok=True)
+    return _made(home() / "logs")
+
+
+def _made(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unusable(folder, error.strerror or str(error)) from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise _unusable(folder, "it cannot be written to")
     return folder
+
+
+def _unusable(place: Path | str, why: str) -> EnvironmentFault:
+    return EnvironmentFault(
+        f"{place} cannot keep Prefect's history and logs: {why}",
+        "set SHARDMILL_HOME to a folder that you can write to",
+    )
 
 
 def prefect_environment() -> dict[str, str]:
     """Variables that keep Prefect on this machine: own history, no analytics, no internet."""
     return {
-        "PREFECT_HOME": str(home() / "prefect"),
+        "PREFECT_HOME": str(_made(home() / "prefect")),
         "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
         **quiet_environment(),
     }
@@ -111,8 +132,13 @@ def up_lock() -> Iterator[None]:
 
     Raises:
         LockedError: another one runs.
+        EnvironmentFault: SHARDMILL_HOME cannot be used.
     """
-    with _lock_path().open("a") as lock:
+    try:
+        opened = _lock_path().open("a")
+    except OSError as error:
+        raise _unusable(_lock_path(), error.strerror or str(error)) from error
+    with opened as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

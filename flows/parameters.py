@@ -12,6 +12,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from infra.errors import UsageError
+from infra.names import is_text, uri_of
 from infra.settings import default_root, default_runs
 
 Source = Annotated[
@@ -40,7 +42,16 @@ DatasetRef = Annotated[
 
 
 def absolute(path_or_uri: str) -> str:
-    """A path made absolute; a URI as it is."""
+    """A path made absolute; a URI as it is.
+
+    Raises:
+        UsageError: its bytes are not UTF-8, and Prefect keeps parameters as JSON text.
+    """
+    if not is_text(path_or_uri):
+        raise UsageError(
+            f"{uri_of(path_or_uri)}: the path is not UTF-8 text, and Prefect keeps text",
+            "give a link with a plain name in its place: ln -s FOLDER plain",
+        )
     if "://" in path_or_uri:
         return path_or_uri
     return str(Path(path_or_uri).expanduser().absolute())

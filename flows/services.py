@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.parse import urlsplit
 
 import psutil
 
@@ -115,22 +117,22 @@ class Worker(Service):
 
 
 def answers(api_url: str, timeout_seconds: float = 2.0) -> bool:
-    """Whether anything that speaks HTTP is at ``api_url`` (an answer that asks for a password is one)."""
+    """Whether a Prefect API is at ``api_url`` (an answer that asks for a password counts as one)."""
     # Loopback must not go through a proxy that the environment names for other hosts.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({} if is_loopback(api_url) else None))
     try:
-        with opener.open(f"{api_url.rstrip('/')}/health", timeout=timeout_seconds):
-            return True
+        with opener.open(f"{api_url.rstrip('/')}/health", timeout=timeout_seconds) as answer:
+            return bool(answer.read(100).strip() == b"true")
     except urllib.error.HTTPError as error:
         error.close()
-        return error.code < 500
-    except (OSError, ValueError):
+        return error.code in (401, 403)
+    except (OSError, ValueError, http.client.HTTPException):
         return False
 
 
 def is_loopback(url: str) -> bool:
     """Whether ``url`` names this machine itself."""
-    return urllib.request.Request(url).host.split(":")[0] in ("127.0.0.1", "localhost")
+    return urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
 
 
 def free_port(host: str = "127.0.0.1") -> int:

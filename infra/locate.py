@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from infra.catalog import DatasetVersion
 from infra.errors import NotFoundError, UsageError
+from infra.names import is_text, uri_of
 
 
 def locate(
@@ -19,7 +20,8 @@ def locate(
 
     Args:
         version: where to look.
-        source: URI relative to the source folder (or ending in it, as an absolute path does).
+        source: URI relative to the source folder, or the file's absolute path; a name as Python gives it
+            (infra.names) serves too.
         record: record id.
 
     Returns:
@@ -34,7 +36,7 @@ def locate(
         raise UsageError("give either a source or a record", "--source URI or --record ID")
     inputs = version.inputs()
     if record is not None:
-        rows = inputs.filter(pc.equal(inputs["record_id"], record))
+        rows = inputs.filter(pc.equal(inputs["record_id"], uri_of(record)))
         if not rows.num_rows:
             raise NotFoundError(f"no record {record!r} in {version.ref}")
     else:
@@ -45,14 +47,16 @@ def locate(
 
 def _rows_of_source(version: DatasetVersion, inputs: pa.Table, source: str) -> pa.Table:
     prefix = version.manifest.source.rstrip("/") + "/"
-    relative = source.removeprefix(prefix)
-    rows = inputs.filter(pc.equal(inputs["uri"], relative))
-    if rows.num_rows:
-        return rows
+    # What is typed is most often the URI as it was shown; else it is a name of a file.
+    shown, named = source.removeprefix(prefix), uri_of(source).removeprefix(prefix)
+    for relative in (shown, named) if is_text(shown) else (named,):
+        rows = inputs.filter(pc.equal(inputs["uri"], relative))
+        if rows.num_rows:
+            return rows
     known = inputs["uri"].to_pylist()
-    near = difflib.get_close_matches(relative, known, n=3) if len(known) <= 100_000 else []
+    near = difflib.get_close_matches(named, known, n=3) if len(known) <= 100_000 else []
     raise NotFoundError(
-        f"{version.ref} never saw the source {relative!r}",
+        f"{version.ref} never saw the source {named!r}",
         f"near names: {', '.join(near)}" if near else f"URIs are relative to {version.manifest.source}",
     )
 

@@ -28,3 +28,8 @@ def name_of(uri: str) -> str:
         return uri
     raw = re.sub(rb"\\x([0-9a-f]{2})", lambda found: bytes([int(found[1], 16)]), os.fsencode(uri))
     return os.fsdecode(raw)
+
+
+def is_text(name: str) -> bool:
+    """Whether a file name as Python gives it is UTF-8 text, and so can stand in Arrow and JSON as it is."""
+    return name.isascii() or name == name.encode("utf-8", "replace").decode("utf-8")

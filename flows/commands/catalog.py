@@ -14,18 +14,34 @@ if TYPE_CHECKING:
 
 
 def datasets(root: options.Root = None, json_output: options.Json = False) -> None:
-    """List the datasets that have a published version."""
+    """List the datasets that have a published version.
+
+    [bold]Examples[/bold]
+
+      shardmill datasets
+
+      shardmill datasets --root /data/datasets --json
+    """
     from flows.commands import output
+    from infra.errors import ShardmillError
 
     catalog = _catalog(root)
-    found = [_summary(catalog, name) for name in catalog.datasets()]
+    found: list[dict[str, Any]] = []
+    unreadable: dict[str, str] = {}
+    for name in catalog.datasets():
+        try:
+            found.append(_summary(catalog, name))
+        except ShardmillError as error:
+            unreadable[name] = str(error)
+    for name, why in unreadable.items():
+        output.note(f"note: {name} cannot be read: {why}")
     if json_output:
-        output.print_json({"root": catalog.storage.uri, "datasets": found})
-    elif not found:
+        output.print_json({"root": catalog.storage.uri, "datasets": found, "unreadable": unreadable})
+    elif not found and not unreadable:
         output.say(
             f"No datasets under {catalog.storage.uri}", "Make one: shardmill prepare SOURCE --dataset NAME"
         )
-    else:
+    elif found:
         columns = ["dataset", "version", "records", "classes", "splits", "shards", "size", "published"]
         rows = [
             [
@@ -65,6 +81,12 @@ def verify(dataset: options.Ref, root: options.Root = None, json_output: options
     """Read every record of a version and check it against its manifest, indexes and inputs.
 
     Ends with status 3 where anything is not what was written.
+
+    [bold]Examples[/bold]
+
+      shardmill verify photos
+
+      shardmill verify photos@2 --json
     """
     from flows.commands import output
     from infra import progress

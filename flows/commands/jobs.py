@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.commands import options
-from infra.errors import ChildDied, NotFoundError
+from infra.errors import ChildDied, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from beam_jobs.config import PrepareConfig
@@ -159,6 +159,8 @@ def checked_source(source: str, dataset: str) -> str:
     from infra.contract import check_dataset_name
 
     check_dataset_name(dataset)
+    if not source.strip():
+        raise UsageError("which folder? SOURCE is empty", "give a folder of images, or . for this one")
     place = absolute(source)
     if "://" not in place and not Path(place).is_dir():
         what = "is a file, not a folder" if Path(place).exists() else "does not exist"

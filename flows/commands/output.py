@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from infra.terminal import printable
+
 _PLAIN_WIDTH = 120
 
 JsonObject = Mapping[str, Any]
@@ -27,13 +29,13 @@ def nothing_on_stdout() -> Iterator[None]:
 
 def note(text: str) -> None:
     """A line for people, on standard error."""
-    print(text, file=sys.stderr, flush=True)
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 def say(*lines: str) -> None:
     """Lines for people, on standard output."""
     for line in lines:
-        print(line)
+        print(printable(line))
     sys.stdout.flush()
 
 
@@ -42,15 +44,21 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
+    # Names come from file names: nothing in them is markup.
     table = Table(
-        title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, title_style="bold"
+        title=Text(printable(title)) if title else None,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        title_style="bold",
     )
     for index, column in enumerate(columns):
         numbers = bool(rows) and all(isinstance(row[index], int | float) or row[index] == "" for row in rows)
-        table.add_column(column, justify="right" if numbers else "left", overflow="fold")
+        table.add_column(Text(printable(column)), justify="right" if numbers else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(cell(value) for value in row))
+        table.add_row(*(Text(cell(value)) for value in row))
     # A pipe has no width: do not fold at a guess.
     width = None if sys.stdout.isatty() else _PLAIN_WIDTH
     Console(file=sys.stdout, width=width, highlight=False).print(table)
@@ -58,24 +66,27 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
 
 def cell(value: object) -> str:
     """A value as people read it."""
-    from rich.markup import escape
-
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
-    return escape(str(value))
+    return printable(str(value))
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 input``, ``2 inputs``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def readable_bytes(count: int) -> str:
-    """``1.2 GB``."""
+    """``1.2 GiB``."""
     size = float(count)
-    for unit in ("bytes", "kB", "MB", "GB", "TB"):
-        if size < 1000 or unit == "TB":
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1000
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if size < 1024 or unit == "TiB":
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
     raise AssertionError("unreachable")
 
 

@@ -67,7 +67,12 @@ def up(
 
 
 def down() -> None:
-    """Stop the `shardmill up` of this machine, with its worker and what runs there."""
+    """Stop the `shardmill up` of this machine, with its worker and what runs there.
+
+    [bold]Example[/bold]
+
+      shardmill down
+    """
     import psutil
 
     from flows import home
@@ -90,7 +95,14 @@ def down() -> None:
 
 
 def status(json_output: options.Json = False) -> None:
-    """Say whether `shardmill up` is running, and what is scheduled."""
+    """Say whether `shardmill up` is running, and what is scheduled.
+
+    [bold]Examples[/bold]
+
+      shardmill status
+
+      shardmill status --json
+    """
     from flows.api import prefect_api, standing_api
     from flows.commands import output
 

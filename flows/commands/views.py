@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flows.commands.output import cell, print_table, readable_bytes, readable_seconds, say
+from flows.commands.output import cell, counted, print_table, readable_bytes, readable_seconds, say
 from infra.catalog import DatasetVersion
 
 _MAX_CLASSES = 40
@@ -18,7 +18,8 @@ def prepared(result: Mapping[str, Any]) -> None:
         say(f"Nothing changed: {ref} is up to date ({readable_seconds(result['seconds'])})")
     else:
         say(
-            f"Published {ref} in {readable_seconds(result['seconds'])}: {result['num_inputs']:,} inputs, "
+            f"Published {ref} in {readable_seconds(result['seconds'])}: "
+            f"{counted(result['num_inputs'], 'input')}, "
             f"{result['images_per_second']:,.0f} images/s, "
             f"peak memory {readable_bytes(result['peak_rss_bytes'])}"
         )
@@ -27,7 +28,8 @@ def prepared(result: Mapping[str, Any]) -> None:
     _quarantine(result.get("quarantine") or {})
     conflicts = result.get("num_label_conflicts")
     if conflicts:
-        say(f"Note: {conflicts:,} images stand under more than one label; `shardmill show {ref}` lists them")
+        stand = "image stands" if conflicts == 1 else "images stand"
+        say(f"Note: {conflicts:,} {stand} under more than one label; see `shardmill show {ref}`")
     if result.get("report"):
         say(f"Report:  {result['report']}")
     say(f"Look at: shardmill show {ref}", f"Train:   shardmill train {ref}")
@@ -63,7 +65,7 @@ def version(opened: DatasetVersion) -> None:
     _classes(opened)
     _quarantine(manifest.quarantine)
     if manifest.cross_split_duplicates:
-        say(f"{manifest.cross_split_duplicates:,} duplicates had their record in another split")
+        say(f"{counted(manifest.cross_split_duplicates, 'duplicate')} had the record in another split")
     conflicts = [[conflict.labels, conflict.uris] for conflict in manifest.label_conflicts]
     if conflicts:
         rows = [[", ".join(labels), ", ".join(uris)] for labels, uris in conflicts[:10]]
@@ -73,9 +75,13 @@ def version(opened: DatasetVersion) -> None:
 
 
 def _accounting(counts: Mapping[str, Any]) -> None:
-    names = ("records", "duplicates", "filtered", "quarantined")
-    parts = " + ".join(f"{counts[f'num_{name}']:,} {name}" for name in names)
-    say(f"{counts['num_inputs']:,} inputs = {parts}")
+    parts = [
+        counted(counts["num_records"], "record"),
+        counted(counts["num_duplicates"], "duplicate"),
+        f"{counts['num_filtered']:,} filtered",
+        f"{counts['num_quarantined']:,} quarantined",
+    ]
+    say(f"{counted(counts['num_inputs'], 'input')} = {' + '.join(parts)}")
 
 
 def _splits(splits: Mapping[str, Mapping[str, Any]]) -> None:

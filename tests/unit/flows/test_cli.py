@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -87,6 +89,10 @@ def test_help_has_examples_and_imports_nothing_heavy() -> None:
             "--set prepare.image.quality=9",
         ),
         (["train", "shapes", "--set", "run.epoch=3"], "run.epoch", "run.epochs"),
+        (["prepare", "", "--dataset", "x"], "SOURCE is empty", "give a folder of images"),
+        (["run", " ", "--dataset", "x"], "SOURCE is empty", "give a folder of images"),
+        (["prepare", "s\udcff", "--dataset", "x"], "s\\xff: the path is not UTF-8", "ln -s"),
+        (["train", "x", "--root", "r\udcff"], "r\\xff: the path is not UTF-8", "ln -s"),
         (["schedule", "--dataset", "x"], "which folder?", "shardmill schedule SOURCE"),
         (["schedule", ".", "--dataset", "x"], "--cron or --every", "--every 1h"),
     ],
@@ -138,6 +144,22 @@ def test_datasets_of_an_empty_root_says_how_to_make_one(
     assert "shardmill prepare SOURCE --dataset NAME" in capsys.readouterr().out
 
 
+def test_one_broken_dataset_does_not_hide_the_others(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "shapes").symlink_to(root / "shapes")
+    (tmp_path / "broken" / "manifests").mkdir(parents=True)
+    (tmp_path / "broken" / "manifests" / "000001.json").write_text("{")
+
+    listed = run_json(capsys, "datasets", "--root", str(tmp_path))
+    assert [entry["dataset"] for entry in listed["datasets"]] == ["shapes"]  # type: ignore[attr-defined]
+    assert list(listed["unreadable"]) == ["broken"]  # type: ignore[call-overload]
+    assert cli.run(["datasets", "--root", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert "shapes" in said.out
+    assert said.err.startswith("note: broken cannot be read: ")
+
+
 def test_show_is_readable(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["show", "shapes@1", "--root", str(root)]) == 0
     shown = capsys.readouterr().out
@@ -147,6 +169,16 @@ def test_show_is_readable(root: Path, capsys: pytest.CaptureFixture[str]) -> Non
     manifest = run_json(capsys, "show", "shapes", "--root", str(root))
     assert manifest["versions"] == [1]
     assert manifest["accounting"]["num_quarantined"] == 1  # type: ignore[index]
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 inputs"), (1, "1 input"), (2000, "2,000 inputs")])
+def test_counts_for_people(count: int, text: str) -> None:
+    assert output.counted(count, "input") == text
+
+
+@pytest.mark.parametrize("command", [command.callback for command in cli.app.registered_commands])
+def test_every_command_has_an_example(command: Callable[..., object]) -> None:
+    assert f"      shardmill {command.__name__}" in (command.__doc__ or "")
 
 
 def test_a_wrong_name_suggests_the_near_one(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,6 +219,56 @@ def test_locate_goes_both_ways(
     assert cli.run(["locate", "shapes", "--root", str(root)]) == 2
 
 
+def test_locate_takes_names_that_are_not_utf8(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_image_folder(tmp_path / "photos", per_class=6)
+    on_disk = os.fsencode(source) + b"/circle/caf\xe9 \x1b[2J.jpg"
+    os.rename(source / "circle" / "000.jpg", on_disk)
+    command = [sys.executable, "-m", "beam_jobs.prepare", str(source), "--dataset", "shapes"]
+    command += ["--root", str(tmp_path / "datasets")]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    monkeypatch.chdir(tmp_path)
+
+    shown = "circle/caf\\xe9 \x1b[2J.jpg"
+    typed = [shown, os.fsdecode(b"circle/caf\xe9 \x1b[2J.jpg"), os.fsdecode(on_disk)]
+    typed.append(os.fsdecode(b"photos/circle/caf\xe9 \x1b[2J.jpg"))
+    for name in typed:
+        found = run_json(capsys, "locate", "shapes", "--source", name, "--root", "datasets")
+        assert found["matches"][0]["uri"] == shown  # type: ignore[index]
+    assert cli.run(["locate", "shapes", "--source", shown, "--root", "datasets"]) == 0
+    assert "\x1b" not in capsys.readouterr().out
+    assert cli.run(["locate", "shapes", "--source", "no\udcff", "--root", "datasets"]) == 2
+    assert cli.run(["locate", "shapes", "--record", "no\udcff", "--root", "datasets"]) == 2
+
+
+def test_class_names_are_neither_markup_nor_control(capsys: pytest.CaptureFixture[str]) -> None:
+    output.print_table("[bold red]t[", ["[red]c["], [["[bold red]x["], ["\x1b]0;title\x07"], ["back\\"]])
+    shown = capsys.readouterr().out
+    for text in ("[bold red]t[", "[red]c[", "[bold red]x[", "\\x1b]0;title\\x07", "back\\"):
+        assert text in shown
+    assert "\x1b" not in shown
+
+
+@pytest.mark.parametrize(
+    ("redirection", "status", "said"),
+    [
+        (">&-", 0, ""),
+        ("> /dev/full", 4, "error: standard output cannot be written to: No space left on device"),
+        ("| true", 0, None),
+        ("2> /dev/full | grep -c shapes", 0, None),
+    ],
+)
+def test_whatever_becomes_of_the_output(root: Path, redirection: str, status: int, said: str | None) -> None:
+    command = f'"{sys.executable}" -m flows.cli show shapes --root "{root}" {redirection}'
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == status
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+    if said is not None:
+        assert done.stderr.startswith(said)
+
+
 def test_dry_run_does_nothing(root: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     command = [
         "prepare",
@@ -217,7 +299,7 @@ def test_what_is_no_interval_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(0, "0 bytes"), (999, "999 bytes"), (1500, "1.5 kB"), (2_000_000, "2.0 MB"), (3e15, "3000.0 TB")],
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (2 << 20, "2.0 MiB"), (3 << 50, "3072.0 TiB")],
 )
 def test_bytes_for_people(count: int, text: str) -> None:
     assert output.readable_bytes(count) == text

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import http.server
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from flows import api, home, services
 from flows.home import RunningUp
-from infra.errors import EnvironmentFault, LockedError
+from infra.errors import ConfigError, EnvironmentFault, LockedError
 
 UP = RunningUp(pid=1, host="127.0.0.1", port=4200, root="/d", runs="/r")
 
@@ -56,6 +59,35 @@ def test_a_broken_state_file_is_no_state() -> None:
         assert home.running_up() is None
 
 
+def test_a_home_that_cannot_be_used_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", tmp_path / "file" / "below"):
+        monkeypatch.setenv("SHARDMILL_HOME", str(place))
+        with pytest.raises(EnvironmentFault, match="file") as raised:
+            home.logs_folder()
+        assert raised.value.remedy == "set SHARDMILL_HOME to a folder that you can write to"
+
+
+def test_a_home_without_permission_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write anywhere
+    with pytest.raises(EnvironmentFault, match="cannot be written to"):
+        home.home()
+
+
+@pytest.mark.parametrize("below", ["logs", "prefect", "up.lock"])
+def test_what_stands_in_the_way_in_the_home_is_named(below: str) -> None:
+    blocked = home.home() / below
+    if below == "up.lock":
+        blocked.mkdir()
+    else:
+        blocked.touch()
+    with pytest.raises(EnvironmentFault, match=below):
+        home.logs_folder()
+        home.prefect_environment()
+        with home.up_lock():
+            pass
+
+
 def test_loopback_goes_past_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "example.org")
     assert home.quiet_environment()["NO_PROXY"] == "example.org,127.0.0.1,localhost"
@@ -68,6 +100,31 @@ def test_an_api_url_where_nothing_answers_is_an_error(monkeypatch: pytest.Monkey
         api.standing_api()
     assert raised.value.remedy
     assert "unset PREFECT_API_URL" in raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    "url", ["nonsense", "127.0.0.1:4200/api", "http://", "http://h:port/api", "http://[::"]
+)
+def test_an_api_url_that_is_none_is_an_error(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", url)
+    with pytest.raises(ConfigError, match="is not the address of a server"):
+        api.standing_api()
+
+
+def test_a_server_that_is_not_prefect_is_none(tmp_path: Path) -> None:
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<html>")
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert not services.answers(f"http://127.0.0.1:{server.server_address[1]}/api")
+        server.shutdown()
 
 
 def test_without_a_server_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,78 @@
+"""Standard output and error as a user's shell may leave them, and text that cannot harm a terminal.
+
+A shell can close them (``>&-``), and what reads them can go away (``| head``) or be full (``/dev/full``).
+Then a result that cannot be written is an error like any other; progress that cannot is simply not shown.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import Any, TextIO, cast
+
+from infra.errors import EnvironmentFault
+
+# C0 and C1 controls, the marks that turn the direction of text or break lines, and halves of surrogate pairs.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    r"""Text with control characters written out (``\x1b``), so that no file name can drive the terminal.
+
+    Args:
+        text: anything that came from outside.
+        keep: characters let through, such as the line ends of a message.
+    """
+    return _UNPRINTABLE.sub(
+        lambda found: found[0] if found[0] in keep else found[0].encode("unicode_escape").decode(), text
+    )
+
+
+def guard_standard_streams() -> None:
+    """Make this process's standard streams safe to write to. Called once, first thing in a command's main.
+
+    Where a write to standard output fails, it raises ``EnvironmentFault``; to standard error, nothing.
+    """
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
+    sys.stdout = cast(TextIO, _Guarded(sys.stdout or open(1, "w", closefd=False), 1))  # noqa: SIM115
+    sys.stderr = cast(TextIO, _Guarded(sys.stderr or open(2, "w", closefd=False), 2))  # noqa: SIM115
+
+
+class _Guarded:
+    """A text stream whose failure is told once."""
+
+    def __init__(self, stream: TextIO, descriptor: int) -> None:
+        self._stream = stream
+        self._descriptor = descriptor
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except OSError as error:
+            self._failed(error)
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError as error:
+            self._failed(error)
+
+    def _failed(self, error: OSError) -> None:
+        # What is still buffered goes nowhere, without a second error when the interpreter ends.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._descriptor)
+        os.close(nowhere)
+        if self._descriptor == 1:
+            raise EnvironmentFault(
+                f"standard output cannot be written to: {error.strerror}",
+                "the work itself is done where it had come to its result; look with: shardmill datasets",
+            ) from error
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
