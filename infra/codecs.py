@@ -22,6 +22,10 @@ from infra.jpeg_segments import without_metadata
 
 Pixels = npt.NDArray[np.uint8]
 
+# Raised with every change here, or in what calls this, that makes other pixels of the same file: work that was
+# finished under the old code is then not mixed with new.
+REVISION = 1
+
 MAX_PIXELS = 178_956_970  # where Pillow begins to speak of decompression bombs: 512 MiB of RGB
 
 MAX_JPEG_SIDE = 65_500  # libjpeg's own limit; the format's is 65,535
@@ -91,6 +95,7 @@ class DecodedImage:
 def codec_builds() -> dict[str, str]:
     """Library -> version of everything that shapes stored pixels. Part of every digest."""
     return {
+        "shardmill": str(REVISION),
         "simplejpeg": simplejpeg.__version__,
         "opencv": cv2.__version__,
         "pillow": PIL.__version__,

@@ -213,5 +213,5 @@ def test_encoding_is_faithful_and_repeatable(channels: int) -> None:
 
 
 def test_builds_name_every_library() -> None:
-    assert set(codecs.codec_builds()) == {"simplejpeg", "opencv", "pillow"}
+    assert set(codecs.codec_builds()) == {"shardmill", "simplejpeg", "opencv", "pillow"}
     assert all(codecs.codec_builds().values())
