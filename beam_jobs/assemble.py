@@ -4,7 +4,8 @@ An element is the number of a shard. Of each record the encoded image is fetched
 appended; nothing is decoded. A thread holds one image at a time, and of its shard only the index.
 
 The index is renamed into place after the shard, and after both a note of what they are
-(``infra.contract.Shard``) goes to the spool; a shard with a note is complete and is not written again.
+(``infra.contract.Shard``) goes to the spool; a shard with a note is complete. A later run does not write it
+again, unless its bytes are no longer what the note says.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ import pyarrow.parquet as pq
 from beam_jobs.blocks import spool_file
 from beam_jobs.faults import carry_faults
 from beam_jobs.plan import PLAN_SCHEMA, Plan, PlannedShard
+from beam_jobs.spools import plan_file
 from infra.contract import INDEX_SCHEMA, Shard, data_dir, index_file, shard_file, shard_stem
-from infra.digests import sha256_hex
-from infra.errors import CorruptDataError
+from infra.digests import sha256_hex, stream_sha256
+from infra.errors import CorruptDataError, NotFoundError, StorageError
 from infra.examples import ImageRecord, build_example
 from infra.records import Container, pack_record
 from infra.storage import RangeReader, Storage
 
-PLAN_FILE = "plan.arrow"
 NOTES_FOLDER = "shards"
 
 _ROWS_AT_A_TIME = 1024
@@ -84,7 +85,7 @@ class AssembleShardDoFn(beam.DoFn):  # type: ignore[misc]
         self._task = task
 
     def setup(self) -> None:
-        self._file = self._task.spool.open_input(PLAN_FILE)
+        self._file = self._task.spool.open_input(plan_file(self._task.plan_digest))
         self._records = pa.ipc.open_file(self._file)
         self._images = RangeReader(self._task.spool)
 
@@ -119,9 +120,10 @@ class AssembleShards(beam.PTransform):  # type: ignore[misc]
         )
 
 
-def write_plan(spool: Storage, plan: Plan) -> None:
+def write_plan(spool: Storage, plan_digest: str, plan: Plan) -> None:
     """Write the planned records, a record batch a shard, for workers to pick theirs from."""
-    with spool.atomic_writer(PLAN_FILE) as stream, pa.ipc.new_file(stream, PLAN_SCHEMA) as writer:
+    path = plan_file(plan_digest)
+    with spool.atomic_writer(path) as stream, pa.ipc.new_file(stream, PLAN_SCHEMA) as writer:
         for shard in plan.shards:
             rows = plan.records.slice(shard.start, shard.length).combine_chunks()
             (batch,) = rows.to_batches()
@@ -222,14 +224,31 @@ class _HashedWriter:
         return self._digest.hexdigest()
 
 
-def finished_shards(task: AssembleTask, published: Iterable[Shard] = ()) -> dict[int, Shard]:
-    """Number -> shard, of the shards that are complete, and still there as they were when they became so.
+def reuse_shards(task: AssembleTask, published: Iterable[Shard] = ()) -> dict[int, Shard]:
+    """Number -> shard, of those that need not be written: they are there, byte for byte, as once written.
+
+    From here on these have a note, and no others.
 
     Args:
         task: what all shards have in common.
-        published: shards of earlier versions; one that the same plan wrote is complete too.
+        published: shards that the same plan wrote for earlier versions.
     """
     known = {shard.path: shard for shard in published}
+    noted = finished_shards(task)
+    reused = {}
+    for number in range(len(task.shards)):
+        shard = noted.get(number) or known.get(task.shard_path(number))
+        if shard is None or not _is_as_written(task.dataset, shard):
+            task.spool.delete(task.note_path(number))
+            continue
+        if number not in noted:
+            task.spool.write_atomic(task.note_path(number), shard.model_dump_json().encode())
+        reused[number] = shard
+    return reused
+
+
+def finished_shards(task: AssembleTask) -> dict[int, Shard]:
+    """Number -> shard, of the shards that have a note, and files of the sizes that it says."""
     prefix = f"{NOTES_FOLDER}/{task.plan_digest}"
     notes = {entry.path for entry in task.spool.list_files(prefix, recursive=False)}
     sizes = {entry.path: entry.size_bytes for entry in task.dataset.list_files(data_dir(task.plan_digest))}
@@ -237,10 +256,18 @@ def finished_shards(task: AssembleTask, published: Iterable[Shard] = ()) -> dict
     for number in range(len(task.shards)):
         if task.note_path(number) in notes:
             shard = Shard.model_validate_json(task.spool.read_bytes(task.note_path(number)))
-        elif task.shard_path(number) in known:
-            shard = known[task.shard_path(number)]
-        else:
-            continue
-        if (sizes.get(shard.path), sizes.get(shard.index_path)) == (shard.num_bytes, shard.index_bytes):
-            finished[number] = shard
+            if (sizes.get(shard.path), sizes.get(shard.index_path)) == (shard.num_bytes, shard.index_bytes):
+                finished[number] = shard
     return finished
+
+
+def _is_as_written(dataset: Storage, shard: Shard) -> bool:
+    expected = {shard.path: shard.sha256, shard.index_path: shard.index_sha256}
+    try:
+        for path, sha256 in expected.items():
+            with dataset.open_input(path) as stream:
+                if stream_sha256(stream) != sha256:
+                    return False
+    except (NotFoundError, StorageError, OSError):
+        return False  # gone, or on a bad spot of the disk: written again
+    return True

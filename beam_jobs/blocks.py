@@ -18,7 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from beam_jobs.sources.folder import PASSING_REASONS
 from beam_jobs.sources.listing import LISTING_SCHEMA
 from infra.digests import digest_of
 from infra.errors import CorruptDataError, NotFoundError
@@ -150,6 +152,33 @@ def read_facts(spool: Storage, block: Block) -> pa.Table:
             f"delete {spool.uri} and run again",
         )
     return facts
+
+
+def reuse_blocks(spool: Storage, blocks: list[Block]) -> set[str]:
+    """Digests of the blocks that need not be encoded again; of the others no table is left.
+
+    A block is encoded again where a file in it could not be read, which may be over now, and where its images
+    are not all there any more: a spool may have been half removed when its run was killed.
+    """
+    sizes = {entry.path: entry.size_bytes for entry in spool.list_files(BLOCKS_FOLDER, recursive=False)}
+    reused = set()
+    for block in blocks:
+        if facts_file(block.digest) not in sizes:
+            continue
+        if _is_reusable(spool, block, sizes.get(spool_file(block.digest))):
+            reused.add(block.digest)
+        else:
+            spool.delete(facts_file(block.digest))
+    return reused
+
+
+def _is_reusable(spool: Storage, block: Block, size_bytes: int | None) -> bool:
+    try:
+        facts = read_facts(spool, block)
+    except CorruptDataError:
+        return False
+    may_pass = pc.any(pc.is_in(facts["reason"], pa.array(PASSING_REASONS))).as_py()
+    return not may_pass and size_bytes == (pc.sum(facts["stored_bytes"]).as_py() or 0)
 
 
 def finished_blocks(spool: Storage) -> set[str]:

@@ -35,9 +35,17 @@ class Digests:
     @classmethod
     def of(cls, source_uri: str, listing: Listing, config: PrepareConfig) -> Self:
         """The digests of a run."""
-        builds = codec_builds() | {name: version(name) for name in ("isal", "pyarrow")}
-        run = digest_of([FORMAT_VERSION, source_uri, config.effective(), builds])
-        return cls(run, digest_of([run, listing.digest()], length=32), builds)
+        run = run_digest(source_uri, config)
+        return cls(run, digest_of([run, listing.digest()], length=32), _builds())
+
+
+def run_digest(source_uri: str, config: PrepareConfig) -> str:
+    """Digest of all that a run is known by before its source is listed."""
+    return digest_of([FORMAT_VERSION, source_uri, config.effective(), _builds()])
+
+
+def _builds() -> dict[str, str]:
+    return codec_builds() | {name: version(name) for name in ("isal", "pyarrow")}
 
 
 def plan_digest(plan: Plan, digests: Digests) -> str:

@@ -24,8 +24,16 @@ import numpy as np
 import pyarrow as pa
 
 from beam_jobs.accounting import account, check_budget, check_shards, quarantine_reasons
-from beam_jobs.blocks import FACTS_SCHEMA, Block, cut_blocks, finished_blocks, read_facts, write_references
-from beam_jobs.digests import Digests, plan_digest
+from beam_jobs.blocks import (
+    FACTS_SCHEMA,
+    Block,
+    cut_blocks,
+    finished_blocks,
+    read_facts,
+    reuse_blocks,
+    write_references,
+)
+from beam_jobs.digests import Digests, plan_digest, run_digest
 from beam_jobs.outcome import Reused, outcome_of
 from beam_jobs.plan import Plan, plan_version
 from beam_jobs.request import JobRequest
@@ -33,6 +41,7 @@ from beam_jobs.runners import check_runner, run_pipeline
 from beam_jobs.sources import list_inputs
 from beam_jobs.sources.folder import SourceFolder
 from beam_jobs.sources.listing import Listing
+from beam_jobs.spools import RunClaim
 from beam_jobs.versions import (
     INPUTS_FILE,
     FinishedWork,
@@ -45,7 +54,7 @@ from beam_jobs.watch import watched
 from infra.catalog import Catalog, DatasetVersion
 from infra.children import run_main
 from infra.contract import Accounting, Shard, spool_dir
-from infra.errors import Cancelled, LockedError
+from infra.errors import Cancelled
 from infra.progress import log, progress, result, stage
 from infra.storage import Storage
 
@@ -61,17 +70,23 @@ def run_job(request: JobRequest) -> dict[str, Any]:
     """
     check_runner(request.config.runner.name)
     job = _Job(request, Catalog(request.root))
-    with job.timed("list"):
-        listing = job.list_source()
-    digests = Digests.of(job.source.uri, listing, request.config)
-    if (version := unchanged_version(job.catalog, request.dataset, digests)) is not None:
-        job.clear_spool(digests)
-        return job.outcome(version, listing, Reused(), unchanged=True)
-    with job.locked(digests):
-        # Another process may have published just this while we listed.
-        if (version := unchanged_version(job.catalog, request.dataset, digests)) is not None:
+    with RunClaim(job.catalog, request.dataset, run_digest(job.source.uri, request.config)) as claim:
+        if claim.has_work():
+            claim.take()  # at once: the clean-up of another run must not take what this one goes on from
+        with job.timed("list"):
+            listing = job.list_source()
+        digests = Digests.of(job.source.uri, listing, request.config)
+        version = job.unchanged(digests)
+        if version is None:
+            claim.take()
+            version = job.unchanged(digests)  # another process may have published it while we listed
+        if version is not None:
+            if claim.is_held:
+                claim.clear()  # left by a run that was killed after it had published
             return job.outcome(version, listing, Reused(), unchanged=True)
         version, reused = job.prepare(listing, digests)
+        claim.clear()
+        claim.clear_abandoned()
     return job.outcome(version, listing, reused, unchanged=False)
 
 
@@ -107,23 +122,9 @@ class _Job:
             log(warning, level="warning")
         return listing
 
-    @contextmanager
-    def locked(self, digests: Digests) -> Iterator[None]:
-        """Be the only process on this work. What is left of it when it is done is removed."""
-        lock = f"{spool_dir(digests.run)}.lock"
-        with self.dataset.exclusive_lock(lock, purpose=f"preparing {self.request.dataset} from this source"):
-            yield
-            self.dataset.delete_tree(spool_dir(digests.run))
-            self.dataset.delete(lock)
-
-    def clear_spool(self, digests: Digests) -> None:
-        """Remove what a run left that was killed after it had published."""
-        if self.dataset.exists(spool_dir(digests.run)):
-            try:
-                with self.locked(digests):
-                    pass
-            except LockedError:
-                return  # it is just about to do so itself
+    def unchanged(self, digests: Digests) -> DatasetVersion | None:
+        """The newest version, if this run would publish the same again."""
+        return unchanged_version(self.catalog, self.request.dataset, digests, self.source)
 
     def prepare(self, listing: Listing, digests: Digests) -> tuple[DatasetVersion, Reused]:
         """Encode, plan, account, assemble, report and publish."""
@@ -151,7 +152,7 @@ class _Job:
         """Encode the unfinished blocks; returns all, and the numbers of those found finished."""
         blocks = cut_blocks(references, self.config.runner.block_images)
         write_references(spool, references, blocks)
-        done = finished_blocks(spool)
+        done = reuse_blocks(spool, blocks)
         reused = [number for number, block in enumerate(blocks) if block.digest in done]
         todo = [number for number, block in enumerate(blocks) if block.digest not in done]
         if reused:
@@ -187,10 +188,10 @@ class _Job:
         self, plan: Plan, blocks: Sequence[Block], digests: Digests, spool: Storage
     ) -> tuple[list[Shard], str, int]:
         """Write the unfinished shards; returns all, the plan's digest, and how many were found finished."""
-        from beam_jobs.assemble import AssembleShards, AssembleTask, finished_shards, write_plan
+        from beam_jobs.assemble import AssembleShards, AssembleTask, finished_shards, reuse_shards, write_plan
 
         digest = plan_digest(plan, digests)
-        write_plan(spool, plan)
+        write_plan(spool, digest, plan)
         task = AssembleTask(
             spool,
             self.dataset,
@@ -201,19 +202,18 @@ class _Job:
             self.config.image.channels,
             self.config.shards.container,
         )
-        published = list(shards_of_plan(self.catalog, self.request.dataset, digest))
-        reused = finished_shards(task, published)
+        reused = reuse_shards(task, shards_of_plan(self.catalog, self.request.dataset, digest))
         todo = [number for number in range(len(plan.shards)) if number not in reused]
         if reused:
             log(f"going on from {len(reused):,} of {len(plan.shards):,} finished shards")
 
         def count_done() -> int:
-            return sum(shard.num_examples for shard in finished_shards(task, published).values())
+            return sum(shard.num_examples for shard in finished_shards(task).values())
 
         with watched("assemble", plan.records.num_rows, count_done):
             if todo:
                 run_pipeline(AssembleShards(todo, task), self.config.runner)
-        return [shard for _, shard in sorted(finished_shards(task, published).items())], digest, len(reused)
+        return [shard for _, shard in sorted(finished_shards(task).items())], digest, len(reused)
 
     def outcome(
         self, version: DatasetVersion, listing: Listing, reused: Reused, *, unchanged: bool

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from beam_jobs.digests import Digests
 from beam_jobs.plan import Plan
 from beam_jobs.request import JobRequest
+from beam_jobs.sources.folder import PASSING_REASONS, SourceFault, SourceFolder
 from infra.catalog import Catalog, DatasetVersion
 from infra.contract import Accounting, InputsPart, Manifest, Shard, data_dir, summarise_splits
 from infra.digests import sha256_hex
@@ -20,6 +22,8 @@ from infra.progress import progress, stage
 from infra.storage import TEMPORARY_PREFIX, Storage
 
 INPUTS_FILE = "inputs.parquet"
+
+_PASSING = pa.array(PASSING_REASONS)
 
 
 @dataclass(frozen=True)
@@ -41,20 +45,45 @@ class FinishedWork:
     reasons: dict[str, int]
 
 
-def unchanged_version(catalog: Catalog, dataset: str, digests: Digests) -> DatasetVersion | None:
-    """The newest version, if just this source and configuration made it and its files are still there."""
+def unchanged_version(
+    catalog: Catalog, dataset: str, digests: Digests, source: SourceFolder
+) -> DatasetVersion | None:
+    """The newest version, if just this source and configuration made it and would make it again.
+
+    All its files must still be there, and what could not be read of the source must still be unreadable.
+    """
     newest = catalog.latest(dataset)
     if newest is None or newest.manifest.source_digest != digests.source:
         return None
-    folders = {shard.path.rpartition("/")[0] for shard in newest.manifest.shards}
-    sizes = {
-        entry.path: entry.size_bytes for folder in folders for entry in newest.storage.list_files(folder)
-    }
-    whole = all(
-        (sizes.get(shard.path), sizes.get(shard.index_path)) == (shard.num_bytes, shard.index_bytes)
-        for shard in newest.manifest.shards
-    )
-    return newest if whole else None
+    return newest if _is_whole(newest) and _is_still_unreadable(newest, source) else None
+
+
+def _is_whole(version: DatasetVersion) -> bool:
+    """Whether every file of a version is there, with its size."""
+    manifest = version.manifest
+    expected = {shard.path: shard.num_bytes for shard in manifest.shards}
+    expected |= {shard.index_path: shard.index_bytes for shard in manifest.shards}
+    expected |= {part.path: part.num_bytes for part in manifest.inputs}
+    folders = {path.rpartition("/")[0] for path in expected}
+    found = {entry.path: entry.size_bytes for at in folders for entry in version.storage.list_files(at)}
+    has_report = manifest.report is None or bool(found.get(manifest.report))
+    return has_report and expected.items() <= found.items()
+
+
+def _is_still_unreadable(version: DatasetVersion, source: SourceFolder) -> bool:
+    """Whether the files that could not be read when the version was made still cannot be."""
+    if not set(PASSING_REASONS) & set(version.manifest.quarantine):
+        return True
+    inputs = version.inputs()
+    lost = inputs.filter(pc.and_(pc.equal(inputs["stage"], "read"), pc.is_in(inputs["reason"], _PASSING)))
+    for row in lost.to_pylist():
+        try:
+            source.read(row["uri"], row["size_bytes"], row["mtime_ns"])
+        except SourceFault as fault:
+            if fault.reason == row["reason"]:
+                continue
+        return False
+    return True
 
 
 def shards_of_plan(catalog: Catalog, dataset: str, plan_digest: str) -> Iterator[Shard]:

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from beam_jobs.report.survey import CANDIDATES_PER_CLASS, Candidate, Survey
-from infra.codecs import decode, encode_jpeg, resize_short_side
+from infra.codecs import ImageRejected, decode, encode_jpeg, resize_short_side
 from infra.contract import Manifest
+from infra.errors import CorruptDataError
 from infra.examples import parse_example
 from infra.records import unpack_record
 from infra.storage import RangeReader, Storage
@@ -81,8 +82,14 @@ def _in_order(survey: Survey) -> Iterator[tuple[Candidate, bool]]:
 
 def _read(reader: RangeReader, manifest: Manifest, candidate: Candidate) -> Thumbnail:
     stored = reader.read(candidate.shard, candidate.offset_bytes, candidate.length_bytes)
-    record = parse_example(unpack_record(stored, manifest.container))
-    pixels = resize_short_side(decode(record.image, 3).pixels, THUMBNAIL_SHORT_SIDE)
+    try:
+        record = parse_example(unpack_record(stored, manifest.container))
+        pixels = resize_short_side(decode(record.image, 3).pixels, THUMBNAIL_SHORT_SIDE)
+    except (CorruptDataError, ImageRejected) as error:
+        raise CorruptDataError(
+            f"{candidate.shard} at byte {candidate.offset_bytes}: {error.message}; nothing was published",
+            "delete this shard and run again: it is written anew",
+        ) from error
     picture = base64.b64encode(encode_jpeg(pixels, THUMBNAIL_QUALITY)).decode("ascii")
     return Thumbnail(
         data_uri=f"data:image/jpeg;base64,{picture}",

@@ -20,6 +20,9 @@ from infra.storage import Storage
 
 MAX_SOURCE_BYTES = 1 << 28  # no photograph is larger; a film beside the photographs would fill the memory
 
+# Of the reasons for which a file cannot be read: those that may be over another time, the listing unchanged.
+PASSING_REASONS = ("unreadable", "vanished", "changed")
+
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # our own machine's doing, not the file's
 
 
