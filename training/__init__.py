@@ -1,0 +1,19 @@
+"""Shards to a trained model. ``from training import open_dataset`` reads a published dataset anywhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from training.dataset import Dataset, open_dataset
+
+__all__ = ["Dataset", "open_dataset"]
+
+
+def __getattr__(name: str) -> Any:
+    """The public names, loaded when they are asked for: importing a module of this package stays light."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from training import dataset
+
+    return getattr(dataset, name)
