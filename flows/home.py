@@ -6,6 +6,7 @@
       prefect/                    PREFECT_HOME of everything Shardmill starts: history outlives each run,
                                   and the user's own Prefect profile is left alone
       logs/                       server.log, worker.log, up.log
+      running/                    a file for each command that runs a flow, held by it
       up.json                     the `shardmill up` that runs, if one does
       up.lock                     held by it, with its process id; the kernel lets go of it however it ends
 """
@@ -41,6 +42,11 @@ def home() -> Path:
 def logs_folder() -> Path:
     """Where the logs of the services go."""
     return _made(home() / "logs")
+
+
+def running_folder() -> Path:
+    """Where each command that runs a flow has a file (flows.lost_runs)."""
+    return _made(home() / "running")
 
 
 def _made(folder: Path) -> Path:

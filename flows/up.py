@@ -13,11 +13,12 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from flows import deployments, home, services
+from flows import deployments, home, lost_runs, services
 from flows.home import RunningUp
 from infra.errors import EnvironmentFault
 
 _WATCH_SECONDS = 1.0
+_MARK_SECONDS = 10.0
 _RESTART_SECONDS = 2.0
 # A service that ends three times, each time sooner than this after its start, would end again.
 _LIVED_SECONDS = 30.0
@@ -92,8 +93,12 @@ class Watch:
         Raises:
             EnvironmentFault: a service ends again and again.
         """
+        marked = time.monotonic()
         while True:
             time.sleep(_WATCH_SECONDS)
+            if time.monotonic() - marked > _MARK_SECONDS:
+                self._mark_lost_runs()
+                marked = time.monotonic()
             if self._server is not None and self._server.process.poll() is not None:
                 self._check_lived("Prefect's server", self._server)
                 self._start_server()
@@ -111,6 +116,7 @@ class Watch:
             os.environ.update(self._api_environment())
             deployments.make_pool()
             self._end_stale_runs()
+            self._mark_lost_runs()
             self._say("Registering the deployments ...")
         except BaseException:
             deploying.kill()
@@ -123,6 +129,15 @@ class Watch:
         stale = deployments.end_stale_runs()
         if stale:
             self._say(f"{stale} run(s) that a killed worker left behind are marked as crashed")
+
+    def _mark_lost_runs(self) -> None:
+        import httpx
+
+        # The server may be going down this moment; there is always a next time.
+        with contextlib.suppress(httpx.HTTPError):
+            lost = lost_runs.mark_lost_commands() + lost_runs.mark_lost_subflows()
+            if lost:
+                self._say(f"{lost} run(s) whose process was killed are marked as crashed")
 
     def _start_server(self) -> None:
         self._server = services.Server(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
+from flows import lost_runs
 from flows.api import Api, prefect_api, standing_api
 from flows.commands.output import nothing_on_stdout
 from flows.home import home
@@ -31,6 +33,7 @@ def run_flow(load: Callable[[], Any], **parameters: object) -> dict[str, Any]:
                     "First use of Prefect on this machine: making the database of its history, about 10 s"
                 )
             with prefect_api() as api:
+                lost_runs.mark_lost_commands()
                 return _call(load(), api, show, parameters)
         finally:
             unsubscribe()
@@ -39,13 +42,17 @@ def run_flow(load: Callable[[], Any], **parameters: object) -> dict[str, Any]:
 def _call(flow: Any, api: Api, show: TerminalProgress, parameters: dict[str, object]) -> dict[str, Any]:
     from prefect.exceptions import CancelledRun, TerminationSignal
 
-    def say_where(_flow: object, run: Any, _state: object) -> None:
+    def begins(_flow: object, run: Any, _state: object) -> None:
+        ends.enter_context(lost_runs.known_run(run.id))
         page = api.run_page(run.id)
         if page:
             show.say(f"Run page: {page}")
 
-    try:
-        result: dict[str, Any] = flow.with_options(on_running=[say_where])(**parameters)
-    except (CancelledRun, TerminationSignal) as stop:
-        raise Cancelled("stopped on request", "run the same command again: it goes on where it was") from stop
+    with ExitStack() as ends:
+        try:
+            result: dict[str, Any] = flow.with_options(on_running=[begins])(**parameters)
+        except (CancelledRun, TerminationSignal) as stop:
+            raise Cancelled(
+                "stopped on request", "run the same command again: it goes on where it was"
+            ) from stop
     return result

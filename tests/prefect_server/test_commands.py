@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -105,14 +106,48 @@ def test_an_interrupted_prepare_is_status_130_and_goes_on(
     assert result["reused"]["blocks"] > 0, "it went on from the finished blocks"
 
 
-def test_a_job_that_is_killed_is_tried_again(home: Path, tmp_path: Path) -> None:
+def fake_prepare(behaviour: str, source: Path, dataset: str) -> list[str]:
+    """`shardmill prepare`, with tests/unit/flows/fake_job.py in the place of the real job."""
     fake = Path(__file__).parents[1] / "unit" / "flows" / "fake_job.py"
     program = (
         "import sys; from flows import children, cli\n"
-        f"children.PREPARE = (sys.executable, {str(fake)!r}, 'dies-once')\n"
-        "sys.exit(cli.run(sys.argv[1:]))"
+        f"children.PREPARE = (sys.executable, {str(fake)!r}, {behaviour!r})\n"
+        "cli.main(sys.argv[1:])"
     )
-    command = [sys.executable, "-c", program, "prepare", str(tmp_path), "--dataset", "fake", "--json"]
+    return [sys.executable, "-c", program, "prepare", str(source), "--dataset", dataset, "--json"]
+
+
+def wait_for_text(path: Path) -> str:
+    """What ``path`` says, once it says something."""
+    deadline = time.monotonic() + 60
+    while not (path.exists() and path.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return path.read_text()
+
+
+def test_a_killed_command_leaves_nothing_behind_and_the_next_marks_its_run(
+    home: Path, tmp_path: Path
+) -> None:
+    environment = user_environment(home) | {"FAKE_JOB_MARKER": str(tmp_path / "pids")}
+    with subprocess.Popen(fake_prepare("waits", tmp_path, "lost"), env=environment) as process:
+        wait_for_text(tmp_path / "pids")
+        tree = psutil.Process(process.pid).children(recursive=True)
+        assert len(tree) >= 3, "the server, the job and its child"
+        process.kill()
+    _, alive = psutil.wait_procs(tree, timeout=15)
+    assert not alive
+    assert ("prepare-lost", "RUNNING") in flow_runs(home), "nobody was there to say how it ended"
+
+    done = run_command(fake_prepare("works", tmp_path, "next"), environment, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert ("prepare-lost", "CRASHED") in flow_runs(home)
+    assert flow_runs(home)[-1] == ("prepare-next", "COMPLETED")
+    assert not list((home / "running").iterdir())
+
+
+def test_a_job_that_is_killed_is_tried_again(home: Path, tmp_path: Path) -> None:
+    command = fake_prepare("dies-once", tmp_path, "fake")
     environment = user_environment(home) | {"FAKE_JOB_MARKER": str(tmp_path / "died")}
     done = run_command(command, environment, timeout=120)
 

@@ -176,7 +176,7 @@ def test_a_cancel_takes_the_whole_tree_and_leaves_what_is_done(
 def test_a_killed_flow_process_takes_the_job_with_it(shardmill_up: RunningServer, tmp_path: Path) -> None:
     source = write_many_large_images(tmp_path / "large", NUM_LARGE)
     run = shardmill_up.deployment_run(
-        "prepare/prepare", source=str(source), dataset="killed", config=SMALL_BLOCKS
+        "pipeline/pipeline", source=str(source), dataset="killed", prepare_config=SMALL_BLOCKS
     )
     tree = job_processes(source)
     wait_for_block(shardmill_up.root / "killed")
@@ -188,6 +188,10 @@ def test_a_killed_flow_process_takes_the_job_with_it(shardmill_up: RunningServer
     _, alive = psutil.wait_procs(tree, timeout=30)
     assert not alive
     assert shardmill_up.wait(run, timeout=60)["state_type"] == "CRASHED"
+    (inside,) = shardmill_up.post(
+        "/flow_runs/filter", flow_runs={"parent_flow_run_id": {"any_": [run]}}, limit=50
+    )
+    assert shardmill_up.wait(inside["id"], timeout=60)["state_type"] == "CRASHED", "and the run inside it"
 
 
 def test_a_killed_worker_takes_its_runs_with_it_and_is_started_again(

@@ -223,15 +223,15 @@ def test_locate_takes_names_that_are_not_utf8(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = write_image_folder(tmp_path / "photos", per_class=6)
-    on_disk = os.fsencode(source) + b"/circle/caf\xe9 \x1b[2J.jpg"
-    os.rename(source / "circle" / "000.jpg", on_disk)
+    on_disk = source / "circle" / os.fsdecode(b"caf\xe9 \x1b[2J.jpg")
+    (source / "circle" / "000.jpg").rename(on_disk)
     command = [sys.executable, "-m", "beam_jobs.prepare", str(source), "--dataset", "shapes"]
     command += ["--root", str(tmp_path / "datasets")]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
     monkeypatch.chdir(tmp_path)
 
     shown = "circle/caf\\xe9 \x1b[2J.jpg"
-    typed = [shown, os.fsdecode(b"circle/caf\xe9 \x1b[2J.jpg"), os.fsdecode(on_disk)]
+    typed = [shown, os.fsdecode(b"circle/caf\xe9 \x1b[2J.jpg"), str(on_disk)]
     typed.append(os.fsdecode(b"photos/circle/caf\xe9 \x1b[2J.jpg"))
     for name in typed:
         found = run_json(capsys, "locate", "shapes", "--source", name, "--root", "datasets")

@@ -82,10 +82,14 @@ def test_what_stands_in_the_way_in_the_home_is_named(below: str) -> None:
     else:
         blocked.touch()
     with pytest.raises(EnvironmentFault, match=below):
-        home.logs_folder()
-        home.prefect_environment()
-        with home.up_lock():
-            pass
+        use_everything()
+
+
+def use_everything() -> None:
+    home.logs_folder()
+    home.prefect_environment()
+    with home.up_lock():
+        pass
 
 
 def test_loopback_goes_past_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
