@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 
+import hypothesis
 import pytest
 
 # Set before anything imports Prefect or TensorFlow: they read their environment once, at import.
@@ -32,6 +33,10 @@ for variable in (
 
 # The fixture of a running `shardmill up`, shared by tests/prefect_server and tests/browser.
 pytest_plugins = ["tests.prefect_server.server"]
+
+# A machine that is busy is no defect: speeds are for tests/benchmarks.
+hypothesis.settings.register_profile("shardmill", deadline=None)
+hypothesis.settings.load_profile("shardmill")
 
 THIRD_PARTY_WARNINGS: tuple[str, ...] = ()
 
