@@ -46,7 +46,7 @@ class LogHistogram:
         per_octave: bins between a value and its double.
     """
 
-    def __init__(self, low: float, high: float, per_octave: int = 8) -> None:
+    def __init__(self, low: float, high: float, per_octave: int = 32) -> None:
         self._start = math.log2(low)
         self._per_octave = per_octave
         self._counts: npt.NDArray[np.int64] = np.zeros(
@@ -112,9 +112,9 @@ class Survey:
     """What one pass over the indexes found."""
 
     short_side: LogHistogram = field(default_factory=lambda: LogHistogram(1, 2**16))
-    aspect: LogHistogram = field(default_factory=lambda: LogHistogram(1 / 64, 64, per_octave=12))
-    source_bytes: LogHistogram = field(default_factory=lambda: LogHistogram(1, 2**40, per_octave=4))
-    stored_bytes: LogHistogram = field(default_factory=lambda: LogHistogram(1, 2**40, per_octave=4))
+    aspect: LogHistogram = field(default_factory=lambda: LogHistogram(1 / 64, 64))
+    source_bytes: LogHistogram = field(default_factory=lambda: LogHistogram(1, 2**40))
+    stored_bytes: LogHistogram = field(default_factory=lambda: LogHistogram(1, 2**40))
     formats: dict[str, int] = field(default_factory=dict)
     total_source_bytes: int = 0
     by_class: dict[int, list[Candidate]] = field(default_factory=dict)  # label -> smallest ids first

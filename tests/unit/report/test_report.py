@@ -139,7 +139,7 @@ def test_histogram(values: list[float], low: float, median: float, high: float) 
     for value in values:
         histogram.add(np.array([value]))
     assert (histogram.minimum, histogram.maximum) == (low, high)
-    assert histogram.median() == pytest.approx(median, rel=0.1)
+    assert histogram.median() == pytest.approx(median, rel=0.02)
     bars = histogram.bars(10)
     assert sum(bar.count for bar in bars) == histogram.total == len(values)
     assert len(bars) <= 10
