@@ -8,6 +8,7 @@ Prefect reads its settings when it is imported, so ``prefect_api`` comes before 
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -73,7 +74,10 @@ def prefect_api() -> Iterator[Api]:
     """
     api = standing_api()
     # The console belongs to the progress bar; Prefect's records of the run go to its API in any case.
+    # So do not its complaints that the API is gone: the command's own error says so.
     os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"
+    os.environ["PREFECT_LOGGING_INTERNAL_LEVEL"] = "CRITICAL"
+    logging.raiseExceptions = False
     if api is not None:
         own = {} if os.environ.get("PREFECT_API_URL") else home.prefect_environment()
         os.environ.update(own | home.quiet_environment() | {"PREFECT_API_URL": api.url})
@@ -113,7 +117,7 @@ def _faults_named(url: str) -> Iterator[None]:
     except httpx.HTTPError as error:
         raise EnvironmentFault(
             f"Prefect's API at {url} failed: {error or type(error).__name__}",
-            "is it running, and of this Prefect release? What the job had finished is kept",
+            "is it running, and of this Prefect release? Run the same command again: it goes on where it was",
         ) from error
 
 

@@ -25,16 +25,25 @@ _MESSAGE = "The process of this run was killed; the next run goes on from here"
 
 @contextlib.contextmanager
 def known_run(run_id: UUID) -> Iterator[None]:
-    """Let others see whether this process, which is the run's, still lives."""
+    """Let others see whether this process, which is the run's, still lives.
+
+    Where the server is gone, so that nobody has heard how the run ended, it counts as lost too.
+    """
+    import httpx
+
     path = home.running_folder() / str(run_id)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        file.write(_server_key())
+        file.write("\n".join(_server_names()))
         file.flush()
         try:
             yield
-        finally:
+        except httpx.HTTPError:
+            raise
+        except BaseException:
             path.unlink(missing_ok=True)
+            raise
+        path.unlink(missing_ok=True)
 
 
 def lost_commands() -> list[Path]:
@@ -123,13 +132,12 @@ def _is_lost(path: Path) -> bool:
     try:
         with path.open() as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return file.read() == _server_key()
+            return not _server_names().isdisjoint(file.read().splitlines())
     except OSError:  # held, or gone this moment
         return False
 
 
-def _server_key() -> str:
-    """Names the server that holds a run's history. The servers of this home share theirs."""
-    if os.environ.get("PREFECT_HOME") == str(home.home() / "prefect"):
-        return "home"
-    return os.environ.get("PREFECT_API_URL", "")
+def _server_names() -> set[str]:
+    """What names the server that holds a run's history: its address, and that it is one of this home."""
+    is_own = os.environ.get("PREFECT_HOME") == str(home.home() / "prefect")
+    return {os.environ["PREFECT_API_URL"], *(["home"] if is_own else [])}

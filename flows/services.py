@@ -143,12 +143,9 @@ def free_port(host: str = "127.0.0.1") -> int:
         return port
 
 
-def port_is_free(host: str, port: int) -> bool:
-    """Whether a server could listen there."""
+def try_to_listen(host: str, port: int) -> None:
+    """Raises OSError where a server could not listen."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError:
-            return False
-    return True
+        probe.bind((host, port))
+        probe.listen()

@@ -8,17 +8,19 @@ Both services hang on this process by a lifeline (flows.services), and each run 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from flows import deployments, home, lost_runs, services
+from flows import backlog, deployments, home, lost_runs, services
 from flows.home import RunningUp
-from infra.errors import EnvironmentFault
+from infra.errors import EnvironmentFault, UsageError
 
 _WATCH_SECONDS = 1.0
-_MARK_SECONDS = 10.0
+_TIDY_SECONDS = 10.0
 _RESTART_SECONDS = 2.0
 # A service that ends three times, each time sooner than this after its start, would end again.
 _LIVED_SECONDS = 30.0
@@ -47,16 +49,28 @@ def running(options: UpOptions, say: Say) -> Iterator[Watch]:
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(home.up_lock())
-        if not services.port_is_free(options.host, options.port):
-            raise EnvironmentFault(
-                f"port {options.port} of {options.host} is taken",
-                "take another: shardmill up --port 0 finds a free one",
-            )
+        check_address(options)
         watch = stack.enter_context(Watch(options, say))
         up = RunningUp(os.getpid(), options.host, options.port, options.root, options.runs)
         home.write_running_up(up)
         stack.callback(home.clear_running_up)
         yield watch
+
+
+def check_address(options: UpOptions) -> None:
+    """Raises UsageError or EnvironmentFault where a server could not listen there."""
+    try:
+        services.try_to_listen(options.host, options.port)
+    except socket.gaierror as error:
+        raise UsageError(
+            f"--host {options.host}: no such address", "for example 127.0.0.1, or 0.0.0.0 for all"
+        ) from error
+    except OSError as error:
+        why = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
+        raise EnvironmentFault(
+            f"port {options.port} of {options.host} {why}",
+            "take another: shardmill up --port 0 finds a free one",
+        ) from error
 
 
 class Watch:
@@ -93,12 +107,12 @@ class Watch:
         Raises:
             EnvironmentFault: a service ends again and again.
         """
-        marked = time.monotonic()
+        tidied = time.monotonic()
         while True:
             time.sleep(_WATCH_SECONDS)
-            if time.monotonic() - marked > _MARK_SECONDS:
-                self._mark_lost_runs()
-                marked = time.monotonic()
+            if time.monotonic() - tidied > _TIDY_SECONDS:
+                self._tidy()
+                tidied = time.monotonic()
             if self._server is not None and self._server.process.poll() is not None:
                 self._check_lived("Prefect's server", self._server)
                 self._start_server()
@@ -116,7 +130,7 @@ class Watch:
             os.environ.update(self._api_environment())
             deployments.make_pool()
             self._end_stale_runs()
-            self._mark_lost_runs()
+            self._tidy()
             self._say("Registering the deployments ...")
         except BaseException:
             deploying.kill()
@@ -130,7 +144,8 @@ class Watch:
         if stale:
             self._say(f"{stale} run(s) that a killed worker left behind are marked as crashed")
 
-    def _mark_lost_runs(self) -> None:
+    def _tidy(self) -> None:
+        """Say of runs what nobody else says: that they are dead, or need not be run."""
         import httpx
 
         # The server may be going down this moment; there is always a next time.
@@ -138,6 +153,7 @@ class Watch:
             lost = lost_runs.mark_lost_commands() + lost_runs.mark_lost_subflows()
             if lost:
                 self._say(f"{lost} run(s) whose process was killed are marked as crashed")
+            backlog.cancel_superfluous(deployments.POOL)
 
     def _start_server(self) -> None:
         self._server = services.Server(

@@ -22,7 +22,7 @@ _DEFAULT_PORT = 4200
 _STOP_SECONDS = 60.0
 _DETACH_SECONDS = 300.0
 
-Port = Annotated[int, typer.Option("--port", help="Port of the server; 0 takes a free one")]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the server; 0 takes a free one")]
 Host = Annotated[
     str,
     typer.Option(
@@ -52,9 +52,7 @@ def up(
     from flows.commands import output
     from flows.parameters import root_or_default, runs_or_default
 
-    chosen = up.UpOptions(
-        host, port or services.free_port(host), root_or_default(root), runs_or_default(runs)
-    )
+    chosen = up.UpOptions(host, port or services.free_port(), root_or_default(root), runs_or_default(runs))
     if detach:
         _detach(chosen)
         _say_where(json_output)
@@ -143,9 +141,10 @@ def _detach(chosen: UpOptions) -> None:
     """
     from flows import home
     from flows.commands import output
+    from flows.up import check_address
 
     with home.up_lock():
-        pass  # a second one is refused here, rather than in a log
+        check_address(chosen)  # what can be refused is refused here, rather than in a log
     log_path = home.logs_folder() / "up.log"
     arguments = [
         "--host",

@@ -146,6 +146,22 @@ def test_a_killed_command_leaves_nothing_behind_and_the_next_marks_its_run(
     assert not list((home / "running").iterdir())
 
 
+def test_a_server_that_dies_in_the_middle_is_one_error(home: Path, tmp_path: Path) -> None:
+    # Prefect's client tries again for minutes, which is right: a server may be starting again.
+    environment = user_environment(home) | {"PREFECT_CLIENT_MAX_RETRIES": "0"}
+    done = run_command(fake_prepare("kills-the-server", tmp_path, "alone"), environment, timeout=120)
+    assert done.returncode == 4
+    error, remedy = done.stderr.splitlines()[-2:]
+    assert error.startswith("error: Prefect's API at http://127.0.0.1:")
+    assert remedy.endswith("Run the same command again: it goes on where it was")
+    assert "Traceback" not in done.stderr
+    assert "prefect." not in done.stderr
+
+    again = run_command(fake_prepare("works", tmp_path, "alone"), environment, timeout=120)
+    assert again.returncode == 0, again.stderr
+    assert [state for name, state in flow_runs(home) if name == "prepare-alone"] == ["CRASHED", "COMPLETED"]
+
+
 def test_a_job_that_is_killed_is_tried_again(home: Path, tmp_path: Path) -> None:
     command = fake_prepare("dies-once", tmp_path, "fake")
     environment = user_environment(home) | {"FAKE_JOB_MARKER": str(tmp_path / "died")}

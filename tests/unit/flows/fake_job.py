@@ -12,6 +12,8 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
+
 from infra import progress
 from infra.children import run_main
 from infra.errors import FailureBudgetExceeded
@@ -52,6 +54,11 @@ def main() -> int:
         if not marker.exists():
             marker.touch()
             os.kill(os.getpid(), signal.SIGKILL)
+        progress.result(RESULT)
+    elif behaviour == "kills-the-server":
+        for descendant in psutil.Process(os.getppid()).children():
+            if "flows.service_process" in descendant.cmdline():
+                descendant.kill()
         progress.result(RESULT)
     elif behaviour == "waits":
         # A grandchild, as the Beam job is one of prepare.

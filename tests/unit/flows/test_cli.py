@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -93,6 +94,8 @@ def test_help_has_examples_and_imports_nothing_heavy() -> None:
         (["run", " ", "--dataset", "x"], "SOURCE is empty", "give a folder of images"),
         (["prepare", "s\udcff", "--dataset", "x"], "s\\xff: the path is not UTF-8", "ln -s"),
         (["train", "x", "--root", "r\udcff"], "r\\xff: the path is not UTF-8", "ln -s"),
+        (["up", "--port", "65536"], "Invalid value for '--port'", "see shardmill up --help"),
+        (["up", "--host", "no-host.invalid"], "--host no-host.invalid: no such address", "127.0.0.1"),
         (["schedule", "--dataset", "x"], "which folder?", "shardmill schedule SOURCE"),
         (["schedule", ".", "--dataset", "x"], "--cron or --every", "--every 1h"),
     ],
@@ -108,6 +111,17 @@ def test_usage_errors_name_the_cause_and_the_remedy(
     assert error in first
     assert (remedy is None) or (rest[0].startswith("remedy: ") and remedy in rest[0])
     assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize("detach", [[], ["--detach"]])
+def test_a_taken_port_is_refused_at_once(detach: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert cli.run(["up", "--port", str(port), *detach]) == 4
+    assert capsys.readouterr().err.splitlines() == [
+        f"error: port {port} of 127.0.0.1 is taken",
+        "remedy: take another: shardmill up --port 0 finds a free one",
+    ]
 
 
 def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
