@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from infra.records import Container
 from infra.settings import Settings
@@ -58,11 +58,18 @@ class FilterConfig(Settings):
     max_aspect: Annotated[float, Field(ge=1)] | None = Field(
         None, description="Leave out images whose longer side is more than this many times the shorter"
     )
-    classes: tuple[str, ...] | None = Field(None, description="Keep these classes only; empty for all")
+    classes: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
+        None, description="Keep these classes only; unset for all"
+    )
     ignore: tuple[str, ...] = Field(
         DEFAULT_IGNORE,
         description="Shell patterns of files and folders to ignore: of a name, or with a '/' of a path",
     )
+
+    @field_validator("classes", "ignore", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
 
 
 class SplitsConfig(Settings):

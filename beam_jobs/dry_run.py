@@ -7,9 +7,12 @@ measured on a small sample of the files, chosen by the hash of their URIs, and s
 from __future__ import annotations
 
 import heapq
+import os
+import sys
 import time
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +22,12 @@ import pyarrow.compute as pc
 
 from beam_jobs.config import PrepareConfig
 from beam_jobs.digests import Digests
-from beam_jobs.images import ImageFiltered, convert
-from beam_jobs.outcome import class_counts, size, split_table
+from beam_jobs.images import LIBRARY_FAULTS, ImageFiltered, convert
+from beam_jobs.outcome import class_counts, counted, size, split_table
 from beam_jobs.plan import RECORD_OVERHEAD_BYTES, num_shards
 from beam_jobs.request import JobRequest
 from beam_jobs.runners import check_runner, num_workers
-from beam_jobs.sources import list_inputs
+from beam_jobs.sources import list_inputs, open_source
 from beam_jobs.sources.folder import SourceFault, SourceFolder
 from beam_jobs.splits import apportion
 from infra.catalog import Catalog
@@ -69,12 +72,13 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
     """
     config = request.config
     check_runner(config.runner.name)
-    source = SourceFolder(request.source)
-    listing = list_inputs(request.source, config)
+    source = open_source(request)
+    listing = list_inputs(source, config)
     for warning in listing.warnings:
         log(warning, level="warning")
     references = listing.to_read()
-    sample = take_sample(references, source, config)
+    with _quiet():
+        sample = take_sample(references, source, config)
     catalog = Catalog(request.root)
     newest = catalog.latest(request.dataset)
     digests = Digests.of(source.uri, listing, config)
@@ -125,12 +129,26 @@ def take_sample(references: pa.Table, source: SourceFolder, config: PrepareConfi
             data = source.read(row["uri"], row["size_bytes"], row["mtime_ns"])
             num_bytes += len(convert(data, config.image, config.filter).image)
             stored += 1
-        except (SourceFault, ImageRejected, ImageFiltered, ValueError):
+        except (SourceFault, ImageRejected, ImageFiltered, *LIBRARY_FAULTS):
             pass  # counted by what is missing from `stored`
         if time.monotonic() - started > SAMPLE_SECONDS:
             break
     seconds = time.monotonic() - started
     return Sample(tried, stored, num_bytes / stored if stored else 0.0, seconds / tried if tried else 0.0)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep standard error from libraries in C, which print there what they think of a damaged image."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def foresee_splits(references: pa.Table, sample: Sample, config: PrepareConfig) -> dict[str, dict[str, Any]]:
@@ -165,12 +183,12 @@ def describe(outcome: Mapping[str, Any]) -> Iterator[str]:
     if outcome["unchanged"]:
         yield "  nothing has changed since the newest version, so the run would end at once"
     yield (
-        f"  {outcome['num_inputs']:,} inputs: {outcome['num_to_read']:,} to read "
+        f"  {counted(outcome['num_inputs'], 'input')}: {outcome['num_to_read']:,} to read "
         f"({size(outcome['source_bytes'])}), {outcome['num_filtered']:,} filtered, "
         f"{outcome['num_quarantined']:,} quarantined already"
     )
     classes = outcome["classes"]
-    yield f"  {len(classes):,} classes:"
+    yield f"  {len(classes):,} {'class' if len(classes) == 1 else 'classes'}:"
     largest = sorted(classes.items(), key=lambda item: (-item[1], item[0]))
     for name, count in largest[:_CLASSES_SHOWN]:
         yield f"    {count:>9,}  {name}"

@@ -23,7 +23,7 @@ from beam_jobs.blocks import (
 )
 from beam_jobs.config import PrepareConfig
 from beam_jobs.faults import carry_faults
-from beam_jobs.images import ImageFiltered, StoredImage, convert
+from beam_jobs.images import LIBRARY_FAULTS, ImageFiltered, StoredImage, convert
 from beam_jobs.sources.folder import SourceFault, SourceFolder
 from infra.codecs import ImageRejected
 from infra.contract import FILTERED, QUARANTINED
@@ -104,9 +104,8 @@ def encode_block(
                 facts.add_lost(sha256, FILTERED, "filter", reason.reason, reason.message)
             except (SourceFault, ImageRejected) as reason:
                 facts.add_lost(sha256, QUARANTINED, stage, reason.reason, reason.message)
-            except (ValueError, ArithmeticError, LookupError, TypeError, RuntimeError) as error:
-                # Libraries raise anything on hostile bytes; it is this image's fault and becomes a row.
-                what = f"{type(error).__name__}: {error}"
+            except LIBRARY_FAULTS as error:
+                what = f"cannot be processed: {error}".removesuffix(": ")
                 facts.add_lost(sha256, QUARANTINED, stage, "unprocessable", what)
             else:
                 facts.add_stored(sha256, image)

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from beam_jobs.config import FilterConfig, ImageConfig
 from infra.codecs import decode, encode_jpeg, resize_short_side
 
+# What libraries raise on hostile bytes, beside their own errors: the image's fault, not ours.
+LIBRARY_FAULTS = (ValueError, ArithmeticError, LookupError, TypeError, RuntimeError)
+
 
 class ImageFiltered(Exception):
     """A filter of the configuration leaves this image out.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import sys
 import time
@@ -38,8 +39,7 @@ from beam_jobs.outcome import Reused, outcome_of
 from beam_jobs.plan import Plan, plan_version
 from beam_jobs.request import JobRequest
 from beam_jobs.runners import check_runner, run_pipeline
-from beam_jobs.sources import list_inputs
-from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources import list_inputs, open_source
 from beam_jobs.sources.listing import Listing
 from beam_jobs.spools import RunClaim
 from beam_jobs.versions import (
@@ -102,7 +102,7 @@ class _Job:
 
     def __post_init__(self) -> None:
         self.config = self.request.config
-        self.source = SourceFolder(self.request.source)
+        self.source = open_source(self.request)
         self.dataset = self.catalog.dataset_storage(self.request.dataset)
 
     @contextmanager
@@ -116,7 +116,7 @@ class _Job:
     def list_source(self) -> Listing:
         """List the source."""
         stage("list", unit="files")
-        listing = list_inputs(self.request.source, self.config)
+        listing = list_inputs(self.source, self.config)
         progress("list", listing.table.num_rows, listing.table.num_rows, unit="files")
         for warning in listing.warnings:
             log(warning, level="warning")
@@ -230,6 +230,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m beam_jobs.job", description=__doc__)
     parser.add_argument("--request", required=True, help="a JobRequest as JSON")
     arguments = parser.parse_args(argv)
+    logging.basicConfig(level=logging.ERROR)  # Beam warns of every optional library that is not there
     result(run_job(JobRequest.model_validate(json.loads(arguments.request))))
     return 0
 

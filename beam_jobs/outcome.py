@@ -76,17 +76,20 @@ def summary(outcome: Mapping[str, Any]) -> Iterator[str]:
     else:
         yield f"Published {ref} from {outcome['source']}"
     yield (
-        f"  {outcome['num_inputs']:,} inputs = {outcome['num_records']:,} records "
-        f"+ {outcome['num_duplicates']:,} duplicates + {outcome['num_filtered']:,} filtered "
+        f"  {counted(outcome['num_inputs'], 'input')} = {counted(outcome['num_records'], 'record')} "
+        f"+ {counted(outcome['num_duplicates'], 'duplicate')} + {outcome['num_filtered']:,} filtered "
         f"+ {outcome['num_quarantined']:,} quarantined"
     )
     if outcome["quarantine"]:
         yield "  quarantined: " + ", ".join(
             f"{why} {count:,}" for why, count in outcome["quarantine"].items()
         )
-    if outcome["num_label_conflicts"]:
-        conflicts = f"{outcome['num_label_conflicts']:,} images have the same bytes under different labels"
-        yield f"  {conflicts} (see the report)"
+    if conflicts := outcome["num_label_conflicts"]:
+        have = "image has" if conflicts == 1 else "images have"
+        yield f"  {conflicts:,} {have} the same bytes under different labels (see the report)"
+    if crossing := outcome["num_cross_split_duplicates"]:
+        repeat = "duplicate repeats a record" if crossing == 1 else "duplicates repeat records"
+        yield f"  {crossing:,} {repeat} of another given split; each is kept once (see the report)"
     yield from split_table(outcome["splits"])
     if not outcome["unchanged"]:
         yield (
@@ -100,9 +103,14 @@ def summary(outcome: Mapping[str, Any]) -> Iterator[str]:
 def split_table(splits: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """A line a split."""
     for name, split in splits.items():
-        shards = f"{split['num_shards']:,} {'shard' if split['num_shards'] == 1 else 'shards'}"
+        shards = counted(split["num_shards"], "shard")
         examples = f"{split['num_examples']:>9,} examples"
         yield f"  {name:<10} {examples}  {shards:>12}  {size(split['num_bytes']):>10}"
+
+
+def counted(number: int, thing: str) -> str:
+    """1 shard; 1,200 shards"""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
 def size(num_bytes: float) -> str:

@@ -6,18 +6,26 @@ progress, and says what came out. Needs no Prefect.
 
 from __future__ import annotations
 
+import os
+import signal
+
+if __name__ == "__main__":
+    # Until run_main takes over, libraries load and nothing has begun: a stop is an end, not a traceback.
+    for _number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(_number, lambda *_: os._exit(130))
+
 import argparse
 import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from beam_jobs.config import PrepareConfig
 from beam_jobs.request import JobRequest
 from infra.children import run_child, run_main
-from infra.errors import ChildDied, ConfigError
+from infra.errors import ChildDied, ConfigError, UsageError
 from infra.names import uri_of
 from infra.progress import Listener, TerminalProgress, emit, events_go_to_parent, result
 from infra.settings import default_root, load_settings, validate
@@ -71,9 +79,16 @@ def _listener() -> Iterator[Listener]:
         yield show
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong as every other error is said."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, f"{self.prog} --help shows what there is")
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m beam_jobs.prepare",
         description="Turn a folder of images into a published, balanced, sharded TFRecord dataset.",
         epilog=_EXAMPLES,

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from pydantic import Field, field_validator
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, field_validator, model_validator
+from pydantic_core import PydanticSerializationError
 
 from beam_jobs.config import PrepareConfig
 from infra.contract import check_dataset_name
+from infra.errors import UsageError
+from infra.names import is_text, uri_of
 from infra.settings import Settings
 
 
@@ -16,6 +22,34 @@ class JobRequest(Settings):
     dataset: str = Field(description="Name of the dataset")
     root: str = Field(description="Folder of the datasets: a path or a URI")
     config: PrepareConfig = PrepareConfig()
+
+    @field_validator("source")
+    @classmethod
+    def _some_source(cls, source: str) -> str:
+        if not source.strip():
+            raise UsageError("the source is empty", "give the folder that holds the class folders, or .")
+        return source
+
+    @field_validator("root")
+    @classmethod
+    def _text_root(cls, root: str) -> str:
+        place = root if "://" in root else str(Path(root).expanduser().absolute())
+        if not is_text(place):
+            raise UsageError(
+                f"the path of the datasets is not UTF-8: {uri_of(place)}", "give another folder with --root"
+            )
+        return root
+
+    @model_validator(mode="after")
+    def _all_text(self) -> Self:
+        try:
+            self.model_dump_json()
+        except PydanticSerializationError as error:
+            raise UsageError(
+                f"a setting or the source's URI is not UTF-8: {error}",
+                r"in patterns and names of classes, write bytes that are not UTF-8 as \xNN",
+            ) from error
+        return self
 
     @field_validator("dataset")
     @classmethod

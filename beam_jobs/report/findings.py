@@ -51,6 +51,10 @@ REASONS: dict[str, tuple[str, str]] = {
     ),
     "changed": ("The file changed while the job read it", "Run again once the source is quiet"),
     "broken_link": ("A link to something that is not there", "Restore what it leads to, or delete the link"),
+    "unprocessable": (
+        "A library failed on it in a way that is not foreseen",
+        "Open it in a viewer and save it anew, or delete it; the message helps a report to Shardmill",
+    ),
     "too_large": (
         "Larger than any photograph",
         "Remove it from the folder, or add its pattern to filter.ignore",

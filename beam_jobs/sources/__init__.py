@@ -11,17 +11,33 @@ import importlib
 import importlib.util
 import pkgutil
 from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 
 from beam_jobs.config import PrepareConfig
+from beam_jobs.places import folders_of_ours, place_of
+from beam_jobs.request import JobRequest
 from beam_jobs.sources.folder import SourceFolder
 from beam_jobs.sources.listing import Listing
 from infra.errors import ConfigError
+from infra.names import name_of
+from infra.storage import Storage
 
 _NO_KINDS = ("folder", "listing", "names", "ignore")  # what the kinds are built of
 
 
-def list_inputs(location: str, config: PrepareConfig) -> Listing:
+def open_source(request: JobRequest) -> SourceFolder:
+    """The source of a request, without what is Shardmill's own in it.
+
+    Raises:
+        UsageError: source and datasets lie in each other in a way that cannot be.
+    """
+    location = request.source
+    place = place_of(location if "://" in location else name_of(location))
+    return SourceFolder(location, folders_of_ours(place, request.root, request.dataset))
+
+
+def list_inputs(source: SourceFolder, config: PrepareConfig) -> Listing:
     """Every file of a source, as the configured kind of source sees it.
 
     Raises:
@@ -37,4 +53,10 @@ def list_inputs(location: str, config: PrepareConfig) -> Listing:
         )
     module = importlib.import_module(f"{__name__}.{kind}")
     list_kind = cast(Callable[[SourceFolder, PrepareConfig], Listing], module.list_inputs)
-    return list_kind(SourceFolder(location), config)
+    listing = list_kind(source, config)
+    told = [
+        f"{place} lies in the source and is left out: it holds what Shardmill made"
+        for place in source.left_out
+        if Storage.at(place).exists("")
+    ]
+    return replace(listing, warnings=told + listing.warnings)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from beam_jobs.places import is_within, place_of
 from beam_jobs.sources.ignore import IgnorePatterns
 from infra.errors import NotFoundError, StorageError
 from infra.names import name_of, uri_of
@@ -59,9 +60,15 @@ class FoundFile:
 
 
 class SourceFolder:
-    """The files below a local path or a URI. Cheap to make; picklable."""
+    """The files below a local path or a URI. Cheap to make; picklable for reading.
 
-    def __init__(self, location: str) -> None:
+    Args:
+        location: a path as ``infra.names.uri_of`` gives it, or a URI.
+        left_out: places (beam_jobs.places) of folders within it that are no part of it.
+    """
+
+    def __init__(self, location: str, left_out: Sequence[str] = ()) -> None:
+        self.left_out = tuple(left_out)
         self.is_local = "://" not in location
         self._root = str(Path(name_of(location)).expanduser().absolute()) if self.is_local else location
         # Text that JSON and Arrow can hold, whatever the bytes of the path.
@@ -79,47 +86,32 @@ class SourceFolder:
         """
         if self._storage is not None:
             return self._remote_files(self._storage, ignore)
-        if not Path(self._root).is_dir():
-            what = "a file, not a folder" if Path(self._root).exists() else "not there"
+        if (fault := _why_no_folder(self._root)) is not None:
             raise NotFoundError(
-                f"source {self.uri} is {what}", "give the folder that holds the class folders"
+                f"source {self.uri} is {fault}", "give the folder that holds the class folders"
             )
-        return self._local_files(self._root, "", None, frozenset(), ignore)
+        return self._local_files(ignore)
 
-    def _local_files(
-        self,
-        folder: str,
-        prefix: str,
-        ignored_by: str | None,
-        above: frozenset[tuple[int, int]],
-        ignore: IgnorePatterns,
-    ) -> Iterator[FoundFile]:
-        try:
-            found = Path(folder).stat()
-            with os.scandir(folder) as scan:
-                entries = list(scan)
-        except OSError as error:
-            if ignored_by is not None:
-                return
-            raise StorageError(
-                f"cannot list the folder {uri_of(folder)}: {error.strerror}",
-                "make it readable, or name it in filter.ignore",
-            ) from error
-        identity = (found.st_dev, found.st_ino)
-        if identity in above:
-            return  # a link back to a folder that we are in
-        above |= {identity}
-        # With "/" behind the names of folders, the order within each folder is that of whole URIs.
-        for key, name, entry in sorted(_sort_keys(entries)):
-            uri = prefix + name
-            by = ignored_by or ignore.match(name, uri)
-            if key.endswith("/"):
-                yield from self._local_files(entry.path, f"{uri}/", by, above, ignore)
-            elif (file := _look_at(entry, uri, by)) is not None:
-                yield file
+    def _local_files(self, ignore: IgnorePatterns) -> Iterator[FoundFile]:
+        closed = frozenset(_identity(Path(place).stat()) for place in self.left_out if Path(place).exists())
+        # A stack of our own: folders may lie deeper within each other than Python recurses.
+        stack = [_entries_of(_Folder(self._root, "", None, closed), ignore)]
+        while stack:
+            found = next(stack[-1], None)
+            if found is None:
+                stack.pop()
+            elif isinstance(found, _Folder):
+                stack.append(_entries_of(found, ignore))
+            else:
+                yield found
 
     def _remote_files(self, storage: Storage, ignore: IgnorePatterns) -> Iterator[FoundFile]:
-        entries = [(uri_of(entry.path), entry) for entry in storage.list_files()]
+        within = place_of(self.uri).rstrip("/")
+        entries = [
+            (uri_of(entry.path), entry)
+            for entry in storage.list_files()
+            if not any(is_within(f"{within}/{entry.path}", place) for place in self.left_out)
+        ]
         for uri, entry in sorted(entries, key=lambda pair: pair[0]):
             yield FoundFile(uri, entry.size_bytes, entry.mtime_ns, _ignored_on_the_way(uri, ignore))
 
@@ -146,6 +138,63 @@ class SourceFolder:
         if not unchanged:
             raise SourceFault("changed", "its size or time of change is no longer what was listed")
         return data
+
+
+def _why_no_folder(path: str) -> str | None:
+    try:
+        is_folder = stat.S_ISDIR(Path(path).stat().st_mode)
+    except FileNotFoundError:
+        return "not there"
+    except OSError as error:
+        return f"not to be entered: {error.strerror}"
+    return None if is_folder else "a file, not a folder"
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """A folder to walk.
+
+    Attributes:
+        path: on this machine.
+        prefix: of the URIs of what it holds.
+        ignored_by: the pattern that names it or a folder above it, or None.
+        closed: identities of the folders that are not to be entered: those above it, and those left out.
+    """
+
+    path: str
+    prefix: str
+    ignored_by: str | None
+    closed: frozenset[tuple[int, int]]
+
+
+def _entries_of(folder: _Folder, ignore: IgnorePatterns) -> Iterator[FoundFile | _Folder]:
+    """The files and folders directly in a folder."""
+    try:
+        identity = _identity(Path(folder.path).stat())
+        with os.scandir(folder.path) as scan:
+            entries = list(scan)
+    except OSError as error:
+        if folder.ignored_by is not None:
+            return
+        raise StorageError(
+            f"cannot list the folder {uri_of(folder.path)}: {error.strerror}",
+            "make it readable, or name it in filter.ignore",
+        ) from error
+    if identity in folder.closed:
+        return  # left out, or a link back to a folder that we are in
+    closed = folder.closed | {identity}
+    # With "/" behind the names of folders, the order within each folder is that of whole URIs.
+    for key, name, entry in sorted(_sort_keys(entries)):
+        uri = folder.prefix + name
+        by = folder.ignored_by or ignore.match(name, uri)
+        if key.endswith("/"):
+            yield _Folder(entry.path, f"{uri}/", by, closed)
+        elif (file := _look_at(entry, uri, by)) is not None:
+            yield file
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
 
 
 def _sort_keys(entries: list[os.DirEntry[str]]) -> Iterator[tuple[str, str, os.DirEntry[str]]]:

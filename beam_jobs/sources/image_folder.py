@@ -80,7 +80,8 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     found = folder.files(IgnorePatterns(config.filter.ignore))
     chunks = list(_chunks(found, shape))
     if shape.num_files == 0:
-        seen = f"only {shape.num_ignored} files that filter.ignore names" if shape.num_ignored else "no file"
+        files = "1 file" if shape.num_ignored == 1 else f"{shape.num_ignored:,} files"
+        seen = f"only {files} that filter.ignore names" if shape.num_ignored else "no file"
         raise NotFoundError(
             f"source {folder.uri} holds {seen}", "give a folder with a subfolder of images for each class"
         )

@@ -26,6 +26,7 @@ from typing import Any
 from beam_jobs.config import PrepareConfig
 from beam_jobs.images import convert
 from beam_jobs.sources import list_inputs
+from beam_jobs.sources.folder import SourceFolder
 from infra.codecs import ImageRejected
 from tests.samples.photos import jpeg, write
 
@@ -62,7 +63,7 @@ def make_folder(root: Path, count: int) -> Path:
 
 def photo_paths(folder: Path) -> list[Path]:
     """The files that prepare would read."""
-    uris = list_inputs(str(folder), PrepareConfig()).to_read()["uri"].to_pylist()
+    uris = list_inputs(SourceFolder(str(folder)), PrepareConfig()).to_read()["uri"].to_pylist()
     return [folder / uri for uri in uris]
 
 

@@ -312,10 +312,11 @@ def test_names_that_are_not_text_go_all_the_way(tmp_path: Path) -> None:
 def test_a_second_run_on_the_same_work_is_turned_away(tmp_path: Path) -> None:
     from beam_jobs.digests import Digests
     from beam_jobs.sources import list_inputs
+    from beam_jobs.sources.folder import SourceFolder
 
     source = make_photos(tmp_path / "source", {"a": 4})
     config = PrepareConfig.model_validate({"runner": {"workers": 2, "block_images": 8}})
-    digests = Digests.of(str(source), list_inputs(str(source), config), config)
+    digests = Digests.of(str(source), list_inputs(SourceFolder(str(source)), config), config)
     storage = Catalog(tmp_path / "root").dataset_storage("d")
     with storage.exclusive_lock(f"spool/{digests.run}.lock"), pytest.raises(LockedError, match="pid"):
         run(source, tmp_path / "root")
@@ -412,7 +413,7 @@ def test_the_source_must_not_change_between_versions_unseen(tmp_path: Path) -> N
 
 def test_nothing_to_prepare(tmp_path: Path) -> None:
     write(tmp_path / "source", {"a/notes.txt": b"x"})
-    with pytest.raises(NotFoundError, match=r"only 1 files that filter\.ignore names"):
+    with pytest.raises(NotFoundError, match=r"only 1 file that filter\.ignore names"):
         run(tmp_path / "source", tmp_path / "root")
     with pytest.raises(ConfigError):
         JobRequest(source="x", dataset="a/b", root="y")

@@ -82,7 +82,7 @@ def test_whatever_a_library_raises_becomes_a_row(tmp_path: Path, monkeypatch: py
     root = write(tmp_path / "source", {"a.jpg": jpeg(1)})
     monkeypatch.setattr(encode_module, "convert", explode)
     (row,) = encoded(root, tmp_path / "spool", references(root, ["a.jpg"]))
-    assert (row["reason"], row["message"]) == ("unprocessable", "ValueError: odd object <x>")
+    assert (row["reason"], row["message"]) == ("unprocessable", "cannot be processed: odd object <x>")
 
 
 def test_a_very_long_image_becomes_a_row_not_an_end(tmp_path: Path) -> None:

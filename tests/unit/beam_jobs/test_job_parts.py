@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,8 +15,9 @@ import pytest
 from beam_jobs.accounting import account, check_budget, check_shards, quarantine_reasons
 from beam_jobs.config import PrepareConfig, RunnerConfig
 from beam_jobs.faults import CarriedFault, carry_faults, recover_fault
-from beam_jobs.outcome import size
+from beam_jobs.outcome import size, summary
 from beam_jobs.prepare import build_parser, parse_request
+from beam_jobs.report.findings import FILTER_REASONS, explain
 from beam_jobs.runners import check_runner, num_workers
 from beam_jobs.watch import watched
 from infra.contract import INPUTS_SCHEMA, Accounting
@@ -205,6 +208,32 @@ def test_the_flag_wins_over_json_and_json_over_set() -> None:
 )
 def test_size(num_bytes: int, text: str) -> None:
     assert size(num_bytes) == text
+
+
+def test_the_summary_counts_in_words_and_tells_of_crossing_duplicates() -> None:
+    outcome = {
+        "dataset": "d", "version": 1, "unchanged": True, "source": "/s", "report": None, "splits": {},
+        "num_inputs": 1, "num_records": 1, "num_duplicates": 0, "num_filtered": 0, "num_quarantined": 0,
+        "quarantine": {}, "num_label_conflicts": 1, "num_cross_split_duplicates": 2,
+    }  # fmt: skip
+    _, counts, conflicts, crossing = summary(outcome)
+    assert counts == "  1 input = 1 record + 0 duplicates + 0 filtered + 0 quarantined"
+    assert "1 image has the same bytes under different labels" in conflicts
+    assert "2 duplicates repeat records of another given split" in crossing
+
+
+def test_every_reason_is_explained_in_the_report_and_the_guide() -> None:
+    root = Path(__file__).parents[3]
+    places = [root / "infra/codecs.py", *(root / "beam_jobs").rglob("*.py")]
+    raised = r'(?:ImageRejected|SourceFault|ImageFiltered)\(\s*"(\w+)"|QUARANTINED, (?:stage, )?"(\w+)"'
+    found = {
+        name for path in places for pair in re.findall(raised, path.read_text()) for name in pair if name
+    }
+    assert {"empty", "too_long", "vanished", "unprocessable", "no_class", "aspect"} <= found
+    guide = (root / "docs/recover-from-failures.md").read_text()
+    for reason in found:
+        assert explain(reason)[1] != explain("not known")[1], reason
+        assert reason in FILTER_REASONS or f"| `{reason}` | {explain(reason)[0]} |" in guide, reason
 
 
 def python(script: str) -> subprocess.CompletedProcess[str]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import os
 import pickle
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +98,48 @@ def test_an_unlisted_folder_is_an_error_unless_ignored(
     with pytest.raises(StorageError, match="locked: Permission denied"):
         walk(tmp_path)
     assert [file.uri for file in walk(tmp_path, "locked")] == ["a/b.jpg"]
+
+
+def test_folders_may_be_deeper_than_python_recurses(tmp_path: Path) -> None:
+    uri = "d/" * 300 + "x.jpg"
+    write(tmp_path, {uri: b"x"})
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + 150)
+    try:
+        assert [file.uri for file in walk(tmp_path)] == [uri]
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def test_a_link_into_a_closed_folder_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closed:
+        """What os.scandir gives of such a link; the superuser, as whom tests may run, enters any folder."""
+
+        name, path = "link", str(tmp_path / "link")
+
+        def is_dir(self) -> bool:
+            raise PermissionError(13, "Permission denied")
+
+        stat = is_dir
+
+    @contextlib.contextmanager
+    def scandir(_: str) -> Iterator[list[Closed]]:
+        yield [Closed()]
+
+    monkeypatch.setattr(folder_module.os, "scandir", scandir)
+    (found,) = walk(tmp_path)
+    assert found.fault is not None
+    assert (found.uri, found.fault.reason) == ("link", "unreadable")
+
+
+def test_a_source_that_cannot_be_entered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    source = SourceFolder(str(tmp_path))
+    monkeypatch.setattr(folder_module.Path, "stat", refuse)
+    with pytest.raises(NotFoundError, match="not to be entered: Permission denied"):
+        source.files(IgnorePatterns(()))
 
 
 def reference(path: Path) -> tuple[int, int]:
@@ -196,7 +242,7 @@ def test_a_source_by_uri_is_read_through_the_storage(tmp_path: Path) -> None:
 
 
 def listed(root: Path, **config: Any) -> Listing:
-    return list_inputs(str(root), PrepareConfig.model_validate(config))
+    return list_inputs(SourceFolder(str(root)), PrepareConfig.model_validate(config))
 
 
 def labels(listing: Listing) -> dict[str, tuple[str | None, str | None, str | None]]:
@@ -252,7 +298,7 @@ def test_the_class_filter(tmp_path: Path) -> None:
     ("files", "config", "error", "says"),
     [
         ([], {}, NotFoundError, "holds no file"),
-        (["a/notes.txt"], {}, NotFoundError, "only 1 files that filter.ignore names"),
+        (["a/notes.txt"], {}, NotFoundError, "only 1 file that filter.ignore names"),
         (["1.jpg", "2.jpg"], {}, UsageError, "no class folders: its 2 files lie directly in it"),
         (["train/cat/1.jpg", "cat/2.jpg"], {}, UsageError, "mixes two layouts: 'train' beside 'cat'"),
         (["train/1.jpg", "test/2.jpg"], {}, UsageError, "hold images, but no class folders"),
