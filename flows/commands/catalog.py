@@ -120,7 +120,7 @@ def verify(dataset: options.Ref, root: options.Root = None, json_output: options
         output.say(
             f"{opened.ref} has {len(report.problems)} problem(s):", *(f"  {line}" for line in report.problems)
         )
-        output.note("remedy: restore the files from a copy, or prepare the dataset again")
+        output.note("remedy: restore the files from a copy; or delete them and prepare the same source again")
     if report.problems:
         raise typer.Exit(3)
 
