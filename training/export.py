@@ -7,20 +7,22 @@ from typing import Any
 
 import tensorflow as tf
 
-from training.preprocess import decode_for_inference
+from training.inference import decode_for_inference
 
 
-def export(model: Any, classes: list[str], image_size: int, folder: Path) -> None:
+def export(model: Any, classes: list[str], image_size: int, folder: Path, *, grey: bool = False) -> None:
     """Write ``folder``, with the signature ``serving_default``.
 
-    Input ``image_bytes``: string [B], each a JPEG, PNG, GIF or BMP. They are treated as evaluation treats
-    them. Outputs: ``probabilities`` float32 [B, C], ``label`` int64 [B], ``class_name`` string [B].
+    Input ``image_bytes``: string [B], each a JPEG, PNG, WebP, BMP or GIF. They are treated as the preparation
+    of records and then evaluation treat them: turned upright by their EXIF orientation, alpha on white.
+    Outputs: ``probabilities`` float32 [B, C], ``label`` int64 [B], ``class_name`` string [B]. B may be 0.
 
     Args:
         model: from images to logits; on one device.
         classes: their names, by label. Names that are not UTF-8 are exported as the bytes that they were.
         image_size: of the model's input (pixels).
         folder: where to.
+        grey: the records that the model learnt from are grey.
     """
     # Keras writes a SavedModel only of what its own tracking sees, hence tf.Module around it.
     module = tf.Module(name="classifier")
@@ -29,11 +31,15 @@ def export(model: Any, classes: list[str], image_size: int, folder: Path) -> Non
 
     def classify(image_bytes: Any) -> dict[str, Any]:
         images = tf.map_fn(
-            lambda image: decode_for_inference(image, image_size),
+            lambda image: decode_for_inference(image, image_size, grey=grey),
             image_bytes,
             fn_output_signature=tf.TensorSpec([image_size, image_size, 3], tf.uint8),
         )
-        probabilities = tf.nn.softmax(tf.cast(model(images, training=False), tf.float32))
+        size = tf.shape(images)[0]
+        # Some kernels refuse a batch of nothing: a black image takes its place and its answer is cut off.
+        images = tf.cond(size > 0, lambda: images, lambda: tf.zeros([1, image_size, image_size, 3], tf.uint8))
+        logits = model(images, training=False)[:size]
+        probabilities = tf.nn.softmax(tf.cast(logits, tf.float32))
         label = tf.argmax(probabilities, axis=-1)
         return {
             "probabilities": probabilities,

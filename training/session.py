@@ -76,7 +76,8 @@ def train(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[s
         stop.check()
         events.stage("export", 1, unit="models")
         export_dir = run_dir / "export"
-        _export(config, parts, version.manifest.classes, export_dir)
+        grey = readers["train"].read(0).channels == 1  # one setting of the preparation decides for all
+        _export(parts, version.manifest.classes, export_dir, grey=grey)
         events.progress("export", 1, 1, unit="models")
     return _result(config, version, run_dir, export_dir, parts, loop, metrics)
 
@@ -193,7 +194,7 @@ def _evaluate(
     return results
 
 
-def _export(config: TrainConfig, parts: _Parts, classes: list[str], folder: Path) -> None:
+def _export(parts: _Parts, classes: list[str], folder: Path, *, grey: bool) -> None:
     """Export a copy of the model that belongs to no strategy."""
     weights = parts.model.get_weights()
     plain = build_model(
@@ -207,7 +208,7 @@ def _export(config: TrainConfig, parts: _Parts, classes: list[str], folder: Path
     )
     plain.set_weights(weights)
     plain.save_weights(folder.parent / "model.weights.h5")
-    export(plain, classes, parts.spec.image_size, folder)
+    export(plain, classes, parts.spec.image_size, folder, grey=grey)
 
 
 def _result(

@@ -12,7 +12,7 @@ import pytest
 
 from infra.catalog import Catalog
 from infra.storage import Storage
-from tests.samples.published import coloured, publish
+from tests.samples.published import Picture, coloured, publish
 from tests.samples.trainer import Trainer, settings, train
 from training.metrics import confusion_matrix
 from training.reader import RecordReader, load_table
@@ -97,6 +97,21 @@ def test_the_exported_model_takes_png(trained: tuple[Path, dict[str, Any]]) -> N
     out = served(image_bytes=tf.stack([png, bmp_like]))["probabilities"].numpy()
     assert out.shape == (2, 3)
     assert out[0] == pytest.approx(out[1], abs=0.05)
+
+
+def test_a_model_of_grey_records_sees_grey(tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+    colours = coloured({"train": {"a": 12, "b": 12}})
+    grey = [Picture(one.split, one.label_name, one.pixels[:, :, :1]) for one in colours]
+    publish(tmp_path / "datasets", grey, name="grey")
+    result = train(tmp_path, "grey", settings(run={"epochs": 1}))
+    served = tf.saved_model.load(result["export_dir"]).signatures["serving_default"]
+    pixels = colours[0].pixels
+    luminance = np.rint(pixels @ [0.299, 0.587, 0.114]).astype(np.uint8)[:, :, np.newaxis]
+    images = [tf.io.encode_png(pixels), tf.io.encode_png(luminance), tf.io.encode_png(pixels[:, :, :1])]
+    out = served(image_bytes=tf.stack(images))["probabilities"].numpy()
+    assert out[0] == pytest.approx(out[1], abs=1e-5)
+    assert out[0] != pytest.approx(out[2], abs=1e-5), "another grey is another answer"
 
 
 def test_a_finished_run_returns_its_result_at_once(trained: tuple[Path, dict[str, Any]]) -> None:
