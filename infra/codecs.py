@@ -22,8 +22,8 @@ from infra.jpeg_segments import without_metadata
 
 Pixels = npt.NDArray[np.uint8]
 
-# Raised with every change here, or in what calls this, that makes other pixels of the same file: work that was
-# finished under the old code is then not mixed with new.
+# Raised with every change here, or in what calls this, that makes other pixels of the same file: work that
+# was finished under the old code is then not mixed with new.
 REVISION = 1
 
 MAX_PIXELS = 178_956_970  # where Pillow begins to speak of decompression bombs: 512 MiB of RGB

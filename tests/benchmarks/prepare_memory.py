@@ -2,9 +2,9 @@
 
     python -m tests.benchmarks.prepare_memory FOLDER [--times 10] [--work DIR]
 
-The larger folder holds the images of the first, and copies of them with a few bytes appended behind the end of
-the image, so that no copy is an exact duplicate. Prints a table and the ratio of the peaks (of the Beam child's
-process tree).
+The larger folder holds the images of the first, and copies of them with a few bytes appended behind the end
+of the image, so that no copy is an exact duplicate. Prints a table and the ratio of the peaks (of the Beam
+child's process tree).
 """
 
 from __future__ import annotations
