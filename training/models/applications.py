@@ -10,7 +10,7 @@ from typing import Any
 
 import keras
 
-from infra.errors import EnvironmentFault
+from infra.errors import ConfigError, EnvironmentFault
 from training.models import ModelSpec
 
 _DOWNLOAD_SECONDS = 60.0
@@ -20,11 +20,12 @@ def build(spec: ModelSpec) -> Any:
     """The named backbone with pooling, dropout and a classifier of ``spec.num_classes``.
 
     Raises:
+        ConfigError: the images are too small for it.
         EnvironmentFault: "imagenet" weights are asked for and cannot be downloaded.
     """
     shape = (spec.image_size, spec.image_size, 3)
     make = getattr(keras.applications, spec.name)
-    with _explained_download(spec):
+    with _explained_failure(spec):
         weights = "imagenet" if spec.weights == "imagenet" else None
         backbone = make(include_top=False, weights=weights, input_shape=shape, pooling="avg")
     if spec.synchronized:
@@ -53,17 +54,22 @@ def _with_synchronized_normalisation(backbone: Any) -> Any:
 
 
 @contextmanager
-def _explained_download(spec: ModelSpec) -> Iterator[None]:
-    """Turns a failed download into an error with a remedy; a silent network ends after a minute."""
+def _explained_failure(spec: ModelSpec) -> Iterator[None]:
+    """Turns a failure into an error with a remedy; a silent network ends a download after a minute."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(_DOWNLOAD_SECONDS)
     try:
         yield
-    except (OSError, ValueError) as error:
-        # Keras wraps what the network said in a bare Exception or a ValueError.
-        raise _download_failed(spec, error) from error
+    except ValueError as error:
+        if "corrupted file" in str(error):  # a download whose checksum is wrong
+            raise _download_failed(spec, error) from error
+        raise ConfigError(
+            f"{spec.name} cannot be built for images of {spec.image_size} pixels: {error}",
+            "set data.image_size to a larger size",
+        ) from error
     except Exception as error:
-        if "URL fetch failure" not in str(error):
+        # Keras wraps what the network said in a bare Exception.
+        if not isinstance(error, OSError) and "URL fetch failure" not in str(error):
             raise
         raise _download_failed(spec, error) from error
     finally:
@@ -71,11 +77,6 @@ def _explained_download(spec: ModelSpec) -> Iterator[None]:
 
 
 def _download_failed(spec: ModelSpec, error: Exception) -> EnvironmentFault:
-    if spec.weights != "imagenet":
-        return EnvironmentFault(
-            f"{spec.name} cannot be built for images of {spec.image_size} pixels: {error}",
-            "set data.image_size to a larger size",
-        )
     return EnvironmentFault(
         f"the imagenet weights of {spec.name} cannot be had: {error}",
         "leave model.weights out to start from random weights, give the path of a weights file, or let this "

@@ -25,6 +25,9 @@ def config(*overrides: str) -> TrainConfig:
         ("model.name=ResNet5", "did you mean 'ResNet50'"),
         ("model.name=smal_cnn", "did you mean 'small_cnn'"),
         ("model.name=no.such.module", "unknown model"),
+        ("model.name=json.tool", "has no function build"),
+        ("model.name=.small_cnn", "unknown model"),
+        ("model.name=training..models", "unknown model"),
         ("data.image_sise=64", "data.image_size"),
         ("data.balance=even", "natural"),
         ("data.global_batch_size=0", "greater than or equal to 1"),
@@ -46,7 +49,7 @@ def test_wrong_settings_are_refused(override: str, message: str) -> None:
         ("resnet50", "ResNet50"),
         ("efficientnet_b0", "EfficientNetB0"),
         ("SmallCNN", "small_cnn"),
-        ("tests.samples.published", "tests.samples.published"),
+        ("tests.samples.linear_model", "tests.samples.linear_model"),
     ],
 )
 def test_models_are_found_in_any_spelling(spelling: str, name: str) -> None:

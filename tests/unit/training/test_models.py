@@ -1,0 +1,42 @@
+"""The models: what is wrong with one is said before anything is trained."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from infra.errors import ConfigError
+from training.models import ModelSpec, build_model, default_image_size
+
+
+def test_a_model_of_ones_own_is_built() -> None:
+    assert default_image_size("tests.samples.linear_model") == 8
+    model = build_model(ModelSpec("tests.samples.linear_model", num_classes=3, image_size=8))
+    assert model.output_shape == (None, 3)
+
+
+@pytest.mark.parametrize("name", ["MobileNetV2", "InceptionV3", "VGG16"])
+def test_images_that_are_too_small_are_an_error_of_the_configuration(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} cannot be built for images of 16 pixels") as caught:
+        build_model(ModelSpec(name, num_classes=3, image_size=16))
+    assert "data.image_size" in str(caught.value.remedy)
+
+
+def _module(monkeypatch: pytest.MonkeyPatch, **names: object) -> None:
+    module = ModuleType("made.up")
+    vars(module).update(names)
+    monkeypatch.setitem(sys.modules, "made.up", module)
+
+
+def test_a_module_that_is_no_model_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = ModelSpec("made.up", num_classes=3, image_size=8)
+    _module(monkeypatch)
+    with pytest.raises(ConfigError, match="no function build"):
+        build_model(spec)
+    _module(monkeypatch, build=lambda spec: SimpleNamespace(output_shape=(None, 4)))
+    with pytest.raises(ConfigError, match=r"\(None, 4\), not \(None, 3\)"):
+        build_model(spec)
+    with pytest.raises(ConfigError, match="no DEFAULT_IMAGE_SIZE"):
+        default_image_size("made.up")
