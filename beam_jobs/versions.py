@@ -18,11 +18,13 @@ from beam_jobs.sources.folder import PASSING_REASONS, SourceFault, SourceFolder
 from infra.catalog import Catalog, DatasetVersion
 from infra.contract import Accounting, InputsPart, Manifest, Shard, data_dir, summarise_splits
 from infra.digests import sha256_hex
+from infra.errors import PublishConflict
 from infra.progress import progress, stage
 from infra.storage import TEMPORARY_PREFIX, Storage
 
 INPUTS_FILE = "inputs.parquet"
 
+_ATTEMPTS = 10
 _PASSING = pa.array(PASSING_REASONS)
 
 
@@ -103,16 +105,33 @@ def publish(
     """Write the rows of all inputs and the report, sweep up, and make the version visible.
 
     Raises:
-        PublishConflict: another writer published this number first.
+        PublishConflict: other writers took every number that was tried.
     """
+    stage("publish", unit="versions")
+    _sweep(catalog.dataset_storage(request.dataset), data_dir(work.plan_digest))
+    for attempt in range(_ATTEMPTS):
+        try:
+            version = _publish_next(catalog, request, source_uri, work, digests)
+            break
+        except PublishConflict:
+            # Another source or configuration took the number. What is in a version depends on no other
+            # version, so it can as well be the next.
+            if attempt == _ATTEMPTS - 1:
+                raise
+    progress("publish", 1, 1, unit="versions")
+    return version
+
+
+def _publish_next(
+    catalog: Catalog, request: JobRequest, source_uri: str, work: FinishedWork, digests: Digests
+) -> DatasetVersion:
     from beam_jobs.report import write_report  # its template engine is needed here only
 
-    stage("publish", unit="versions")
     storage = catalog.dataset_storage(request.dataset)
     newest = catalog.latest(request.dataset)
     manifest = Manifest(
         dataset=request.dataset,
-        version=catalog.next_version(request.dataset),
+        version=newest.version + 1 if newest else 1,
         parent=newest.version if newest else None,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         plan_digest=work.plan_digest,
@@ -132,10 +151,7 @@ def publish(
         cross_split_duplicates=work.plan.cross_split_duplicates,
     )
     report = write_report(storage, manifest, work.plan.inputs)
-    _sweep(storage, data_dir(work.plan_digest))
-    version = catalog.publish(manifest.model_copy(update={"report": report}))
-    progress("publish", 1, 1, unit="versions")
-    return version
+    return catalog.publish(manifest.model_copy(update={"report": report}))
 
 
 def _write_inputs(storage: Storage, work: FinishedWork) -> InputsPart:

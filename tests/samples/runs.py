@@ -1,0 +1,67 @@
+"""Runs of the job in this process, some of them stopped on the way, and what they leave on disk."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beam_jobs.config import PrepareConfig
+from beam_jobs.job import run_job
+from beam_jobs.request import JobRequest
+from infra.catalog import Catalog
+from infra.verify import verify
+
+
+def run(source: Path, root: Path, **config: Any) -> dict[str, Any]:
+    """Prepare the dataset "d" with small blocks; ``config`` as in a configuration file."""
+    settings = PrepareConfig.model_validate({"runner": {"workers": 2, "block_images": 8}, **config})
+    return run_job(JobRequest(source=str(source), dataset="d", root=str(root), config=settings))
+
+
+def folders(root: Path, name: str) -> set[str]:
+    """Names of the folders in one of the dataset's folders: its spools, or its plans' data."""
+    return {path.name for path in (root / "d" / name).iterdir() if path.is_dir()}
+
+
+def problems(root: Path) -> list[str]:
+    """What verify finds wrong in all versions of the dataset."""
+    catalog = Catalog(root)
+    opened = [catalog.open(f"d@{version}") for version in catalog.versions("d")]
+    return [problem for version in opened for problem in verify(version).problems]
+
+
+class Stopped(Exception):
+    """Stands for a process that is killed at some point."""
+
+
+@contextmanager
+def stopped(at: object, name: str) -> Iterator[None]:
+    """Whatever runs within is stopped when it calls ``name`` of the module ``at``."""
+
+    def stop(*_: object, **__: object) -> None:
+        raise Stopped
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(at, name, stop)
+        with pytest.raises(Stopped):
+            yield
+
+
+def during(at: object, name: str, then: Callable[[], object]) -> Callable[..., Any]:
+    """A stand-in for the function ``name`` of ``at``: first ``then`` runs, once, in a thread of its own."""
+    original = getattr(at, name)
+    left = [then]
+
+    def stand_in(*arguments: Any, **named: Any) -> Any:
+        if left:
+            other = threading.Thread(target=left.pop())
+            other.start()
+            other.join()
+        return original(*arguments, **named)
+
+    return stand_in
