@@ -8,10 +8,10 @@ Prefect reads its settings when it is imported, so ``prefect_api`` comes before 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -65,7 +65,7 @@ def _is_address(url: str) -> bool:
         return False
 
 
-@contextmanager
+@contextlib.contextmanager
 def prefect_api() -> Iterator[Api]:
     """The API for one command, with this process's environment set for it.
 
@@ -85,29 +85,38 @@ def prefect_api() -> Iterator[Api]:
             yield api
         return
     os.environ.update(home.prefect_environment())
-    with services.Server(
-        "127.0.0.1",
-        services.free_port(),
-        brief=True,
-        log_path=home.logs_folder() / "brief-server.log",
-        env={},
-    ) as server:
-        os.environ["PREFECT_API_URL"] = server.api_url
+    with _brief_server() as server:
         try:
+            with _faults_named(server.api_url):
+                yield Api(server.api_url, None)
+        finally:
+            _drain()
+
+
+@contextlib.contextmanager
+def _brief_server() -> Iterator[services.Server]:
+    """A healthy server, and Prefect imported with the settings for it."""
+    with contextlib.ExitStack() as stack:
+        with home.server_start():
+            server = stack.enter_context(
+                services.Server(
+                    "127.0.0.1",
+                    services.free_port(),
+                    brief=True,
+                    log_path=home.logs_folder() / "brief-server.log",
+                    env={},
+                )
+            )
+            os.environ["PREFECT_API_URL"] = server.api_url
+            stack.callback(os.environ.pop, "PREFECT_API_URL", None)
             import prefect.flow_engine  # 2 s, while the server starts
             import prefect.task_engine  # noqa: F401
 
             server.wait_until_healthy()
-            try:
-                with _faults_named(server.api_url):
-                    yield Api(server.api_url, None)
-            finally:
-                _drain()
-        finally:
-            del os.environ["PREFECT_API_URL"]
+        yield server
 
 
-@contextmanager
+@contextlib.contextmanager
 def _faults_named(url: str) -> Iterator[None]:
     """Turn what Prefect's client raises into an error that names the server."""
     import httpx

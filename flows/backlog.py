@@ -8,7 +8,6 @@ first of them, so the others are cancelled.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from infra.digests import digest_of
@@ -43,19 +42,19 @@ def cancel_superfluous(pool: str) -> int:
             sort=FlowRunSort.EXPECTED_START_TIME_ASC,
             limit=_PAGE,
         )
-        extra = superfluous(waiting, datetime.now(UTC))
+        extra = superfluous(waiting)
         for run in extra:
             state: Any = Cancelled(message=_MESSAGE)
             client.set_flow_run_state(run.id, state)
     return len(extra)
 
 
-def superfluous(waiting: Iterable[FlowRun], now: datetime) -> list[FlowRun]:
-    """Of the runs, given in the order of their due times, those of a schedule behind the first of a kind."""
+def superfluous(waiting: Iterable[FlowRun]) -> list[FlowRun]:
+    """Of runs that wait, those that a schedule made and that stand behind one of the same kind."""
     seen: set[str] = set()
     extra = []
     for run in waiting:
-        if not run.auto_scheduled or run.expected_start_time is None or run.expected_start_time > now:
+        if not run.auto_scheduled:
             continue
         kind = digest_of([str(run.deployment_id), run.parameters])
         if kind in seen:

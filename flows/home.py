@@ -7,6 +7,7 @@
                                   and the user's own Prefect profile is left alone
       logs/                       server.log, worker.log, up.log
       running/                    a file for each command that runs a flow, held by it
+      server-start.lock           held while a server starts
       up.json                     the `shardmill up` that runs, if one does
       up.lock                     held by it, with its process id; the kernel lets go of it however it ends
 """
@@ -157,6 +158,19 @@ def up_lock() -> Iterator[None]:
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
+        yield
+
+
+@contextmanager
+def server_start() -> Iterator[None]:
+    """Held while a server of this home starts: two at once would both make, or migrate, the database."""
+    path = home() / "server-start.lock"
+    try:
+        opened = path.open("a")
+    except OSError as error:
+        raise _unusable(path, error.strerror or str(error)) from error
+    with opened as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 

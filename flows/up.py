@@ -125,10 +125,10 @@ class Watch:
         self._say("Starting Prefect's server ...")
         self._start_server()
         log = self._logs / "deploy.log"
+        os.environ.update(self._api_environment())
+        deployments.make_pool()  # first: a deployment names its pool
         deploying = deployments.start_deploying(self._api_environment(), log)
         try:
-            os.environ.update(self._api_environment())
-            deployments.make_pool()
             self._end_stale_runs()
             self._tidy()
             self._say("Registering the deployments ...")
@@ -156,15 +156,16 @@ class Watch:
             backlog.cancel_superfluous(deployments.POOL)
 
     def _start_server(self) -> None:
-        self._server = services.Server(
-            self._options.host,
-            self._options.port,
-            brief=False,
-            log_path=self._logs / "server.log",
-            env=self._environment,
-        )
-        self._started["Prefect's server"] = time.monotonic()
-        self._server.wait_until_healthy()
+        with home.server_start():
+            self._server = services.Server(
+                self._options.host,
+                self._options.port,
+                brief=False,
+                log_path=self._logs / "server.log",
+                env=self._environment,
+            )
+            self._started["Prefect's server"] = time.monotonic()
+            self._server.wait_until_healthy()
 
     def _start_worker(self) -> None:
         self._worker = services.Worker(

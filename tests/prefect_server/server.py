@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -76,8 +77,9 @@ class RunningServer:
         options = [f"--param={name}={json.dumps(value)}" for name, value in parameters.items()]
         done = self.prefect("deployment", "run", deployment, *options)
         assert done.returncode == 0, done.stdout + done.stderr
-        runs = self.post("/flow_runs/filter", sort="EXPECTED_START_TIME_DESC", limit=1)
-        return str(runs[0]["id"])
+        found = re.search(r"UUID: ([0-9a-f-]{36})", done.stdout)
+        assert found, done.stdout
+        return found[1]
 
     def wait(self, run_id: str, *states: str, timeout: float = _RUN_SECONDS) -> dict[str, Any]:
         """The flow run, once it is in one of ``states`` (by default: any final one)."""

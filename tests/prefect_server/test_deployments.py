@@ -17,6 +17,7 @@ from tests.samples.image_folders import write_image_folder, write_many_large_ima
 
 # Some 15 s of work, of which a part is finished soon: time to be cancelled in.
 NUM_LARGE = 200
+NUM_TO_KILL = 60  # a kill takes no time itself
 SMALL_BLOCKS = {"runner": {"block_images": 16}}
 
 
@@ -174,7 +175,7 @@ def test_a_cancel_takes_the_whole_tree_and_leaves_what_is_done(
 
 
 def test_a_killed_flow_process_takes_the_job_with_it(shardmill_up: RunningServer, tmp_path: Path) -> None:
-    source = write_many_large_images(tmp_path / "large", NUM_LARGE)
+    source = write_many_large_images(tmp_path / "large", NUM_TO_KILL)
     run = shardmill_up.deployment_run(
         "pipeline/pipeline", source=str(source), dataset="killed", prepare_config=SMALL_BLOCKS
     )
@@ -197,7 +198,7 @@ def test_a_killed_flow_process_takes_the_job_with_it(shardmill_up: RunningServer
 def test_a_killed_worker_takes_its_runs_with_it_and_is_started_again(
     shardmill_up: RunningServer, tmp_path: Path
 ) -> None:
-    source = write_many_large_images(tmp_path / "large", NUM_LARGE)
+    source = write_many_large_images(tmp_path / "large", NUM_TO_KILL)
     parameters = {"source": str(source), "dataset": "orphaned", "config": SMALL_BLOCKS}
     run = shardmill_up.deployment_run("prepare/prepare", **parameters)
     tree = job_processes(source)
