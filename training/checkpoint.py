@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 import zipfile
+import zlib
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -19,8 +21,13 @@ from infra import progress as events
 from infra.errors import CorruptDataError
 from infra.storage import Storage
 
-BEST = "best.npz"
-_NAME = re.compile(r"step-(\d{9,})\.npz")
+_NAME = re.compile(r"step-\d{9,}\.npz")
+_BEST_NAME = re.compile(r"best-\d{6,}\.npz")
+# Keras numbers nameless layers and seeds in the order of their making. That is another one where a model is
+# copied for several replicas.
+_COUNTER = re.compile(r"_\d+(?=/|$)")
+# What a damaged archive makes zipfile and NumPy raise.
+_DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, KeyError, ValueError, EOFError, NotImplementedError)
 
 
 @dataclass
@@ -50,7 +57,11 @@ class Progress:
 
 
 class Checkpoints:
-    """The checkpoints of one run, in a folder of their own."""
+    """The checkpoints of one run, in a folder of their own.
+
+    The best models are named by their epochs: what an attempt that was killed took for the best is not the
+    best of the attempt that follows it, which may come to other figures.
+    """
 
     def __init__(self, folder: Storage, keep: int) -> None:
         self._folder = folder
@@ -59,12 +70,29 @@ class Checkpoints:
     def save(self, run_step: int, variables: list[Any], progress: Progress) -> None:
         """Write the checkpoint of a step, and remove the oldest ones."""
         self._write(f"step-{run_step:09d}.npz", variables, progress)
-        for name in self._names()[: -self._keep]:
-            self._folder.delete(name)
+        self._prune()
 
-    def save_best(self, variables: list[Any], progress: Progress) -> None:
-        """Write the model's variables as the best so far."""
-        self._write(BEST, variables, progress)
+    def save_best(self, epoch: int, variables: list[Any], progress: Progress) -> None:
+        """Write the model's variables of the epoch that is the best so far; ``save`` must follow."""
+        self._write(_best_name(epoch), variables, progress)
+
+    def _prune(self) -> None:
+        """Remove all but the latest checkpoints, and the best models that none of them names."""
+        names = self._names()
+        for name in names[: -self._keep]:
+            self._folder.delete(name)
+        wanted = {self._best_of(name) for name in names[-self._keep :]}
+        for name in self._names(_BEST_NAME):
+            if name not in wanted:
+                self._folder.delete(name)
+
+    def _best_of(self, name: str) -> str | None:
+        try:
+            with self._folder.open_input(name) as stream, np.load(stream, allow_pickle=False) as archive:
+                best = json.loads(bytes(archive["progress"]))["best"]
+        except _DAMAGE:
+            return None
+        return None if best is None else _best_name(int(best["epoch"]))
 
     def restore_latest(self, variables: list[Any]) -> Progress | None:
         """Bring the latest checkpoint back; None where there is none.
@@ -78,17 +106,17 @@ class Checkpoints:
                 events.log(f"{error.message}; going back to the checkpoint before it", level="warning")
         return None
 
-    def restore_best(self, variables: list[Any]) -> Progress:
-        """Bring the best model back.
+    def restore_best(self, epoch: int, variables: list[Any]) -> Progress:
+        """Bring the best model back, which is that of ``epoch``.
 
         Raises:
             NotFoundError: there is none. CorruptDataError: it is damaged.
         """
-        return self._restore(BEST, variables)
+        return self._restore(_best_name(epoch), variables)
 
-    def _names(self) -> list[str]:
+    def _names(self, pattern: re.Pattern[str] = _NAME) -> list[str]:
         paths = [entry.path for entry in self._folder.list_files(recursive=False)]
-        return sorted((path for path in paths if _NAME.fullmatch(path)), key=lambda path: (len(path), path))
+        return sorted((path for path in paths if pattern.fullmatch(path)), key=lambda path: (len(path), path))
 
     def _write(self, name: str, variables: list[Any], progress: Progress) -> None:
         arrays = {_key(index, variable): variable.numpy() for index, variable in enumerate(variables)}
@@ -102,24 +130,30 @@ class Checkpoints:
             with self._folder.open_input(name) as stream, np.load(stream, allow_pickle=False) as archive:
                 arrays = [archive[_key(index, variable)] for index, variable in enumerate(variables)]
                 text = bytes(archive["progress"])
-        except (zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
+        except _DAMAGE as error:
             raise CorruptDataError(
                 f"checkpoint {where} cannot be read: {error}", "set run.fresh=true to start anew"
             ) from error
         for variable, array in zip(variables, arrays, strict=True):
-            _assign(variable, array, where)
+            _check_shape(variable, array, where)
+        for variable, array in zip(variables, arrays, strict=True):
+            variable.assign(array)
         return Progress(**json.loads(text))
 
 
 def _key(index: int, variable: Any) -> str:
     """Number and path: paths alone need not be unique. Slashes would make folders in the archive."""
-    return f"{index:05d}:{variable.path}".replace("/", ":")
+    path = _COUNTER.sub("", variable.path)
+    return f"{index:05d}:{path}".replace("/", ":")
 
 
-def _assign(variable: Any, array: npt.NDArray[Any], where: str) -> None:
+def _best_name(epoch: int) -> str:
+    return f"best-{epoch:06d}.npz"
+
+
+def _check_shape(variable: Any, array: npt.NDArray[Any], where: str) -> None:
     if tuple(variable.shape) != array.shape:
         raise CorruptDataError(
             f"{where}: {variable.path} has shape {array.shape}, the model wants {tuple(variable.shape)}",
             "set run.fresh=true to start anew",
         )
-    variable.assign(array)

@@ -37,15 +37,13 @@ def check_divisible(global_batch_size: int, num_replicas: int) -> None:
 
 
 def distribute(strategy: Any, pipeline: Any, start: int, stop: int) -> Any:
-    """An iterator of the steps ``start`` to ``stop``: each a batch a replica, in the order's slices.
+    """A dataset of the steps ``start`` to ``stop``: each a batch a replica, in the order's slices.
 
     The batches of a step come one after the other and go to the replicas in turn, so that replica r has rows
     [rB/R, (r+1)B/R) of the global batch.
     """
     per_replica = pipeline.order.global_batch_size // strategy.num_replicas_in_sync
-    return iter(
-        strategy.distribute_datasets_from_function(lambda _: pipeline.dataset(start, stop, per_replica))
-    )
+    return strategy.distribute_datasets_from_function(lambda _: pipeline.dataset(start, stop, per_replica))
 
 
 def gather(strategy: Any, value: Any) -> Any:

@@ -24,6 +24,7 @@ class Evaluator:
         self._image_size = image_size
         self._batch_size = batch_size
         self._step = _evaluation_step(strategy, model)
+        self._prepared: dict[RecordReader, tuple[IndexedPipeline, Any]] = {}
 
     def evaluate(self, reader: RecordReader, on_batch: Callable[[int], None]) -> Evaluation:
         """Every record of the reader's split once, in stored order.
@@ -35,12 +36,11 @@ class Evaluator:
         Raises:
             CorruptDataError: a record is not what was written.
         """
-        order = SequentialOrder(len(reader.table), self._batch_size)
-        pipeline = IndexedPipeline(reader, order, self._image_size)
+        pipeline, dataset = self._prepare(reader)
         confusion = np.zeros((self._num_classes, self._num_classes), np.int64)
         losses: list[float] = []
-        batches = reraise([pipeline], lambda: distribute(self._strategy, pipeline, 0, order.steps_per_epoch))
-        for _ in range(order.steps_per_epoch):
+        batches = reraise([pipeline], lambda: iter(dataset))
+        for _ in range(pipeline.order.steps_per_epoch):
             batch = reraise([pipeline], lambda: next(batches))
             rows = [gather(self._strategy, part) for part in self._step(batch)]
             real = rows[0] > 0
@@ -49,6 +49,15 @@ class Evaluator:
             losses.append(float(loss.astype(np.float64).sum()))
             on_batch(int(confusion.sum()))
         return Evaluation(confusion, float(np.sum(losses)) / max(int(confusion.sum()), 1))
+
+    def _prepare(self, reader: RecordReader) -> tuple[IndexedPipeline, Any]:
+        """The pipeline of a split, made once: TensorFlow never lets go of the functions of a dataset."""
+        if reader not in self._prepared:
+            order = SequentialOrder(len(reader.table), self._batch_size)
+            pipeline = IndexedPipeline(reader, order, self._image_size)
+            dataset = distribute(self._strategy, pipeline, 0, order.steps_per_epoch)
+            self._prepared[reader] = pipeline, dataset
+        return self._prepared[reader]
 
 
 def _evaluation_step(strategy: Any, model: Any) -> Any:

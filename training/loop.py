@@ -91,7 +91,7 @@ class TrainingLoop:
         events.stage("train", self._images_at(self.total_steps), done=self._images_at(self.run_step))
         batches = reraise(
             [self._pipeline],
-            lambda: distribute(self._strategy, self._pipeline, self.run_step, self.total_steps),
+            lambda: iter(distribute(self._strategy, self._pipeline, self.run_step, self.total_steps)),
         )
         try:
             while self.progress.epoch < epochs:
@@ -237,7 +237,7 @@ class TrainingLoop:
         better = best is None or (figures["accuracy"], -figures["loss"]) > (best["accuracy"], -best["loss"])
         if better or self._validation is None:
             self.progress.best = {"epoch": row["epoch"], **figures}
-            self._checkpoints.save_best(list(self._model.variables), self.progress)
+            self._checkpoints.save_best(row["epoch"], list(self._model.variables), self.progress)
 
     def _save(self) -> None:
         self._report()

@@ -72,7 +72,7 @@ def train(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[s
     checkpoints = Checkpoints(Storage.at(run_dir / "checkpoints"), config.run.keep_checkpoints)
     with stop_at_boundaries() as stop:
         loop = _train(config, parts, order, readers, checkpoints, run_dir, stop)
-        metrics = _evaluate(parts, readers, checkpoints, version.manifest.classes, run_dir, stop)
+        metrics = _evaluate(parts, readers, version.manifest.classes, run_dir, stop)
         stop.check()
         events.stage("export", 1, unit="models")
         export_dir = run_dir / "export"
@@ -159,15 +159,15 @@ def _train(
             stop=stop,
         )
         loop.run()
+    assert loop.progress.best is not None, "the last epoch is always compared"
     with parts.strategy.scope():
-        checkpoints.restore_best(list(parts.model.variables))
+        checkpoints.restore_best(int(loop.progress.best["epoch"]), list(parts.model.variables))
     return loop
 
 
 def _evaluate(
     parts: _Parts,
     readers: dict[str, RecordReader],
-    checkpoints: Checkpoints,
     classes: list[str],
     run_dir: Path,
     stop: StopRequest,
