@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from infra.catalog import Catalog, DatasetVersion
 from infra.errors import NotFoundError, UsageError
 from infra.settings import default_root
+from training.balance import RULES
 from training.config import AugmentSettings
 from training.order import LastBatch, SequentialOrder, TrainingOrder
 from training.reader import RecordReader, SplitTable, load_table
@@ -95,10 +96,17 @@ class Dataset:
             last_batch: a last batch that is not full: "drop" (the default for training), "partial" (the
                 default otherwise: smaller), or "pad" (full, and elements are (images, labels, weights)).
             augment: how training examples are varied.
+
+        Raises:
+            NotFoundError: the version has no such split. UsageError: an argument is wrong.
         """
         from training import tensorflow_runtime  # noqa: F401  (before anything else imports TensorFlow)
         from training.pipeline import IndexedPipeline
 
+        if batch_size < 1 or image_size < 1:
+            raise UsageError(f"batch_size = {batch_size} and image_size = {image_size} must be at least 1")
+        if balance not in RULES:
+            raise UsageError(f"unknown balance {balance!r}", f"there are: {', '.join(RULES)}")
         training = split == "train" if training is None else training
         last_batch = last_batch or ("drop" if training else "partial")
         if last_batch == "partial" and epochs != 1:
@@ -139,10 +147,15 @@ def _as_pairs(pipeline: Any, start: int, stop: int, last_batch: str, num_records
         return batches.map(
             lambda batch: (batch["images"], batch["labels"], tf.cast(batch["weights"] > 0, tf.float32))
         )
-    pairs = batches.map(lambda batch: (batch["images"], batch["labels"]))
     rest = num_records % pipeline.order.global_batch_size
     if last_batch == "drop" or not rest:
-        return pairs
-    last = stop - start - 1
-    tail = pairs.skip(last).map(lambda images, labels: (images[:rest], labels[:rest]))
-    return pairs.take(last).concatenate(tail)
+        return batches.map(_pair)
+    # Not `skip`: it would read and decode all that it skips.
+    full, tail = pipeline.dataset(start, stop - 1), pipeline.dataset(stop - 1, stop)
+    return full.map(_pair).concatenate(
+        tail.map(lambda batch: (batch["images"][:rest], batch["labels"][:rest]))
+    )
+
+
+def _pair(batch: dict[str, Any]) -> tuple[Any, Any]:
+    return batch["images"], batch["labels"]

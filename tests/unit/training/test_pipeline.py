@@ -11,10 +11,12 @@ import pytest
 
 from infra.codecs import decode
 from infra.errors import CorruptDataError, NotFoundError, UsageError
+from infra.examples import ImageRecord
 from tests.samples.published import Picture, coloured, publish
 from training.augment import flips, keys_at, windows
 from training.config import AugmentSettings
 from training.dataset import Dataset, open_dataset
+from training.reader import RecordReader
 
 COUNTS = {"train": {"a": 17, "b": 9}, "test": {"a": 5, "b": 3}}
 
@@ -108,6 +110,22 @@ def test_plain_datasets_for_training_and_evaluation(dataset: Dataset) -> None:
     assert [weights.numpy().tolist() for *_, weights in padded] == [[1, 1, 1], [1, 1, 1], [1, 1, 0]]
 
 
+def test_a_partial_last_batch_reads_each_record_once(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    whole = RecordReader.read_many
+
+    def read_many(self: RecordReader, ordinals: np.ndarray) -> list[ImageRecord]:
+        read.extend(ordinals.tolist())
+        return whole(self, ordinals)
+
+    monkeypatch.setattr(RecordReader, "read_many", read_many)
+    batches = list(dataset.tf("test", batch_size=3, image_size=16))
+    assert [labels.shape[0] for _, labels in batches] == [3, 3, 2]
+    assert sorted(read) == [0, 0, 1, 2, 3, 4, 5, 6, 7], "0 once more, as the padding of the last batch"
+
+
 def test_keras_fits_it(dataset: Dataset) -> None:
     keras = pytest.importorskip("keras")
     model = keras.Sequential(
@@ -135,6 +153,10 @@ def test_wrong_requests_say_what_there_is(dataset: Dataset) -> None:
         dataset.tf("validation")
     with pytest.raises(UsageError, match="partial"):
         dataset.tf("train", epochs=2, last_batch="partial")
+    with pytest.raises(UsageError, match="natural, uniform"):
+        dataset.tf("train", balance="even")
+    with pytest.raises(UsageError, match="at least 1"):
+        dataset.tf("train", batch_size=0)
     assert dataset.splits == ["train", "test"]
     assert dataset.classes == ["a", "b"]
 
