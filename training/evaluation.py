@@ -64,7 +64,7 @@ def _evaluation_step(strategy: Any, model: Any) -> Any:
     """batch -> per replica (weights, labels, predicted, losses), each [b]."""
 
     def on_replica(batch: Any) -> Any:
-        logits = model(batch["images"], training=False)
+        logits = tf.cast(model(batch["images"], training=False), tf.float32)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(batch["labels"], logits)
         return batch["weights"], batch["labels"], tf.argmax(logits, axis=-1), losses
 

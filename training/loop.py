@@ -116,7 +116,8 @@ class TrainingLoop:
             if self._trace is not None:
                 self._trace.add(self.progress.epoch, self.progress.step, self._consumed(batch))
             self.progress.step += 1
-            if self._is_time("log_every_steps"):
+            if self._is_time("log_every_steps") or self.progress.step == self._order.steps_per_epoch:
+                # Waits for the device, so the end of an epoch does it here, where time is counted.
                 self._report()
             self._count_time(time.perf_counter() - started, waited, num_real)
             if self._save_is_due():
@@ -241,6 +242,7 @@ class TrainingLoop:
 
     def _save(self) -> None:
         self._report()
+        self._log.flush()
         if self._trace is not None:
             self.progress.trace_bytes = self._trace.commit()
         variables = [*self._model.variables, *self._optimizer.variables]
@@ -261,7 +263,7 @@ def _train_step(strategy: Any, model: Any, optimizer: Any, label_smoothing: floa
 
     def on_replica(batch: Any) -> Any:
         with tf.GradientTape() as tape:
-            logits = model(batch["images"], training=True)
+            logits = tf.cast(model(batch["images"], training=True), tf.float32)
             losses = _cross_entropy(batch["labels"], logits, label_smoothing)
             loss = tf.reduce_sum(losses * batch["weights"])
             if model.losses:

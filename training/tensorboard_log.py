@@ -24,6 +24,11 @@ class TensorBoardLog:
             for name, value in values.items():
                 tf.summary.scalar(name, value)
 
+    def flush(self) -> None:
+        """Put all points on disk: a process that is killed after a checkpoint does not make them again."""
+        for writer in self._writers.values():
+            writer.flush()
+
     def close(self) -> None:
         """Write what is buffered and close all files."""
         for writer in self._writers.values():

@@ -26,10 +26,11 @@ from infra.catalog import Catalog, DatasetVersion
 from infra.children import own_peak_rss_bytes, run_main
 from infra.errors import ConfigError, DataError, UsageError
 from infra.settings import default_root, default_runs, load_settings
-from infra.storage import Storage
+from infra.storage import TEMPORARY_PREFIX, Storage
 from training.config import TrainConfig, run_identity, run_name
 
-_LOCK = "lock"
+# Beside the runs: a lock's file stays for ever, and a run that was refused leaves no folder.
+_LOCKS = ".locks"
 _RESULT = "result.json"
 
 # An error's frames hold pipelines whose destructors wait for TensorFlow's threads, for minutes where a large
@@ -134,16 +135,22 @@ def train_dataset(ref: str, config: TrainConfig, *, root: str | Path, runs: str 
     started = time.monotonic()
     version = Catalog(root).open(ref)
     _check_trainable(version)
-    folder = _local(runs).child(run_name(config, version))
+    name = run_name(config, version)
+    folder = _local(runs).child(name)
     run_dir = Path(folder.uri)
-    with folder.exclusive_lock(_LOCK, purpose="the same training run"):
+    with _local(runs).exclusive_lock(f"{_LOCKS}/{name}", purpose="the same training run"):
+        _sweep(run_dir)
         if config.run.fresh:
             _clear(folder)
         if (finished := _finished(folder)) is not None:
             return {**finished, "unchanged": True}
         identity = run_identity(config, version)
         folder.write_atomic("run.json", json.dumps(identity, indent=1).encode("ascii"))
-        result = _train(config, version, run_dir)
+        try:
+            result = _train(config, version, run_dir)
+        except ConfigError:
+            _forget_if_empty(folder)
+            raise
         result |= {
             "seconds": round(time.monotonic() - started, 3),
             "peak_rss_bytes": own_peak_rss_bytes(),
@@ -193,13 +200,21 @@ def _finished(folder: Storage) -> dict[str, Any] | None:
 
 
 def _clear(folder: Storage) -> None:
-    """Remove all of a run but its lock, the result first: a run half removed is not finished."""
+    """Remove all of a run, the result first: a run half removed is not finished."""
     folder.delete(_RESULT)
-    for name in folder.list_folders():
-        folder.delete_tree(name)
-    for entry in folder.list_files(recursive=False):
-        if entry.path != _LOCK:
-            folder.delete(entry.path)
+    folder.delete_tree("")
+
+
+def _forget_if_empty(folder: Storage) -> None:
+    """Remove the folder of a run that was refused before it made anything."""
+    if not folder.list_folders():
+        folder.delete_tree("")
+
+
+def _sweep(run_dir: Path) -> None:
+    """Remove what earlier processes were writing when they were killed: whole checkpoints, at times."""
+    for partial in run_dir.rglob(f"{TEMPORARY_PREFIX}*"):
+        partial.unlink(missing_ok=True)
 
 
 def summary(result: dict[str, Any]) -> str:

@@ -114,6 +114,16 @@ def test_a_model_of_grey_records_sees_grey(tmp_path: Path) -> None:
     assert out[0] != pytest.approx(out[2], abs=1e-5), "another grey is another answer"
 
 
+def test_a_model_of_ones_own_may_give_logits_of_half_precision(tmp_path: Path) -> None:
+    publish(
+        tmp_path / "datasets", coloured({split: COUNTS[split] for split in ("train", "test")}), name="set"
+    )
+    model = {"name": "tests.samples.linear_model"}
+    result = train(tmp_path, "set", settings(model=model, run={"epochs": 1, "mixed_precision": "bfloat16"}))
+    assert result["metrics"]["test"]["num_examples"] == sum(COUNTS["test"].values())
+    assert np.isfinite(result["metrics"]["test"]["loss"])
+
+
 def test_a_finished_run_returns_its_result_at_once(trained: tuple[Path, dict[str, Any]]) -> None:
     root, result = trained
     config = settings(run={"epochs": 6, "log_every_steps": 5, "trace_records": True, "devices": "one"})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import DataError, LockedError, NotFoundError
+from infra.errors import ConfigError, DataError, LockedError, NotFoundError
 from infra.storage import Storage
 from tests.samples.published import coloured, publish
 from training.config import TrainConfig, run_name
@@ -42,8 +42,11 @@ def test_an_unknown_dataset_suggests_the_near_one(tmp_path: Path) -> None:
 
 def test_a_run_is_locked_while_it_is_trained(tmp_path: Path) -> None:
     version = publish(tmp_path, coloured(TRAINABLE), name="set")
-    folder = Storage.at(tmp_path / "runs").child(run_name(TrainConfig(), version))
-    with folder.exclusive_lock("lock"), pytest.raises(LockedError, match="the same training run"):
+    lock = f".locks/{run_name(TrainConfig(), version)}"
+    with (
+        Storage.at(tmp_path / "runs").exclusive_lock(lock),
+        pytest.raises(LockedError, match="the same training run"),
+    ):
         train_dataset("set", TrainConfig(), root=tmp_path, runs=tmp_path / "runs")
 
 
@@ -53,6 +56,27 @@ def test_a_finished_run_answers_with_its_result(tmp_path: Path) -> None:
     folder.write_atomic("result.json", json.dumps({"run_dir": "there", "unchanged": False}).encode())
     result = train_dataset("set@1", TrainConfig(), root=tmp_path, runs=tmp_path / "runs")
     assert result == {"run_dir": "there", "unchanged": True}
+
+
+def test_a_refused_run_leaves_no_folder_and_a_begun_one_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = publish(tmp_path, coloured(TRAINABLE), name="set")
+    run_dir = tmp_path / "runs" / run_name(TrainConfig(), version)
+
+    def refuse(*_: object) -> None:
+        raise ConfigError("too small")
+
+    monkeypatch.setattr("training.train._train", refuse)
+    for checkpoints in (None, run_dir / "checkpoints"):
+        if checkpoints is not None:
+            checkpoints.mkdir(parents=True)
+            (checkpoints / "step-000000005.npz").write_bytes(b"")
+            (checkpoints / ".partial-0123").write_bytes(b"of a killed process")
+        with pytest.raises(ConfigError):
+            train_dataset("set", TrainConfig(), root=tmp_path, runs=tmp_path / "runs")
+        assert run_dir.exists() == (checkpoints is not None)
+    assert [path.name for path in (run_dir / "checkpoints").iterdir()] == ["step-000000005.npz"]
 
 
 @pytest.mark.parametrize(
