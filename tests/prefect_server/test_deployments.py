@@ -15,8 +15,8 @@ from infra.verify import verify
 from tests.prefect_server.server import RunningServer
 from tests.samples.image_folders import write_image_folder, write_many_large_images
 
-# Some 15 s of work, of which a part is finished soon: time to be cancelled in.
-NUM_LARGE = 200
+# Some 10 s of work, of which a part is finished soon: time to be cancelled in.
+NUM_LARGE = 120
 NUM_TO_KILL = 60  # a kill takes no time itself
 SMALL_BLOCKS = {"runner": {"block_images": 16}}
 
