@@ -23,9 +23,9 @@ from infra.storage import Storage
 
 _NAME = re.compile(r"step-\d{9,}\.npz")
 _BEST_NAME = re.compile(r"best-\d{6,}\.npz")
-# Keras numbers nameless layers and seeds in the order of their making. That is another one where a model is
-# copied for several replicas.
-_COUNTER = re.compile(r"_\d+(?=/|$)")
+# Keras numbers nameless layers and seeds as they are made in a process. The numbers are others where a model
+# is copied for several replicas, or where it is not the first of its process.
+_COUNTER = re.compile(r"_\d+(?=[_/]|$)")
 # What a damaged archive makes zipfile and NumPy raise.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, KeyError, ValueError, EOFError, NotImplementedError)
 

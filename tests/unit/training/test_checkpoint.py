@@ -96,8 +96,9 @@ def test_a_checkpoint_of_another_model_changes_nothing(tmp_path: Path) -> None:
 
 def test_numbers_that_keras_gives_to_nameless_things_do_not_count(tmp_path: Path) -> None:
     """EfficientNet's seeds are numbered anew where it is copied for several replicas."""
-    one = [Variable(f"seed_generator_{number}/state", np.ones(2, np.float32)) for number in (1, 2)]
-    two = [Variable(f"seed_generator_{number}/state", np.zeros(2, np.float32)) for number in (8, 9)]
+    kinds = ("seed_generator{}/state", "adamw/conv2d{}_kernel_momentum")
+    one = [Variable(kind.format(""), np.ones(2, np.float32)) for kind in kinds]
+    two = [Variable(kind.format("_7"), np.zeros(2, np.float32)) for kind in kinds]
     Checkpoints(Storage.at(tmp_path), keep=2).save(5, one, Progress())
     assert Checkpoints(Storage.at(tmp_path), keep=2).restore_latest(two) is not None
     assert float(two[1].value[0]) == 1
