@@ -6,8 +6,10 @@ All of them release the GIL. Formats are recognised by content, never by name.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -182,10 +184,18 @@ def _jpeg_orientation(data: bytes) -> int:
     if data.find(b"Exif\x00\x00", 0, 1 << 16) < 0:
         return 1
     try:
-        with Image.open(io.BytesIO(data), formats=("JPEG",)) as image:
+        with _no_warnings(), Image.open(io.BytesIO(data), formats=("JPEG",)) as image:
             return _orientation_of(image)
     except (OSError, SyntaxError, ValueError):
         return 1  # the pixels were fine; broken metadata is no reason to lose them
+
+
+@contextlib.contextmanager
+def _no_warnings() -> Iterator[None]:
+    """Keep what Pillow remarks about odd metadata to itself: the pixels decide whether an image is sound."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _orientation_of(image: Image.Image) -> int:
@@ -210,15 +220,13 @@ def apply_orientation(pixels: Pixels, orientation: int) -> Pixels:
 def _decode_with_pillow(data: bytes, found: str, channels: int, max_pixels: int) -> DecodedImage:
     mode = "RGB" if channels == 3 else "L"
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with Image.open(io.BytesIO(data), formats=(_PILLOW_FORMATS[found],)) as image:
-                width, height = image.size
-                _check_pixels(height, width, max_pixels)
-                orientation = _orientation_of(image)
-                # exif_transpose reads the orientation once more, after load() has read all metadata.
-                upright = ImageOps.exif_transpose(image) if orientation != 1 else image
-                pixels = np.asarray(_flatten(upright).convert(mode), dtype=np.uint8)
+        with _no_warnings(), Image.open(io.BytesIO(data), formats=(_PILLOW_FORMATS[found],)) as image:
+            width, height = image.size
+            _check_pixels(height, width, max_pixels)
+            orientation = _orientation_of(image)
+            # exif_transpose reads the orientation once more, after load() has read all metadata.
+            upright = ImageOps.exif_transpose(image) if orientation != 1 else image
+            pixels = np.asarray(_flatten(upright).convert(mode), dtype=np.uint8)
     except ImageRejected:
         raise
     except UnidentifiedImageError as error:

@@ -129,6 +129,14 @@ def test_damage_in_the_metadata_alone_costs_no_picture(damage: Any, message: str
     assert np.array_equal(codecs.decode(damage(data)).pixels, codecs.decode(data).pixels), message
 
 
+def test_odd_metadata_is_no_warning_and_no_loss() -> None:
+    """A truncated EXIF block: Pillow warns, and warnings are errors in the tests."""
+    exif = b"Exif\x00\x00MM\x00*\x00\x00\x00\x08\x00\x09\x01\x12\x00\x03"
+    data = saved(Image.fromarray(picture()), "JPEG", quality=95, exif=exif)
+    decoded = codecs.decode(data)
+    assert (decoded.orientation, decoded.pixels.shape) == (1, (48, 64, 3))
+
+
 def test_damage_in_the_picture_is_never_passed_over() -> None:
     rng = np.random.default_rng(0)
     data = saved(Image.fromarray(rng.integers(0, 255, (64, 64, 3), dtype=np.uint8)), "JPEG", quality=95)
