@@ -80,7 +80,7 @@ def test_a_pipeline_run_trains_on_what_it_published(shardmill_up: RunningServer,
         "shapes-pipeline-final-figures",
         "shapes-pipeline-train-progress",
     } <= keys
-    (trained,) = shardmill_up.runs.iterdir()
+    (trained,) = shardmill_up.runs.glob("shapes-pipeline-*")
     assert list(trained.glob("export/**/saved_model.pb")), "the model was exported"
 
 
