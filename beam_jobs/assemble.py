@@ -29,8 +29,9 @@ from infra.contract import INDEX_SCHEMA, Shard, data_dir, index_file, shard_file
 from infra.digests import sha256_hex, stream_sha256
 from infra.errors import CorruptDataError, NotFoundError, StorageError
 from infra.examples import ImageRecord, build_example
+from infra.ranges import RangeReader
 from infra.records import Container, pack_record
-from infra.storage import RangeReader, Storage
+from infra.storage import Storage
 
 NOTES_FOLDER = "shards"
 

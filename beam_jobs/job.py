@@ -52,9 +52,9 @@ from beam_jobs.versions import (
 )
 from beam_jobs.watch import watched
 from infra.catalog import Catalog, DatasetVersion
-from infra.children import run_main
 from infra.contract import Accounting, Shard, spool_dir
 from infra.errors import Cancelled
+from infra.process import run_main
 from infra.progress import log, progress, result, stage
 from infra.storage import Storage
 

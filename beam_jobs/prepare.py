@@ -20,15 +20,17 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 from beam_jobs.config import PrepareConfig
 from beam_jobs.request import JobRequest
-from infra.children import run_child, run_main
-from infra.errors import ChildDied, ConfigError, UsageError
+from infra.children import run_child
+from infra.errors import ChildDied
+from infra.job_command import JobParser, settings_of
 from infra.names import uri_of
+from infra.process import run_main
 from infra.progress import Listener, TerminalProgress, emit, events_go_to_parent, result
-from infra.settings import default_root, load_settings, validate
+from infra.settings import validate
 
 _EXAMPLES = """\
 examples:
@@ -79,39 +81,18 @@ def _listener() -> Iterator[Listener]:
         yield show
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong as every other error is said."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message, f"{self.prog} --help shows what there is")
-
-
 def build_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = _Parser(
-        prog="python -m beam_jobs.prepare",
-        description="Turn a folder of images into a published, balanced, sharded TFRecord dataset.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+    parser = JobParser(
+        "python -m beam_jobs.prepare",
+        "Turn a folder of images into a published, balanced, sharded TFRecord dataset.",
+        _EXAMPLES,
     )
     parser.add_argument(
         "source", help="folder of images: a subfolder a class, or train/, validation/, test/ of them"
     )
     parser.add_argument("--dataset", required=True, metavar="NAME", help="name of the dataset")
-    parser.add_argument(
-        "--root", metavar="DIR", help="folder of the datasets ($SHARDMILL_ROOT or ./datasets)"
-    )
-    parser.add_argument("--config", metavar="FILE", help="TOML file with a table [prepare]")
-    parser.add_argument(
-        "--set",
-        dest="overrides",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="one setting; repeatable",
-    )
-    parser.add_argument("--config-json", metavar="JSON", help="settings as JSON; they win over all others")
+    parser.add_job_arguments("prepare")
     parser.add_argument(
         "--failure-budget",
         type=float,
@@ -119,7 +100,6 @@ def build_parser() -> argparse.ArgumentParser:
         help="fraction of the inputs that may be quarantined",
     )
     parser.add_argument("--dry-run", action="store_true", help="say what would come out, and do nothing")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON, as the last line")
     return parser
 
 
@@ -129,21 +109,11 @@ def parse_request(arguments: argparse.Namespace) -> JobRequest:
     Raises:
         ConfigError: a setting is wrong.
     """
-    try:
-        given = json.loads(arguments.config_json) if arguments.config_json else {}
-    except ValueError as error:
-        raise ConfigError(f"--config-json is not JSON: {error}") from error
-    if not isinstance(given, dict):
-        raise ConfigError("--config-json is not a JSON object")
-    if arguments.failure_budget is not None:
-        given["failure_budget"] = arguments.failure_budget
-    config = load_settings(
-        PrepareConfig, section="prepare", config=arguments.config, overrides=arguments.overrides, given=given
-    )
+    config = settings_of(arguments, PrepareConfig, "prepare", failure_budget=arguments.failure_budget)
     values = {
         "source": arguments.source if "://" in arguments.source else uri_of(arguments.source),
         "dataset": arguments.dataset,
-        "root": arguments.root or default_root(),
+        "root": arguments.root,
         "config": config,
     }
     return validate(JobRequest, values, where="the command")

@@ -15,7 +15,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from infra.children import follow_parent
+from infra.process import follow_parent
 
 _SHUTDOWN_SECONDS = 3
 

@@ -19,8 +19,9 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from infra.children import LIFELINE_FD, kill_tree
+from infra.children import kill_tree
 from infra.errors import EnvironmentFault
+from infra.process import LIFELINE_FD
 
 # The first start of a home makes the database of its history: 7 s here on an idle machine.
 START_SECONDS = 120.0

@@ -12,29 +12,24 @@ import collections
 import contextlib
 import json
 import os
-import resource
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import IO, Any
 
 import psutil
 
-from infra.errors import Cancelled, ChildDied, ShardmillError, from_event
-from infra.progress import EVENTS_FD, Listener, adopt_parent, failure
-
-LIFELINE_FD = "SHARDMILL_LIFELINE_FD"
+from infra.errors import Cancelled, ChildDied, from_event
+from infra.process import GO_ON, LIFELINE_FD
+from infra.progress import EVENTS_FD, Listener
 
 GRACE_SECONDS = 10.0  # for a polite end: a checkpoint is written, a lock let go
 _SAMPLE_SECONDS = 0.2
 _LAST_LINES = 40
-_GO_ON = "run the same command again: it goes on where it was"
 
 
 @dataclass(frozen=True)
@@ -68,7 +63,7 @@ class ChildResult:
         if self.error is not None:
             raise from_event(self.error)
         if self.returncode in (130, -signal.SIGINT, -signal.SIGTERM):
-            raise Cancelled("stopped on request", _GO_ON)
+            raise Cancelled("stopped on request", GO_ON)
         killed = self.returncode == -signal.SIGKILL
         how = (
             f"was killed by {signal.Signals(-self.returncode).name}"
@@ -78,7 +73,7 @@ class ChildResult:
         tail = "\n".join(self.last_lines[-12:])
         raise ChildDied(
             f"a child process {how}" + (f"; it last said:\n{tail}" if tail else ""),
-            _GO_ON + (" (SIGKILL most often means that memory ran out)" if killed else ""),
+            GO_ON + (" (SIGKILL most often means that memory ran out)" if killed else ""),
         )
 
 
@@ -163,7 +158,7 @@ def _wait(process: subprocess.Popen[bytes], cancel: threading.Event | None, memo
             return
         memory.sample()
         if cancel is not None and cancel.is_set():
-            raise Cancelled("stopped on request", _GO_ON)
+            raise Cancelled("stopped on request", GO_ON)
 
 
 def kill_tree(process: subprocess.Popen[bytes], grace_seconds: float | None = None) -> None:
@@ -267,73 +262,3 @@ class _Relay:
                     log.flush()
                 if self._on_line is not None:
                     self._on_line(line)
-
-
-# -- the child's side ----------------------------------------------------------------------------------
-
-
-def follow_parent() -> None:
-    """Die with the parent: kill this process group when the lifeline closes. Call it first in a child's main.
-
-    Also takes over the events pipe. Does nothing in a process that ``run_child`` did not start.
-    """
-    adopt_parent()
-    descriptor = os.environ.pop(LIFELINE_FD, None)
-    if descriptor is None:
-        return
-    lifeline = int(descriptor)
-    os.set_inheritable(lifeline, False)
-
-    def watch() -> None:
-        while True:
-            try:
-                if not os.read(lifeline, 1):
-                    break
-            except InterruptedError:
-                continue
-            except OSError:
-                break
-        os.killpg(os.getpgrp(), signal.SIGKILL)
-
-    threading.Thread(target=watch, name="lifeline", daemon=True).start()
-
-
-def install_signal_handlers() -> None:
-    """Make SIGTERM and SIGINT raise ``Cancelled`` in the main thread, so that ``finally`` blocks run."""
-
-    def cancel(_signum: int, _frame: FrameType | None) -> None:
-        # A second signal while the first unwinds must not interrupt the clean-up.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        raise Cancelled("stopped on request", _GO_ON)
-
-    signal.signal(signal.SIGTERM, cancel)
-    signal.signal(signal.SIGINT, cancel)
-
-
-def run_main(main: Callable[[], int]) -> int:
-    """Run a command's body and turn its errors into messages, events and exit codes.
-
-    Defects (anything but a ``ShardmillError``) keep their traceback and end with status 1.
-    """
-    follow_parent()
-    install_signal_handlers()
-    try:
-        return main()
-    except ShardmillError as error:
-        failure(error)
-        print_error(error)
-        return error.exit_code
-
-
-def print_error(error: ShardmillError) -> None:
-    """Print an error and its remedy for a person, on standard error."""
-    print(f"error: {error.message}", file=sys.stderr)
-    if error.remedy:
-        print(f"remedy: {error.remedy}", file=sys.stderr)
-
-
-def own_peak_rss_bytes() -> int:
-    """Largest resident memory that this process has had so far (bytes)."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

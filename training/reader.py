@@ -21,8 +21,8 @@ from infra.contract import Shard
 from infra.digests import sha256_hex
 from infra.errors import CorruptDataError, NotFoundError
 from infra.examples import ImageRecord, parse_example
+from infra.ranges import RangeReader
 from infra.records import unpack_record
-from infra.storage import RangeReader
 
 _COLUMNS = ("id", "offset_bytes", "length_bytes", "label", "height", "width")
 _ID_BYTES = 16

@@ -12,20 +12,20 @@ A run lives in ``<runs>/<dataset>-v<version>-<digest of the configuration>/``:
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from infra import progress as events
 from infra.catalog import Catalog, DatasetVersion
-from infra.children import own_peak_rss_bytes, run_main
 from infra.errors import ConfigError, DataError, UsageError
-from infra.settings import default_root, default_runs, load_settings
+from infra.job_command import JobParser, settings_of
+from infra.process import own_peak_rss_bytes, run_main
+from infra.settings import default_runs
 from infra.storage import TEMPORARY_PREFIX, Storage
 from training.config import TrainConfig, run_identity, run_name
 
@@ -38,33 +38,20 @@ _RESULT = "result.json"
 _unfinished: list[BaseException] = []
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message, f"see `{self.prog} --help`")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="python -m training.train",
-        description="Train on a published dataset. The same command again goes on where it was.",
-        epilog="example: python -m training.train clothing --set model.name=ResNet50 --set run.epochs=20",
+def _parser() -> JobParser:
+    parser = JobParser(
+        "python -m training.train",
+        "Train on a published dataset. The same command again goes on where it was.",
+        "example: python -m training.train clothing --set model.name=ResNet50 --set run.epochs=20",
     )
     parser.add_argument("dataset", metavar="NAME[@VERSION]", help="dataset; the newest version by default")
     parser.add_argument(
-        "--root", default=default_root(), help="where the datasets are (default: %(default)s)"
+        "--runs",
+        default=default_runs(),
+        metavar="DIR",
+        help="folder of the training runs ($SHARDMILL_RUNS or ./runs)",
     )
-    parser.add_argument("--runs", default=default_runs(), help="where runs are kept (default: %(default)s)")
-    parser.add_argument("--config", type=Path, metavar="FILE.toml", help="configuration with a table [train]")
-    parser.add_argument(
-        "--set",
-        dest="overrides",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="one setting, many times",
-    )
-    parser.add_argument("--config-json", metavar="JSON", help="settings that win over all others")
-    parser.add_argument("--json", action="store_true", help="print the result as one JSON object at the end")
+    parser.add_job_arguments("train")
     return parser
 
 
@@ -83,13 +70,7 @@ def _run(argv: Sequence[str] | None) -> int:
 
 def _train_as_asked(argv: Sequence[str] | None) -> int:
     args = _parser().parse_args(argv)
-    config = load_settings(
-        TrainConfig,
-        section="train",
-        config=args.config,
-        overrides=args.overrides,
-        given=_given(args.config_json),
-    )
+    config = settings_of(args, TrainConfig, "train")
     with events.TerminalProgress() as show:
         if events.events_go_to_parent():
             result = train_dataset(args.dataset, config, root=args.root, runs=args.runs)
@@ -105,18 +86,6 @@ def _train_as_asked(argv: Sequence[str] | None) -> int:
     elif not events.events_go_to_parent():
         print(summary(result), flush=True)
     return 0
-
-
-def _given(text: str | None) -> dict[str, Any]:
-    if text is None:
-        return {}
-    try:
-        values = json.loads(text)
-    except ValueError as error:
-        raise ConfigError(f"--config-json is not JSON: {error}") from error
-    if not isinstance(values, dict):
-        raise ConfigError("--config-json is not a JSON object")
-    return values
 
 
 def train_dataset(ref: str, config: TrainConfig, *, root: str | Path, runs: str | Path) -> dict[str, Any]:

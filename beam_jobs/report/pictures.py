@@ -15,8 +15,9 @@ from infra.codecs import ImageRejected, decode, encode_jpeg, resize_short_side
 from infra.contract import Manifest
 from infra.errors import CorruptDataError
 from infra.examples import parse_example
+from infra.ranges import RangeReader
 from infra.records import unpack_record
-from infra.storage import RangeReader, Storage
+from infra.storage import Storage
 
 THUMBNAILS_AT_MOST = 360
 THUMBNAIL_BYTES_AT_MOST = 4 << 20

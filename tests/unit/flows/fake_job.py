@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 
 from infra import progress
-from infra.children import run_main
 from infra.errors import FailureBudgetExceeded
+from infra.process import run_main
 
 RESULT = {
     "dataset": "fake",

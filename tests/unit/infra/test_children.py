@@ -18,7 +18,7 @@ import pytest
 from infra.children import ChildResult, run_child
 from infra.errors import Cancelled, ChildDied, FailureBudgetExceeded
 
-CHILD_OF_OURS = "from infra import children, progress\n"
+CHILD_OF_OURS = "from infra import process, progress\n"
 
 
 def script(tmp_path: Path, body: str) -> list[str]:
@@ -56,7 +56,7 @@ def test_events_lines_and_result_arrive(tmp_path: Path) -> None:
             progress.result({"num_records": 10})
             print("to stdout"); print("to stderr", file=sys.stderr)
             return 0
-        sys.exit(children.run_main(main))
+        sys.exit(process.run_main(main))
         """,
     )
     events: list[Mapping[str, Any]] = []
@@ -79,7 +79,7 @@ def test_the_childs_error_is_raised_here(tmp_path: Path) -> None:
         from infra.errors import FailureBudgetExceeded
         def main():
             raise FailureBudgetExceeded("too many broken files", "raise the budget")
-        sys.exit(children.run_main(main))
+        sys.exit(process.run_main(main))
         """,
     )
     result = run_child(argv)
@@ -91,7 +91,7 @@ def test_the_childs_error_is_raised_here(tmp_path: Path) -> None:
 
 
 def test_a_defect_keeps_its_traceback(tmp_path: Path) -> None:
-    result = run_child(script(tmp_path, "children.run_main(lambda: 1 // 0)"))
+    result = run_child(script(tmp_path, "process.run_main(lambda: 1 // 0)"))
     assert result.returncode == 1
     with pytest.raises(ChildDied, match="ZeroDivisionError"):
         result.raise_for_status()
@@ -124,7 +124,7 @@ def test_events_are_not_inherited_by_a_grandchild(tmp_path: Path) -> None:
             names = "[name for name in os.environ if name.endswith('_FD')]"
             subprocess.run([sys.executable, "-c", f"import os; print({names})"], check=True)
             return 0
-        sys.exit(children.run_main(main))
+        sys.exit(process.run_main(main))
         """,
     )
     assert run_child(argv).last_lines == ["[]"]
@@ -180,7 +180,7 @@ def test_a_polite_child_may_clean_up(tmp_path: Path) -> None:
                 time.sleep(300)
             finally:
                 Path({str(tmp_path / "cleaned")!r}).touch()
-        sys.exit(children.run_main(main))
+        sys.exit(process.run_main(main))
         """,
     )
     cancel = threading.Event()
@@ -204,9 +204,9 @@ def test_a_killed_parent_takes_its_child_and_grandchild_along(tmp_path: Path) ->
             """
             import os, sys, time
             from pathlib import Path
-            from infra import children
+            from infra import children, process
             level, folder = int(sys.argv[1]), sys.argv[2]
-            children.follow_parent()
+            process.follow_parent()
             Path(folder, f"pid{level}").write_text(str(os.getpid()))
             if level:
                 children.run_child([sys.executable, __file__, str(level - 1), folder])

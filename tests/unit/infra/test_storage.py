@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from infra.errors import LockedError, NotFoundError, PublishConflict, StorageError
-from infra.storage import RangeReader, Storage
+from infra.ranges import RangeReader
+from infra.storage import Storage
 
 
 def test_a_written_file_appears_whole(tmp_path: Path) -> None:

@@ -1,0 +1,88 @@
+"""How a process of ours lives under its parent and ends: the child's side of ``infra.children``.
+
+It dies with its parent, hands its events to it, turns signals into ``Cancelled``, and its errors into
+messages, events and exit codes.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+from infra.errors import Cancelled, ShardmillError
+from infra.progress import adopt_parent, failure
+
+LIFELINE_FD = "SHARDMILL_LIFELINE_FD"
+GO_ON = "run the same command again: it goes on where it was"
+
+
+def follow_parent() -> None:
+    """Die with the parent: kill this process group when the lifeline closes. Call it first in a child's main.
+
+    Also takes over the events pipe. Does nothing in a process that ``run_child`` did not start.
+    """
+    adopt_parent()
+    descriptor = os.environ.pop(LIFELINE_FD, None)
+    if descriptor is None:
+        return
+    lifeline = int(descriptor)
+    os.set_inheritable(lifeline, False)
+
+    def watch() -> None:
+        while True:
+            try:
+                if not os.read(lifeline, 1):
+                    break
+            except InterruptedError:
+                continue
+            except OSError:
+                break
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    threading.Thread(target=watch, name="lifeline", daemon=True).start()
+
+
+def install_signal_handlers() -> None:
+    """Make SIGTERM and SIGINT raise ``Cancelled`` in the main thread, so that ``finally`` blocks run."""
+
+    def cancel(_signum: int, _frame: FrameType | None) -> None:
+        # A second signal while the first unwinds must not interrupt the clean-up.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise Cancelled("stopped on request", GO_ON)
+
+    signal.signal(signal.SIGTERM, cancel)
+    signal.signal(signal.SIGINT, cancel)
+
+
+def run_main(main: Callable[[], int]) -> int:
+    """Run a command's body and turn its errors into messages, events and exit codes.
+
+    Defects (anything but a ``ShardmillError``) keep their traceback and end with status 1.
+    """
+    follow_parent()
+    install_signal_handlers()
+    try:
+        return main()
+    except ShardmillError as error:
+        failure(error)
+        print_error(error)
+        return error.exit_code
+
+
+def print_error(error: ShardmillError) -> None:
+    """Print an error and its remedy for a person, on standard error."""
+    print(f"error: {error.message}", file=sys.stderr)
+    if error.remedy:
+        print(f"remedy: {error.remedy}", file=sys.stderr)
+
+
+def own_peak_rss_bytes() -> int:
+    """Largest resident memory that this process has had so far (bytes)."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
