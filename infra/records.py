@@ -31,7 +31,7 @@ FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES
 _LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
 _MASK_DELTA = 0xA282EAD8
-# JPEG payload hardly shrinks at any level (FACTS of the codec benchmark: 0 to 2 %), so the cheapest that
+# JPEG payload hardly shrinks at any level (measured: 0 to 2 %), so the cheapest that
 # still folds text and headers. The level is part of the stored bytes: a change needs a new FORMAT_VERSION.
 _GZIP_LEVEL = 1
 _CHUNK_BYTES = 1 << 18
