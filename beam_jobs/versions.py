@@ -20,7 +20,7 @@ from infra.contract import Accounting, InputsPart, Manifest, Shard, data_dir, su
 from infra.digests import sha256_hex
 from infra.errors import PublishConflict
 from infra.progress import progress, stage
-from infra.storage import TEMPORARY_PREFIX, Storage
+from infra.storage import Storage
 
 INPUTS_FILE = "inputs.parquet"
 
@@ -108,7 +108,7 @@ def publish(
         PublishConflict: other writers took every number that was tried.
     """
     stage("publish", unit="versions")
-    _sweep(catalog.dataset_storage(request.dataset), data_dir(work.plan_digest))
+    catalog.dataset_storage(request.dataset).sweep(data_dir(work.plan_digest))
     for attempt in range(_ATTEMPTS):
         try:
             version = _publish_next(catalog, request, source_uri, work, digests)
@@ -168,11 +168,3 @@ def inputs_bytes(inputs: pa.Table) -> bytes:
     sink = io.BytesIO()
     pq.write_table(inputs, sink, compression="zstd")
     return sink.getvalue()
-
-
-def _sweep(storage: Storage, folder: str) -> None:
-    """Remove the temporary files that killed runs left in a folder."""
-    local = storage.local_path(folder)
-    if local is not None and local.is_dir():
-        for partial in local.glob(f"{TEMPORARY_PREFIX}*"):
-            partial.unlink(missing_ok=True)

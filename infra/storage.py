@@ -22,7 +22,7 @@ import pyarrow.fs as pafs
 
 from infra.errors import LockedError, NotFoundError, PublishConflict, StorageError
 
-TEMPORARY_PREFIX = ".partial-"  # no listing of ours shows these names; a crash may leave some behind
+_TEMPORARY_PREFIX = ".partial-"  # no listing of ours shows these names; a crash may leave some behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class Storage:
         entries = [
             FileEntry(info.path[skip:], int(info.size), int(info.mtime_ns or 0))
             for info in infos
-            if info.type == pafs.FileType.File and not info.base_name.startswith(TEMPORARY_PREFIX)
+            if info.type == pafs.FileType.File and not info.base_name.startswith(_TEMPORARY_PREFIX)
         ]
         return sorted(entries, key=lambda entry: entry.path)
 
@@ -197,7 +197,7 @@ class Storage:
         """Write under a temporary name beside ``path``; ``place(temporary, final)`` makes it visible."""
         final = Path(self._full(path))
         final.parent.mkdir(parents=True, exist_ok=True)
-        partial = final.parent / f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}"
+        partial = final.parent / f"{_TEMPORARY_PREFIX}{uuid.uuid4().hex}"
         try:
             with partial.open("wb") as stream:
                 yield stream
@@ -264,6 +264,17 @@ class Storage:
         """Remove a folder and all in it; nothing happens where it is not there."""
         with contextlib.suppress(FileNotFoundError):
             self._fs.delete_dir(self._full(path))
+
+    def sweep(self, path: str = "") -> None:
+        """Remove the temporary files that killed writers left below ``path``.
+
+        For the only process that writes there: the file of a living writer would go too. An object store
+        leaves none.
+        """
+        folder = self.local_path(path)
+        if folder is not None and folder.is_dir():
+            for partial in folder.rglob(f"{_TEMPORARY_PREFIX}*"):
+                partial.unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def exclusive_lock(self, path: str, purpose: str = "this work") -> Iterator[None]:

@@ -26,7 +26,7 @@ from infra.errors import ConfigError, DataError, UsageError
 from infra.job_command import JobParser, settings_of
 from infra.process import own_peak_rss_bytes, run_main
 from infra.settings import default_runs
-from infra.storage import TEMPORARY_PREFIX, Storage
+from infra.storage import Storage
 from training.config import TrainConfig, run_identity, run_name
 
 # Beside the runs: a lock's file stays for ever, and a run that was refused leaves no folder.
@@ -108,7 +108,7 @@ def train_dataset(ref: str, config: TrainConfig, *, root: str | Path, runs: str 
     folder = _local(runs).child(name)
     run_dir = Path(folder.uri)
     with _local(runs).exclusive_lock(f"{_LOCKS}/{name}", purpose="the same training run"):
-        _sweep(run_dir)
+        folder.sweep()  # what a killed process was writing: a whole checkpoint, at times
         if config.run.fresh:
             _clear(folder)
         if (finished := _finished(folder)) is not None:
@@ -178,12 +178,6 @@ def _forget_if_empty(folder: Storage) -> None:
     """Remove the folder of a run that was refused before it made anything."""
     if not folder.list_folders():
         folder.delete_tree("")
-
-
-def _sweep(run_dir: Path) -> None:
-    """Remove what earlier processes were writing when they were killed: whole checkpoints, at times."""
-    for partial in run_dir.rglob(f"{TEMPORARY_PREFIX}*"):
-        partial.unlink(missing_ok=True)
 
 
 def summary(result: dict[str, Any]) -> str:

@@ -43,6 +43,18 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
 
 
+def test_a_sweep_takes_only_what_killed_writers_left(tmp_path: Path) -> None:
+    storage = Storage.at(tmp_path)
+    storage.write_atomic("a/b/file", b"kept")
+    for left in (".partial-1", "a/.partial-2", "a/b/.partial-3"):
+        (tmp_path / left).write_bytes(b"half")
+    storage.sweep("a")
+    assert {file.name for file in tmp_path.rglob("*") if file.is_file()} == {"file", ".partial-1"}
+    storage.sweep()
+    assert {file.name for file in tmp_path.rglob("*") if file.is_file()} == {"file"}
+    storage.sweep("absent")
+
+
 def test_exactly_one_writer_creates(tmp_path: Path) -> None:
     storage = Storage.at(tmp_path)
 
