@@ -224,7 +224,7 @@ def test_the_summary_counts_in_words_and_tells_of_crossing_duplicates() -> None:
 
 def test_every_reason_is_explained_in_the_report_and_the_guide() -> None:
     root = Path(__file__).parents[3]
-    places = [root / "infra/codecs.py", *(root / "beam_jobs").rglob("*.py")]
+    places = [*(root / "infra/codecs").rglob("*.py"), *(root / "beam_jobs").rglob("*.py")]
     raised = r'(?:ImageRejected|SourceFault|ImageFiltered)\(\s*"(\w+)"|QUARANTINED, (?:stage, )?"(\w+)"'
     found = {
         name for path in places for pair in re.findall(raised, path.read_text()) for name in pair if name
