@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from beam_jobs.sources.folder import PASSING_REASONS
 from beam_jobs.sources.listing import LISTING_SCHEMA
+from infra.contract import IMAGE_COLUMNS
 from infra.digests import digest_of
 from infra.errors import CorruptDataError, NotFoundError
 from infra.storage import Storage
@@ -30,7 +31,9 @@ BLOCKS_FOLDER = "blocks"
 REFERENCES_FILE = "references.arrow"
 
 # What a worker must know of a file: a record batch of it is a block.
-REFERENCE_SCHEMA = pa.schema(LISTING_SCHEMA.field(i) for i in range(5))
+REFERENCE_SCHEMA = pa.schema(
+    LISTING_SCHEMA.field(name) for name in ("uri", "size_bytes", "mtime_ns", "label", "split", "group")
+)
 
 FACTS_SCHEMA = pa.schema(
     [
@@ -40,13 +43,7 @@ FACTS_SCHEMA = pa.schema(
         ("reason", pa.string()),
         ("message", pa.string()),
         ("offset_bytes", pa.int64()),  # of the stored form in the block's spool file
-        ("stored_bytes", pa.int64()),
-        ("height", pa.int32()),
-        ("width", pa.int32()),
-        ("source_format", pa.string()),
-        ("source_height", pa.int32()),
-        ("source_width", pa.int32()),
-        ("orientation", pa.int8()),
+        *IMAGE_COLUMNS,
     ]
 )
 

@@ -16,6 +16,10 @@ from infra.settings import Settings
 MIB = 1 << 20
 
 Layout = Literal["auto", "classes", "splits"]
+Resize = Literal["short", "long", "pad", "crop", "none"]
+Resample = Literal["area", "lanczos"]
+Encoding = Literal["jpeg", "webp", "png", "raw"]
+Leakage = Literal["keep", "drop-from-train", "fail"]
 
 # Names and endings of what lies beside images; case does not matter.
 DEFAULT_IGNORE = (
@@ -38,13 +42,43 @@ class SourceConfig(Settings):
 class ImageConfig(Settings):
     """How each image is stored."""
 
-    short_side: Annotated[int, Field(ge=8, le=8192)] = Field(
-        256, description="Shorter side of the stored image (pixels); smaller images are not enlarged"
+    resize: Resize = Field(
+        "short",
+        description="short or long: that side is brought to size; pad or crop: exactly height × width, the "
+        "rest filled with the background or cut off around the centre; none: left as it is",
     )
-    quality: Annotated[int, Field(ge=1, le=100)] = Field(90, description="JPEG quality of the stored image")
+    size: Annotated[int, Field(ge=8, le=8192)] = Field(
+        256, description="Side of the stored image (pixels): the shorter for short, the longer for long"
+    )
+    height: Annotated[int, Field(ge=8, le=8192)] | None = Field(
+        None, description="Height for pad and crop (pixels); unset for size"
+    )
+    width: Annotated[int, Field(ge=8, le=8192)] | None = Field(
+        None, description="Width for pad and crop (pixels); unset for size"
+    )
+    upscale: bool = Field(False, description="Enlarge smaller images too")
+    resample: Resample = Field(
+        "area", description="area: averaging, the fastest; lanczos: sharper. Neither aliases"
+    )
+    encoding: Encoding = Field("jpeg", description="Stored form; raw: uint8 [height, width, channels]")
+    quality: Annotated[int, Field(ge=1, le=100)] = Field(90, description="Quality of stored JPEG and WebP")
+    passthrough: bool = Field(
+        False,
+        description="Keep the bytes of a source's picture, without its metadata, where it already is "
+        "what would be stored: encoding, size, upright, sRGB, channels",
+    )
     channels: Literal[1, 3] = Field(3, description="1 stores grey images, 3 RGB")
+    background: Annotated[str, Field(pattern="^#[0-9a-fA-F]{6}$")] = Field(
+        "#ffffff", description="Colour behind transparent pixels and around padded images: #rrggbb"
+    )
     max_pixels: Annotated[int, Field(ge=1)] = Field(
         178_956_970, description="Quarantine images whose header announces more pixels than this"
+    )
+    max_bytes: Annotated[int, Field(ge=1, le=1 << 31)] = Field(
+        256 * MIB, description="Quarantine files larger than this, unread (bytes)"
+    )
+    allow_truncated: bool = Field(
+        False, description="Keep images that end early, flagged as salvaged, in place of quarantining them"
     )
 
 
@@ -95,6 +129,25 @@ class SplitsConfig(Settings):
         return self.train, self.validation, self.test
 
 
+class GroupsConfig(Settings):
+    """What belongs together and must not be divided among the splits."""
+
+    pattern: str | None = Field(
+        None,
+        description="Regular expression searched in each URI; what its first parenthesis matches is the "
+        "group (a patient, a video)",
+    )
+    near_duplicates: bool = Field(True, description="Group images that look the same")
+    max_distance: Annotated[int, Field(ge=0, le=16)] = Field(
+        4, description="Bits of 64 in which the perceptual hashes of images that look the same may differ"
+    )
+    leakage: Leakage = Field(
+        "keep",
+        description="Where given or earlier splits divide a group: keep and report it, drop-from-train, "
+        "or fail",
+    )
+
+
 class ShardsConfig(Settings):
     """How records are cut into files."""
 
@@ -104,7 +157,11 @@ class ShardsConfig(Settings):
     shard_bytes: Annotated[int, Field(ge=1)] = Field(
         128 * MIB, description="Size that a shard should have (bytes); unused where num_shards is given"
     )
-    container: Container = Field("gzip", description="gzip: one member a record; none: plain TFRecord")
+    container: Literal["auto", Container] = Field(
+        "auto",
+        description="gzip: one member a record; none: plain TFRecord; auto: gzip where it saves enough of "
+        "a sample",
+    )
 
 
 class RunnerConfig(Settings):
@@ -113,6 +170,12 @@ class RunnerConfig(Settings):
     name: str = Field("embedded", description="Beam runner: embedded (this machine, threads)")
     workers: Annotated[int, Field(ge=0, le=1024)] = Field(
         0, description="Images in work at a time; 0 for as many as there are processor cores"
+    )
+    image_seconds: Annotated[float, Field(gt=0)] = Field(
+        60, description="An image that is in work for longer is quarantined (seconds)"
+    )
+    image_memory_bytes: Annotated[int, Field(ge=64 * MIB)] = Field(
+        4096 * MIB, description="An image that needs more memory than this is quarantined (bytes)"
     )
     block_images: Annotated[int, Field(ge=4, le=65_536)] = Field(
         128, description="Mean number of images in a block, the unit of work and of resuming"
@@ -126,6 +189,7 @@ class PrepareConfig(Settings):
     image: ImageConfig = Field(ImageConfig(), description="How each image is stored")
     filter: FilterConfig = Field(FilterConfig(), description="Which inputs are left out")
     splits: SplitsConfig = Field(SplitsConfig(), description="Fractions of train, validation and test")
+    groups: GroupsConfig = Field(GroupsConfig(), description="What must stay in one split")
     shards: ShardsConfig = Field(ShardsConfig(), description="How records are cut into files")
     runner: RunnerConfig = Field(RunnerConfig(), description="Where the Beam jobs run")
     failure_budget: Annotated[float, Field(ge=0, le=1)] = Field(

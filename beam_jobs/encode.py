@@ -124,14 +124,15 @@ class _Facts:
         self, sha256: bytes | None, outcome: str, stage: str | None, reason: str, message: str
     ) -> None:
         row = (sha256, outcome, stage, reason, stable_message(message))
-        self._rows.append(row + (None,) * 8)
+        self._rows.append(row + (None,) * (len(FACTS_SCHEMA) - len(row)))
 
     def add_stored(self, sha256: bytes, image: StoredImage) -> None:
         self._rows.append(
             (
                 sha256, None, None, None, None,
-                self._offset_bytes, len(image.image), image.height, image.width,
-                image.source_format, image.source_height, image.source_width, image.orientation,
+                self._offset_bytes, len(image.image), image.height, image.width, "pixels",
+                image.source_format, None, image.source_height, image.source_width, image.orientation,
+                None, False, False, None, None, None,
             )
         )  # fmt: skip
         self._offset_bytes += len(image.image)

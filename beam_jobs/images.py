@@ -60,7 +60,7 @@ def convert(data: bytes, image: ImageConfig, rules: FilterConfig) -> StoredImage
     decoded = decode(data, image.channels, max_pixels=image.max_pixels)
     height, width = decoded.pixels.shape[:2]
     check_size(height, width, rules)
-    pixels = resize_short_side(decoded.pixels, image.short_side)
+    pixels = resize_short_side(decoded.pixels, image.size)
     return StoredImage(
         encode_jpeg(pixels, image.quality),
         pixels.shape[0],

@@ -45,6 +45,7 @@ from beam_jobs.spools import RunClaim
 from beam_jobs.versions import (
     INPUTS_FILE,
     FinishedWork,
+    container_of,
     inputs_bytes,
     publish,
     shards_of_plan,
@@ -200,7 +201,7 @@ class _Job:
             [block.digest for block in blocks],
             plan.classes,
             self.config.image.channels,
-            self.config.shards.container,
+            container_of(self.config),
         )
         reused = reuse_shards(task, shards_of_plan(self.catalog, self.request.dataset, digest))
         todo = [number for number in range(len(plan.shards)) if number not in reused]

@@ -23,7 +23,7 @@ from beam_jobs.config import PrepareConfig, ShardsConfig
 from beam_jobs.duplicates import Duplicates, find_duplicates, find_label_conflicts
 from beam_jobs.hashing import UInt64, digest_bytes, hash_ranks, hex_text, record_ids
 from beam_jobs.splits import Codes, assign_splits
-from infra.contract import DUPLICATE, INPUTS_SCHEMA, RECORD, SPLITS, LabelConflict
+from infra.contract import DUPLICATE, IMAGE_COLUMNS, INPUTS_SCHEMA, RECORD, SPLITS, LabelConflict
 
 # purposes of hash ranks
 _SPLIT, _SHARD, _PLACE = range(3)
@@ -31,7 +31,7 @@ _SPLIT, _SHARD, _PLACE = range(3)
 # Of a stored record apart from its image: the other features of the example, and the frame (bytes).
 RECORD_OVERHEAD_BYTES = 176
 
-_STORED_FACTS = FACTS_SCHEMA.names[FACTS_SCHEMA.names.index("offset_bytes") :]
+_STORED_FACTS = ("offset_bytes", *(field.name for field in IMAGE_COLUMNS))
 
 # A record batch of it, in stored order, is a shard.
 PLAN_SCHEMA = pa.schema(
@@ -41,6 +41,7 @@ PLAN_SCHEMA = pa.schema(
         ("label", pa.int32()),
         ("source_uri", pa.string()),
         ("source_bytes", pa.int64()),
+        ("group", pa.string()),
         ("block", pa.int32()),  # number of the block whose spool file holds the stored form
         *((name, FACTS_SCHEMA.field(name).type) for name in _STORED_FACTS),
     ]
@@ -187,13 +188,14 @@ def _records(
     blocks: npt.NDArray[np.int32],
 ) -> pa.Table:
     """PLAN_SCHEMA, of records in stored order."""
-    sources = listing.select(["uri", "size_bytes"]).take(rows)
+    sources = listing.select(["uri", "size_bytes", "group"]).take(rows)
     columns = {
         "id": hex_text(digest_bytes(facts["sha256"])[:, :8]),
         "sha256": facts["sha256"],
         "label": pa.array(labels.astype(np.int32)),
         "source_uri": sources["uri"],
         "source_bytes": sources["size_bytes"],
+        "group": sources["group"],
         "block": pa.array(blocks),
     }
     return pa.table(columns | {name: facts[name] for name in _STORED_FACTS}).cast(PLAN_SCHEMA)
@@ -211,7 +213,7 @@ def _inputs(
     """INPUTS_SCHEMA: the listing's own rows, overlaid with what reading found, and that with the plan's."""
     total = listing.num_rows
     of_facts = _places(read, total)
-    columns = {name: listing[name] for name in ("uri", "size_bytes", "mtime_ns", "label")}
+    columns = {name: listing[name] for name in ("uri", "size_bytes", "mtime_ns", "label", "group")}
     digest_known = facts.select(["sha256"]).filter(pc.is_valid(facts["sha256"]))
     digest_rows = read[~_is_null(facts["sha256"])]
     columns["sha256"] = hex_text(digest_bytes(digest_known["sha256"])).take(_places(digest_rows, total))

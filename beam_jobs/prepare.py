@@ -36,7 +36,7 @@ _EXAMPLES = """\
 examples:
   python -m beam_jobs.prepare photos --dataset photos
   python -m beam_jobs.prepare photos --dataset photos --dry-run
-  python -m beam_jobs.prepare photos --dataset small --set image.short_side=128 --set shards.container=none
+  python -m beam_jobs.prepare photos --dataset small --set image.size=128 --set shards.container=none
 """
 
 # What the child must not pass on as its own: this process says the last word.

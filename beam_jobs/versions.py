@@ -11,15 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from beam_jobs.config import PrepareConfig
 from beam_jobs.digests import Digests
 from beam_jobs.plan import Plan
 from beam_jobs.request import JobRequest
 from beam_jobs.sources.folder import PASSING_REASONS, SourceFault, SourceFolder
 from infra.catalog import Catalog, DatasetVersion
-from infra.contract import Accounting, InputsPart, Manifest, Shard, data_dir, summarise_splits
+from infra.contract import Accounting, Manifest, Shard, TableFile, data_dir, summarise_splits
 from infra.digests import sha256_hex
 from infra.errors import PublishConflict
 from infra.progress import progress, stage
+from infra.records import Container
 from infra.storage import Storage
 
 INPUTS_FILE = "inputs.parquet"
@@ -139,7 +141,8 @@ def _publish_next(
         source=source_uri,
         source_digest=digests.source,
         classes=work.plan.classes,
-        container=request.config.shards.container,
+        container=container_of(request.config),
+        image_encoding=request.config.image.encoding,
         config=request.config.model_dump(mode="json"),
         codecs=digests.builds,
         shards=work.shards,
@@ -154,11 +157,16 @@ def _publish_next(
     return catalog.publish(manifest.model_copy(update={"report": report}))
 
 
-def _write_inputs(storage: Storage, work: FinishedWork) -> InputsPart:
+def container_of(config: PrepareConfig) -> Container:
+    """The container that is written."""
+    return "gzip" if config.shards.container == "auto" else config.shards.container
+
+
+def _write_inputs(storage: Storage, work: FinishedWork) -> TableFile:
     path = f"{data_dir(work.plan_digest)}/{INPUTS_FILE}"
     data = inputs_bytes(work.plan.inputs)
     storage.write_atomic(path, data)
-    return InputsPart(
+    return TableFile(
         path=path, num_rows=work.plan.inputs.num_rows, num_bytes=len(data), sha256=sha256_hex(data)
     )
 

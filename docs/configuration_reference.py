@@ -30,7 +30,7 @@ deployment; the command line wins over the file.
 ```toml
 # digits.toml
 [prepare]
-image.short_side = 128
+image.size = 128
 failure_budget = 0.02
 
 [train]
@@ -41,7 +41,7 @@ data.balance = "uniform"
 ```
 shardmill prepare photos --dataset photos --config digits.toml --set image.quality=95
 shardmill train photos --config digits.toml --set optimizer.learning_rate=0.001
-shardmill run photos --dataset photos --set prepare.image.short_side=160 --set train.run.epochs=5
+shardmill run photos --dataset photos --set prepare.image.size=160 --set train.run.epochs=5
 ```
 
 `run` takes settings of both parts, so there a key begins with `prepare.` or `train.`. A key that does

@@ -29,7 +29,7 @@ from infra.errors import AccountingError, ConfigError, CorruptDataError, FormatV
 from infra.records import Container
 from infra.settings import Settings
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 
 SPLITS = ("train", "validation", "test")
 
@@ -38,13 +38,35 @@ OUTCOMES = (RECORD, DUPLICATE, FILTERED, QUARANTINED)
 
 FEATURES: dict[str, str] = {
     "id": "bytes: first 16 hexadecimal digits of the SHA-256 of the source bytes",
-    "image": "bytes: the encoded image",
+    "image": "bytes: the encoded image, in the manifest's image_encoding",
     "label": "int64: index into the manifest's classes",
     "label_name": "bytes: name of the class",
     "height": "int64: of the stored image (pixels)",
     "width": "int64: of the stored image (pixels)",
     "channels": "int64: 1 (grey) or 3 (RGB)",
 }
+
+# What is known of a stored image and of the source it was made from.
+IMAGE_COLUMNS = (
+    pa.field("stored_bytes", pa.int64()),  # of the encoded image alone
+    pa.field("height", pa.int32()),
+    pa.field("width", pa.int32()),
+    pa.field("stored_from", pa.string()),  # STORED_FROM
+    pa.field("source_format", pa.string()),
+    pa.field("source_color", pa.string()),  # e.g. "YCbCr 4:2:0", "RGB", "grey 16-bit", "CMYK", "palette"
+    pa.field("source_height", pa.int32()),
+    pa.field("source_width", pa.int32()),
+    pa.field("orientation", pa.int8()),  # EXIF orientation that was applied, 1 to 8
+    pa.field("icc_profile", pa.string()),  # description of the profile that was converted to sRGB; else null
+    pa.field("had_alpha", pa.bool_()),  # transparent pixels were composited on the background
+    pa.field("salvaged", pa.bool_()),  # the file ends early; what it lacks is grey
+    pa.field("perceptual_hash", pa.uint64()),  # 64-bit DCT hash of the upright image
+    pa.field("pixel_mean", pa.list_(pa.float32())),  # of the stored image, a channel (0 to 255)
+    pa.field("pixel_std", pa.list_(pa.float32())),
+)
+
+# planes: resized in YCbCr; pixels: in RGB or grey; source: the source's own bytes, its metadata apart.
+STORED_FROM = ("planes", "pixels", "source")
 
 INDEX_SCHEMA = pa.schema(
     [
@@ -54,14 +76,9 @@ INDEX_SCHEMA = pa.schema(
         ("label", pa.int32()),
         ("source_uri", pa.string()),
         ("sha256", pa.string()),  # of the source bytes
-        ("stored_bytes", pa.int64()),  # of the encoded image alone
-        ("height", pa.int32()),
-        ("width", pa.int32()),
-        ("source_format", pa.string()),
-        ("source_height", pa.int32()),
-        ("source_width", pa.int32()),
         ("source_bytes", pa.int64()),
-        ("orientation", pa.int8()),  # EXIF orientation that was applied, 1 to 8
+        ("group", pa.string()),  # key of what must stay in one split; null where there is none
+        *IMAGE_COLUMNS,
     ]
 )
 
@@ -71,6 +88,7 @@ INPUTS_SCHEMA = pa.schema(
         ("size_bytes", pa.int64()),
         ("mtime_ns", pa.int64()),
         ("label", pa.string()),
+        ("group", pa.string()),
         ("split", pa.string()),  # of the record; for a duplicate, of the record it repeats
         ("sha256", pa.string()),
         ("outcome", pa.string()),
@@ -78,6 +96,19 @@ INPUTS_SCHEMA = pa.schema(
         ("stage", pa.string()),
         ("reason", pa.string()),
         ("message", pa.string()),
+    ]
+)
+
+# A row a member of each group of records that look the same, sorted by group and id.
+NEAR_DUPLICATES_SCHEMA = pa.schema(
+    [
+        ("group", pa.string()),  # the smallest record id of the group
+        ("record_id", pa.string()),
+        ("uri", pa.string()),
+        ("label", pa.string()),
+        ("split", pa.string()),  # null where it was dropped as a leak
+        ("perceptual_hash", pa.uint64()),
+        ("distance", pa.int8()),  # bits, to the nearest other member
     ]
 )
 
@@ -158,8 +189,8 @@ class Shard(Stored):
     class_counts: dict[str, int]
 
 
-class InputsPart(Stored):
-    """One file of input rows."""
+class TableFile(Stored):
+    """One Parquet file of a version, by its path relative to the dataset's folder."""
 
     path: str
     num_rows: int
@@ -206,10 +237,36 @@ class LabelConflict(Stored):
     labels: list[str]
 
 
+class ChannelStatistics(Stored):
+    """Pixels (0 to 255) of the stored images of a split, a value a channel; images weigh by their pixels."""
+
+    num_pixels: int
+    mean: list[float]
+    std: list[float]
+
+
+class SplitStatistics(Stored):
+    """What the images of a split are like."""
+
+    pixels: ChannelStatistics | None = None
+    height: tuple[int, float, int] | None = Field(default=None, description="least, median, largest (pixels)")
+    width: tuple[int, float, int] | None = Field(default=None, description="least, median, largest (pixels)")
+    aspect: tuple[float, float, float] | None = Field(default=None, description="width ÷ height")
+    stored_bytes: tuple[int, float, int] | None = Field(default=None, description="of an encoded image")
+
+
+class Leaks(Stored):
+    """Groups whose members are in several splits, and what was done."""
+
+    near_duplicate_groups: int = 0
+    key_groups: int = 0
+    dropped_from_train: int = 0
+
+
 class Manifest(Stored):
     """Everything that a version is. Its creation publishes the version."""
 
-    format_version: Literal[1] = FORMAT_VERSION
+    format_version: Literal[2] = FORMAT_VERSION
     dataset: str
     version: int = Field(ge=1)
     parent: int | None = None
@@ -220,16 +277,22 @@ class Manifest(Stored):
     source_digest: str = Field(description="of the source's listing and all that affects the result")
     classes: list[str]
     container: Container
+    container_reason: str = ""
+    image_encoding: Literal["jpeg", "webp", "png", "raw"] = "jpeg"
+    restores: int | None = Field(default=None, description="the version that a rollback brought back")
     config: dict[str, Any]
     codecs: dict[str, str]
     features: dict[str, str] = FEATURES
     shards: list[Shard]
-    inputs: list[InputsPart]
+    inputs: list[TableFile]
+    near_duplicates: TableFile | None = Field(default=None, description="NEAR_DUPLICATES_SCHEMA")
     accounting: Accounting
     splits: dict[str, SplitSummary]
     quarantine: dict[str, int] = Field(default_factory=dict, description="reason -> number of inputs")
     label_conflicts: list[LabelConflict] = Field(default_factory=list)
     cross_split_duplicates: int = 0
+    leaks: Leaks = Leaks()
+    statistics: dict[str, SplitStatistics] = Field(default_factory=dict, description="split -> its images")
     report: str | None = Field(default=None, description="path of report.html relative to the dataset")
 
     @model_validator(mode="after")

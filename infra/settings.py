@@ -42,7 +42,7 @@ def load_settings(
         model: the section's model.
         section: "prepare" or "train": the table of the file, and an optional prefix of overrides.
         config: a TOML file with the tables ``[prepare]`` and ``[train]``.
-        overrides: ``image.short_side=128`` each; values are TOML, or else plain text.
+        overrides: ``image.size=128`` each; values are TOML, or else plain text.
         given: nested values that win over all others.
 
     Raises:
@@ -104,7 +104,7 @@ def _read_toml(path: Path | str) -> dict[str, Any]:
 def _apply_override(values: dict[str, Any], override: str, section: str) -> None:
     key, separator, text = override.partition("=")
     if not separator or not key.strip():
-        raise ConfigError(f"--set {override!r} is not key=value", "for example --set image.short_side=128")
+        raise ConfigError(f"--set {override!r} is not key=value", "for example --set image.size=128")
     path = key.strip().split(".")
     if path[0] == section and len(path) > 1:
         path = path[1:]

@@ -167,7 +167,7 @@ def _rank_curve(by_size: Sequence[ClassRow], width: int = 1000, height: int = 18
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Nested configuration as ("image.short_side", "256") rows."""
+    """Nested configuration as ("image.size", "256") rows."""
     for key, value in values.items():
         if isinstance(value, Mapping) and value:
             yield from _flat(value, f"{prefix}{key}.")

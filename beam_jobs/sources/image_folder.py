@@ -105,6 +105,7 @@ def _chunks(files: Iterable[FoundFile], shape: _Shape) -> Iterator[pa.RecordBatc
             "mtime_ns": [file.mtime_ns for file in chunk],
             "label": [None] * len(chunk),
             "split": [None] * len(chunk),
+            "group": [None] * len(chunk),
             "outcome": [
                 FILTERED if file.ignored_by is not None else None if file.fault is None else QUARANTINED
                 for file in chunk

@@ -16,6 +16,10 @@ LISTING_SCHEMA = pa.schema(
         ("mtime_ns", pa.int64()),
         ("label", pa.string()),
         ("split", pa.string()),  # where the source gives one
+        (
+            "group",
+            pa.string(),
+        ),  # what must stay in one split; null where there is none
         ("outcome", pa.string()),  # filtered | quarantined | null
         ("reason", pa.string()),
         ("message", pa.string()),

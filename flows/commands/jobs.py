@@ -35,7 +35,7 @@ def prepare(
 
       shardmill prepare photos --dataset photos
 
-      shardmill prepare photos --dataset photos --set image.short_side=128 --set shards.container=none
+      shardmill prepare photos --dataset photos --set image.size=128 --set shards.container=none
 
       shardmill prepare photos --dataset photos --dry-run
     """
@@ -95,7 +95,7 @@ def run(
 
       shardmill run photos --dataset photos
 
-      shardmill run photos --dataset photos --set prepare.image.short_side=128 --set train.run.epochs=5
+      shardmill run photos --dataset photos --set prepare.image.size=128 --set train.run.epochs=5
     """
     from flows.parameters import runs_or_default
     from infra.settings import split_overrides

@@ -26,7 +26,7 @@ Config = Annotated[
 Overrides = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="KEY=VALUE", help="One setting, for example image.short_side=128; may be repeated"
+        "--set", metavar="KEY=VALUE", help="One setting, for example image.size=128; may be repeated"
     ),
 ]
 Json = Annotated[

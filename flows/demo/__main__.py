@@ -27,7 +27,7 @@ DIGITS_CONFIG = """\
 
 [prepare]
 failure_budget = 0.01        # more broken images than this share, and nothing is published
-image.short_side = 64
+image.size = 64
 splits = { train = 0.65, validation = 0.15, test = 0.2 }
 shards.num_shards = 4
 
@@ -44,7 +44,7 @@ OWN_CONFIG = """\
 # Every key is described in docs/configuration.md.
 
 [prepare]
-image.short_side = 160
+image.size = 160
 
 [train]
 model.name = "small_cnn"

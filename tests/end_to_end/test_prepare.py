@@ -133,7 +133,7 @@ def test_every_input_has_its_outcome(messy: Path, tmp_path: Path) -> None:
 
 
 def test_a_rotated_image_is_stored_upright(messy: Path, tmp_path: Path) -> None:
-    run(messy, tmp_path / "root", failure_budget=0.5, image={"short_side": 24})
+    run(messy, tmp_path / "root", failure_budget=0.5, image={"size": 24})
     version = Catalog(tmp_path / "root").open("d")
     record_id = rows(version)["cat/rotated.jpg"]["record_id"]
     for shard in version.manifest.shards:
@@ -216,7 +216,7 @@ def test_given_splits_are_honoured(tmp_path: Path) -> None:
 
 def test_records_hold_what_the_index_says(tmp_path: Path) -> None:
     source = make_photos(tmp_path / "source", {"a": 20, "b": 10}, height=60, width=30)
-    run(source, tmp_path / "root", image={"short_side": 16, "channels": 1, "quality": 70})
+    run(source, tmp_path / "root", image={"size": 16, "channels": 1, "quality": 70})
     version = Catalog(tmp_path / "root").open("d")
     seen = set()
     for shard in version.manifest.shards:
@@ -351,7 +351,7 @@ def test_a_full_disk_is_an_error_with_a_remedy(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("more", "status", "says"),
     [
-        (["--set", "image.short_sid=64"], 2, "did you mean 'image.short_side'"),
+        (["--set", "image.short_sid=64"], 2, "did you mean 'image.size'"),
         (["--set", "runner.name=DaskRunner"], 2, "wrong results"),
         (["--set", "runner.name=embeded"], 2, "did you mean 'embedded'"),
         (["--set", "source.kind=image_folders"], 2, "did you mean 'image_folder'"),

@@ -33,7 +33,7 @@ SETTINGS = (
     "runner.block_images=8",
     "runner.workers=2",
     f"shards.num_shards={NUM_SHARDS}",
-    "image.short_side=160",
+    "image.size=160",
 )
 
 Target = Literal["parent", "child"]

@@ -55,9 +55,7 @@ class VersionMaker:
     container: Container = "gzip"
     shards_per_split: int = 2
     picture: Any = None
-    config: dict[str, Any] = field(
-        default_factory=lambda: {"image": {"short_side": 64}, "failure_budget": 0.5}
-    )
+    config: dict[str, Any] = field(default_factory=lambda: {"image": {"size": 64}, "failure_budget": 0.5})
     _rows: list[dict[str, Any]] = field(default_factory=list)
     _records: list[tuple[str, int, dict[str, Any]]] = field(
         default_factory=list

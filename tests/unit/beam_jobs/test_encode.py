@@ -44,9 +44,7 @@ def test_a_block_of_all_kinds(tmp_path: Path) -> None:
     )
     batch = references(root, ["a.jpg", "b.txt.jpg", "c.png", "d.jpg", "e.png"])
     (root / "d.jpg").unlink()
-    a, b, c, d, e = encoded(
-        root, tmp_path / "spool", batch, image={"short_side": 24}, filter={"max_aspect": 5}
-    )
+    a, b, c, d, e = encoded(root, tmp_path / "spool", batch, image={"size": 24}, filter={"max_aspect": 5})
 
     assert (a["outcome"], a["height"], a["width"], a["source_format"], a["orientation"]) == (
         None,
@@ -106,7 +104,7 @@ def test_stable_message(message: str, expected: str) -> None:
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_every_orientation_is_stored_upright(orientation: int) -> None:
-    found = convert(rotated_jpeg(5, orientation), ImageConfig(short_side=24), FilterConfig())
+    found = convert(rotated_jpeg(5, orientation), ImageConfig(size=24), FilterConfig())
     assert found.orientation == orientation
     assert (found.source_height, found.source_width) == (48, 64)
     assert (found.height, found.width) == ((24, 32) if orientation < 5 else (32, 24))

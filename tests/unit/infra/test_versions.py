@@ -15,8 +15,8 @@ from infra.catalog import Catalog, DatasetVersion
 from infra.contract import (
     FORMAT_VERSION,
     Accounting,
-    InputsPart,
     Manifest,
+    TableFile,
     check_dataset_name,
     data_dir,
     manifest_file,
@@ -49,7 +49,7 @@ def made(root: Path, **options: object) -> Made:
     pq.write_table(version.inputs, sink)
     path = f"{data_dir(version.manifest.plan_digest)}/inputs.parquet"
     version.storage.write_atomic(path, sink.getvalue())
-    part = InputsPart(
+    part = TableFile(
         path=path,
         num_rows=version.inputs.num_rows,
         num_bytes=len(sink.getvalue()),
@@ -130,7 +130,7 @@ def test_manifests_of_other_formats(tmp_path: Path) -> None:
     document = json.loads(path.read_text())
     assert Manifest.from_json(json.dumps(document | {"a_later_key": 1}).encode()) == manifest
     path.write_text(json.dumps(document | {"format_version": FORMAT_VERSION + 1}))
-    with pytest.raises(FormatVersionError, match=r"000001\.json has format version 2"):
+    with pytest.raises(FormatVersionError, match=r"000001\.json has format version 3"):
         Catalog(tmp_path).open("sample")
     for rubbish in ("", "[]", "{}", "not json"):
         path.write_text(rubbish)
