@@ -351,7 +351,7 @@ def test_a_full_disk_is_an_error_with_a_remedy(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("more", "status", "says"),
     [
-        (["--set", "image.short_sid=64"], 2, "did you mean 'image.size'"),
+        (["--set", "image.siz=64"], 2, "did you mean 'image.size'"),
         (["--set", "runner.name=DaskRunner"], 2, "wrong results"),
         (["--set", "runner.name=embeded"], 2, "did you mean 'embedded'"),
         (["--set", "source.kind=image_folders"], 2, "did you mean 'image_folder'"),
