@@ -25,11 +25,11 @@ from beam_jobs.digests import Digests
 from beam_jobs.images import LIBRARY_FAULTS, ImageFiltered, convert
 from beam_jobs.outcome import class_counts, counted, size, split_table
 from beam_jobs.plan import RECORD_OVERHEAD_BYTES, num_shards
+from beam_jobs.plan.splits import apportion
 from beam_jobs.request import JobRequest
 from beam_jobs.runners import check_runner, num_workers
 from beam_jobs.sources import list_inputs, open_source
 from beam_jobs.sources.folder import SourceFault, SourceFolder
-from beam_jobs.splits import apportion
 from infra.catalog import Catalog
 from infra.codecs import ImageRejected
 from infra.contract import FILTERED, QUARANTINED, SPLITS

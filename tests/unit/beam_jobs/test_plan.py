@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,10 +16,10 @@ from hypothesis import strategies as st
 from beam_jobs.accounting import account
 from beam_jobs.blocks import FACTS_SCHEMA
 from beam_jobs.config import PrepareConfig
-from beam_jobs.hashing import digest_bytes, hash_ranks, hex_text, record_ids, splitmix64
-from beam_jobs.plan import Plan, num_shards, plan_version
+from beam_jobs.plan import Earlier, Plan, num_shards, plan_version
+from beam_jobs.plan.hashing import digest_bytes, hash_ranks, hex_text, record_ids, splitmix64
+from beam_jobs.plan.splits import apportion, assign_splits
 from beam_jobs.sources.listing import LISTING_SCHEMA
-from beam_jobs.splits import apportion, assign_splits
 from infra.contract import INPUTS_SCHEMA, SPLITS
 from infra.errors import DataError
 
@@ -302,3 +303,44 @@ def test_hex_and_ids_of_columns(digests: list[bytes], skip: int) -> None:
     assert [f"{number:016x}" for number in record_ids(values).tolist()] == [
         d.hex()[:16] for d in digests[skip:]
     ]
+
+
+# -- a later version -----------------------------------------------------------------------------------
+
+
+def earlier_of(found: Plan) -> Earlier:
+    held = found.inputs.filter(pc.equal(found.inputs["outcome"], "record"))
+    pairs = sorted(
+        (int(record_id, 16), SPLITS.index(split))
+        for record_id, split in zip(held["record_id"].to_pylist(), held["split"].to_pylist(), strict=True)
+    )
+    ids, splits = np.array(pairs, np.uint64).reshape(-1, 2).T
+    return Earlier(ids.copy(), splits.astype(np.int8), tuple(found.classes))
+
+
+def plan_after(earlier: Earlier, files: list[File], **config: Any) -> Plan:
+    listing, facts = tables(files)
+    blocks = np.zeros(facts.num_rows, np.int32)
+    return plan_version(listing, facts, blocks, PrepareConfig.model_validate(config), earlier)
+
+
+@settings(deadline=None)
+@given(FILES, FILES)
+def test_records_keep_their_split_and_classes_their_number(old: list[File], new: list[File]) -> None:
+    first = plan([(content, label, None, fate) for content, label, _, fate in old])
+    grown = [(content, label, None, fate) for content, label, _, fate in old + new]
+    second = plan_after(earlier_of(first), grown)
+    splits = dict(zip(*(first.inputs[name].to_pylist() for name in ("record_id", "split")), strict=True))
+    for row in second.inputs.to_pylist():
+        if row["outcome"] == "record" and row["record_id"] in splits:
+            assert row["split"] == splits[row["record_id"]]
+    assert second.classes[: len(first.classes)] == first.classes
+    assert second.classes[len(first.classes) :] == sorted(second.classes[len(first.classes) :])
+
+
+def test_a_given_split_comes_before_the_earlier_one_and_a_new_class_after_the_old() -> None:
+    first = plan([(1, "b", "train", "stored"), (2, "c", None, "stored")])
+    second = plan_after(earlier_of(first), [(1, "b", "test", "stored"), (3, "a", None, "stored")])
+    assert second.inputs["split"].to_pylist() == ["test", "train"]
+    assert second.classes == ["b", "c", "a"]
+    assert second.records["label"].to_pylist() == [2, 0]

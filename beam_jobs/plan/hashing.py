@@ -10,6 +10,9 @@ import pyarrow as pa
 
 UInt64 = npt.NDArray[np.uint64]
 
+# purposes of hash ranks
+SPLIT, SHARD, PLACE = range(3)
+
 _HEX_DIGITS = np.array([f"{byte:02x}".encode() for byte in range(256)], dtype="S2").view(np.uint16)
 _MASK = (1 << 64) - 1
 

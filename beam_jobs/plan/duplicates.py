@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.hashing import record_ids
+from beam_jobs.plan.hashing import record_ids
 from infra.contract import LabelConflict
 from infra.errors import DataError
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.hashing import UInt64
+from beam_jobs.plan.hashing import UInt64
 
 Int64 = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int8]  # index into SPLITS; -1 where there is none

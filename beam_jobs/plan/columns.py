@@ -1,0 +1,27 @@
+"""Columns of Arrow tables as arrays of codes and places."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.plan.splits import Codes
+from infra.contract import SPLITS
+
+
+def is_null(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    return np.asarray(pc.is_null(column).to_numpy(), np.bool_)
+
+
+def split_codes(splits: pa.ChunkedArray) -> Codes:
+    codes = pc.index_in(splits, pa.array(SPLITS, pa.string()))
+    return np.asarray(pc.fill_null(codes, -1).to_numpy(), np.int8)
+
+
+def places_of(rows: npt.NDArray[np.int64], total: int) -> pa.Array:
+    """For each of ``total`` rows, its position in ``rows``, or null: int64 [total], for ``take``."""
+    places = np.full(total, -1, np.int64)
+    places[rows] = np.arange(len(rows))
+    return pa.array(places, mask=places < 0)
