@@ -14,7 +14,7 @@ from types import FrameType
 
 import typer
 
-from flows.commands import catalog, jobs, service
+from flows.commands import catalog, jobs, service, versions
 from flows.commands.schedule import schedule
 from infra.errors import ShardmillError
 from infra.terminal import guard_standard_streams, printable
@@ -58,6 +58,7 @@ for _command, _panel in (
     (catalog.show, _LOOK),
     (catalog.verify, _LOOK),
     (catalog.locate, _LOOK),
+    (versions.diff, _LOOK),
     (service.up, _SERVE),
     (service.down, _SERVE),
     (service.status, _SERVE),

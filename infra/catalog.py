@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Collection
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infra.contract import Manifest, Shard, check_dataset_name, manifest_file, version_of_manifest
+from infra.contract import (
+    INPUTS_SCHEMA,
+    Manifest,
+    Shard,
+    check_dataset_name,
+    manifest_file,
+    version_of_manifest,
+)
 from infra.errors import CorruptDataError, NotFoundError
 from infra.storage import Storage
 
@@ -54,9 +62,14 @@ class DatasetVersion:
             )
         return table
 
-    def inputs(self) -> pa.Table:
-        """The row of every input (INPUTS_SCHEMA), all parts together."""
-        return pa.concat_tables([self._read_table(part.path) for part in self.manifest.inputs])
+    def inputs(self, without: Collection[str] = ()) -> pa.Table:
+        """The row of every input (INPUTS_SCHEMA), all parts together, sorted by URI.
+
+        Args:
+            without: paths of parts to leave out.
+        """
+        parts = [self._read_table(part.path) for part in self.manifest.inputs if part.path not in without]
+        return pa.concat_tables([INPUTS_SCHEMA.empty_table(), *parts])
 
     def _read_table(self, path: str) -> pa.Table:
         try:
