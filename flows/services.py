@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from infra.children import kill_tree
+from infra.process_trees import kill_tree
 from infra.errors import EnvironmentFault
 from infra.process import LIFELINE_FD
 

@@ -8,9 +8,7 @@ stops the child's whole tree before it goes on unwinding.
 
 from __future__ import annotations
 
-import collections
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -19,17 +17,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-import psutil
-
+from infra.child_output import ChildOutput
 from infra.errors import Cancelled, ChildDied, from_event
 from infra.process import GO_ON, LIFELINE_FD
+from infra.process_trees import MemorySampler, kill_tree
 from infra.progress import EVENTS_FD, Listener
 
-GRACE_SECONDS = 10.0  # for a polite end: a checkpoint is written, a lock let go
 _SAMPLE_SECONDS = 0.2
-_LAST_LINES = 40
 
 
 @dataclass(frozen=True)
@@ -43,6 +39,7 @@ class ChildResult:
         peak_rss_bytes: largest resident memory of its process tree.
         seconds: from its start to its end.
         last_lines: the end of what it printed.
+        was_stopped: whether ``watch`` ended it.
     """
 
     returncode: int
@@ -51,6 +48,7 @@ class ChildResult:
     peak_rss_bytes: int
     seconds: float
     last_lines: list[str] = field(default_factory=list)
+    was_stopped: bool = False
 
     def raise_for_status(self) -> None:
         """Raise what the child died of; nothing where it ended well.
@@ -86,6 +84,8 @@ def run_child(
     cwd: str | Path | None = None,
     cancel: threading.Event | None = None,
     log_path: str | Path | None = None,
+    pass_fds: Sequence[int] = (),
+    watch: Callable[[int], bool] | None = None,
 ) -> ChildResult:
     """Run ``argv`` to its end and relay what it reports.
 
@@ -97,6 +97,9 @@ def run_child(
         cwd: the child's working folder.
         cancel: set it from another thread to stop the child.
         log_path: file that gets the child's lines too.
+        pass_fds: more descriptors that the child inherits, under their numbers.
+        watch: called a few times a second with the resident memory of the child's tree (bytes); where it
+            returns True, the tree is ended at once and by force.
 
     Raises:
         Cancelled: ``cancel`` was set; the tree is gone.
@@ -121,7 +124,7 @@ def run_child(
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                pass_fds=(events_write, lifeline_read),
+                pass_fds=(events_write, lifeline_read, *pass_fds),
                 start_new_session=True,
                 env=variables,
                 cwd=cwd,
@@ -132,133 +135,40 @@ def run_child(
         finally:
             os.close(events_write)
             os.close(lifeline_read)
-        relay = _Relay(process, os.fdopen(events_read, "rb"), on_event, on_line, log_path)
-        memory = _MemorySampler(process.pid)
+        output = ChildOutput(process, os.fdopen(events_read, "rb"), on_event, on_line, log_path)
+        memory = MemorySampler(process.pid)
         try:
-            _wait(process, cancel, memory)
+            was_stopped = _wait(process, cancel, memory, watch)
         except BaseException:
             kill_tree(process)
             raise
         finally:
-            relay.finish()
+            output.finish()
     return ChildResult(
         process.returncode,
-        relay.result,
-        relay.error,
+        output.result,
+        output.error,
         memory.peak_bytes,
         time.monotonic() - started,
-        relay.tail,
+        output.tail,
+        was_stopped,
     )
 
 
-def _wait(process: subprocess.Popen[bytes], cancel: threading.Event | None, memory: _MemorySampler) -> None:
+def _wait(
+    process: subprocess.Popen[bytes],
+    cancel: threading.Event | None,
+    memory: MemorySampler,
+    watch: Callable[[int], bool] | None,
+) -> bool:
+    """Wait for the end of a child; returns whether ``watch`` brought it about."""
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=_SAMPLE_SECONDS)
-            return
-        memory.sample()
+            return False
+        resident_bytes = memory.sample()
+        if watch is not None and watch(resident_bytes):
+            kill_tree(process, grace_seconds=0.0)
+            return True
         if cancel is not None and cancel.is_set():
             raise Cancelled("stopped on request", GO_ON)
-
-
-def kill_tree(process: subprocess.Popen[bytes], grace_seconds: float | None = None) -> None:
-    """End a child and all its descendants: politely, then by force. Returns when they are gone."""
-    grace_seconds = GRACE_SECONDS if grace_seconds is None else grace_seconds
-    tree = _descendants(process.pid)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGTERM)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(timeout=grace_seconds)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    for survivor in {*tree, *_descendants(process.pid)}:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            survivor.kill()
-    process.wait()
-    psutil.wait_procs(tree, timeout=grace_seconds)
-
-
-def _descendants(pid: int) -> list[psutil.Process]:
-    try:
-        return psutil.Process(pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
-
-
-class _MemorySampler:
-    """Largest resident memory (bytes) of a process tree, sampled while it runs."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self.peak_bytes = 0
-
-    def sample(self) -> None:
-        total = 0
-        try:
-            root = psutil.Process(self._pid)
-            for process in (root, *root.children(recursive=True)):
-                with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-                    total += process.memory_info().rss
-        except psutil.NoSuchProcess:
-            return
-        self.peak_bytes = max(self.peak_bytes, total)
-
-
-class _Relay:
-    """Two threads that read a child's events and lines until it closes them."""
-
-    def __init__(
-        self,
-        process: subprocess.Popen[bytes],
-        events: IO[bytes],
-        on_event: Listener | None,
-        on_line: Callable[[str], None] | None,
-        log_path: str | Path | None,
-    ) -> None:
-        self.result: dict[str, Any] | None = None
-        self.error: dict[str, Any] | None = None
-        self._lines: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
-        self._on_event, self._on_line, self._log_path = on_event, on_line, log_path
-        assert process.stdout is not None
-        self._threads = [
-            threading.Thread(target=self._read_events, args=(events,), daemon=True),
-            threading.Thread(target=self._read_lines, args=(process.stdout,), daemon=True),
-        ]
-        for thread in self._threads:
-            thread.start()
-
-    @property
-    def tail(self) -> list[str]:
-        return list(self._lines)
-
-    def finish(self) -> None:
-        """Wait for what the child wrote last; not for ever, since a stray grandchild may hold the pipes."""
-        for thread in self._threads:
-            thread.join(timeout=GRACE_SECONDS)
-
-    def _read_events(self, stream: IO[bytes]) -> None:
-        with stream:
-            for line in stream:
-                try:
-                    event = json.loads(line)
-                except ValueError:
-                    continue  # the last line of a child that was killed while it wrote
-                if event.get("event") == "result":
-                    self.result = event["result"]
-                elif event.get("event") == "error":
-                    self.error = event
-                if self._on_event is not None:
-                    self._on_event(event)
-
-    def _read_lines(self, stream: IO[bytes]) -> None:
-        with contextlib.ExitStack() as files:
-            files.enter_context(stream)
-            log = files.enter_context(Path(self._log_path).open("a")) if self._log_path else None
-            for raw in stream:
-                line = raw.decode("utf-8", "replace").rstrip("\n")
-                self._lines.append(line)
-                if log is not None:
-                    log.write(line + "\n")
-                    log.flush()
-                if self._on_line is not None:
-                    self._on_line(line)

@@ -6,6 +6,7 @@ messages, events and exit codes.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import signal
@@ -18,6 +19,7 @@ from infra.errors import Cancelled, ShardmillError
 from infra.progress import adopt_parent, failure
 
 LIFELINE_FD = "SHARDMILL_LIFELINE_FD"
+_PR_SET_PDEATHSIG = 1  # prctl(2)
 GO_ON = "run the same command again: it goes on where it was"
 
 
@@ -45,6 +47,16 @@ def follow_parent() -> None:
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
     threading.Thread(target=watch, name="lifeline", daemon=True).start()
+
+
+def die_at_once_with_parent() -> None:
+    """Have the kernel kill this process when its parent dies, even where a library holds the GIL for ever.
+
+    In addition to the lifeline, whose thread needs the GIL; for processes whose children have lifelines of
+    their own, since it kills this process alone. Only Linux can do that; elsewhere nothing happens.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def install_signal_handlers() -> None:

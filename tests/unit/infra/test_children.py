@@ -154,7 +154,7 @@ STUBBORN_FAMILY = """
 
 
 def test_cancel_takes_the_whole_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("infra.children.GRACE_SECONDS", 1.0)
+    monkeypatch.setattr("infra.process_trees.GRACE_SECONDS", 1.0)
     cancel = threading.Event()
     pids: list[int] = []
 
@@ -222,3 +222,51 @@ def test_a_killed_parent_takes_its_child_and_grandchild_along(tmp_path: Path) ->
     parent.kill()
     parent.wait()
     assert wait_until(lambda: not any(is_running(pid) for pid in pids), seconds=5)
+
+
+def test_a_watched_child_is_ended_by_force_and_at_once(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def watch(resident_bytes: int) -> bool:
+        seen.append(resident_bytes)
+        return resident_bytes > 100 << 20
+
+    body = "import time\nheld = []\nwhile True: held.append(bytearray(8 << 20)); time.sleep(0.02)"
+    result = run_child(script(tmp_path, body), watch=watch)
+    assert result.was_stopped
+    assert result.returncode in (-signal.SIGTERM, -signal.SIGKILL)
+    assert seen[-1] > 100 << 20 >= max(seen[:-1])
+
+
+def test_a_child_under_watch_may_end_by_itself(tmp_path: Path) -> None:
+    result = run_child(script(tmp_path, "import time; time.sleep(0.5)"), watch=lambda _: False)
+    assert (result.returncode, result.was_stopped) == (0, False)
+
+
+def test_more_descriptors_are_inherited_under_their_numbers(tmp_path: Path) -> None:
+    with (tmp_path / "given").open("wb") as given:
+        argv = script(tmp_path, f"import os; os.write({given.fileno()}, b'here')")
+        assert run_child(argv, pass_fds=(given.fileno(),)).returncode == 0
+    assert (tmp_path / "given").read_bytes() == b"here"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills a child with its parent")
+def test_a_child_whose_library_holds_the_gil_for_ever_dies_with_its_parent(tmp_path: Path) -> None:
+    child = (
+        "import ctypes, os, sys; from pathlib import Path; from infra import process\n"
+        "process.follow_parent(); process.die_at_once_with_parent()\n"
+        "Path(sys.argv[1]).write_text(str(os.getpid()))\n"
+        "ctypes.PyDLL(None).sleep(300)\n"
+    )
+    family = (
+        "import sys; from infra.children import run_child\n"
+        "run_child([sys.executable, '-c', sys.argv[1], sys.argv[2]])"
+    )
+    note = tmp_path / "pid"
+    parent = subprocess.Popen([sys.executable, "-c", family, child, str(note)])
+    assert wait_until(lambda: note.exists() and bool(note.read_text()))
+    pid = int(note.read_text())
+    assert is_running(pid)
+    parent.kill()
+    parent.wait()
+    assert wait_until(lambda: not is_running(pid), seconds=5)
