@@ -7,8 +7,11 @@ from typing import cast
 import simplejpeg
 
 from infra.codecs.formats import DecodedImage, ImageRejected, Pixels, check_pixels
+from infra.codecs.jpeg_header import JpegHeader, check_header, read_header
 from infra.codecs.orientation import apply_orientation, jpeg_orientation
 from infra.jpeg_segments import without_metadata
+
+__all__ = ["JpegHeader", "check_header", "decode_jpeg", "read_header"]
 
 
 def decode_jpeg(data: bytes, channels: int, max_pixels: int) -> DecodedImage | None:

@@ -1,0 +1,168 @@
+"""What a JPEG's header says, read without a library: a few microseconds, and no decoder is made for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from infra.codecs.exif import orientation_in
+from infra.codecs.formats import ImageRejected, check_pixels
+from infra.jpeg_segments import FRAMES, SOS, header_segments
+
+ColorSpace = Literal["grey", "YCbCr", "RGB", "CMYK", "YCCK", "other"]
+
+# Progressive JPEGs have about ten scans. Each costs a pass over the whole image, and takes a few bytes.
+MAX_SCANS = 100
+
+_PROGRESSIVE = frozenset({0xC2, 0xC6, 0xCA, 0xCE})
+_LOSSLESS = frozenset({0xC3, 0xC7, 0xCB, 0xCF})
+_ICC = b"ICC_PROFILE\x00"
+
+
+@dataclass(frozen=True, slots=True)
+class JpegHeader:
+    """A JPEG's header.
+
+    Attributes:
+        height, width: as stored, before orientation (pixels).
+        precision: bits a sample; 8 but for rare files.
+        sampling: (horizontal, vertical) sampling factors of each component.
+        color_space: as libjpeg decides it from JFIF's and Adobe's segments and the components' names.
+        progressive: several scans refine the picture.
+        lossless: of the lossless process, which is another codec altogether.
+        scans: number of scans; 1 where the file is not progressive (it is not counted).
+        orientation: that EXIF gives, 1 to 8.
+        icc: the ICC profile, or None where there is none or a part of it is missing.
+    """
+
+    height: int
+    width: int
+    precision: int
+    sampling: tuple[tuple[int, int], ...]
+    color_space: ColorSpace
+    progressive: bool
+    lossless: bool
+    scans: int
+    orientation: int
+    icc: bytes | None
+
+    @property
+    def components(self) -> int:
+        return len(self.sampling)
+
+    @property
+    def subsampling(self) -> str:
+        """ "4:4:4", "4:2:2", "4:2:0", "4:4:0", "4:1:1", "4:1:0", or "" where it has no such name."""
+        if self.components != 3 or self.sampling[1] != self.sampling[2]:
+            return ""
+        (luma_h, luma_v), (chroma_h, chroma_v) = self.sampling[:2]
+        if luma_h % chroma_h or luma_v % chroma_v:
+            return ""
+        return _SUBSAMPLINGS.get((luma_h // chroma_h, luma_v // chroma_v), "")
+
+    @property
+    def source_color(self) -> str:
+        """The colour as records state it: "YCbCr 4:2:0", "grey", "CMYK", ..."""
+        name = f"{self.color_space} {self.subsampling}" if self.color_space == "YCbCr" else self.color_space
+        return f"{name.strip()} {self.precision}-bit" if self.precision != 8 else name.strip()
+
+
+_SUBSAMPLINGS = {
+    (1, 1): "4:4:4", (2, 1): "4:2:2", (2, 2): "4:2:0", (1, 2): "4:4:0", (4, 1): "4:1:1", (4, 2): "4:1:0",
+}  # fmt: skip
+
+
+def read_header(data: bytes) -> JpegHeader:
+    """The header of a JPEG.
+
+    Raises:
+        ImageRejected: the file ends before its picture begins ("truncated"), or has no frame ("corrupt").
+    """
+    frame: tuple[int, int, int] | None = None
+    jfif = False
+    adobe: int | None = None
+    orientation: int | None = None
+    icc_parts: dict[int, bytes] = {}
+    icc_count = 0
+    begun = 0
+    for marker, start, end in header_segments(data):
+        if marker in FRAMES and frame is None:
+            frame = marker, start, end
+        elif marker == SOS:
+            begun = end
+        elif marker == 0xE0:
+            jfif = jfif or data.startswith(b"JFIF\x00", start)
+        elif marker == 0xE1 and orientation is None and data.startswith(b"Exif\x00\x00", start):
+            orientation = orientation_in(data[start:end])
+        elif marker == 0xE2 and data.startswith(_ICC, start) and end - start >= 14:
+            icc_parts[data[start + 12]] = data[start + 14 : end]
+            icc_count = data[start + 13]
+        elif marker == 0xEE and data.startswith(b"Adobe", start) and end - start >= 12:
+            adobe = data[start + 11]
+    if not begun:
+        raise ImageRejected("truncated", "the JPEG ends before its picture begins")
+    if frame is None:
+        raise ImageRejected("corrupt", "not a sound JPEG: it has no frame header")
+    marker, start, end = frame
+    names, sampling = _components(data[start:end])
+    progressive = marker in _PROGRESSIVE
+    return JpegHeader(
+        height=int.from_bytes(data[start + 1 : start + 3], "big"),
+        width=int.from_bytes(data[start + 3 : start + 5], "big"),
+        precision=data[start],
+        sampling=sampling,
+        color_space=_color_space(names, jfif, adobe),
+        progressive=progressive,
+        lossless=marker in _LOSSLESS,
+        scans=1 + data.count(b"\xff\xda", begun) if progressive else 1,
+        orientation=orientation or 1,
+        icc=_joined(icc_parts, icc_count),
+    )
+
+
+def check_header(header: JpegHeader, max_pixels: int) -> None:
+    """Refuse by its header what cannot or should not be decoded.
+
+    Raises:
+        ImageRejected: "too_many_pixels", "bomb" or "unsupported".
+    """
+    check_pixels(header.height, header.width, max_pixels)
+    if header.lossless or header.precision != 8:
+        kind = "lossless" if header.lossless else f"{header.precision}-bit"
+        raise ImageRejected("unsupported", f"a {kind} JPEG; only those of 8 bits a sample are read")
+    if header.scans > MAX_SCANS:
+        raise ImageRejected(
+            "bomb", f"a progressive JPEG of {header.scans:,} scans, each a pass over the whole image; "
+            f"at most {MAX_SCANS} are allowed"
+        )  # fmt: skip
+
+
+def _components(frame: bytes) -> tuple[bytes, tuple[tuple[int, int], ...]]:
+    """(names, sampling factors) of the components of an SOFn segment's content."""
+    if len(frame) < 6 or len(frame) < 6 + 3 * frame[5] or not frame[5]:
+        raise ImageRejected("corrupt", "not a sound JPEG: its frame header is too short")
+    factors = [frame[7 + 3 * i] for i in range(frame[5])]
+    if not all(1 <= factor >> 4 <= 4 and 1 <= factor & 15 <= 4 for factor in factors):
+        raise ImageRejected("corrupt", "not a sound JPEG: sampling factors that do not exist")
+    return frame[6 : 6 + 3 * frame[5] : 3], tuple((factor >> 4, factor & 15) for factor in factors)
+
+
+def _color_space(names: bytes, jfif: bool, adobe: int | None) -> ColorSpace:
+    """As libjpeg's default_decompress_parms decides."""
+    if len(names) == 1:
+        return "grey"
+    if len(names) == 3:
+        if jfif:
+            return "YCbCr"
+        if adobe is not None:
+            return "RGB" if adobe == 0 else "YCbCr"
+        return "RGB" if names == b"RGB" else "YCbCr"
+    if len(names) == 4:
+        return "YCCK" if adobe == 2 else "CMYK"
+    return "other"
+
+
+def _joined(parts: dict[int, bytes], count: int) -> bytes | None:
+    if not parts or sorted(parts) != list(range(1, count + 1)):
+        return None
+    return b"".join(parts[number] for number in range(1, count + 1))
