@@ -7,12 +7,13 @@ the order in which blocks were finished, nor on the number of workers.
 from beam_jobs.plan.earlier import Earlier
 from beam_jobs.plan.planning import Plan, plan_version
 from beam_jobs.plan.records import PLAN_SCHEMA
-from beam_jobs.plan.shards import RECORD_OVERHEAD_BYTES, PlannedShard, num_shards
+from beam_jobs.plan.shards import RECORD_OVERHEAD_BYTES, HeldShards, PlannedShard, num_shards
 
 __all__ = [
     "PLAN_SCHEMA",
     "RECORD_OVERHEAD_BYTES",
     "Earlier",
+    "HeldShards",
     "Plan",
     "PlannedShard",
     "num_shards",

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from beam_jobs.plan.shards import HeldShards
+
 
 @dataclass(frozen=True)
 class Earlier:
@@ -17,11 +19,13 @@ class Earlier:
         splits: int8 [N], index into SPLITS of each.
         classes: names, in the order of the parent's label numbers. They are kept, and new classes come after
             them, so that the labels of inherited shards stay valid.
+        held: its shards, where they may be inherited; None where all are to be written anew.
     """
 
     ids: npt.NDArray[np.uint64]
     splits: npt.NDArray[np.int8]
     classes: tuple[str, ...]
+    held: HeldShards | None = None
 
     def split_of(self, ids: npt.NDArray[np.uint64]) -> npt.NDArray[np.int8]:
         """The split that each record had: int8 [M], -1 where the version has no such record.

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -33,11 +33,12 @@ class Plan:
 
     Attributes:
         inputs: INPUTS_SCHEMA, a row a file, sorted by URI.
-        records: PLAN_SCHEMA, shard after shard, each in stored order.
-        shards: train first.
+        records: PLAN_SCHEMA, those to be written, shard after shard, each in stored order.
+        shards: those to be written, train first.
         classes: names by label: those of the earlier version, then new ones that have a record, sorted.
         label_conflicts: the same bytes under several labels.
         cross_split_duplicates: duplicates that the source gives another split than the record kept.
+        inherited: numbers of the earlier version's shards that stay as they are, rising.
     """
 
     inputs: pa.Table
@@ -46,6 +47,7 @@ class Plan:
     classes: list[str]
     label_conflicts: list[LabelConflict]
     cross_split_duplicates: int
+    inherited: list[int] = field(default_factory=list)
 
 
 def plan_version(
@@ -86,8 +88,14 @@ def plan_version(
         fixed = np.where(fixed >= 0, fixed, earlier.split_of(ids))
     splits = assign_splits(fixed, label_codes, hash_ranks(ids, config.seed, SPLIT), config.splits.fractions())
     stored_bytes = facts["stored_bytes"].take(stored[kept]).to_numpy()
-    order, shards = deal(ids, label_codes, splits, stored_bytes, config)
+    held = earlier.held if earlier is not None else None
+    homes = None
+    if held is not None:
+        wanted = listing.select(["uri", "group"]).take(rows[kept])
+        homes = held.homes(ids, label_codes, splits, wanted["uri"], wanted["group"])
+    dealt = deal(ids, label_codes, splits, stored_bytes, config, held, homes)
 
+    order = dealt.order
     places = stored[kept[order]]
     records = planned_records(
         listing, facts.take(places), rows[kept[order]], label_codes[order], blocks[places]
@@ -97,10 +105,11 @@ def plan_version(
     return Plan(
         inputs=inputs_table(listing, facts, read, rows, digests, found, splits),
         records=records,
-        shards=shards,
+        shards=dealt.shards,
         classes=classes,
         label_conflicts=find_label_conflicts(digests, listing["uri"].take(rows), labels, found),
         cross_split_duplicates=int(((crossing[0] >= 0) & (crossing[0] != crossing[1])).sum()),
+        inherited=dealt.inherited,
     )
 
 

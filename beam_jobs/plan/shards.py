@@ -1,7 +1,9 @@
-"""Shards: how many, and which record goes to which of them, at which place.
+"""Shards: which are inherited, how many are new, and which record goes to which of them, at which place.
 
-Of each split, records sorted by class and then by hash are dealt in turn, so that the shards differ by at
-most one record and by at most one of each class. Inside a shard another hash gives the order.
+A shard of the earlier version whose records are all still wanted, each just as it stands there, is inherited
+as it is. The records of the others, and those that are new, are dealt: of each split, sorted by class and
+then by hash, in turn, so that the shards that one plan writes differ by at most one record and by at most one
+of each class. Inside a shard another hash gives the order.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from beam_jobs.config import PrepareConfig, ShardsConfig
 from beam_jobs.plan.hashing import PLACE, SHARD, UInt64, hash_ranks
@@ -18,6 +22,9 @@ from infra.contract import SPLITS
 
 # Of a stored record apart from its image: the other features of the example, and the frame (bytes).
 RECORD_OVERHEAD_BYTES = 176
+
+Int64 = npt.NDArray[np.int64]
+Int32 = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,66 @@ class PlannedShard:
     length: int
 
 
+@dataclass(frozen=True)
+class HeldShards:
+    """The shards of the earlier version that may be inherited, record by record.
+
+    Attributes:
+        ids: uint64 [N], record ids, rising.
+        shards: int32 [N], number of the shard that holds each.
+        labels: int32 [N].
+        splits: int8 [N], index into SPLITS.
+        uris, groups: string [N], of each record's source.
+        sizes: int64 [S], how many records each shard holds.
+    """
+
+    ids: UInt64
+    shards: Int32
+    labels: Int32
+    splits: Codes
+    uris: pa.Array
+    groups: pa.Array
+    sizes: Int64
+
+    def homes(
+        self, ids: UInt64, labels: Int64, splits: Codes, uris: pa.ChunkedArray, groups: pa.ChunkedArray
+    ) -> Int32:
+        """The shard in which each record lies just as it is wanted: int32 [M], -1 where none does.
+
+        Args:
+            ids: uint64 [M].
+            labels: int64 [M]. splits: int8 [M]. uris, groups: string [M].
+        """
+        homes = np.full(len(ids), -1, np.int32)
+        if not len(self.ids):
+            return homes
+        at = np.minimum(np.searchsorted(self.ids, ids), len(self.ids) - 1)
+        same = (self.ids[at] == ids) & (self.labels[at] == labels) & (self.splits[at] == splits)
+        wanted, held = np.flatnonzero(same), at[same]
+        alike = _equal_text(self.uris.take(pa.array(held)), uris.take(pa.array(wanted)))
+        alike &= _equal_text(self.groups.take(pa.array(held)), groups.take(pa.array(wanted)))
+        homes[wanted[alike]] = self.shards[held[alike]]
+        return homes
+
+    def inherited(self, homes: Int32) -> npt.NDArray[np.bool_]:
+        """Which shards are inherited, given the homes of all wanted records: bool [S]."""
+        found = np.bincount(homes[homes >= 0], minlength=len(self.sizes))
+        return np.asarray(found == self.sizes, np.bool_)
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """Attributes:
+    order: int64 [P], the records to be written, shard after shard, each in stored order.
+    shards: ranges of ``order``, train first.
+    inherited: numbers of the earlier version's shards that stay as they are, rising.
+    """
+
+    order: Int64
+    shards: list[PlannedShard]
+    inherited: list[int]
+
+
 def num_shards(num_examples: int, num_bytes: int, config: ShardsConfig) -> int:
     """How many shards a split of so many records and bytes has."""
     wanted = config.num_shards or -(-num_bytes // config.shard_bytes)
@@ -39,23 +106,42 @@ def num_shards(num_examples: int, num_bytes: int, config: ShardsConfig) -> int:
 
 def deal(
     ids: UInt64,
-    labels: npt.NDArray[np.int64],
+    labels: Int64,
     splits: Codes,
-    stored_bytes: npt.NDArray[np.int64],
+    stored_bytes: Int64,
     config: PrepareConfig,
-) -> tuple[npt.NDArray[np.int64], list[PlannedShard]]:
-    """(stored order of all records, shards as ranges of it)."""
-    by_class = np.lexsort((hash_ranks(ids, config.seed, SHARD), labels, splits))
+    held: HeldShards | None = None,
+    homes: Int32 | None = None,
+) -> Dealt:
+    """Deal records to shards.
+
+    Args:
+        ids, labels, splits, stored_bytes: of each record, [N].
+        config: shards and seed.
+        held: shards that may be inherited.
+        homes: int32 [N], where each record lies in them.
+    """
+    stays = np.zeros(len(ids), np.bool_)
+    inherited: list[int] = []
+    if held is not None and homes is not None and len(held.sizes):
+        keep = held.inherited(homes)
+        stays = (homes >= 0) & keep[homes]
+        inherited = np.flatnonzero(keep).tolist()
+    written = np.flatnonzero(~stays)
+    by_class = written[
+        np.lexsort((hash_ranks(ids[written], config.seed, SHARD), labels[written], splits[written]))
+    ]
     shard_of = np.empty(len(ids), np.int64)
     shards: list[PlannedShard] = []
     start = 0
     for code, split in enumerate(SPLITS):
-        length = int((splits == code).sum())
+        length = int((splits[written] == code).sum())
         if not length:
             continue
         members = by_class[start : start + length]
         num_bytes = int(stored_bytes[members].sum()) + length * RECORD_OVERHEAD_BYTES
-        count = num_shards(length, num_bytes, config.shards)
+        share = length / int((splits == code).sum())
+        count = _num_new_shards(length, num_bytes, share, config.shards)
         turn = np.arange(length) % count
         shard_of[members] = len(shards) + turn
         sizes = np.bincount(turn, minlength=count)
@@ -64,4 +150,20 @@ def deal(
             PlannedShard(split, index, count, int(starts[index]), int(sizes[index])) for index in range(count)
         ]
         start += length
-    return np.lexsort((hash_ranks(ids, config.seed, PLACE), shard_of)), shards
+    order = written[np.lexsort((hash_ranks(ids[written], config.seed, PLACE), shard_of[written]))]
+    return Dealt(order, shards, inherited)
+
+
+def _num_new_shards(num_examples: int, num_bytes: int, share: float, config: ShardsConfig) -> int:
+    """How many shards hold the part of a split that is written: where num_shards is given, its share."""
+    if config.num_shards is None:
+        return num_shards(num_examples, num_bytes, config)
+    return max(1, min(round(config.num_shards * share), num_examples))
+
+
+def _equal_text(one: pa.Array, other: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    """Row by row, with null equal to null: bool [N]."""
+    other = other.combine_chunks() if isinstance(other, pa.ChunkedArray) else other
+    both_null = pc.and_(pc.is_null(one), pc.is_null(other))
+    equal = pc.fill_null(pc.equal(one, other), False)
+    return np.asarray(pc.or_(equal, both_null).to_numpy(zero_copy_only=False), np.bool_)
