@@ -22,6 +22,7 @@ from beam_jobs.blocks import (
     write_facts,
 )
 from beam_jobs.config import PrepareConfig
+from beam_jobs.contents import NOTHING_KNOWN, KnownContents
 from beam_jobs.faults import carry_faults
 from beam_jobs.images import LIBRARY_FAULTS, ImageFiltered, StoredImage, convert
 from beam_jobs.sources.folder import SourceFault, SourceFolder
@@ -44,11 +45,12 @@ class EncodeBlockDoFn(beam.DoFn):  # type: ignore[misc]
     def setup(self) -> None:
         self._file = self._spool.open_input(REFERENCES_FILE)
         self._references = pa.ipc.open_file(self._file)
+        self._contents = KnownContents.read(self._spool)
 
     def process(self, block_number: int) -> Iterator[int]:
         with carry_faults():
             references = self._references.get_batch(block_number)
-            encode_block(references, self._source, self._spool, self._config)
+            encode_block(references, self._source, self._spool, self._config, self._contents)
         yield block_number
 
     def teardown(self) -> None:
@@ -78,7 +80,11 @@ class EncodeBlocks(beam.PTransform):  # type: ignore[misc]
 
 
 def encode_block(
-    references: pa.RecordBatch, source: SourceFolder, spool: Storage, config: PrepareConfig
+    references: pa.RecordBatch,
+    source: SourceFolder,
+    spool: Storage,
+    config: PrepareConfig,
+    contents: KnownContents = NOTHING_KNOWN,
 ) -> None:
     """Read, convert and store the files of a block; its table is written last.
 
@@ -87,6 +93,7 @@ def encode_block(
         source: where the files are.
         spool: where the block goes.
         config: how images are stored and which are left out.
+        contents: what need not be decoded.
     """
     digest = block_digest(references)
     facts = _Facts()
@@ -98,6 +105,11 @@ def encode_block(
                 stage = "read"
                 data = source.read(uri, size_bytes, mtime_ns)
                 sha256 = hashlib.sha256(data).digest()
+                if sha256 in contents.stored:
+                    facts.add_known(sha256)
+                    continue
+                if sha256 in contents.purged:
+                    raise ImageFiltered("purged", "its content was purged from this dataset")
                 stage = "decode"
                 image = convert(data, config.image, config.filter)
             except ImageFiltered as reason:
@@ -125,6 +137,10 @@ class _Facts:
     ) -> None:
         row = (sha256, outcome, stage, reason, stable_message(message))
         self._rows.append(row + (None,) * (len(FACTS_SCHEMA) - len(row)))
+
+    def add_known(self, sha256: bytes) -> None:
+        """A file whose stored form the parent version holds: its content is all there is to say here."""
+        self._rows.append((sha256,) + (None,) * (len(FACTS_SCHEMA) - 1))
 
     def add_stored(self, sha256: bytes, image: StoredImage) -> None:
         self._rows.append(

@@ -70,10 +70,14 @@ REASONS: dict[str, tuple[str, str]] = {
     ),
     "aspect": ("Longer and thinner than is asked for", "filter.max_aspect decides"),
     "class": ("Its class is not among those asked for", "filter.classes decides"),
+    "purged": (
+        "Its content was purged from this dataset for good",
+        "Remove the file from the source as well",
+    ),
 }
 
 
-FILTER_REASONS = frozenset({"ignored", "too_small", "aspect", "class"})
+FILTER_REASONS = frozenset({"ignored", "too_small", "aspect", "class", "purged"})
 
 
 def explain(reason: str) -> tuple[str, str]:
