@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import apache_beam as beam
 import pyarrow as pa
@@ -24,6 +25,8 @@ from beam_jobs.blocks import (
 from beam_jobs.config import PrepareConfig
 from beam_jobs.contents import NOTHING_KNOWN, KnownContents
 from beam_jobs.faults import carry_faults
+from beam_jobs.guard.attempts import guarded_block
+from beam_jobs.guard.verdicts import NO_VERDICTS, Verdicts, known_verdicts
 from beam_jobs.images import LIBRARY_FAULTS, ImageFiltered, StoredImage, convert
 from beam_jobs.sources.folder import SourceFault, SourceFolder
 from infra.codecs import ImageRejected
@@ -46,11 +49,12 @@ class EncodeBlockDoFn(beam.DoFn):  # type: ignore[misc]
         self._file = self._spool.open_input(REFERENCES_FILE)
         self._references = pa.ipc.open_file(self._file)
         self._contents = KnownContents.read(self._spool)
+        self._verdicts = known_verdicts(self._spool, self._config.runner)
 
     def process(self, block_number: int) -> Iterator[int]:
         with carry_faults():
             references = self._references.get_batch(block_number)
-            encode_block(references, self._source, self._spool, self._config, self._contents)
+            encode_block(references, self._source, self._spool, self._config, self._contents, self._verdicts)
         yield block_number
 
     def teardown(self) -> None:
@@ -85,6 +89,7 @@ def encode_block(
     spool: Storage,
     config: PrepareConfig,
     contents: KnownContents = NOTHING_KNOWN,
+    verdicts: Verdicts = NO_VERDICTS,
 ) -> None:
     """Read, convert and store the files of a block; its table is written last.
 
@@ -94,10 +99,14 @@ def encode_block(
         spool: where the block goes.
         config: how images are stored and which are left out.
         contents: what need not be decoded.
+        verdicts: what must not be.
     """
     digest = block_digest(references)
     facts = _Facts()
-    with spool.atomic_writer(spool_file(digest)) as stored:
+    with (
+        guarded_block(source, spool, config, verdicts) as guard,
+        spool.atomic_writer(spool_file(digest)) as stored,
+    ):
         columns = [references.column(i).to_pylist() for i in range(3)]
         for uri, size_bytes, mtime_ns in zip(*columns, strict=True):
             sha256 = stage = None
@@ -111,7 +120,8 @@ def encode_block(
                 if sha256 in contents.purged:
                     raise ImageFiltered("purged", "its content was purged from this dataset")
                 stage = "decode"
-                image = convert(data, config.image, config.filter)
+                work = partial(convert, data, config.image, config.filter)
+                image = guard.run(work, sha256, uri, size_bytes, mtime_ns)
             except ImageFiltered as reason:
                 facts.add_lost(sha256, FILTERED, "filter", reason.reason, reason.message)
             except (SourceFault, ImageRejected) as reason:

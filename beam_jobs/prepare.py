@@ -23,8 +23,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from beam_jobs.config import PrepareConfig
+from beam_jobs.guard.supervise import run_guarded
 from beam_jobs.request import JobRequest
-from infra.children import run_child
 from infra.errors import ChildDied
 from infra.job_command import JobParser, settings_of
 from infra.names import uri_of
@@ -55,7 +55,7 @@ def run_prepare(request: JobRequest) -> dict[str, Any]:
     started = time.monotonic()
     argv = [sys.executable, "-m", "beam_jobs.job", "--request", request.model_dump_json()]
     with _listener() as on_event:
-        child = run_child(argv, on_event=on_event)
+        child = run_guarded(argv, request.config, on_event)
     child.raise_for_status()
     if child.result is None:
         raise ChildDied("the job ended well, but without a result", "this is a defect of Shardmill")
