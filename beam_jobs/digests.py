@@ -12,6 +12,7 @@ from beam_jobs.sources.listing import Listing, table_digest
 from infra.codecs import codec_builds
 from infra.contract import FORMAT_VERSION
 from infra.digests import digest_of
+from infra.records import Container
 
 # Where in the spool an image lies changes nothing of what is written.
 _SPOOL_COLUMNS = ("block", "offset_bytes")
@@ -48,13 +49,15 @@ def _builds() -> dict[str, str]:
     return codec_builds() | {name: version(name) for name in ("isal", "pyarrow")}
 
 
-def plan_digest(plan: Plan, digests: Digests) -> str:
-    """Digest of everything that determines the bytes of shards, indexes and inputs."""
+def plan_digest(plan: Plan, digests: Digests, container: Container) -> str:
+    """Digest of everything that determines the bytes of shards, indexes and tables."""
     return digest_of(
         [
             digests.run,
+            container,
             table_digest(plan.inputs),
             table_digest(plan.records.drop_columns(list(_SPOOL_COLUMNS))),
             [[shard.split, shard.index, shard.count, shard.length] for shard in plan.shards],
+            None if plan.near_duplicates is None else table_digest(plan.near_duplicates),
         ]
     )

@@ -34,8 +34,8 @@ from beam_jobs.blocks import (
     reuse_blocks,
     write_references,
 )
+from beam_jobs.container import choose_container
 from beam_jobs.digests import Digests, plan_digest, run_digest
-from beam_jobs.guard.attempts import adopt_guard
 from beam_jobs.outcome import Reused, outcome_of
 from beam_jobs.plan import Plan, plan_version
 from beam_jobs.request import JobRequest
@@ -46,10 +46,9 @@ from beam_jobs.spools import RunClaim
 from beam_jobs.versions import (
     INPUTS_FILE,
     FinishedWork,
-    container_of,
-    inputs_bytes,
     publish,
     shards_of_plan,
+    table_bytes,
     unchanged_version,
 )
 from beam_jobs.watch import watched
@@ -58,6 +57,7 @@ from infra.contract import Accounting, Shard, spool_dir
 from infra.errors import Cancelled
 from infra.process import run_main
 from infra.progress import log, progress, result, stage
+from infra.records import Container
 from infra.storage import Storage
 
 
@@ -142,10 +142,11 @@ class _Job:
             progress("plan", plan.inputs.num_rows, plan.inputs.num_rows)
         accounting, reasons = self.account(plan, spool)
         with self.timed("assemble"):
-            shards, digest, reused_shards = self.assemble(plan, blocks, digests, spool)
+            choice = choose_container(self.config, plan, spool, [block.digest for block in blocks])
+            shards, digest, reused_shards = self.assemble(plan, blocks, digests, spool, choice.container)
             check_shards(shards, accounting)
         with self.timed("publish"):
-            work = FinishedWork(plan, digest, shards, accounting, reasons)
+            work = FinishedWork(plan, digest, choice, shards, accounting, reasons)
             version = publish(self.catalog, self.request, self.source.uri, work, digests)
         reused_images = sum(blocks[number].length for number in reused_blocks)
         return version, Reused(len(reused_blocks), reused_images, reused_shards)
@@ -182,17 +183,17 @@ class _Job:
         """Count all outcomes, and stop here if they are not good enough to publish."""
         accounting = account(plan.inputs)
         reasons = quarantine_reasons(plan.inputs)
-        spool.write_atomic(INPUTS_FILE, inputs_bytes(plan.inputs))
+        spool.write_atomic(INPUTS_FILE, table_bytes(plan.inputs))
         check_budget(accounting, reasons, self.config.failure_budget, f"{spool.uri}/{INPUTS_FILE}")
         return accounting, reasons
 
     def assemble(
-        self, plan: Plan, blocks: Sequence[Block], digests: Digests, spool: Storage
+        self, plan: Plan, blocks: Sequence[Block], digests: Digests, spool: Storage, container: Container
     ) -> tuple[list[Shard], str, int]:
         """Write the unfinished shards; returns all, the plan's digest, and how many were found finished."""
         from beam_jobs.assemble import AssembleShards, AssembleTask, finished_shards, reuse_shards, write_plan
 
-        digest = plan_digest(plan, digests)
+        digest = plan_digest(plan, digests, container)
         write_plan(spool, digest, plan)
         task = AssembleTask(
             spool,
@@ -202,7 +203,7 @@ class _Job:
             [block.digest for block in blocks],
             plan.classes,
             self.config.image.channels,
-            container_of(self.config),
+            container,
         )
         reused = reuse_shards(task, shards_of_plan(self.catalog, self.request.dataset, digest))
         todo = [number for number in range(len(plan.shards)) if number not in reused]
@@ -232,7 +233,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m beam_jobs.job", description=__doc__)
     parser.add_argument("--request", required=True, help="a JobRequest as JSON")
     arguments = parser.parse_args(argv)
-    adopt_guard()
     logging.basicConfig(level=logging.ERROR)  # Beam warns of every optional library that is not there
     result(run_job(JobRequest.model_validate(json.loads(arguments.request))))
     return 0

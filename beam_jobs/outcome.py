@@ -48,6 +48,7 @@ def outcome_of(
         **manifest.accounting.model_dump(),
         "splits": {name: split.model_dump() for name, split in manifest.splits.items()},
         "container": manifest.container,
+        "container_reason": manifest.container_reason,
         "classes": manifest.classes,
         "class_counts_before": class_counts(labels),
         "quarantine": manifest.quarantine,
@@ -91,6 +92,8 @@ def summary(outcome: Mapping[str, Any]) -> Iterator[str]:
         repeat = "duplicate repeats a record" if crossing == 1 else "duplicates repeat records"
         yield f"  {crossing:,} {repeat} of another given split; each is kept once (see the report)"
     yield from split_table(outcome["splits"])
+    if reason := outcome.get("container_reason"):
+        yield f"  container {outcome['container']} ({reason})"
     if not outcome["unchanged"]:
         yield (
             f"  {outcome['seconds']:.1f} s, {outcome['images_per_second']:,.0f} images/s, "

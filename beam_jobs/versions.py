@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from beam_jobs.config import PrepareConfig
+from beam_jobs.container import ContainerChoice
 from beam_jobs.digests import Digests
 from beam_jobs.plan import Plan
 from beam_jobs.request import JobRequest
@@ -21,10 +21,10 @@ from infra.contract import Accounting, Manifest, Shard, TableFile, data_dir, sum
 from infra.digests import sha256_hex
 from infra.errors import PublishConflict
 from infra.progress import progress, stage
-from infra.records import Container
 from infra.storage import Storage
 
 INPUTS_FILE = "inputs.parquet"
+NEAR_DUPLICATES_FILE = "near_duplicates.parquet"
 
 _ATTEMPTS = 10
 _PASSING = pa.array(PASSING_REASONS)
@@ -37,6 +37,7 @@ class FinishedWork:
     Attributes:
         plan: what it holds.
         plan_digest: names its folder.
+        choice: the container of the shards, and why.
         shards: as they were written.
         accounting: of all inputs.
         reasons: reason -> number of quarantined inputs.
@@ -44,6 +45,7 @@ class FinishedWork:
 
     plan: Plan
     plan_digest: str
+    choice: ContainerChoice
     shards: list[Shard]
     accounting: Accounting
     reasons: dict[str, int]
@@ -67,7 +69,8 @@ def _is_whole(version: DatasetVersion) -> bool:
     manifest = version.manifest
     expected = {shard.path: shard.num_bytes for shard in manifest.shards}
     expected |= {shard.index_path: shard.index_bytes for shard in manifest.shards}
-    expected |= {part.path: part.num_bytes for part in manifest.inputs}
+    tables = [*manifest.inputs, *([manifest.near_duplicates] if manifest.near_duplicates else [])]
+    expected |= {table.path: table.num_bytes for table in tables}
     folders = {path.rpartition("/")[0] for path in expected}
     found = {entry.path: entry.size_bytes for at in folders for entry in version.storage.list_files(at)}
     has_report = manifest.report is None or bool(found.get(manifest.report))
@@ -131,6 +134,7 @@ def _publish_next(
 
     storage = catalog.dataset_storage(request.dataset)
     newest = catalog.latest(request.dataset)
+    near = work.plan.near_duplicates
     manifest = Manifest(
         dataset=request.dataset,
         version=newest.version + 1 if newest else 1,
@@ -141,38 +145,35 @@ def _publish_next(
         source=source_uri,
         source_digest=digests.source,
         classes=work.plan.classes,
-        container=container_of(request.config),
+        container=work.choice.container,
+        container_reason=work.choice.reason,
         image_encoding=request.config.image.encoding,
         config=request.config.model_dump(mode="json"),
         codecs=digests.builds,
         shards=work.shards,
-        inputs=[_write_inputs(storage, work)],
+        inputs=[_write_table(storage, work, INPUTS_FILE, work.plan.inputs)],
+        near_duplicates=None if near is None else _write_table(storage, work, NEAR_DUPLICATES_FILE, near),
         accounting=work.accounting,
         splits=summarise_splits(work.shards),
         quarantine=work.reasons,
         label_conflicts=work.plan.label_conflicts,
         cross_split_duplicates=work.plan.cross_split_duplicates,
+        leaks=work.plan.leaks,
+        statistics=work.plan.statistics,
     )
     report = write_report(storage, manifest, work.plan.inputs)
     return catalog.publish(manifest.model_copy(update={"report": report}))
 
 
-def container_of(config: PrepareConfig) -> Container:
-    """The container that is written."""
-    return "gzip" if config.shards.container == "auto" else config.shards.container
-
-
-def _write_inputs(storage: Storage, work: FinishedWork) -> TableFile:
-    path = f"{data_dir(work.plan_digest)}/{INPUTS_FILE}"
-    data = inputs_bytes(work.plan.inputs)
+def _write_table(storage: Storage, work: FinishedWork, name: str, table: pa.Table) -> TableFile:
+    path = f"{data_dir(work.plan_digest)}/{name}"
+    data = table_bytes(table)
     storage.write_atomic(path, data)
-    return TableFile(
-        path=path, num_rows=work.plan.inputs.num_rows, num_bytes=len(data), sha256=sha256_hex(data)
-    )
+    return TableFile(path=path, num_rows=table.num_rows, num_bytes=len(data), sha256=sha256_hex(data))
 
 
-def inputs_bytes(inputs: pa.Table) -> bytes:
-    """The rows of all inputs as a Parquet file. The same rows give the same bytes."""
+def table_bytes(table: pa.Table) -> bytes:
+    """A table as a Parquet file. The same rows give the same bytes."""
     sink = io.BytesIO()
-    pq.write_table(inputs, sink, compression="zstd")
+    pq.write_table(table, sink, compression="zstd")
     return sink.getvalue()

@@ -11,7 +11,7 @@ import pyarrow as pa
 UInt64 = npt.NDArray[np.uint64]
 
 # purposes of hash ranks
-SPLIT, SHARD, PLACE = range(3)
+SPLIT, SHARD, PLACE, SAMPLE = range(4)
 
 _HEX_DIGITS = np.array([f"{byte:02x}".encode() for byte in range(256)], dtype="S2").view(np.uint16)
 _MASK = (1 << 64) - 1
@@ -63,3 +63,22 @@ def hex_text(values: npt.NDArray[np.uint8]) -> pa.Array:
     offsets = np.arange(count + 1, dtype=np.int64) * (2 * width)
     text = pa.LargeStringArray.from_buffers(count, pa.py_buffer(offsets.tobytes()), pa.py_buffer(digits))
     return text if offsets[-1] > np.iinfo(np.int32).max else text.cast(pa.string())
+
+
+def hex_bytes(column: pa.ChunkedArray | pa.Array, width: int) -> npt.NDArray[np.uint8]:
+    """The bytes that hexadecimal text stands for: string [N] of 2 * width small digits, to uint8 [N, width].
+
+    Raises:
+        ValueError: a text is null, or of another length.
+    """
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    text = array.cast(pa.large_string())
+    if not len(text):
+        return np.empty((0, width), np.uint8)
+    _, offset_buffer, characters = text.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int64)[text.offset : text.offset + len(text) + 1]
+    if text.null_count or (np.diff(offsets) != 2 * width).any():
+        raise ValueError(f"not {len(text)} texts of {2 * width} hexadecimal digits")
+    digits = np.frombuffer(characters, np.uint8)[offsets[0] : offsets[-1]]
+    values = digits - np.where(digits >= ord("a"), ord("a") - 10, ord("0")).astype(np.uint8)
+    return np.asarray((values[0::2] << 4 | values[1::2]).reshape(-1, width), np.uint8)

@@ -24,7 +24,8 @@ from beam_jobs.plan.inputs import inputs_table
 from beam_jobs.plan.records import planned_records
 from beam_jobs.plan.shards import PlannedShard, deal
 from beam_jobs.plan.splits import assign_splits
-from infra.contract import LabelConflict
+from beam_jobs.plan.statistics import split_statistics
+from infra.contract import LabelConflict, Leaks, SplitStatistics
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,9 @@ class Plan:
         classes: names by label: those of the earlier version, then new ones that have a record, sorted.
         label_conflicts: the same bytes under several labels.
         cross_split_duplicates: duplicates that the source gives another split than the record kept.
+        statistics: split -> what its images are like, inherited ones among them.
+        near_duplicates: NEAR_DUPLICATES_SCHEMA; None where they were not looked for.
+        leaks: groups that are divided among splits.
         inherited: numbers of the earlier version's shards that stay as they are, rising.
     """
 
@@ -47,6 +51,9 @@ class Plan:
     classes: list[str]
     label_conflicts: list[LabelConflict]
     cross_split_duplicates: int
+    statistics: dict[str, SplitStatistics]
+    near_duplicates: pa.Table | None = None
+    leaks: Leaks = field(default_factory=Leaks)
     inherited: list[int] = field(default_factory=list)
 
 
@@ -109,6 +116,7 @@ def plan_version(
         classes=classes,
         label_conflicts=find_label_conflicts(digests, listing["uri"].take(rows), labels, found),
         cross_split_duplicates=int(((crossing[0] >= 0) & (crossing[0] != crossing[1])).sum()),
+        statistics=split_statistics(facts, stored[kept], splits),
         inherited=dealt.inherited,
     )
 

@@ -49,7 +49,7 @@ class Moment:
     def is_due(self, started: float, root: Path) -> bool:
         if self.kind == "seconds":
             return time.monotonic() - started >= self.value
-        pattern = "spool/*/blocks/*.arrow" if self.kind == "blocks" else "data/*/*.tfrecord.gz"
+        pattern = "spool/*/blocks/*.arrow" if self.kind == "blocks" else "data/*/*.tfrecord*"
         return len(list((root / "d").glob(pattern))) >= self.value
 
 
