@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from beam_jobs.report.near import NearDuplicates
 from beam_jobs.report.rows import ClassRow
 from infra.contract import Manifest
 
@@ -87,11 +88,14 @@ def explain(reason: str) -> tuple[str, str]:
     )
 
 
-def find(manifest: Manifest, classes: Sequence[ClassRow]) -> list[Finding]:
+def find(
+    manifest: Manifest, classes: Sequence[ClassRow], near: NearDuplicates | None = None
+) -> list[Finding]:
     """What stands out, the gravest first. Never empty: that all is well is said too."""
     found = [
         *_losses(manifest),
         *_conflicts(manifest),
+        *_alike(manifest, near or NearDuplicates()),
         *_classes(manifest, classes),
         *_balance(manifest, classes),
     ]
@@ -147,6 +151,32 @@ def _conflicts(manifest: Manifest) -> list[Finding]:
     return found
 
 
+def _alike(manifest: Manifest, near: NearDuplicates) -> list[Finding]:
+    found = []
+    leaks, dropped = manifest.leaks, manifest.leaks.dropped_from_train
+    divided = leaks.near_duplicate_groups + leaks.key_groups
+    if divided:
+        found.append(
+            Finding(
+                "note" if dropped else "warning",
+                f"{divided:,} {'group has' if divided == 1 else 'groups have'} members in several splits"
+                + (f"; {dropped:,} {_records(dropped)} of train were left out for it." if dropped else "."),
+                "Shown below." if dropped else 'Shown below; groups.leakage = "drop-from-train" mends it.',
+            )
+        )
+    if near.num_conflicts:
+        count = near.num_conflicts
+        found.append(
+            Finding(
+                "warning",
+                f"{count:,} {'group' if count == 1 else 'groups'} of images that look the same "
+                f"{'stands' if count == 1 else 'stand'} under different labels.",
+                "One of the labels may be wrong. Shown below; correct the source and prepare again.",
+            )
+        )
+    return found
+
+
 def _classes(manifest: Manifest, classes: Sequence[ClassRow]) -> list[Finding]:
     found = []
     known = set(manifest.classes)
@@ -191,6 +221,10 @@ def _balance(manifest: Manifest, classes: Sequence[ClassRow]) -> list[Finding]:
 
 def _inputs(count: int) -> str:
     return "input" if count == 1 else "inputs"
+
+
+def _records(count: int) -> str:
+    return "record" if count == 1 else "records"
 
 
 def _quoted(name: str) -> str:

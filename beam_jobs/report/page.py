@@ -1,7 +1,7 @@
-"""The page: a Jinja2 template filled with rows, under a content security policy that allows nothing else.
+"""The page: Jinja2 templates filled with rows, under a content security policy that allows nothing else.
 
 The policy names the hash of the one style sheet, so markup that slipped in could neither run, nor load,
-nor style anything. Charts are inline SVG whose geometry stands in attributes: no inline styles.
+nor style anything. Charts are inline SVG whose geometry and colours stand in attributes: no inline styles.
 """
 
 from __future__ import annotations
@@ -9,41 +9,64 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
+from beam_jobs.report import formatting
 from beam_jobs.report.balance import shard_balance
+from beam_jobs.report.changes import Since
 from beam_jobs.report.findings import explain, find
-from beam_jobs.report.pictures import Pictures
-from beam_jobs.report.rows import ClassRow, Duplicates, ReasonRow
-from beam_jobs.report.survey import LogHistogram, Survey
+from beam_jobs.report.gallery import Exhibit
+from beam_jobs.report.histogram import LogHistogram
+from beam_jobs.report.keys import DividedKey
+from beam_jobs.report.near import NearDuplicates
+from beam_jobs.report.pictures import Pictures, Thumbnail
+from beam_jobs.report.rows import REASONS_SHOWN, ClassRow, InputRows, LostInput
+from beam_jobs.report.statistics import split_figures
+from beam_jobs.report.survey import Survey
+from beam_jobs.report.traits import traits
 from infra.contract import OUTCOMES, Manifest
 
 # Up to here every class has its row in sight; above, the largest and smallest do and the rest unfolds.
 CLASSES_IN_SIGHT = 40
+CLASSES_LISTED = 1000
 CONFLICTS_SHOWN = 60
-_BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+CLASS_CHANGES_SHOWN = 12
 
 
-def render_page(
-    manifest: Manifest,
-    *,
-    classes: Sequence[ClassRow],
-    quarantined: Sequence[ReasonRow],
-    filtered: Sequence[ReasonRow],
-    duplicates: Duplicates,
-    survey: Survey,
-    pictures: Pictures,
-) -> str:
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """All that the page shows of a version.
+
+    Attributes:
+        gallery: reason -> the inputs that are shown with it.
+        dropped: URI -> the picture of an input that was dropped as a leak.
+        removed: record id -> its picture in the version before.
+    """
+
+    manifest: Manifest
+    inputs: InputRows
+    survey: Survey
+    near: NearDuplicates
+    keys: Sequence[DividedKey]
+    since: Since | None
+    pictures: Pictures
+    gallery: Mapping[str, Sequence[Exhibit]] = field(default_factory=dict)
+    dropped: Mapping[str, Exhibit] = field(default_factory=dict)
+    removed: Mapping[str, Thumbnail] = field(default_factory=dict)
+
+
+def render_page(contents: Contents) -> str:
     """The whole page."""
+    manifest, inputs, near = contents.manifest, contents.inputs, contents.near
     style = _resource("style.css")
     in_conflict = {conflict.sha256[:16] for conflict in manifest.label_conflicts}
-    by_size = sorted(classes, key=lambda row: (-row.num_inputs, row.name))
+    by_size = sorted(inputs.classes, key=lambda row: (-row.num_inputs, row.name))
     return (
         _environment()
         .get_template("page.html.j2")
@@ -52,68 +75,45 @@ def render_page(
             style=style,
             style_hash=base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii"),
             outcomes={name: _outcome_count(manifest, name) for name in OUTCOMES},
-            findings=find(manifest, classes),
+            findings=find(manifest, inputs.classes, near),
             classes=by_size,
             in_sight=CLASSES_IN_SIGHT,
-            largest_class=max([1, *(max(row.num_inputs, row.num_records) for row in classes)]),
+            listed=CLASSES_LISTED,
+            largest_class=max([1, *(max(row.num_inputs, row.num_records) for row in by_size)]),
             curve=_rank_curve(by_size) if len(by_size) > CLASSES_IN_SIGHT else "",
             balance=shard_balance(manifest),
-            histograms=_histograms(survey),
-            formats=sorted(survey.formats.items(), key=lambda item: (-item[1], item[0])),
-            survey=survey,
-            quarantined=quarantined,
-            filtered=filtered,
-            duplicates=duplicates,
-            harmless=[group for group in duplicates.groups if group.record_id not in in_conflict],
+            figures=split_figures(manifest),
+            histograms=_histograms(contents.survey),
+            traits=traits(contents.survey),
+            survey=contents.survey,
+            quarantined=inputs.quarantined[:REASONS_SHOWN],
+            filtered=inputs.filtered[:REASONS_SHOWN],
+            gallery=contents.gallery,
+            unshown=_unshown,
+            near=near,
+            keys=contents.keys,
+            dropped=contents.dropped,
+            leakage=_setting(manifest, "groups", "leakage"),
+            max_distance=_setting(manifest, "groups", "max_distance"),
+            since=contents.since,
+            class_changes=_class_changes(contents.since),
+            removed=contents.removed,
+            duplicates=inputs.duplicates,
+            harmless=[group for group in inputs.duplicates.groups if group.record_id not in in_conflict],
             conflicts=manifest.label_conflicts[:CONFLICTS_SHOWN],
-            sheets=[(name, pictures.sheets.get(label, [])) for label, name in enumerate(manifest.classes)],
-            thumbnails=pictures.by_id,
+            sheets=[
+                (name, contents.pictures.sheets.get(label, [])) for label, name in enumerate(manifest.classes)
+            ],
+            thumbnails=contents.pictures.by_id,
             config=list(_flat(manifest.config)),
             stored_bytes=sum(shard.num_bytes for shard in manifest.shards),
         )
     )
 
 
-def visible(text: object) -> str:
-    """Text as it may be shown: control, direction and unpaired characters become visible escapes.
-
-    Escaping keeps a name from being markup; this keeps it from looking like another name.
-    """
-    return "".join(
-        f"\\u{ord(character):04x}" if _is_hidden(character) else character for character in str(text)
-    )
-
-
-def _is_hidden(character: str) -> bool:
-    # Joiners are hidden too, but scripts and emoji are spelt with them.
-    hidden = unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp")
-    return hidden and character not in "\u200c\u200d"
-
-
-def _bytes(value: float) -> str:
-    """12.3 MiB"""
-    power = 0
-    while value >= 1024 and power < len(_BYTE_UNITS) - 1:
-        value /= 1024
-        power += 1
-    return (
-        f"{value:,.0f} {_BYTE_UNITS[power]}"
-        if power == 0 or value >= 100
-        else f"{value:.1f} {_BYTE_UNITS[power]}"
-    )
-
-
-def _percent(part: float, whole: float) -> str:
-    """A share for an SVG attribute: 43.217%"""
-    return f"{100 * part / whole:.3f}%" if whole else "0%"
-
-
-def _share(part: float, whole: float) -> str:
-    """A share for people: 43.2 %, <0.1 %"""
-    if not whole or not part:
-        return "0 %"
-    percent = 100 * part / whole
-    return f"{percent:.1f} %" if percent >= 0.1 else "<0.1 %"
+def _setting(manifest: Manifest, table: str, name: str) -> Any:
+    found = manifest.config.get(table)
+    return found.get(name) if isinstance(found, Mapping) else None
 
 
 def _outcome_count(manifest: Manifest, outcome: str) -> int:
@@ -126,18 +126,25 @@ def _outcome_count(manifest: Manifest, outcome: str) -> int:
     }[outcome]
 
 
+def _unshown(examples: Sequence[LostInput], exhibits: Sequence[Exhibit]) -> list[LostInput]:
+    shown = {item.found.uri for item in exhibits}
+    return [example for example in examples if example.uri not in shown]
+
+
+def _class_changes(since: Since | None) -> list[tuple[str, int, int]]:
+    """(class, records before, records after) of those that changed most."""
+    if since is None or since.difference is None:
+        return []
+    changed = [(name, old, new) for name, (old, new) in since.difference.class_counts.items() if old != new]
+    return sorted(changed, key=lambda row: (-abs(row[2] - row[1]), row[0]))[:CLASS_CHANGES_SHOWN]
+
+
 def _histograms(survey: Survey) -> list[dict[str, Any]]:
-    def pixels(value: float) -> str:
-        return f"{value:,.0f} px"
-
-    def ratio(value: float) -> str:
-        return f"{value:.2f}"
-
     described: list[tuple[str, LogHistogram, Any]] = [
-        ("Short side of sources", survey.short_side, pixels),
-        ("Width ÷ height", survey.aspect, ratio),
-        ("Source files", survey.source_bytes, _bytes),
-        ("Stored images", survey.stored_bytes, _bytes),
+        ("Short side of sources", survey.short_side, formatting.pixels),
+        ("Width ÷ height", survey.aspect, formatting.ratio),
+        ("Source files", survey.source_bytes, formatting.readable_bytes),
+        ("Stored images", survey.stored_bytes, formatting.readable_bytes),
     ]
     return [
         {
@@ -157,11 +164,12 @@ def _histograms(survey: Survey) -> list[dict[str, Any]]:
 def _rank_curve(by_size: Sequence[ClassRow], width: int = 1000, height: int = 180) -> str:
     """Path of the class sizes, the largest first, on a logarithmic scale: SVG path data."""
     top = math.log1p(max(1, by_size[0].num_inputs))
-    step = width / len(by_size)
+    ranks = range(0, len(by_size), max(1, len(by_size) // width))
+    step = width / len(ranks)
     points = " ".join(
         f"L{at * step:.1f} {y:.1f} L{(at + 1) * step:.1f} {y:.1f}"
-        for at, row in enumerate(by_size)
-        for y in [height * (1 - math.log1p(row.num_inputs) / top)]
+        for at, rank in enumerate(ranks)
+        for y in [height * (1 - math.log1p(by_size[rank].num_inputs) / top)]
     )
     return f"M0 {height} {points} L{width} {height} Z"
 
@@ -177,7 +185,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, st
 
 @cache
 def _resource(name: str) -> str:
-    return resources.files("beam_jobs.report").joinpath(name).read_text(encoding="utf-8")
+    return resources.files("beam_jobs.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 
 @cache
@@ -188,18 +196,11 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        # Every text passes here, also where the template forgets a filter. Markup of macros stays as it is.
-        finalize=lambda value: visible(value) if type(value) is str else value,
+        # Every text passes here, also where a template forgets a filter. Markup of macros stays as it is.
+        finalize=lambda value: formatting.visible(value) if type(value) is str else value,
     )
-    environment.filters.update(bytes=_bytes, count=lambda value: f"{value:,}", when=_when)
-    environment.globals.update(percent=_percent, share=_share, explain=explain)
+    environment.filters.update(
+        bytes=formatting.readable_bytes, count=lambda value: f"{value:,}", when=formatting.when
+    )
+    environment.globals.update(percent=formatting.percent, share=formatting.share, explain=explain)
     return environment
-
-
-def _when(created_at: str) -> str:
-    """2026-11-21 02:35 UTC of an ISO 8601 time; the text itself where it is another."""
-    return (
-        f"{created_at[:10]} {created_at[11:16]} UTC"
-        if len(created_at) >= 16 and created_at[10] == "T"
-        else created_at
-    )

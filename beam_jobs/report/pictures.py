@@ -7,29 +7,37 @@ has proved that its record can be found, unpacked, parsed and decoded.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
+from markupsafe import Markup
+
 from beam_jobs.report.survey import CANDIDATES_PER_CLASS, Candidate, Survey
-from infra.codecs import ImageRejected, decode, encode_jpeg, resize_short_side
+from infra.codecs import ImageRejected, Pixels, decode, encode_jpeg, resize_short_side
 from infra.contract import Manifest
-from infra.errors import CorruptDataError
-from infra.examples import parse_example
+from infra.errors import CorruptDataError, NotFoundError
+from infra.examples import ImageRecord, parse_example
 from infra.ranges import RangeReader
 from infra.records import unpack_record
 from infra.storage import Storage
 
-THUMBNAILS_AT_MOST = 360
-THUMBNAIL_BYTES_AT_MOST = 4 << 20
+# Of contact sheets, and of records that other sections name: neither can take the place of the other.
+SHEETS_AT_MOST = 360
+NAMED_AT_MOST = 360
+BYTES_AT_MOST = 2_200_000  # of data URIs, of each of the two
 THUMBNAIL_SHORT_SIDE = 112  # pixels; shown at about half of it, so that dense screens stay sharp
-THUMBNAIL_QUALITY = 78
+THUMBNAIL_LONG_SIDE = 280  # of panoramas, the middle
+THUMBNAIL_QUALITY = 75
 
 
 @dataclass(frozen=True, slots=True)
 class Thumbnail:
-    """A small picture of a record as a data URI, and what to say of it."""
+    """A small picture of a record as a data URI, its size in pixels, and what to say of it."""
 
-    data_uri: str
+    data_uri: Markup
+    width: int
+    height: int
     id: str
     uri: str
     split: str
@@ -44,58 +52,92 @@ class Pictures:
     by_id: dict[str, Thumbnail] = field(default_factory=dict)
 
 
-def choose_and_read(storage: Storage, manifest: Manifest, survey: Survey) -> Pictures:
+def choose_and_read(storage: Storage, manifest: Manifest, survey: Survey, named: Iterable[str]) -> Pictures:
     """Thumbnails for the page, until a bound is reached.
 
-    First the records that the page names (duplicates, conflicts), then one picture of each class, then a
-    second, and so on, so that a bound takes depth from all classes alike.
+    Args:
+        named: ids of the records that the page names, the most wanted first.
 
     Raises:
         CorruptDataError: a record is not where its index says, or is broken.
     """
-    pictures = Pictures()
-    budget = THUMBNAIL_BYTES_AT_MOST
-    reader = RangeReader(storage)
-    try:
-        for count, (candidate, on_sheet) in enumerate(_in_order(survey)):
-            if count >= THUMBNAILS_AT_MOST or budget <= 0:
-                break
-            thumbnail = _read(reader, manifest, candidate)
-            budget -= len(thumbnail.data_uri)
-            if on_sheet:
-                pictures.sheets.setdefault(candidate.label, []).append(thumbnail)
-            else:
-                pictures.by_id[candidate.id] = thumbnail
-    finally:
-        reader.close()
+    wanted = (survey.by_id[record_id] for record_id in named if record_id in survey.by_id)
+    pictures = Pictures(by_id=read_thumbnails(storage, manifest, wanted))
+    on_sheets = read_thumbnails(storage, manifest, _in_turn(survey), SHEETS_AT_MOST)
+    for candidate in _in_turn(survey):
+        if candidate.id in on_sheets:
+            pictures.sheets.setdefault(candidate.label, []).append(on_sheets[candidate.id])
     return pictures
 
 
-def _in_order(survey: Survey) -> Iterator[tuple[Candidate, bool]]:
-    """(candidate, whether it belongs to its class's contact sheet), the most wanted first."""
-    for record_id in sorted(survey.by_id):
-        yield survey.by_id[record_id], False
+def _in_turn(survey: Survey) -> Iterator[Candidate]:
+    """One of each class, then a second of each, and so on: a bound takes depth from all classes alike."""
     for place in range(CANDIDATES_PER_CLASS):
         for label in sorted(survey.by_class):
             if place < len(survey.by_class[label]):
-                yield survey.by_class[label][place], True
+                yield survey.by_class[label][place]
+
+
+def read_thumbnails(
+    storage: Storage, manifest: Manifest, candidates: Iterable[Candidate], at_most: int = NAMED_AT_MOST
+) -> dict[str, Thumbnail]:
+    """Record id -> thumbnail, of the first candidates, until there are enough.
+
+    Raises:
+        CorruptDataError: a record is not where its index says, or is broken.
+    """
+    found: dict[str, Thumbnail] = {}
+    num_bytes = 0
+    reader = RangeReader(storage)
+    try:
+        for candidate in candidates:
+            if len(found) >= at_most or num_bytes >= BYTES_AT_MOST:
+                break
+            found[candidate.id] = _read(reader, manifest, candidate)
+            num_bytes += len(found[candidate.id].data_uri)
+    finally:
+        reader.close()
+    return found
+
+
+def data_uri(jpeg: bytes) -> Markup:
+    """The picture as a ``src`` that needs no escaping."""
+    return Markup("data:image/jpeg;base64,") + Markup(base64.b64encode(jpeg).decode("ascii"))
 
 
 def _read(reader: RangeReader, manifest: Manifest, candidate: Candidate) -> Thumbnail:
-    stored = reader.read(candidate.shard, candidate.offset_bytes, candidate.length_bytes)
     try:
+        stored = reader.read(candidate.shard, candidate.offset_bytes, candidate.length_bytes)
         record = parse_example(unpack_record(stored, manifest.container))
-        pixels = resize_short_side(decode(record.image, 3).pixels, THUMBNAIL_SHORT_SIDE)
-    except (CorruptDataError, ImageRejected) as error:
+        pixels = _small(_pixels(record, manifest.image_encoding))
+    except (CorruptDataError, ImageRejected, NotFoundError) as error:
         raise CorruptDataError(
             f"{candidate.shard} at byte {candidate.offset_bytes}: {error.message}; nothing was published",
             "delete this shard and run again: it is written anew",
         ) from error
-    picture = base64.b64encode(encode_jpeg(pixels, THUMBNAIL_QUALITY)).decode("ascii")
     return Thumbnail(
-        data_uri=f"data:image/jpeg;base64,{picture}",
+        data_uri=data_uri(encode_jpeg(pixels, THUMBNAIL_QUALITY)),
+        width=pixels.shape[1],
+        height=pixels.shape[0],
         id=candidate.id,
         uri=candidate.uri,
         split=candidate.split,
         label=record.label_name,
     )
+
+
+def _pixels(record: ImageRecord, encoding: str) -> Pixels:
+    """uint8 [H, W, 1 or 3]"""
+    if encoding != "raw":
+        return decode(record.image, 3).pixels
+    shape = (record.height, record.width, record.channels)
+    if len(record.image) != record.height * record.width * record.channels:
+        raise CorruptDataError(f"{len(record.image)} bytes of pixels, the record says {shape}")
+    return np.frombuffer(record.image, np.uint8).reshape(shape)
+
+
+def _small(pixels: Pixels) -> Pixels:
+    pixels = resize_short_side(pixels, THUMBNAIL_SHORT_SIDE)
+    height, width = pixels.shape[:2]
+    top, left = (max(0, side - THUMBNAIL_LONG_SIDE) // 2 for side in (height, width))
+    return pixels[top : top + THUMBNAIL_LONG_SIDE, left : left + THUMBNAIL_LONG_SIDE]

@@ -1,22 +1,29 @@
-"""What the report says of inputs: pure functions from the table of inputs to small rows.
+"""What the report says of inputs: small rows out of tables that may have millions.
 
-Tables have ``INPUTS_SCHEMA`` and may have millions of rows, so everything is counted by Arrow; Python
-sees only what is shown.
+Tables have ``INPUTS_SCHEMA`` and come in batches, so memory does not grow with their number; everything is
+counted by Arrow, and Python sees only what is shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from infra.contract import DUPLICATE, FILTERED, RECORD, LabelConflict, Manifest
+from infra.contract import DUPLICATE, FILTERED, QUARANTINED, RECORD, LabelConflict, Manifest
+from infra.storage import Storage
 
 EXAMPLES_PER_REASON = 25
+REASONS_SHOWN = 40
 DUPLICATE_GROUPS_SHOWN = 60
 URIS_PER_GROUP = 8
+_BATCH_ROWS = 1 << 16
+_COLUMNS = ["uri", "size_bytes", "mtime_ns", "label", "outcome", "record_id", "reason", "message"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +44,23 @@ class ClassRow:
 
 
 @dataclass(frozen=True, slots=True)
+class LostInput:
+    """An input that is no record: what it is, and what was found."""
+
+    uri: str
+    label: str | None
+    message: str
+    size_bytes: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReasonRow:
-    """One reason for which inputs are not in the shards, with the first of them as examples."""
+    """One reason for which inputs are not in the shards, with the first of them by URI as examples."""
 
     reason: str
     count: int
-    examples: tuple[tuple[str, str], ...]  # (uri, message)
+    examples: tuple[LostInput, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,64 +87,151 @@ class Duplicates:
         return frozenset(shown | {group.record_id for group in self.groups})
 
 
+@dataclass(frozen=True, slots=True)
+class InputRows:
+    """All that the page says of inputs. ``wanted``: the inputs that were asked for, sorted by URI."""
+
+    classes: list[ClassRow]
+    quarantined: list[ReasonRow]
+    filtered: list[ReasonRow]
+    duplicates: Duplicates
+    wanted: list[LostInput]
+
+
+class StoredInputs:
+    """The input rows of a version in batches, read anew by each iteration."""
+
+    def __init__(self, storage: Storage, manifest: Manifest) -> None:
+        self._storage = storage
+        self._manifest = manifest
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        for part in self._manifest.inputs:
+            with self._storage.open_input(part.path) as stream:
+                for batch in pq.ParquetFile(stream).iter_batches(_BATCH_ROWS, columns=_COLUMNS):
+                    yield pa.Table.from_batches([batch])
+
+
+def count_inputs(
+    tables: Iterable[pa.Table], manifest: Manifest, wanted_uris: Collection[str] = ()
+) -> InputRows:
+    """Count all inputs of a version.
+
+    Args:
+        tables: ``INPUTS_SCHEMA`` (or the columns of it that are used); iterated once, and once more where
+            there are duplicates.
+        wanted_uris: inputs to look up.
+    """
+    uris, wanted = pa.array(sorted(wanted_uris), pa.string()), []
+    before: Counter[tuple[str, str]] = Counter()
+    reasons = {QUARANTINED: _Reasons(), FILTERED: _Reasons()}
+    repeats = [pa.table({"record_id": pa.array([], pa.string())})]
+    for table in tables:
+        _count_labels(before, table)
+        for outcome, found in reasons.items():
+            found.add(table.filter(pc.equal(table["outcome"], outcome)))
+        repeats.append(table.filter(pc.equal(table["outcome"], DUPLICATE)).select(["record_id"]))
+        wanted += [_lost(row) for row in table.filter(pc.is_in(table["uri"], uris)).to_pylist()]
+    return InputRows(
+        _class_rows(before, manifest),
+        reasons[QUARANTINED].rows(),
+        reasons[FILTERED].rows(),
+        _groups(pa.concat_tables(repeats), tables),
+        sorted(wanted, key=lambda found: found.uri),
+    )
+
+
 def count_by_class(inputs: pa.Table, manifest: Manifest) -> list[ClassRow]:
     """A row a class of the manifest, in its order, and one for every further label of an input."""
-    labelled = inputs.filter(
-        pc.and_(pc.is_valid(inputs["label"]), pc.not_equal(inputs["outcome"], FILTERED))
+    before: Counter[tuple[str, str]] = Counter()
+    _count_labels(before, inputs)
+    return _class_rows(before, manifest)
+
+
+def reason_rows(inputs: pa.Table, outcome: str) -> list[ReasonRow]:
+    """Why inputs had this outcome, the most frequent reason first."""
+    found = _Reasons()
+    found.add(inputs.filter(pc.equal(inputs["outcome"], outcome)))
+    return found.rows()
+
+
+def _count_labels(before: Counter[tuple[str, str]], table: pa.Table) -> None:
+    labelled = table.filter(
+        pc.and_(pc.is_valid(table["label"]), pc.not_equal(table["outcome"], FILTERED))
     ).select(["label", "outcome"])
-    before: dict[str, dict[str, int]] = {}
     for row in labelled.group_by(["label", "outcome"]).aggregate([([], "count_all")]).to_pylist():
-        before.setdefault(row["label"], {})[row["outcome"]] = row["count_all"]
-    names = [*manifest.classes, *sorted(set(before) - set(manifest.classes))]
+        before[row["label"], row["outcome"]] += row["count_all"]
+
+
+def _class_rows(before: Counter[tuple[str, str]], manifest: Manifest) -> list[ClassRow]:
+    outcomes: dict[str, dict[str, int]] = {}
+    for (label, outcome), count in before.items():
+        outcomes.setdefault(label, {})[outcome] = count
+    names = [*manifest.classes, *sorted(set(outcomes) - set(manifest.classes))]
     return [
         ClassRow(
             name,
-            before.get(name, {}),
+            outcomes.get(name, {}),
             {split: summary.class_counts.get(name, 0) for split, summary in manifest.splits.items()},
         )
         for name in names
     ]
 
 
-def reason_rows(inputs: pa.Table, outcome: str) -> list[ReasonRow]:
-    """Why inputs had this outcome, the most frequent reason first."""
-    rows = inputs.filter(pc.equal(inputs["outcome"], outcome))
-    rows = rows.set_column(
-        rows.schema.get_field_index("reason"), "reason", pc.fill_null(rows["reason"], "not stated")
+@dataclass(slots=True)
+class _Reasons:
+    """Counts of reasons, and the first inputs of each by URI."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[LostInput]] = field(default_factory=dict)
+
+    def add(self, rows: pa.Table) -> None:
+        reason = pc.fill_null(rows["reason"], "not stated")
+        rows = rows.set_column(rows.schema.get_field_index("reason"), "reason", reason)
+        for row in rows.group_by("reason").aggregate([([], "count_all")]).to_pylist():
+            self.counts[row["reason"]] += row["count_all"]
+            of_reason = rows.filter(pc.equal(rows["reason"], row["reason"]))
+            k = min(EXAMPLES_PER_REASON, of_reason.num_rows)
+            first = pc.select_k_unstable(of_reason, k=k, sort_keys=[("uri", "ascending")])
+            kept = self.examples.setdefault(row["reason"], [])
+            kept += [_lost(found) for found in of_reason.take(first).to_pylist()]
+            kept.sort(key=lambda found: found.uri)
+            del kept[EXAMPLES_PER_REASON:]
+
+    def rows(self) -> list[ReasonRow]:
+        ranked = sorted(self.counts.items(), key=lambda item: (-item[1], item[0]))
+        return [ReasonRow(reason, count, tuple(self.examples[reason])) for reason, count in ranked]
+
+
+def _lost(row: dict[str, Any]) -> LostInput:
+    return LostInput(
+        row["uri"], row["label"], row["message"] or "", row["size_bytes"] or 0, row["mtime_ns"] or 0
     )
-    counts = {
-        row["reason"]: row["count_all"]
-        for row in rows.group_by("reason").aggregate([([], "count_all")]).to_pylist()
-    }
-    found = []
-    for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        of_reason = rows.filter(pc.equal(rows["reason"], reason)).sort_by("uri")
-        first = of_reason.select(["uri", "message"]).slice(0, EXAMPLES_PER_REASON).to_pylist()
-        found.append(ReasonRow(reason, count, tuple((row["uri"], row["message"] or "") for row in first)))
-    return found
 
 
 def duplicate_groups(inputs: pa.Table) -> Duplicates:
     """The groups of inputs that repeat a record, the largest first."""
-    repeats = inputs.filter(pc.equal(inputs["outcome"], DUPLICATE)).select(["uri", "record_id"])
+    return _groups(inputs.filter(pc.equal(inputs["outcome"], DUPLICATE)).select(["record_id"]), [inputs])
+
+
+def _groups(repeats: pa.Table, tables: Iterable[pa.Table]) -> Duplicates:
     if not repeats.num_rows:
         return Duplicates(0, ())
-    sizes = (
-        repeats.group_by("record_id")
-        .aggregate([([], "count_all")])
-        .sort_by([("count_all", "descending"), ("record_id", "ascending")])
-    )
-    shown = sizes.slice(0, DUPLICATE_GROUPS_SHOWN)
+    sizes = repeats.group_by("record_id").aggregate([([], "count_all")])
+    largest_first = [("count_all", "descending"), ("record_id", "ascending")]
+    shown = sizes.sort_by(largest_first).slice(0, DUPLICATE_GROUPS_SHOWN)
     ids = shown["record_id"].combine_chunks()
-    kept_rows = inputs.filter(
-        pc.and_(pc.equal(inputs["outcome"], RECORD), pc.is_in(inputs["record_id"], ids))
-    ).select(["uri", "label", "record_id"])
-    kept = {row["record_id"]: row for row in kept_rows.to_pylist()}
+    kept: dict[str, dict[str, Any]] = {}
     others: dict[str, list[str]] = {}
-    for row in repeats.filter(pc.is_in(repeats["record_id"], ids)).sort_by("uri").to_pylist():
-        of_group = others.setdefault(row["record_id"], [])
-        if len(of_group) < URIS_PER_GROUP:
-            of_group.append(row["uri"])
+    for table in tables:
+        for row in table.filter(pc.is_in(table["record_id"], ids)).sort_by("uri").to_pylist():
+            if row["outcome"] == RECORD:
+                kept[row["record_id"]] = row
+            elif row["outcome"] == DUPLICATE:
+                of_group = others.setdefault(row["record_id"], [])
+                of_group.append(row["uri"])
+                of_group.sort()
+                del of_group[URIS_PER_GROUP:]
     groups = tuple(
         DuplicateGroup(
             row["record_id"],

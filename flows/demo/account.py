@@ -103,7 +103,7 @@ def _print_quarantine(console: Console, version: DatasetVersion) -> None:
     table.add_column("which", overflow="fold")
     for outcome, style in ((QUARANTINED, "red"), (FILTERED, "dim")):
         for row in reason_rows(inputs, outcome):
-            uris = [uri for uri, _ in row.examples]
+            uris = [example.uri for example in row.examples]
             table.add_row(f"{row.count:,}", Text(explain(row.reason)[0], style), Text(_some(uris, row.count)))
     repeated = inputs.filter(pc.equal(inputs["outcome"], DUPLICATE)).sort_by("uri")
     if repeated.num_rows:

@@ -16,9 +16,10 @@ from beam_jobs.report import pictures as pictures_module
 from beam_jobs.report import write_report
 from beam_jobs.report.balance import shard_balance
 from beam_jobs.report.findings import find
-from beam_jobs.report.page import visible
+from beam_jobs.report.formatting import visible
+from beam_jobs.report.histogram import LogHistogram
 from beam_jobs.report.rows import count_by_class, duplicate_groups, reason_rows
-from beam_jobs.report.survey import LogHistogram, survey_indexes
+from beam_jobs.report.survey import survey_indexes
 from infra.errors import CorruptDataError
 from infra.records import Container
 from tests.samples.versions import Made, VersionMaker
@@ -87,7 +88,8 @@ def test_reasons_come_with_examples_and_the_most_frequent_first(maker: VersionMa
         maker.add_lost(f"dog/x{number:02d}.jpg", "dog", "quarantined", "truncated", "early")
     rows = reason_rows(maker.write().inputs, "quarantined")
     assert [(row.reason, row.count) for row in rows] == [("truncated", 31), ("empty", 1)]
-    assert rows[0].examples[0] == ("dog/half.jpg", "the JPEG ends early")
+    first = rows[0].examples[0]
+    assert (first.uri, first.message) == ("dog/half.jpg", "the JPEG ends early")
     assert len(rows[0].examples) == 25
 
 
@@ -149,15 +151,13 @@ def test_pictures_are_read_from_the_shards_and_bounded(
     maker: VersionMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = maker.write()
-    survey = survey_indexes(made.storage, made.manifest, frozenset())
-    everything = pictures_module.choose_and_read(made.storage, made.manifest, survey)
+    survey = survey_indexes(made.storage, made.manifest, ())
+    everything = pictures_module.choose_and_read(made.storage, made.manifest, survey, ())
     assert [len(everything.sheets[label]) for label in (0, 1)] == [12, 12]
-    monkeypatch.setattr(pictures_module, "THUMBNAILS_AT_MOST", 5)
-    few = pictures_module.choose_and_read(made.storage, made.manifest, survey)
-    assert [len(few.sheets[label]) for label in (0, 1)] == [
-        3,
-        2,
-    ]  # a bound takes depth from all classes alike
+    monkeypatch.setattr(pictures_module, "SHEETS_AT_MOST", 5)
+    few = pictures_module.choose_and_read(made.storage, made.manifest, survey, ())
+    # a bound takes depth from all classes alike
+    assert [len(few.sheets[label]) for label in (0, 1)] == [3, 2]
     assert few.sheets[0] == everything.sheets[0][:3]
 
 
