@@ -36,6 +36,7 @@ from beam_jobs.blocks import (
 )
 from beam_jobs.container import choose_container
 from beam_jobs.digests import Digests, plan_digest, run_digest
+from beam_jobs.guard.attempts import adopt_guard
 from beam_jobs.outcome import Reused, outcome_of
 from beam_jobs.plan import Plan, plan_version
 from beam_jobs.request import JobRequest
@@ -233,6 +234,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m beam_jobs.job", description=__doc__)
     parser.add_argument("--request", required=True, help="a JobRequest as JSON")
     arguments = parser.parse_args(argv)
+    adopt_guard()
     logging.basicConfig(level=logging.ERROR)  # Beam warns of every optional library that is not there
     result(run_job(JobRequest.model_validate(json.loads(arguments.request))))
     return 0
