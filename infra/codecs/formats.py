@@ -8,21 +8,57 @@ import numpy as np
 import numpy.typing as npt
 
 Pixels = npt.NDArray[np.uint8]
+Color = tuple[int, int, int]  # red, green, blue, 0 to 255
 
+WHITE: Color = (255, 255, 255)
 MAX_PIXELS = 178_956_970  # where Pillow begins to speak of decompression bombs: 512 MiB of RGB
 
-_SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
-    (0, b"\xff\xd8\xff", "jpeg"),
-    (0, b"\x89PNG\r\n\x1a\n", "png"),
-    (8, b"WEBP", "webp"),
-    (0, b"GIF87a", "gif"),
-    (0, b"GIF89a", "gif"),
-    (0, b"BM", "bmp"),
-    (0, b"II*\x00", "tiff"),
-    (0, b"MM\x00*", "tiff"),
-    (0, b"\x00\x00\x00\x0cjP  \r\n\x87\n", "jpeg2000"),
-    (0, b"\xff\x4f\xff\x51", "jpeg2000"),
-    (4, b"ftypavif", "avif"),
+FORMATS = {
+    "jpeg": "JPEG",
+    "png": "PNG",
+    "webp": "WebP",
+    "gif": "GIF",
+    "bmp": "BMP",
+    "tiff": "TIFF",
+    "jpeg2000": "JPEG 2000",
+    "avif": "AVIF",
+    "heif": "HEIF",
+}
+
+_SIGNATURES: tuple[tuple[bytes, str], ...] = (
+    (b"\xff\xd8\xff", "jpeg"),
+    (b"\x89PNG\r\n\x1a\n", "png"),
+    (b"GIF87a", "gif"),
+    (b"GIF89a", "gif"),
+    (b"BM", "bmp"),
+    (b"II*\x00", "tiff"),
+    (b"MM\x00*", "tiff"),
+    (b"II+\x00", "tiff"),  # BigTIFF
+    (b"MM\x00+", "tiff"),
+    (b"\x00\x00\x00\x0cjP  \r\n\x87\n", "jpeg2000"),
+    (b"\xff\x4f\xff\x51", "jpeg2000"),
+)
+_AVIF_BRANDS = frozenset({b"avif", b"avis"})
+_HEIF_BRANDS = frozenset(
+    {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs", b"mif1", b"msf1"}
+)
+
+# What lies among photographs and is none that we read, in words that help more than bytes do.
+_STRANGERS: tuple[tuple[bytes, str], ...] = (
+    (b"<!doctype html", "an HTML page, as a failed download leaves it"),
+    (b"<html", "an HTML page, as a failed download leaves it"),
+    (b"<svg", "an SVG drawing"),
+    (b"<?xml", "an XML document"),
+    (b"%pdf", "a PDF document"),
+    (b"%!ps", "a PostScript document"),
+    (b"8bps", "a Photoshop document"),
+    (b"pk\x03\x04", "a ZIP archive"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"\x00\x00\x01\x00", "an icon (ICO)"),
+    (b"\x00\x00\x00\x0cjxl ", "a JPEG XL image"),
+    (b"\xff\x0a", "a JPEG XL image"),
+    (b"v/1\x01", "an OpenEXR image"),
+    (b"version https://git-lfs", "a pointer of Git LFS; the image itself was not fetched"),
 )
 
 
@@ -30,8 +66,8 @@ class ImageRejected(Exception):
     """One image cannot be used. Becomes a quarantine row, never the end of a job.
 
     Attributes:
-        reason: a short code: "empty", "unknown_format", "truncated", "corrupt", "too_many_pixels" or
-            "too_long".
+        reason: a short code: "empty", "unknown_format", "unsupported", "truncated", "corrupt",
+            "too_many_pixels", "bomb" or "too_long".
         message: what is wrong, for a person.
     """
 
@@ -43,13 +79,17 @@ class ImageRejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DecodedImage:
-    """An upright image.
+    """An upright image in sRGB.
 
     Attributes:
         pixels: uint8 [H, W, C], C = 1 (grey) or 3 (RGB), EXIF orientation applied.
         source_format: "jpeg", "png", ...
         source_height, source_width: as stored in the file, before orientation (pixels).
         orientation: the EXIF orientation that was applied, 1 to 8.
+        source_color: what the file holds: "YCbCr 4:2:0", "grey", "RGB 16-bit", "palette", "CMYK", ...
+        icc_profile: description of the profile that was converted to sRGB, or None.
+        had_alpha: transparent pixels were composited on the background.
+        salvaged: the file ends early; what it lacks is grey or black.
     """
 
     pixels: Pixels
@@ -57,17 +97,62 @@ class DecodedImage:
     source_height: int
     source_width: int
     orientation: int
+    source_color: str = ""
+    icc_profile: str | None = None
+    had_alpha: bool = False
+    salvaged: bool = False
 
 
 def sniff(data: bytes) -> str | None:
     """The format of image bytes by their signature, or None where it is none that we read."""
-    for offset, signature, name in _SIGNATURES:
-        if data[offset : offset + len(signature)] == signature:
+    for signature, name in _SIGNATURES:
+        if data.startswith(signature):
             return name
-    return None
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return "webp"
+    return _sniff_brands(data) if data[4:8] == b"ftyp" else None
+
+
+def _sniff_brands(data: bytes) -> str | None:
+    """AVIF or HEIF by the brands of an ISO base media file (ISO/IEC 14496-12, 4.3); None for a film."""
+    end = min(int.from_bytes(data[:4], "big"), len(data), 1024)
+    brands = {data[8:12], *(data[at : at + 4] for at in range(16, end - 3, 4))}
+    if brands & _AVIF_BRANDS:
+        return "avif"
+    return "heif" if brands & _HEIF_BRANDS else None
+
+
+def check_format(data: bytes) -> str:
+    """The format of image bytes.
+
+    Raises:
+        ImageRejected: there are none ("empty"), or of no format that is read ("unknown_format").
+    """
+    found = sniff(data)
+    if found is not None:
+        return found
+    if not data:
+        raise ImageRejected("empty", "the file is empty (0 bytes)")
+    known = ", ".join(FORMATS.values())
+    begin = data[:64].lstrip().lower()
+    stranger = next((words for signature, words in _STRANGERS if begin.startswith(signature)), None)
+    if data[4:8] == b"ftyp":
+        stranger = "a film"
+    if stranger is not None:
+        raise ImageRejected("unknown_format", f"it is {stranger}; {known} are read")
+    if not any(data[:4096]):
+        raise ImageRejected("unknown_format", "it begins with nothing but zeros: its content was lost")
+    raise ImageRejected(
+        "unknown_format", f"begins with the bytes {data[:4].hex(' ').upper()}, which is none of {known}"
+    )
 
 
 def check_pixels(height: int, width: int, max_pixels: int) -> None:
+    """Refuse an image by its size.
+
+    Raises:
+        ImageRejected: it has more pixels than ``max_pixels``.
+    """
     if height * width > max_pixels:
         raise ImageRejected("too_many_pixels", f"{width}×{height}: {too_many_pixels(max_pixels)}")
 

@@ -1,48 +1,95 @@
-"""JPEG through libjpeg-turbo (simplejpeg): the fast path for most photographs."""
+"""JPEG through libjpeg-turbo (simplejpeg), of every colour space, upright and in sRGB."""
 
 from __future__ import annotations
 
 from typing import cast
 
+import numpy as np
 import simplejpeg
+from PIL import Image
 
-from infra.codecs.formats import DecodedImage, ImageRejected, Pixels, check_pixels
+from infra.codecs.color import conversion_to_srgb
+from infra.codecs.formats import DecodedImage, ImageRejected, Pixels
 from infra.codecs.jpeg_header import JpegHeader, check_header, read_header
-from infra.codecs.orientation import apply_orientation, jpeg_orientation
-from infra.jpeg_segments import without_metadata
+from infra.codecs.orientation import apply_orientation
+from infra.jpeg_segments import EOI, without_metadata
 
 __all__ = ["JpegHeader", "check_header", "decode_jpeg", "read_header"]
 
+_INKS = ("CMYK", "YCCK")
 
-def decode_jpeg(data: bytes, channels: int, max_pixels: int) -> DecodedImage | None:
-    """The fast path; None where libjpeg-turbo's RGB conversion does not apply (CMYK, YCCK)."""
+
+def decode_jpeg(data: bytes, channels: int, max_pixels: int, allow_truncated: bool = False) -> DecodedImage:
+    """Decode a JPEG.
+
+    Raises:
+        ImageRejected: it is not sound, too large, or of a kind that is not read.
+    """
+    header = read_header(data)
+    check_header(header, max_pixels)
+    if header.color_space == "other":
+        raise ImageRejected("unsupported", f"a JPEG of {header.components} components")
+    pixel_mode = "CMYK" if header.color_space in _INKS else "L" if header.color_space == "grey" else "RGB"
+    conversion = conversion_to_srgb(header.icc, pixel_mode) if header.icc else None
+    as_stored = conversion is not None or pixel_mode == "CMYK"
+    wanted = {"L": "GRAY", "CMYK": "CMYK"}.get(pixel_mode, "RGB")
+    pixels, salvaged = _pixels(
+        data, header, wanted if as_stored else "GRAY" if channels == 1 else "RGB", allow_truncated
+    )
+    if as_stored:
+        image = _image(pixels, pixel_mode)
+        image = conversion.apply(image) if conversion is not None else image.convert("RGB")
+        pixels = np.asarray(image if channels == 3 else image.convert("L"))
+        pixels = pixels if channels == 3 else pixels[:, :, np.newaxis]
+    return DecodedImage(
+        apply_orientation(pixels, header.orientation),
+        "jpeg",
+        header.height,
+        header.width,
+        header.orientation,
+        header.source_color,
+        icc_profile=conversion.description if conversion is not None else None,
+        salvaged=salvaged,
+    )
+
+
+def _image(pixels: Pixels, mode: str) -> Image.Image:
+    if mode == "CMYK":
+        # Adobe's programs, which brought CMYK into JPEG, store the inks inverted; all readers assume it.
+        return Image.frombytes("CMYK", pixels.shape[1::-1], (255 - pixels).tobytes())
+    return Image.fromarray(pixels[:, :, 0] if mode == "L" else pixels)
+
+
+def _pixels(data: bytes, header: JpegHeader, colorspace: str, allow_truncated: bool) -> tuple[Pixels, bool]:
+    """(pixels, whether they were salvaged from a file that ends early).
+
+    libjpeg-turbo only warns of truncated or damaged data; simplejpeg's strict mode raises the first warning.
+    """
     try:
-        height, width, colorspace, _ = simplejpeg.decode_jpeg_header(data)
-        if colorspace in ("CMYK", "YCCK"):
-            return None
-        check_pixels(height, width, max_pixels)
-        pixels = _jpeg_pixels(data, channels)
+        return _strict(data, colorspace), False
     except ValueError as error:
-        # libjpeg-turbo only warns of truncated or damaged data; simplejpeg's strict mode raises the warning.
-        clean = without_metadata(data)
-        if "premature end" in str(error).lower() or clean is None:
-            raise _rejected_jpeg(str(error)) from error
-        # The damage may lie in the metadata alone: then the picture without it decodes without a warning.
+        said = str(error)
+    # The damage may lie in the metadata alone: then the picture without it decodes without a warning.
+    clean = without_metadata(data)
+    if clean is not None and clean != data:
         try:
-            height, width, colorspace, _ = simplejpeg.decode_jpeg_header(clean)
-            check_pixels(height, width, max_pixels)
-            pixels = _jpeg_pixels(clean, channels)
+            return _strict(clean, colorspace), False
+        except ValueError as error:
+            said = str(error)
+    if "premature end" not in said.lower():
+        raise ImageRejected("corrupt", f"not a sound JPEG: {said}")
+    if header.interleaved and not header.progressive:
+        try:  # perhaps all that is missing is the mark of the end
+            return _strict((clean or data) + EOI, colorspace), False
         except ValueError:
-            raise _rejected_jpeg(str(error)) from error
-    orientation = jpeg_orientation(data)
-    return DecodedImage(apply_orientation(pixels, orientation), "jpeg", height, width, orientation)
+            pass
+    if not allow_truncated:
+        raise ImageRejected("truncated", "the JPEG ends early: its last rows are missing")
+    try:
+        return cast(Pixels, simplejpeg.decode_jpeg(data, colorspace=colorspace, strict=False)), True
+    except ValueError as error:
+        raise ImageRejected("truncated", f"the JPEG ends so early that nothing is left: {error}") from error
 
 
-def _jpeg_pixels(data: bytes, channels: int) -> Pixels:
-    return cast(Pixels, simplejpeg.decode_jpeg(data, colorspace="RGB" if channels == 3 else "GRAY"))
-
-
-def _rejected_jpeg(text: str) -> ImageRejected:
-    if "premature end" in text.lower():
-        return ImageRejected("truncated", "the JPEG ends early: its last rows are missing")
-    return ImageRejected("corrupt", f"not a sound JPEG: {text}")
+def _strict(data: bytes, colorspace: str) -> Pixels:
+    return cast(Pixels, simplejpeg.decode_jpeg(data, colorspace=colorspace))

@@ -30,7 +30,8 @@ class JpegHeader:
         color_space: as libjpeg decides it from JFIF's and Adobe's segments and the components' names.
         progressive: several scans refine the picture.
         lossless: of the lossless process, which is another codec altogether.
-        scans: number of scans; 1 where the file is not progressive (it is not counted).
+        scans: number of scans of a progressive file; 1 of others, in which it is not counted.
+        interleaved: the first scan holds all components, so that a file that is not progressive has but one.
         orientation: that EXIF gives, 1 to 8.
         icc: the ICC profile, or None where there is none or a part of it is missing.
     """
@@ -43,6 +44,7 @@ class JpegHeader:
     progressive: bool
     lossless: bool
     scans: int
+    interleaved: bool
     orientation: int
     icc: bytes | None
 
@@ -84,12 +86,13 @@ def read_header(data: bytes) -> JpegHeader:
     orientation: int | None = None
     icc_parts: dict[int, bytes] = {}
     icc_count = 0
-    begun = 0
+    begun = first_scan = 0
+    marker = None
     for marker, start, end in header_segments(data):
         if marker in FRAMES and frame is None:
             frame = marker, start, end
         elif marker == SOS:
-            begun = end
+            begun, first_scan = end, data[start] if start < end else 0
         elif marker == 0xE0:
             jfif = jfif or data.startswith(b"JFIF\x00", start)
         elif marker == 0xE1 and orientation is None and data.startswith(b"Exif\x00\x00", start):
@@ -99,6 +102,8 @@ def read_header(data: bytes) -> JpegHeader:
             icc_count = data[start + 13]
         elif marker == 0xEE and data.startswith(b"Adobe", start) and end - start >= 12:
             adobe = data[start + 11]
+    if marker is None:
+        raise ImageRejected("corrupt", "not a sound JPEG: nothing follows its first bytes")
     if not begun:
         raise ImageRejected("truncated", "the JPEG ends before its picture begins")
     if frame is None:
@@ -115,6 +120,7 @@ def read_header(data: bytes) -> JpegHeader:
         progressive=progressive,
         lossless=marker in _LOSSLESS,
         scans=1 + data.count(b"\xff\xda", begun) if progressive else 1,
+        interleaved=first_scan == len(names),
         orientation=orientation or 1,
         icc=_joined(icc_parts, icc_count),
     )

@@ -1,17 +1,24 @@
-"""Every format but plain JPEG, through Pillow."""
+"""Every format but JPEG, through Pillow: first frame, 8 bits, sRGB, no transparency, upright."""
 
 from __future__ import annotations
 
 import io
+from dataclasses import dataclass, replace
+from typing import Any
 
-import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 
-from infra.codecs.formats import DecodedImage, ImageRejected, check_pixels, too_many_pixels
-from infra.codecs.orientation import no_warnings, orientation_of
+from infra.codecs.exif import orientation_in
+from infra.codecs.formats import FORMATS, Color, DecodedImage, ImageRejected, check_pixels, too_many_pixels
+from infra.codecs.heif import open_heif
+from infra.codecs.library_state import no_warnings, truncation_tolerated
+from infra.codecs.orientation import apply_orientation
+from infra.codecs.png_chunks import read_png
+from infra.codecs.raster import flatten
+from infra.codecs.rejections import ends_early, rejected_by_library, unidentified
+from infra.codecs.webp_chunks import read_webp
 
-PILLOW_FORMATS = {
-    "jpeg": "JPEG",
+_PILLOW_NAMES = {
     "png": "PNG",
     "webp": "WEBP",
     "gif": "GIF",
@@ -20,59 +27,156 @@ PILLOW_FORMATS = {
     "jpeg2000": "JPEG2000",
     "avif": "AVIF",
 }
+_COLORS = {
+    "1": "grey 1-bit", "L": "grey", "LA": "grey+alpha", "P": "palette", "PA": "palette+alpha",
+    "RGB": "RGB", "RGBA": "RGBA", "RGBX": "RGB", "RGBa": "RGBA", "CMYK": "CMYK", "LAB": "Lab",
+    "YCbCr": "YCbCr", "I": "grey 32-bit", "F": "grey float",
+}  # fmt: skip
+# Formats of which Pillow gives what there is of a file that ends early. The others give all or nothing.
+_SALVAGEABLE = frozenset({"png", "gif", "bmp", "tiff", "jpeg2000"})
+_ORIENTATION, _TILE_WIDTH, _TILE_LENGTH, _BITS_PER_SAMPLE = 274, 322, 323, 258
+_TURNED = 5  # from this orientation on height and width change places
 
 
-def decode_with_pillow(data: bytes, found: str, channels: int, max_pixels: int) -> DecodedImage:
-    mode = "RGB" if channels == 3 else "L"
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is known of a file before its pixels are decoded.
+
+    Attributes:
+        data: to decode: the file; of PNG and WebP without what is not the picture.
+        height, width: as stored (pixels); 0 where only the library can say.
+        color: as DecodedImage.source_color; "" where only the library can say.
+        orientation: that EXIF gives, 1 to 8.
+        icc: the ICC profile, or None.
+        bits: a sample.
+        png_bits: sBIT of a PNG.
+        upright: the library turns the picture itself.
+    """
+
+    data: bytes
+    height: int = 0
+    width: int = 0
+    color: str = ""
+    orientation: int = 1
+    icc: bytes | None = None
+    bits: int = 8
+    png_bits: int | None = None
+    upright: bool = False
+
+
+def decode_with_pillow(
+    data: bytes, found: str, channels: int, max_pixels: int, background: Color, allow_truncated: bool = False
+) -> DecodedImage:
+    """Decode an image of a format in ``formats.FORMATS``.
+
+    Raises:
+        ImageRejected: it is not sound, too large, or of a kind that is not read.
+    """
+    source = _look_at(data, found)
+    check_pixels(source.height, source.width, max_pixels)
     try:
-        with no_warnings(), Image.open(io.BytesIO(data), formats=(PILLOW_FORMATS[found],)) as image:
-            width, height = image.size
-            check_pixels(height, width, max_pixels)
-            orientation = orientation_of(image)
-            # exif_transpose reads the orientation once more, after load() has read all metadata.
-            upright = ImageOps.exif_transpose(image) if orientation != 1 else image
-            pixels = np.asarray(_flatten(upright).convert(mode), dtype=np.uint8)
+        return _decode(source, found, channels, max_pixels, background)
+    except ImageRejected as rejected:
+        if not allow_truncated or rejected.reason != "truncated" or found not in _SALVAGEABLE:
+            raise
+    with truncation_tolerated():
+        return _decode(source, found, channels, max_pixels, background, salvage=True)
+
+
+def _look_at(data: bytes, found: str) -> Source:
+    if found == "png":
+        png = read_png(data)
+        return Source(
+            png.picture, png.height, png.width, png.source_color, png.orientation, png.icc,
+            bits=png.bit_depth, png_bits=png.significant_bits,
+        )  # fmt: skip
+    if found == "webp":
+        webp = read_webp(data)
+        return Source(webp.picture, webp.height, webp.width, webp.source_color, webp.orientation, webp.icc)
+    return Source(data)
+
+
+def _decode(
+    source: Source, found: str, channels: int, max_pixels: int, background: Color, salvage: bool = False
+) -> DecodedImage:
+    short = False
+    try:
+        with no_warnings, _open(source.data, found) as image:
+            source = _completed(source, image, found)
+            check_pixels(source.height, source.width, max_pixels)
+            _check_tiles(image, max_pixels)
+            short = ends_early(source.data, found, image)
+            if short and not salvage:
+                raise ImageRejected("truncated", f"the {FORMATS[found]} file ends early")
+            image.load()
+            flat = flatten(image, source.icc, source.bits, source.png_bits, background)
+            pixels = flat.pixels(channels)
     except ImageRejected:
         raise
     except UnidentifiedImageError as error:
-        raise ImageRejected(
-            "corrupt", f"has the signature of a {found} file, but a header that is damaged or not supported"
-        ) from error
+        raise unidentified(source.data, found) from error
     except Image.DecompressionBombError as error:
         raise ImageRejected("too_many_pixels", too_many_pixels(max_pixels)) from error
+    except MemoryError:
+        raise  # of this machine or of the image: whoever started this finds out which
     except Exception as error:  # plugins raise anything on hostile bytes; it becomes a row
-        raise _rejected_by_pillow(error, found) from error
-    if channels == 1:
-        pixels = pixels[:, :, np.newaxis]
-    return DecodedImage(np.ascontiguousarray(pixels), found, height, width, orientation)
+        raise rejected_by_library(error, found, short) from error
+    return DecodedImage(
+        pixels if source.upright else apply_orientation(pixels, source.orientation),
+        found,
+        source.height,
+        source.width,
+        source.orientation,
+        source.color,
+        flat.icc_profile,
+        flat.had_alpha,
+        salvage,
+    )
 
 
-# What Pillow and the libraries below it say -> what it means.
-_MEANINGS = (
-    ("decoder error", "its pixel data is damaged, or compressed in a way that is not supported"),
-    ("broken data stream", "its pixel data is damaged"),
-    ("max_text_chunk", "a text in it expands beyond all measure (a decompression bomb)"),
-    ("max_text_memory", "the texts in it expand beyond all measure (a decompression bomb)"),
-    ("cannot load this image", "it holds no pixel data"),
-)
+def _open(data: bytes, found: str) -> Image.Image:
+    if found == "heif":
+        return open_heif(data)
+    return Image.open(io.BytesIO(data), formats=(_PILLOW_NAMES[found],))
 
 
-def _rejected_by_pillow(error: Exception, found: str) -> ImageRejected:
-    text = str(error) or type(error).__name__
-    lowered = text.lower()
-    if "truncated" in lowered or "but only got" in lowered or isinstance(error, EOFError):
-        return ImageRejected("truncated", f"the {found} file ends early")
-    meaning = next((meaning for said, meaning in _MEANINGS if said in lowered), text)
-    return ImageRejected("corrupt", f"not a sound {found} file: {meaning}")
+def _completed(source: Source, image: Image.Image, found: str) -> Source:
+    """``source`` with what only the opened image can say."""
+    if source.height:
+        return source
+    width, height = image.size
+    orientation, upright = 1, False
+    icc, bits = image.info.get("icc_profile"), 8
+    if found == "avif":
+        orientation = orientation_in(image.info.get("exif") or b"")
+    elif found == "heif":
+        upright = True  # by the container's own transformations, which leave EXIF's nothing to say
+    elif found == "tiff":
+        tags: dict[int, Any] = dict(getattr(image, "tag_v2", {}))
+        bits = max(tags.get(_BITS_PER_SAMPLE) or (1,))
+        orientation, upright = _valid_orientation(tags.get(_ORIENTATION)), True
+        if orientation >= _TURNED:  # Pillow turns TIFFs when it loads them, and says their size as turned
+            width, height = height, width
+    elif image.mode.startswith("I;16"):
+        bits = 16
+    return replace(
+        source, height=height, width=width, color=_color(image, bits), orientation=orientation,
+        icc=icc if isinstance(icc, bytes) else None, bits=bits, upright=upright,
+    )  # fmt: skip
 
 
-def _flatten(image: Image.Image) -> Image.Image:
-    """Alpha composited on white, and 16-bit grey brought to 8 bits."""
-    if image.mode in ("I", "I;16", "I;16B", "I;16L", "I;16N"):
-        values = np.asarray(image, dtype=np.int64)
-        return Image.fromarray(np.clip(values >> 8, 0, 255).astype(np.uint8))
-    if "A" in image.getbands() or "transparency" in image.info:
-        rgba = image.convert("RGBA")
-        white = Image.new("RGBA", rgba.size, (255, 255, 255, 255))
-        return Image.alpha_composite(white, rgba)
-    return image
+def _valid_orientation(value: Any) -> int:
+    return value if isinstance(value, int) and 1 <= value <= 8 else 1
+
+
+def _color(image: Image.Image, bits: int) -> str:
+    name = "grey" if image.mode.startswith("I;16") else _COLORS.get(image.mode, image.mode)
+    return f"{name} {bits}-bit" if 8 < bits <= 16 else name
+
+
+def _check_tiles(image: Image.Image, max_pixels: int) -> None:
+    """Refuse tiles of a TIFF that are larger than an image may be: each is decoded whole."""
+    tags: dict[int, Any] = dict(getattr(image, "tag_v2", {}))
+    width, length = tags.get(_TILE_WIDTH, 0), tags.get(_TILE_LENGTH, 0)
+    if isinstance(width, int) and isinstance(length, int):
+        check_pixels(length, width, max_pixels)

@@ -1,0 +1,93 @@
+"""Colour to sRGB: ICC profiles through Little CMS, and what has no profile by its mode.
+
+A profile is converted with the relative colorimetric intent and black point compensation. One that is sRGB
+by what it does to colours, whatever it calls itself, is not converted; one that is damaged or made for other
+channels than the image has counts as absent. An image without a profile is taken for sRGB; CMYK without one
+is converted by complements, R = (1 - C)(1 - K).
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageCms
+
+# Colours (0 to 255) that a profile moves by no more than this are left as they are: rounding moves them too.
+_SAME_LEVELS = 2
+_DESCRIPTION_CHARACTERS = 100
+_SPACE_OF_MODE = {"L": "GRAY", "RGB": "RGB", "CMYK": "CMYK", "LAB": "Lab"}
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """From a profile to sRGB.
+
+    Attributes:
+        description: what the profile calls itself.
+        transform: of Little CMS; may be used by several threads at once.
+    """
+
+    description: str
+    transform: ImageCms.ImageCmsTransform
+
+    def apply(self, image: Image.Image) -> Image.Image:
+        """The image (of the mode that the conversion was made for) in sRGB, mode RGB."""
+        return self.transform.apply(image)
+
+
+@functools.lru_cache(maxsize=64)
+def conversion_to_srgb(icc: bytes, mode: str) -> Conversion | None:
+    """What brings images with this profile to sRGB; None where nothing is to be done or can be.
+
+    Args:
+        icc: the profile.
+        mode: of the images, as Pillow names it: "L", "RGB", "CMYK" or "LAB".
+    """
+    try:
+        profile = ImageCms.ImageCmsProfile(io.BytesIO(icc))
+        if profile.profile.xcolor_space.strip() != _SPACE_OF_MODE[mode]:
+            return None
+        conversion = Conversion(_description(profile), _transform(profile, mode))
+        return None if _changes_nothing(conversion, mode) else conversion
+    except (ImageCms.PyCMSError, OSError, ValueError, TypeError):
+        return None  # the pixels decide whether an image is sound
+
+
+@functools.cache
+def lab_to_srgb() -> Conversion:
+    """For CIE L*a*b* images, whose mode says all."""
+    return Conversion("CIE L*a*b*", _transform(ImageCms.createProfile("LAB"), "LAB"))
+
+
+def _transform(profile: Any, mode: str) -> ImageCms.ImageCmsTransform:
+    return ImageCms.buildTransform(
+        profile,
+        ImageCms.createProfile("sRGB"),
+        mode,
+        "RGB",
+        renderingIntent=ImageCms.Intent.RELATIVE_COLORIMETRIC,
+        flags=ImageCms.Flags.BLACKPOINTCOMPENSATION,
+    )
+
+
+def _changes_nothing(conversion: Conversion, mode: str) -> bool:
+    levels = np.linspace(0, 255, 18).astype(np.uint8)
+    if mode == "L":
+        colors = levels[None, :]
+        same = np.repeat(levels[None, :, None], 3, axis=2)
+    elif mode == "RGB":
+        colors = same = np.stack(np.meshgrid(levels, levels, levels), axis=-1).reshape(1, -1, 3)
+    else:
+        return False
+    converted = np.asarray(conversion.apply(Image.fromarray(colors)), dtype=np.int16)
+    return bool(np.abs(converted - same).max() <= _SAME_LEVELS)
+
+
+def _description(profile: ImageCms.ImageCmsProfile) -> str:
+    text = str(profile.profile.profile_description or "")
+    printable = "".join(character for character in text if character.isprintable()).strip()
+    return printable[:_DESCRIPTION_CHARACTERS] or "unnamed"

@@ -1,0 +1,92 @@
+"""A loaded image of any mode to 8 bits in sRGB, its transparent pixels composited on a background."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from infra.codecs.color import conversion_to_srgb, lab_to_srgb
+from infra.codecs.depth import DEEP_MODES, deep_to_grey
+from infra.codecs.formats import Color, Pixels
+
+
+@dataclass(frozen=True, slots=True)
+class FlatImage:
+    """An opaque image in sRGB.
+
+    Attributes:
+        image: of mode "L" or "RGB".
+        icc_profile: description of the profile that was converted, or None.
+        had_alpha: transparent pixels were composited.
+    """
+
+    image: Image.Image
+    icc_profile: str | None
+    had_alpha: bool
+
+    def pixels(self, channels: int) -> Pixels:
+        """uint8 [H, W, channels], 1 or 3 of them."""
+        if channels == 1:
+            return np.asarray(self.image.convert("L"))[:, :, np.newaxis]
+        return np.asarray(self.image.convert("RGB"))
+
+
+def flatten(
+    image: Image.Image, icc: bytes | None, bits: int, png_bits: int | None, background: Color
+) -> FlatImage:
+    """Bring a loaded image of any mode to sRGB.
+
+    Args:
+        image: any mode that a decoder gives.
+        icc: the file's profile, or None.
+        bits: of a sample in the file.
+        png_bits: sBIT where the file is a PNG, else None.
+        background: behind transparent pixels.
+    """
+    alpha = _alpha(image, bits)
+    color = _color(image, png_bits)
+    conversion = conversion_to_srgb(icc, color.mode) if icc else None
+    if color.mode == "LAB":
+        color = lab_to_srgb().apply(color)
+    elif conversion is not None:
+        color = conversion.apply(color)
+    elif color.mode == "CMYK":
+        color = color.convert("RGB")
+    had_alpha = alpha is not None and alpha.getextrema() != (255, 255)
+    if alpha is not None and had_alpha:
+        color = Image.composite(color.convert("RGB"), Image.new("RGB", color.size, background), alpha)
+    return FlatImage(color, conversion.description if conversion is not None else None, had_alpha)
+
+
+def _color(image: Image.Image, png_bits: int | None) -> Image.Image:
+    """The image without its transparency, as "L", "RGB", "CMYK" or "LAB"."""
+    if image.mode in DEEP_MODES:
+        return deep_to_grey(image, png_bits)
+    if image.mode in ("L", "RGB", "CMYK", "LAB"):
+        return image
+    if image.mode in ("1", "LA", "La"):
+        return image.convert("L")
+    # By way of RGBA the colours of transparent pixels stay what they are.
+    return image.convert("RGBA").convert("RGB") if image.has_transparency_data else image.convert("RGB")
+
+
+def _alpha(image: Image.Image, bits: int) -> Image.Image | None:
+    """Opacity, mode "L"; None where every pixel is opaque."""
+    clear = image.info.get("transparency")
+    if isinstance(clear, int) and (image.mode in ("1", "L") or image.mode in DEEP_MODES):
+        # The sample of the file that is transparent; Pillow scales samples of fewer than 8 bits to 8.
+        scale = 255 // ((1 << bits) - 1) if image.mode == "L" and bits < 8 else 1
+        return _opaque_but(np.asarray(image) == clear * scale)
+    if isinstance(clear, tuple) and image.mode == "RGB":
+        shift = max(0, bits - 8)
+        return _opaque_but((np.asarray(image) == [value >> shift for value in clear]).all(axis=2))
+    if not image.has_transparency_data:
+        return None
+    return image.convert("RGBA").getchannel("A")
+
+
+def _opaque_but(clear: Any) -> Image.Image:
+    return Image.fromarray(np.where(clear, np.uint8(0), np.uint8(255)))

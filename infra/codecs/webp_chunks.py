@@ -1,0 +1,113 @@
+"""The chunks of a WebP file (RFC 9649): its size, and the picture without the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from infra.codecs.exif import orientation_in
+from infra.codecs.formats import ImageRejected
+
+_ALPHA_FLAG = 0x10
+_ANIMATION_FLAG = 0x02
+
+
+@dataclass(frozen=True, slots=True)
+class WebpFile:
+    """A WebP's header and picture.
+
+    Attributes:
+        height, width: of the canvas (pixels).
+        source_color: "YCbCr 4:2:0" (lossy), "RGB" (lossless), either with "+alpha"; "animation".
+        orientation: that EXIF gives, 1 to 8.
+        icc: the ICC profile, or None.
+        whole: the file is as long as it says.
+        picture: a still picture's own chunks in a file of their own; the whole file of an animation.
+    """
+
+    height: int
+    width: int
+    source_color: str
+    orientation: int
+    icc: bytes | None
+    whole: bool
+    picture: bytes
+
+
+def read_webp(data: bytes) -> WebpFile:
+    """Follow the chunks of a WebP.
+
+    Raises:
+        ImageRejected: it has no picture, or ends before it.
+    """
+    chunks, whole = _chunks(data)
+    extended = chunks.get(b"VP8X", b"")
+    name = b"VP8L" if b"VP8L" in chunks else b"VP8 "
+    picture = chunks.get(name, b"")
+    if len(extended) >= 10 and extended[0] & _ANIMATION_FLAG:
+        height, width, color, stored = *_canvas(extended), "animation", data
+    else:
+        height, width = _size(name, picture, whole)
+        has_alpha = b"ALPH" in chunks or (name == b"VP8L" and bool(picture[4] & _ALPHA_FLAG))
+        color = ("RGB" if name == b"VP8L" else "YCbCr 4:2:0") + ("+alpha" if has_alpha else "")
+        stored = _still(name, picture, chunks.get(b"ALPH"), height, width)
+    return WebpFile(
+        height,
+        width,
+        color,
+        orientation_in(chunks.get(b"EXIF", b"")),
+        chunks.get(b"ICCP"),
+        whole,
+        stored,
+    )
+
+
+def without_metadata(data: bytes) -> bytes | None:
+    """The same picture without anything that is not needed; None where it is no whole still picture."""
+    try:
+        file = read_webp(data)
+    except ImageRejected:
+        return None
+    return file.picture if file.whole and file.source_color != "animation" else None
+
+
+def _chunks(data: bytes) -> tuple[dict[bytes, bytes], bool]:
+    """(the first chunk of each name, whether the file is as long as it says)."""
+    end = 8 + int.from_bytes(data[4:8], "little")
+    chunks: dict[bytes, bytes] = {}
+    position = 12
+    while position + 8 <= min(end, len(data)):
+        name = data[position : position + 4]
+        length = int.from_bytes(data[position + 4 : position + 8], "little")
+        chunks.setdefault(name, data[position + 8 : position + 8 + length])
+        position += 8 + length + (length & 1)
+    # Of the padding behind the last chunk many files lack the byte.
+    return chunks, end <= len(data) + 1
+
+
+def _canvas(extended: bytes) -> tuple[int, int]:
+    return 1 + int.from_bytes(extended[7:10], "little"), 1 + int.from_bytes(extended[4:7], "little")
+
+
+def _size(name: bytes, picture: bytes, whole: bool) -> tuple[int, int]:
+    """(height, width) of a still picture by its own header."""
+    if len(picture) < 10:
+        if not whole:
+            raise ImageRejected("truncated", "the WebP file ends before its picture begins")
+        raise ImageRejected("corrupt", "not a sound WebP file: it holds no picture")
+    if name == b"VP8L":
+        bits = int.from_bytes(picture[1:5], "little")
+        return 1 + (bits >> 14 & 0x3FFF), 1 + (bits & 0x3FFF)
+    width, height = (int.from_bytes(picture[at : at + 2], "little") & 0x3FFF for at in (6, 8))
+    return height, width
+
+
+def _still(name: bytes, picture: bytes, alpha: bytes | None, height: int, width: int) -> bytes:
+    """A file of the picture alone: the simple form, or with a separate alpha plane the extended one."""
+    chunks = [(name, picture)]
+    if alpha is not None:
+        canvas = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+        chunks = [(b"VP8X", bytes([_ALPHA_FLAG, 0, 0, 0]) + canvas), (b"ALPH", alpha), (name, picture)]
+    body = b"WEBP"
+    for chunk_name, content in chunks:
+        body += chunk_name + len(content).to_bytes(4, "little") + content + bytes(len(content) & 1)
+    return b"RIFF" + len(body).to_bytes(4, "little") + body
