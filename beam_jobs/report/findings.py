@@ -35,11 +35,22 @@ REASONS: dict[str, tuple[str, str]] = {
         "The content is no image format that is known here, whatever the name says",
         "Remove it from the folder, or add its pattern to filter.ignore",
     ),
-    "truncated": ("The image ends early: a copy or a download broke off", "Fetch the file again"),
+    "unsupported": (
+        "A kind of image that is known, but not read",
+        "The message says which kind; save it anew as PNG or as JPEG of 8 bits",
+    ),
+    "truncated": (
+        "The image ends early: a copy or a download broke off",
+        "Fetch the file again; or keep what there is of such images with image.allow_truncated",
+    ),
     "corrupt": ("The image cannot be decoded", "Open it in a viewer; fetch it again or delete it"),
     "too_many_pixels": (
         "Its header announces more pixels than are safe to decode",
         "Scale it down beforehand if it is genuine",
+    ),
+    "bomb": (
+        "Built to take far more work than its size suggests",
+        "Save it anew in an editor if it is genuine, else delete it",
     ),
     "too_long": (
         "The stored image would be longer than a JPEG can hold",
