@@ -68,8 +68,8 @@ REASONS: dict[str, tuple[str, str]] = {
         "Open it in a viewer and save it anew, or delete it; the message helps a report to Shardmill",
     ),
     "too_large": (
-        "Larger than any photograph",
-        "Remove it from the folder, or add its pattern to filter.ignore",
+        "Larger than image.max_bytes allows",
+        "Remove it from the folder, add its pattern to filter.ignore, or raise image.max_bytes",
     ),
     "no_class": (
         "It lies in no class folder, so it has no label",
@@ -171,7 +171,7 @@ def _alike(manifest: Manifest, near: NearDuplicates) -> list[Finding]:
             Finding(
                 "note" if dropped else "warning",
                 f"{divided:,} {'group has' if divided == 1 else 'groups have'} members in several splits"
-                + (f"; {dropped:,} {_records(dropped)} of train were left out for it." if dropped else "."),
+                + (f"; {dropped:,} {_records(dropped)} of train left out for it." if dropped else "."),
                 "Shown below." if dropped else 'Shown below; groups.leakage = "drop-from-train" mends it.',
             )
         )

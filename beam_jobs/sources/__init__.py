@@ -34,7 +34,8 @@ def open_source(request: JobRequest) -> SourceFolder:
     """
     location = request.source
     place = place_of(location if "://" in location else name_of(location))
-    return SourceFolder(location, folders_of_ours(place, request.root, request.dataset))
+    left_out = folders_of_ours(place, request.root, request.dataset)
+    return SourceFolder(location, left_out, request.config.image.max_bytes)
 
 
 def list_inputs(source: SourceFolder, config: PrepareConfig) -> Listing:

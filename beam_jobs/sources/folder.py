@@ -19,7 +19,7 @@ from infra.errors import NotFoundError, StorageError
 from infra.names import name_of, uri_of
 from infra.storage import Storage
 
-MAX_SOURCE_BYTES = 1 << 28  # no photograph is larger; a film beside the photographs would fill the memory
+MAX_SOURCE_BYTES = 1 << 31  # the most that image.max_bytes can allow
 
 # Of the reasons for which a file cannot be read: those that may be over another time, the listing unchanged.
 PASSING_REASONS = ("unreadable", "vanished", "changed")
@@ -65,18 +65,22 @@ class SourceFolder:
     Args:
         location: a path as ``infra.names.uri_of`` gives it, or a URI.
         left_out: places (beam_jobs.places) of folders within it that are no part of it.
+        max_bytes: of a file that is read: a film beside the photographs would fill the memory.
     """
 
-    def __init__(self, location: str, left_out: Sequence[str] = ()) -> None:
+    def __init__(
+        self, location: str, left_out: Sequence[str] = (), max_bytes: int = MAX_SOURCE_BYTES
+    ) -> None:
         self.left_out = tuple(left_out)
+        self.max_bytes = max_bytes
         self.is_local = "://" not in location
         self._root = str(Path(name_of(location)).expanduser().absolute()) if self.is_local else location
         # Text that JSON and Arrow can hold, whatever the bytes of the path.
         self.uri = uri_of(self._root) if self.is_local else location.rstrip("/")
         self._storage = None if self.is_local else Storage.at(location)
 
-    def __reduce__(self) -> tuple[type[SourceFolder], tuple[str]]:
-        return SourceFolder, (self.uri,)
+    def __reduce__(self) -> tuple[type[SourceFolder], tuple[str, tuple[str, ...], int]]:
+        return SourceFolder, (self.uri, (), self.max_bytes)
 
     def files(self, ignore: IgnorePatterns) -> Iterator[FoundFile]:
         """Every file below, sorted by URI, the ignored ones too.
@@ -121,8 +125,10 @@ class SourceFolder:
         Raises:
             SourceFault: it is gone, changed, unreadable or too large. StorageError: this machine is at fault.
         """
-        if size_bytes > MAX_SOURCE_BYTES:
-            raise SourceFault("too_large", f"more than {MAX_SOURCE_BYTES >> 20} MiB: not read")
+        if size_bytes > self.max_bytes:
+            raise SourceFault(
+                "too_large", f"{size_bytes:,} bytes, at most {self.max_bytes:,} are allowed: not read"
+            )
         try:
             if self._storage is None:
                 data, unchanged = _read_local(f"{self._root}/{name_of(uri)}", size_bytes, mtime_ns)

@@ -222,6 +222,19 @@ def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
     assert caught.value.reason == "too_large"
 
 
+def test_the_budget_of_bytes_is_the_configured_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.jpg"
+    path.write_bytes(bytes(1000))
+    listed = (1000, path.stat().st_mtime_ns)
+    allowed, refused = (
+        pickle.loads(pickle.dumps(SourceFolder(str(tmp_path), max_bytes=most))) for most in (1000, 999)
+    )
+    assert len(allowed.read("a.jpg", *listed)) == 1000
+    with pytest.raises(SourceFault, match="1,000 bytes, at most 999 are allowed") as caught:
+        refused.read("a.jpg", *listed)
+    assert caught.value.reason == "too_large"
+
+
 def test_a_source_by_uri_is_read_through_the_storage(tmp_path: Path) -> None:
     write(tmp_path, {"a/x.jpg": b"abc", "a/.hidden/y.jpg": b"", "b/z.jpg": b"12345"})
     source = SourceFolder(f"file://{tmp_path}")
