@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_jobs.guard.verdicts import NO_VERDICTS, Verdicts, holds_old_verdicts
 from beam_jobs.sources.folder import PASSING_REASONS
 from beam_jobs.sources.listing import LISTING_SCHEMA
 from infra.contract import IMAGE_COLUMNS
@@ -151,30 +152,32 @@ def read_facts(spool: Storage, block: Block) -> pa.Table:
     return facts
 
 
-def reuse_blocks(spool: Storage, blocks: list[Block]) -> set[str]:
+def reuse_blocks(spool: Storage, blocks: list[Block], verdicts: Verdicts = NO_VERDICTS) -> set[str]:
     """Digests of the blocks that need not be encoded again; of the others no table is left.
 
-    A block is encoded again where a file in it could not be read, which may be over now, and where its images
-    are not all there any more: a spool may have been half removed when its run was killed.
+    A block is encoded again where a file in it could not be read, which may be over now, or was judged under
+    other limits than ``verdicts``, and where its images are not all there any more: a spool may have been
+    half removed when its run was killed.
     """
     sizes = {entry.path: entry.size_bytes for entry in spool.list_files(BLOCKS_FOLDER, recursive=False)}
     reused = set()
     for block in blocks:
         if facts_file(block.digest) not in sizes:
             continue
-        if _is_reusable(spool, block, sizes.get(spool_file(block.digest))):
+        if _is_reusable(spool, block, sizes.get(spool_file(block.digest)), verdicts):
             reused.add(block.digest)
         else:
             spool.delete(facts_file(block.digest))
     return reused
 
 
-def _is_reusable(spool: Storage, block: Block, size_bytes: int | None) -> bool:
+def _is_reusable(spool: Storage, block: Block, size_bytes: int | None, verdicts: Verdicts) -> bool:
     try:
         facts = read_facts(spool, block)
     except CorruptDataError:
         return False
     may_pass = pc.any(pc.is_in(facts["reason"], pa.array(PASSING_REASONS))).as_py()
+    may_pass = may_pass or holds_old_verdicts(facts, verdicts)
     return not may_pass and size_bytes == (pc.sum(facts["stored_bytes"]).as_py() or 0)
 
 

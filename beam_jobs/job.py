@@ -37,6 +37,7 @@ from beam_jobs.blocks import (
 from beam_jobs.container import choose_container
 from beam_jobs.digests import Digests, plan_digest, run_digest
 from beam_jobs.guard.attempts import adopt_guard
+from beam_jobs.guard.verdicts import known_verdicts
 from beam_jobs.outcome import Reused, outcome_of
 from beam_jobs.plan import Plan, plan_version
 from beam_jobs.request import JobRequest
@@ -156,7 +157,7 @@ class _Job:
         """Encode the unfinished blocks; returns all, and the numbers of those found finished."""
         blocks = cut_blocks(references, self.config.runner.block_images)
         write_references(spool, references, blocks)
-        done = reuse_blocks(spool, blocks)
+        done = reuse_blocks(spool, blocks, known_verdicts(spool, self.config.runner))
         reused = [number for number, block in enumerate(blocks) if block.digest in done]
         todo = [number for number, block in enumerate(blocks) if block.digest not in done]
         if reused:

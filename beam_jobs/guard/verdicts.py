@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,7 +30,9 @@ Reason = Literal["decoder_crashed", "decoder_hung", "decoder_out_of_memory"]
 CRASHED: Final = "decoder_crashed"
 HUNG: Final = "decoder_hung"
 OUT_OF_MEMORY: Final = "decoder_out_of_memory"
-VERDICT_REASONS = (CRASHED, HUNG, OUT_OF_MEMORY)
+VERDICT_REASONS: tuple[Reason, ...] = (CRASHED, HUNG, OUT_OF_MEMORY)
+
+_LIMITS = ("image_seconds", "image_memory_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,7 @@ class Verdict:
 
     def holds_under(self, limits: RunnerConfig) -> bool:
         """Whether these are the limits that it was found under."""
-        then = (self.image_seconds, self.image_memory_bytes)
-        return then == (limits.image_seconds, limits.image_memory_bytes)
+        return all(getattr(self, limit) == getattr(limits, limit) for limit in _LIMITS)
 
 
 # Known contents: SHA-256 (32 bytes) -> verdict.
@@ -116,3 +117,16 @@ def holds_old_verdicts(facts: pa.Table, verdicts: Verdicts) -> bool:
     """Whether a block's table (FACTS_SCHEMA) has a row by a verdict that no longer holds."""
     judged = facts.filter(pc.is_in(facts["reason"], pa.array(VERDICT_REASONS)))
     return any(sha256 not in verdicts for sha256 in judged["sha256"].to_pylist())
+
+
+def reasons_to_retry(then: Mapping[str, Any], now: RunnerConfig) -> tuple[Reason, ...]:
+    """The reasons of an earlier version's rows that may be over, since an image may take more now.
+
+    Args:
+        then: configuration of the version, as its manifest has it.
+        now: the present limits.
+    """
+    runner = then.get("runner", {})
+    known = RunnerConfig.model_validate({key: runner[key] for key in runner if key in _LIMITS})
+    larger = any(getattr(now, limit) > getattr(known, limit) for limit in _LIMITS)
+    return VERDICT_REASONS if larger else ()
