@@ -67,6 +67,18 @@ REASONS: dict[str, tuple[str, str]] = {
         "A library failed on it in a way that is not foreseen",
         "Open it in a viewer and save it anew, or delete it; the message helps a report to Shardmill",
     ),
+    "decoder_crashed": (
+        "An image library crashed on it, as a program does that is fed what it was never tested with",
+        "Open it in a viewer and save it anew, or delete it; treat it as hostile if its origin is not known",
+    ),
+    "decoder_hung": (
+        "It was in work for longer than an image may be",
+        "Raise runner.image_seconds if it is genuine and large, else save it anew or delete it",
+    ),
+    "decoder_out_of_memory": (
+        "Decoding it takes more memory than an image may have",
+        "Raise runner.image_memory_bytes if it is genuine, or scale it down beforehand",
+    ),
     "too_large": (
         "Larger than image.max_bytes allows",
         "Remove it from the folder, add its pattern to filter.ignore, or raise image.max_bytes",
