@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 
 from beam_jobs.blocks import (
@@ -29,12 +30,14 @@ from beam_jobs.guard.attempts import guarded_block
 from beam_jobs.guard.verdicts import NO_VERDICTS, Verdicts, known_verdicts
 from beam_jobs.images import LIBRARY_FAULTS, ImageFiltered, StoredImage, convert
 from beam_jobs.sources.folder import SourceFault, SourceFolder
-from infra.codecs import ImageRejected
+from infra.codecs import ImageRejected, Pixels
+from infra.codecs.perceptual import perceptual_hashes
 from infra.contract import FILTERED, QUARANTINED
 from infra.storage import Storage
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _MESSAGE_CHARACTERS = 300
+_HASH_COLUMN = FACTS_SCHEMA.get_field_index("perceptual_hash")
 
 
 class EncodeBlockDoFn(beam.DoFn):  # type: ignore[misc]
@@ -140,6 +143,7 @@ class _Facts:
 
     def __init__(self) -> None:
         self._rows: list[tuple[object, ...]] = []
+        self._thumbnails: list[tuple[int, Pixels]] = []  # with the number of the row
         self._offset_bytes = 0
 
     def add_lost(
@@ -153,20 +157,32 @@ class _Facts:
         self._rows.append((sha256,) + (None,) * (len(FACTS_SCHEMA) - 1))
 
     def add_stored(self, sha256: bytes, image: StoredImage) -> None:
+        self._thumbnails.append((len(self._rows), image.thumbnail))
+        mean, deviation = image.statistics
         self._rows.append(
             (
                 sha256, None, None, None, None,
-                self._offset_bytes, len(image.image), image.height, image.width, "pixels",
-                image.source_format, None, image.source_height, image.source_width, image.orientation,
-                None, False, False, None, None, None,
+                self._offset_bytes, len(image.image), image.height, image.width, image.stored_from,
+                image.source_format, image.source_color, image.source_height, image.source_width,
+                image.orientation, image.icc_profile, image.had_alpha, image.salvaged, None, mean, deviation,
             )
         )  # fmt: skip
         self._offset_bytes += len(image.image)
 
     def table(self) -> pa.Table:
-        columns = zip(*self._rows, strict=True)
+        columns = list(zip(*self._rows, strict=True))
+        columns[_HASH_COLUMN] = tuple(self._hashes())
         arrays = [pa.array(column, field.type) for column, field in zip(columns, FACTS_SCHEMA, strict=True)]
         return pa.Table.from_arrays(arrays, schema=FACTS_SCHEMA)
+
+    def _hashes(self) -> list[int | None]:
+        """The perceptual hash of each row; null where there is no image, or a blank one."""
+        hashes: list[int | None] = [None] * len(self._rows)
+        if self._thumbnails:
+            rows, thumbnails = zip(*self._thumbnails, strict=True)
+            for row, value in zip(rows, perceptual_hashes(np.stack(thumbnails)), strict=True):
+                hashes[row] = value
+        return hashes
 
 
 def stable_message(message: str) -> str:

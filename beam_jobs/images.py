@@ -1,18 +1,31 @@
 """One image's way from source bytes to the stored form: pure functions over bytes.
 
-Orientation and colour are normalised by the decoder, the short side is brought down by area averaging, and
-the result is encoded as baseline JPEG.
+A JPEG that becomes a JPEG goes through its planes where it can (infra.codecs.planes); everything else, and
+whatever the planes cannot do exactly, through pixels: decoded upright and in sRGB, cut, scaled, encoded.
+Where anything about a JPEG is amiss, it is the way through pixels that says what.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import cv2
+
 from beam_jobs.config import FilterConfig, ImageConfig
-from infra.codecs import decode, encode_jpeg, resize_short_side
+from infra.codecs import ImageRejected, Pixels, decode
+from infra.codecs.color import conversion_to_srgb
+from infra.codecs.encode import check_storable, encode
+from infra.codecs.jpeg_header import JpegHeader, check_header, read_header
+from infra.codecs.metadata import without_metadata
+from infra.codecs.moments import Statistics, halve, pixel_statistics, plane_statistics
+from infra.codecs.perceptual import thumbnail
+from infra.codecs.pixels import fit_pixels, luma
+from infra.codecs.planes import cuts_exactly, fit, turn_upright, turns_exactly
+from infra.codecs.resize import Geometry, Sizing, geometry
+from infra.codecs.turbojpeg import decode_planes, encode_planes, library, read_planar_header
 
 # What libraries raise on hostile bytes, beside their own errors: the image's fault, not ours.
-LIBRARY_FAULTS = (ValueError, ArithmeticError, LookupError, TypeError, RuntimeError)
+LIBRARY_FAULTS = (ValueError, ArithmeticError, LookupError, TypeError, RuntimeError, cv2.error)
 
 
 class ImageFiltered(Exception):
@@ -31,23 +44,35 @@ class ImageFiltered(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StoredImage:
-    """The stored form of an image, and what is known of its source.
+    """The stored form of an image, and what is known of its source (see infra.contract.IMAGE_COLUMNS).
 
     Attributes:
-        image: JPEG.
+        image: in the encoding of the configuration.
         height, width: of the stored image (pixels).
+        stored_from: "planes", "pixels" or "source".
         source_format: "jpeg", "png", ...
+        source_color: "YCbCr 4:2:0", "RGB", "palette", ...
         source_height, source_width: as stored in the source file, before orientation (pixels).
         orientation: the EXIF orientation that was applied, 1 to 8.
+        statistics: mean and standard deviation of each channel of what was stored, before encoding.
+        thumbnail: of the whole upright picture, for infra.codecs.perceptual.
+        icc_profile, had_alpha, salvaged: as in DecodedImage.
     """
 
     image: bytes
     height: int
     width: int
+    stored_from: str
     source_format: str
+    source_color: str
     source_height: int
     source_width: int
     orientation: int
+    statistics: Statistics
+    thumbnail: Pixels
+    icc_profile: str | None = None
+    had_alpha: bool = False
+    salvaged: bool = False
 
 
 def convert(data: bytes, image: ImageConfig, rules: FilterConfig) -> StoredImage:
@@ -57,19 +82,7 @@ def convert(data: bytes, image: ImageConfig, rules: FilterConfig) -> StoredImage
         infra.codecs.ImageRejected: the bytes are no whole image.
         ImageFiltered: a size or aspect filter leaves it out.
     """
-    decoded = decode(data, image.channels, max_pixels=image.max_pixels)
-    height, width = decoded.pixels.shape[:2]
-    check_size(height, width, rules)
-    pixels = resize_short_side(decoded.pixels, image.size)
-    return StoredImage(
-        encode_jpeg(pixels, image.quality),
-        pixels.shape[0],
-        pixels.shape[1],
-        decoded.source_format,
-        decoded.source_height,
-        decoded.source_width,
-        decoded.orientation,
-    )
+    return _through_planes(data, image, rules) or _through_pixels(data, image, rules)
 
 
 def check_size(height: int, width: int, rules: FilterConfig) -> None:
@@ -86,3 +99,120 @@ def check_size(height: int, width: int, rules: FilterConfig) -> None:
         raise ImageFiltered(
             "aspect", f"{width}×{height} pixels: longer than {rules.max_aspect:g} times the shorter side"
         )
+
+
+def sizing_of(image: ImageConfig) -> Sizing:
+    """How large images are stored."""
+    exact = image.resize in ("pad", "crop")
+    height = image.height if exact and image.height else image.size
+    width = image.width if exact and image.width else image.size
+    return Sizing(image.resize, height, width, image.upscale)
+
+
+def background_of(image: ImageConfig) -> tuple[int, int, int]:
+    """Red, green and blue of the configured background."""
+    value = int(image.background[1:], 16)
+    return value >> 16, value >> 8 & 255, value & 255
+
+
+def _geometry(height: int, width: int, image: ImageConfig, rules: FilterConfig) -> Geometry:
+    """Of an upright image of this size, if the filters let it pass and the result can be stored."""
+    check_size(height, width, rules)
+    found = geometry(height, width, sizing_of(image))
+    check_storable(*found.canvas, image.encoding, image.max_pixels)
+    return found
+
+
+def _planar_header(data: bytes, image: ImageConfig) -> JpegHeader | None:
+    """The header of a JPEG that may go through planes; None for everything else."""
+    if image.encoding != "jpeg" or image.resample != "area" or data[:3] != b"\xff\xd8\xff" or not library():
+        return None
+    try:
+        header = read_header(data)
+        check_header(header, image.max_pixels)
+    except ImageRejected:
+        return None
+    mode = {"YCbCr": "RGB", "grey": "L"}.get(header.color_space)
+    if mode is None or (header.icc and conversion_to_srgb(header.icc, mode)):
+        return None
+    return header
+
+
+def _through_planes(data: bytes, image: ImageConfig, rules: FilterConfig) -> StoredImage | None:
+    header = _planar_header(data, image)
+    planar = read_planar_header(data) if header else None
+    if header is None or planar is None or (planar.height, planar.width) != (header.height, header.width):
+        return None
+    stored = decode_planes(data, planar)
+    if stored is None or not turns_exactly(stored, header.orientation):
+        return None
+    planes = turn_upright(stored, header.orientation)
+    to = _geometry(planes.y.shape[0], planes.y.shape[1], image, rules)
+    if not cuts_exactly(planes, to.window):
+        return None
+    small = fit(planes, to, image.channels, background_of(image))
+    encoded = None
+    if header.orientation == 1:
+        encoded = _source_itself(data, image, to, "jpeg", header.source_color)
+    halved = halve(small.y)
+    return StoredImage(
+        image=encoded or encode_planes(small, image.quality),
+        height=to.canvas[0],
+        width=to.canvas[1],
+        stored_from="source" if encoded else "planes",
+        source_format="jpeg",
+        source_color=header.source_color,
+        source_height=header.height,
+        source_width=header.width,
+        orientation=header.orientation,
+        statistics=plane_statistics(small, halved),
+        thumbnail=thumbnail(small.y, halved) if to.is_whole else thumbnail(planes.y),
+    )
+
+
+def _source_itself(
+    data: bytes, image: ImageConfig, to: Geometry, source_format: str, source_color: str
+) -> bytes | None:
+    """An upright source's own picture without its metadata, where that is wanted and is what would be stored.
+
+    ``to`` is the geometry of the source as it is stored, which needs no change of colours.
+    """
+    unchanged = to.is_whole and to.canvas == to.window[2:]
+    colors = ("grey",) if image.channels == 1 else ("RGB", "YCbCr")
+    # What has words behind is deeper than 8 bits; the subsampling is no word.
+    name, _, more = source_color.partition(" ")
+    alike = source_format == image.encoding and name in colors and (not more or name == "YCbCr")
+    if not image.passthrough or not unchanged or not alike:
+        return None
+    return without_metadata(data, source_format)
+
+
+def _through_pixels(data: bytes, image: ImageConfig, rules: FilterConfig) -> StoredImage:
+    decoded = decode(
+        data,
+        image.channels,
+        max_pixels=image.max_pixels,
+        background=background_of(image),
+        allow_truncated=image.allow_truncated,
+    )
+    to = _geometry(decoded.pixels.shape[0], decoded.pixels.shape[1], image, rules)
+    pixels = fit_pixels(decoded.pixels, to, image.resample, background_of(image))
+    encoded = None
+    if decoded.orientation == 1 and not (decoded.icc_profile or decoded.had_alpha or decoded.salvaged):
+        encoded = _source_itself(data, image, to, decoded.source_format, decoded.source_color)
+    return StoredImage(
+        image=encoded or encode(pixels, image.encoding, image.quality),
+        height=to.canvas[0],
+        width=to.canvas[1],
+        stored_from="source" if encoded else "pixels",
+        source_format=decoded.source_format,
+        source_color=decoded.source_color,
+        source_height=decoded.source_height,
+        source_width=decoded.source_width,
+        orientation=decoded.orientation,
+        statistics=pixel_statistics(pixels),
+        thumbnail=thumbnail(luma(pixels if to.is_whole else decoded.pixels)),
+        icc_profile=decoded.icc_profile,
+        had_alpha=decoded.had_alpha,
+        salvaged=decoded.salvaged,
+    )

@@ -221,5 +221,6 @@ def test_encoding_is_faithful_and_repeatable(channels: int) -> None:
 
 
 def test_builds_name_every_library() -> None:
-    assert set(codecs.codec_builds()) == {"shardmill", "simplejpeg", "opencv", "pillow", "littlecms", "heif"}
+    builds = set(codecs.codec_builds())
+    assert builds == {"shardmill", "simplejpeg", "turbojpeg", "opencv", "pillow", "littlecms", "heif"}
     assert all(codecs.codec_builds().values())

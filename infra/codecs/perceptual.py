@@ -1,0 +1,78 @@
+"""The perceptual hash: 64 bits that stay when a picture is scaled, compressed anew or slightly retouched.
+
+The DCT hash of Zauner, "Implementation and Benchmarking of Perceptual Image Hash Functions" (2010), section
+3.2.1, as the pHash library has it: luma averaged to 32×32, its two-dimensional cosine transform, of that the
+coefficients with frequencies 1 to 8 both ways, and of each one bit: whether it lies above their median.
+
+The transform's table is rounded to integers, so a hash is exact: the same on every machine, in whatever order
+the sums are made. The thumbnails of a block are transformed together.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from infra.codecs.formats import Pixels
+from infra.codecs.moments import halve
+from infra.codecs.resize import resize
+
+THUMBNAIL_SIDE = 32
+HASH_BITS = 64
+
+_FREQUENCIES = np.arange(1, 9)
+_TABLE_UNIT = 1 << 10
+# Halving is cheap, averaging by other ratios is not: so much is left for the latter.
+_HALVED_TO = 128
+# Grey levels (of the transform with orthonormal rows). Where half of the coefficients are below it, rounding
+# to whole grey levels decides the bits: a blank picture looks like no other, not like all other blank ones.
+_LEAST_MEDIAN = 0.5
+
+
+def _table() -> npt.NDArray[np.float64]:
+    """[8, 32]: one-dimensional transform, times ``_TABLE_UNIT``."""
+    places = (2 * np.arange(THUMBNAIL_SIDE) + 1) * np.pi / (2 * THUMBNAIL_SIDE)
+    rows = np.sqrt(2 / THUMBNAIL_SIDE) * np.cos(_FREQUENCIES[:, np.newaxis] * places)
+    return np.asarray(np.rint(rows * _TABLE_UNIT))
+
+
+_TABLE = _table()
+
+
+def thumbnail(luma: Pixels, halved: Pixels | None = None) -> Pixels:
+    """What the hash is taken from: uint8 [32, 32] of the upright luma.
+
+    Args:
+        luma: uint8 [H, W].
+        halved: ``halve(luma)``, where it is there already.
+    """
+    while min(luma.shape) >= _HALVED_TO:
+        luma, halved = halve(luma) if halved is None else halved, None
+    return resize(luma, (THUMBNAIL_SIDE, THUMBNAIL_SIDE))
+
+
+def perceptual_hashes(thumbnails: npt.NDArray[np.uint8]) -> list[int | None]:
+    """The hash of each thumbnail, None for blank ones.
+
+    Args:
+        thumbnails: uint8 [N, 32, 32].
+    """
+    if not len(thumbnails):
+        return []
+    along_rows = _transform(thumbnails.reshape(-1, THUMBNAIL_SIDE).astype(np.float64))
+    columns = along_rows.reshape(-1, THUMBNAIL_SIDE, 8).transpose(0, 2, 1)
+    by_column = _transform(columns.reshape(-1, THUMBNAIL_SIDE)).reshape(-1, 8, 8)
+    coefficients = by_column.transpose(0, 2, 1).reshape(-1, HASH_BITS)
+    bits = coefficients > np.median(coefficients, axis=1, keepdims=True)
+    hashes = np.packbits(bits, axis=1).view(">u8")[:, 0].tolist()
+    blank = np.median(np.abs(coefficients), axis=1) < _LEAST_MEDIAN * _TABLE_UNIT**2
+    return [None if empty else value for value, empty in zip(hashes, blank.tolist(), strict=True)]
+
+
+def _transform(vectors: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    # OpenCV's product and not numpy's, whose pool of threads would fight those that encode. Sums stay below
+    # 2**53, so they are exact.
+    return cast(npt.NDArray[np.float64], cv2.gemm(vectors, _TABLE, 1.0, None, 0.0, flags=cv2.GEMM_2_T))

@@ -1,0 +1,131 @@
+"""A picture as planes of YCbCr: turned, scaled and laid on a canvas without ever becoming RGB.
+
+The way from JPEG to JPEG that needs no colour conversion and no upsampling of chroma. Each plane is scaled
+by itself, chroma straight from the size it is stored at to half of the result's (4:2:0), whatever the
+sampling of the source.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import cv2
+import numpy as np
+
+from infra.codecs.formats import Pixels
+from infra.codecs.resize import Geometry, resize
+from infra.codecs.turbojpeg import Planes
+
+_NEUTRAL = 128  # chroma of what has no colour
+
+# EXIF 2.32, tag 274: which sides of the upright image run against those of the stored one.
+_TRANSPOSED = (5, 6, 7, 8)
+_ROWS_BACKWARDS, _COLUMNS_BACKWARDS = (3, 4, 7, 8), (2, 3, 6, 7)
+
+
+def turns_exactly(planes: Planes, orientation: int) -> bool:
+    """Whether the planes can be turned upright as they are.
+
+    A side that is turned round must end with a whole chroma sample: else the sample that sticks out at its
+    end would stick out at its beginning, and all colour lie beside its place.
+    """
+    height, width = planes.y.shape
+    rows, columns = orientation in _ROWS_BACKWARDS, orientation in _COLUMNS_BACKWARDS
+    if orientation in _TRANSPOSED:
+        rows, columns = columns, rows
+    return not (rows and height % planes.vertical) and not (columns and width % planes.horizontal)
+
+
+def turn_upright(planes: Planes, orientation: int) -> Planes:
+    """The planes of the upright picture."""
+    if orientation == 1:
+        return planes
+    y = _turned(planes.y, orientation)
+    if planes.cb is None or planes.cr is None:
+        return Planes(y)
+    horizontal, vertical = planes.horizontal, planes.vertical
+    if orientation in _TRANSPOSED:
+        horizontal, vertical = vertical, horizontal
+    cb, cr = _turned(planes.cb, orientation), _turned(planes.cr, orientation)
+    return Planes(y, cb, cr, horizontal, vertical)
+
+
+def _turned(plane: Pixels, orientation: int) -> Pixels:
+    if orientation in _TRANSPOSED:
+        plane = cast(Pixels, cv2.transpose(plane))
+    rows, columns = orientation in _ROWS_BACKWARDS, orientation in _COLUMNS_BACKWARDS
+    if rows or columns:
+        plane = cast(Pixels, cv2.flip(plane, -1 if rows and columns else int(columns)))
+    return plane
+
+
+def cuts_exactly(planes: Planes, window: tuple[int, int, int, int]) -> bool:
+    """Whether a window (y, x, height, width) of the picture begins with whole chroma samples."""
+    return window[0] % planes.vertical == 0 and window[1] % planes.horizontal == 0
+
+
+def fit(planes: Planes, to: Geometry, channels: int, background: tuple[int, int, int]) -> Planes:
+    """Cut, scale and lay a picture on its canvas.
+
+    Args:
+        planes: upright.
+        to: its window must cut the planes exactly.
+        channels: 1 for grey, 3 for colour: chroma of 2×2 pixels, neutral where the picture has none.
+        background: red, green, blue of what is left of the canvas.
+    """
+    top, left, height, width = to.window
+    y = resize(planes.y[top : top + height, left : left + width], to.scaled)
+    luma, *chroma_values = _ycbcr(background)
+    y = _on_canvas(y, to.canvas, to.offset, luma)
+    if channels == 1:
+        return Planes(y)
+    canvas = -(-to.canvas[0] // 2), -(-to.canvas[1] // 2)
+    offset = to.offset[0] // 2, to.offset[1] // 2
+    chroma = []
+    for plane, value in zip((planes.cb, planes.cr), chroma_values, strict=True):
+        small = _scaled_chroma(plane, planes, to)
+        chroma.append(_on_canvas(small, canvas, offset, value))
+    return Planes(y, chroma[0], chroma[1], 2, 2)
+
+
+def _scaled_chroma(plane: Pixels | None, planes: Planes, to: Geometry) -> Pixels:
+    """The window of a plane of chroma, scaled to samples of 2×2 pixels."""
+    scaled = -(-to.scaled[0] // 2), -(-to.scaled[1] // 2)
+    if plane is None:
+        return np.full(scaled, _NEUTRAL, np.uint8)
+    top, left, height, width = to.window
+    vertical, horizontal = planes.vertical, planes.horizontal
+    rows, columns = (
+        _samples(height, vertical, to.scaled[0]),
+        _samples(width, horizontal, to.scaled[1]),
+    )
+    part = plane[top // vertical :, left // horizontal :][:rows, :columns]
+    missing = rows - part.shape[0], columns - part.shape[1]
+    if missing != (0, 0):
+        part = cast(Pixels, cv2.copyMakeBorder(part, 0, missing[0], 0, missing[1], cv2.BORDER_REPLICATE))
+    return resize(part, scaled)
+
+
+def _samples(length: int, size: int, scaled: int) -> int:
+    """How many of a plane's samples, each ``size`` pixels long, belong into the scaled plane of chroma.
+
+    Where a side is odd after scaling, its last sample reaches a pixel further than the picture. As far must
+    that be followed in the source, or all chroma would be drawn out by that pixel.
+    """
+    return max(1, round((scaled + scaled % 2) * length / (scaled * size)))
+
+
+def _on_canvas(plane: Pixels, canvas: tuple[int, int], offset: tuple[int, int], value: int) -> Pixels:
+    height, width = plane.shape
+    if (height, width) == canvas:
+        return plane
+    whole = np.full(canvas, value, np.uint8)
+    whole[offset[0] : offset[0] + height, offset[1] : offset[1] + width] = plane
+    return whole
+
+
+def _ycbcr(color: tuple[int, int, int]) -> tuple[int, int, int]:
+    """RGB to the full-range YCbCr of JFIF 1.02."""
+    red, green, blue = color
+    y = 0.299 * red + 0.587 * green + 0.114 * blue
+    return round(y), round(_NEUTRAL + (blue - y) / 1.772), round(_NEUTRAL + (red - y) / 1.402)
