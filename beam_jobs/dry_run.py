@@ -2,18 +2,24 @@
 
 Counts are those of the listing: duplicates and broken files show only when all is read. Sizes and times are
 measured on a small sample of the files, chosen by the hash of their URIs, and scaled up.
+
+``python -m beam_jobs.dry_run`` is what ``beam_jobs.prepare --dry-run`` starts as a child, since a file of the
+sample may bring a decoder down.
 """
 
 from __future__ import annotations
 
+import argparse
+import hashlib
 import heapq
 import os
 import sys
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,8 +28,10 @@ import pyarrow.compute as pc
 
 from beam_jobs.config import PrepareConfig
 from beam_jobs.digests import Digests
+from beam_jobs.guard.attempts import adopt_guard, guarded_block
+from beam_jobs.guard.verdicts import known_verdicts
 from beam_jobs.images import LIBRARY_FAULTS, ImageFiltered, convert
-from beam_jobs.outcome import class_counts, counted, size, split_table
+from beam_jobs.outcome import class_counts
 from beam_jobs.plan import RECORD_OVERHEAD_BYTES, num_shards
 from beam_jobs.plan.splits import apportion
 from beam_jobs.request import JobRequest
@@ -33,7 +41,8 @@ from beam_jobs.sources.folder import SourceFault, SourceFolder
 from infra.catalog import Catalog
 from infra.codecs import ImageRejected
 from infra.contract import FILTERED, QUARANTINED, SPLITS
-from infra.progress import log
+from infra.process import run_main
+from infra.progress import log, result
 
 SAMPLE_IMAGES = 48
 SAMPLE_SECONDS = 5.0
@@ -41,7 +50,6 @@ SAMPLE_SECONDS = 5.0
 _STARTUP_SECONDS = 2.0  # of the child, its libraries and Beam's two jobs
 # Two workers of one process do not do quite twice the work of one, and assembling comes after encoding.
 _EFFICIENCY = 0.75
-_CLASSES_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,16 +131,18 @@ def take_sample(references: pa.Table, source: SourceFolder, config: PrepareConfi
     rows = references.select(["uri", "size_bytes", "mtime_ns"]).take(chosen).to_pylist()
     started = time.monotonic()
     tried, stored, num_bytes = 0, 0, 0
-    for row in rows:
-        tried += 1
-        try:
-            data = source.read(row["uri"], row["size_bytes"], row["mtime_ns"])
-            num_bytes += len(convert(data, config.image, config.filter).image)
-            stored += 1
-        except (SourceFault, ImageRejected, ImageFiltered, *LIBRARY_FAULTS):
-            pass  # counted by what is missing from `stored`
-        if time.monotonic() - started > SAMPLE_SECONDS:
-            break
+    with guarded_block(source, None, config, known_verdicts(None, config.runner)) as guard:
+        for row in rows:
+            tried += 1
+            try:
+                data = source.read(**row)
+                work = partial(convert, data, config.image, config.filter)
+                num_bytes += len(guard.run(work, hashlib.sha256(data).digest(), **row).image)
+                stored += 1
+            except (SourceFault, ImageRejected, ImageFiltered, *LIBRARY_FAULTS):
+                pass  # counted by what is missing from `stored`
+            if time.monotonic() - started > SAMPLE_SECONDS:
+                break
     seconds = time.monotonic() - started
     return Sample(tried, stored, num_bytes / stored if stored else 0.0, seconds / tried if tried else 0.0)
 
@@ -176,32 +186,15 @@ def foresee_splits(references: pa.Table, sample: Sample, config: PrepareConfig) 
     return foreseen
 
 
-def describe(outcome: Mapping[str, Any]) -> Iterator[str]:
-    """The forecast in lines for people."""
-    ref = f"{outcome['dataset']}@{outcome['next_version']}"
-    yield f"Dry run: {outcome['source']} would become {ref}; nothing was written"
-    if outcome["unchanged"]:
-        yield "  nothing has changed since the newest version, so the run would end at once"
-    yield (
-        f"  {counted(outcome['num_inputs'], 'input')}: {outcome['num_to_read']:,} to read "
-        f"({size(outcome['source_bytes'])}), {outcome['num_filtered']:,} filtered, "
-        f"{outcome['num_quarantined']:,} quarantined already"
-    )
-    classes = outcome["classes"]
-    yield f"  {len(classes):,} {'class' if len(classes) == 1 else 'classes'}:"
-    largest = sorted(classes.items(), key=lambda item: (-item[1], item[0]))
-    for name, count in largest[:_CLASSES_SHOWN]:
-        yield f"    {count:>9,}  {name}"
-    if len(largest) > _CLASSES_SHOWN:
-        yield f"    and {len(largest) - _CLASSES_SHOWN:,} smaller ones"
-    yield f"  splits, were every file a record ({outcome['container']}):"
-    yield from split_table(outcome["splits"])
-    sample = outcome["sample"]
-    yield (
-        f"  disk: about {size(outcome['disk_bytes'])}, twice that while it runs; "
-        f"time: about {outcome['seconds']:,.0f} s"
-    )
-    yield (
-        f"  (measured on {sample['num_images']} files, {sample['num_stored']} of them usable: "
-        f"{sample['images_per_second']:,.0f} images/s in one thread)"
-    )
+def main(argv: Sequence[str] | None = None) -> int:
+    """Foresee the run that ``--request`` describes; what is foreseen is an event (infra.progress)."""
+    parser = argparse.ArgumentParser(prog="python -m beam_jobs.dry_run", description=__doc__)
+    parser.add_argument("--request", required=True, help="a JobRequest as JSON")
+    arguments = parser.parse_args(argv)
+    adopt_guard()
+    result(dry_run(JobRequest.model_validate_json(arguments.request)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_main(main))

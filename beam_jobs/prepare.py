@@ -25,6 +25,7 @@ from typing import Any
 from beam_jobs.config import PrepareConfig
 from beam_jobs.guard.supervise import run_guarded
 from beam_jobs.request import JobRequest
+from infra.children import ChildResult
 from infra.errors import ChildDied
 from infra.job_command import JobParser, settings_of
 from infra.names import uri_of
@@ -53,17 +54,31 @@ def run_prepare(request: JobRequest) -> dict[str, Any]:
         ShardmillError: what the child ended with.
     """
     started = time.monotonic()
-    argv = [sys.executable, "-m", "beam_jobs.job", "--request", request.model_dump_json()]
+    child = _run_child("beam_jobs.job", request)
+    return {
+        **(child.result or {}),
+        "seconds": round(time.monotonic() - started, 3),
+        "peak_rss_bytes": child.peak_rss_bytes,
+    }
+
+
+def foresee(request: JobRequest) -> dict[str, Any]:
+    """What a run would bring, as ``beam_jobs.dry_run`` tells it, in a child process too.
+
+    Raises:
+        ShardmillError: what the child ended with.
+    """
+    return _run_child("beam_jobs.dry_run", request).result or {}
+
+
+def _run_child(module: str, request: JobRequest) -> ChildResult:
+    argv = [sys.executable, "-m", module, "--request", request.model_dump_json()]
     with _listener() as on_event:
         child = run_guarded(argv, request.config, on_event)
     child.raise_for_status()
     if child.result is None:
         raise ChildDied("the job ended well, but without a result", "this is a defect of Shardmill")
-    return {
-        **child.result,
-        "seconds": round(time.monotonic() - started, 3),
-        "peak_rss_bytes": child.peak_rss_bytes,
-    }
+    return child
 
 
 @contextmanager
@@ -124,9 +139,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = build_parser().parse_args(argv)
     request = parse_request(arguments)
     if arguments.dry_run:
-        from beam_jobs.dry_run import describe, dry_run
+        from beam_jobs.forecast import describe
 
-        outcome = dry_run(request)
+        outcome = foresee(request)
         lines = describe(outcome)
     else:
         from beam_jobs.outcome import summary
