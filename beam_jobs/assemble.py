@@ -1,7 +1,9 @@
-"""Beam job 2: a planned shard to one TFRecord file and its index, copied from the spool.
+"""Beam job 2: a planned shard to one TFRecord file and its index, copied from the spool and from shards.
 
 An element is the number of a shard. Of each record the encoded image is fetched from the spool, framed, and
-appended; nothing is decoded. A thread holds one image at a time, and of its shard only the index.
+appended; or the stored record from a shard of the earlier version, checked by its checksum, and appended as
+it is where nothing of it changes. Nothing is decoded. A thread holds one image at a time, and of its shard
+only the index.
 
 The index is renamed into place after the shard, and after both a note of what they are
 (``infra.contract.Shard``) goes to the spool; a shard with a note is complete. A later run does not write it
@@ -14,28 +16,46 @@ import hashlib
 import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
 import apache_beam as beam
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from beam_jobs.blocks import spool_file
 from beam_jobs.faults import carry_faults
 from beam_jobs.plan import PLAN_SCHEMA, Plan, PlannedShard
-from beam_jobs.spools import plan_file
+from beam_jobs.spools import note_damage, plan_file
 from infra.contract import INDEX_SCHEMA, Shard, data_dir, index_file, shard_file, shard_stem
 from infra.digests import sha256_hex, stream_sha256
 from infra.errors import CorruptDataError, NotFoundError, StorageError
-from infra.examples import ImageRecord, build_example
+from infra.examples import ImageRecord, build_example, parse_example
 from infra.ranges import RangeReader
-from infra.records import Container, pack_record
+from infra.records import Container, pack_record, unpack_record
 from infra.storage import Storage
 
 NOTES_FOLDER = "shards"
 
+# A plan as it lies in the spool: with the length of what is copied of each record.
+SPOOLED_PLAN_SCHEMA = PLAN_SCHEMA.append(pa.field("length_bytes", pa.int64()))
+
 _ROWS_AT_A_TIME = 1024
+
+
+@dataclass(frozen=True)
+class ShardsToCopyFrom:
+    """The shards of the earlier version.
+
+    Attributes:
+        paths: relative to the dataset, by number.
+        container: theirs.
+    """
+
+    paths: Sequence[str] = ()
+    container: Container = "none"
 
 
 @dataclass(frozen=True)
@@ -51,6 +71,7 @@ class AssembleTask:
         classes: names, by label.
         channels: of the stored images.
         container: of the shards.
+        earlier: shards that records are copied from.
     """
 
     spool: Storage
@@ -61,6 +82,7 @@ class AssembleTask:
     classes: Sequence[str]
     channels: int
     container: Container
+    earlier: ShardsToCopyFrom = ShardsToCopyFrom()
 
     def shard_path(self, number: int) -> str:
         """Path of a shard relative to the dataset."""
@@ -88,16 +110,16 @@ class AssembleShardDoFn(beam.DoFn):  # type: ignore[misc]
     def setup(self) -> None:
         self._file = self._task.spool.open_input(plan_file(self._task.plan_digest))
         self._records = pa.ipc.open_file(self._file)
-        self._images = RangeReader(self._task.spool)
+        self._copier = RecordCopier(self._task)
 
     def process(self, shard_number: int) -> Iterator[int]:
         with carry_faults():
             records = self._records.get_batch(shard_number)
-            write_shard(self._task, shard_number, records, self._images)
+            write_shard(self._task, shard_number, records, self._copier)
         yield shard_number
 
     def teardown(self) -> None:
-        self._images.close()
+        self._copier.close()
         self._file.close()
 
 
@@ -121,32 +143,101 @@ class AssembleShards(beam.PTransform):  # type: ignore[misc]
         )
 
 
-def write_plan(spool: Storage, plan_digest: str, plan: Plan) -> None:
-    """Write the planned records, a record batch a shard, for workers to pick theirs from."""
+def write_plan(spool: Storage, plan_digest: str, plan: Plan, lengths: npt.NDArray[np.int64]) -> None:
+    """Write the planned records, a record batch a shard, for workers to pick theirs from.
+
+    Args:
+        lengths: int64 [records], of what is copied of each (bytes).
+    """
     path = plan_file(plan_digest)
-    with spool.atomic_writer(path) as stream, pa.ipc.new_file(stream, PLAN_SCHEMA) as writer:
+    records = plan.records.append_column("length_bytes", pa.array(lengths, pa.int64()))
+    with spool.atomic_writer(path) as stream, pa.ipc.new_file(stream, SPOOLED_PLAN_SCHEMA) as writer:
         for shard in plan.shards:
-            rows = plan.records.slice(shard.start, shard.length).combine_chunks()
+            rows = records.slice(shard.start, shard.length).combine_chunks()
             (batch,) = rows.to_batches()
             writer.write_batch(batch)
 
 
-def write_shard(task: AssembleTask, number: int, records: pa.RecordBatch, images: RangeReader) -> None:
+class RecordCopier:
+    """Fetches records from where they lie: images from the spool, stored records from shards."""
+
+    def __init__(self, task: AssembleTask) -> None:
+        self._task = task
+        self._images = RangeReader(task.spool)
+        self._shards = RangeReader(task.dataset)
+
+    def close(self) -> None:
+        """Let go of all open files."""
+        self._images.close()
+        self._shards.close()
+
+    def packed(self, record_id: str, label: int, place: tuple[int, int, int], size: tuple[int, int]) -> bytes:
+        """A record as it stands in the shard that is written.
+
+        Args:
+            record_id, label: of the record.
+            place: block (or ``~shard`` of the earlier version), offset, length (bytes).
+            size: height and width (pixels).
+
+        Raises:
+            CorruptDataError: it is not whole where it should be.
+        """
+        if place[0] < 0:
+            return self._from_shard(record_id, label, place)
+        task = self._task
+        image = self._from_spool(record_id, place)
+        record = ImageRecord(record_id, image, label, task.classes[label], *size, task.channels)
+        return pack_record(build_example(record), task.container)
+
+    def _from_spool(self, record_id: str, place: tuple[int, int, int]) -> bytes:
+        path = spool_file(self._task.block_digests[place[0]])
+        image = self._images.read(path, *place[1:])
+        if len(image) != place[2]:
+            raise CorruptDataError(
+                f"{self._task.spool.uri}/{path} ends within the image of record {record_id}",
+                f"delete {self._task.spool.uri} and run again",
+            )
+        return image
+
+    def _from_shard(self, record_id: str, label: int, place: tuple[int, int, int]) -> bytes:
+        task = self._task
+        path = task.earlier.paths[~place[0]]
+        try:
+            stored = self._shards.read(path, *place[1:])
+            payload = unpack_record(stored, task.earlier.container)
+            record = parse_example(payload)
+            if record.id != record_id:
+                raise CorruptDataError(f"record {record.id} lies where {record_id} should")
+        except (CorruptDataError, NotFoundError, StorageError) as error:
+            note_damage(task.spool, path)
+            raise CorruptDataError(
+                f"record {record_id} cannot be copied from {task.dataset.uri}/{path}: {error.message}",
+                "run again: its image is then read from the source",
+            ) from error
+        name = task.classes[label]
+        if (record.label, record.label_name) != (label, name):
+            payload = build_example(replace(record, label=label, label_name=name))
+        elif task.container == task.earlier.container:
+            return stored
+        return pack_record(payload, task.container)
+
+
+def write_shard(task: AssembleTask, number: int, records: pa.RecordBatch, copier: RecordCopier) -> None:
     """Write a shard, then its index, then the note that both are complete.
 
     Args:
         task: what all shards have in common.
         number: of the shard.
-        records: PLAN_SCHEMA, in stored order.
-        images: reads the spool.
+        records: SPOOLED_PLAN_SCHEMA, in stored order.
+        copier: fetches the records.
 
     Raises:
-        CorruptDataError: a stored image is not whole in the spool.
+        CorruptDataError: a record is not whole where it is copied from.
     """
     path, index_path = task.shard_path(number), task.index_path(number)
     with task.dataset.atomic_writer(path) as stream:
         hashed = _HashedWriter(stream)
-        offsets, lengths = _write_records(task, records, images, hashed)
+        offsets, lengths = _write_records(records, copier, hashed)
     index = _index_bytes(records, offsets, lengths)
     task.dataset.write_atomic(index_path, index)
     counts = Counter(records.column("label").to_pylist())
@@ -166,20 +257,12 @@ def write_shard(task: AssembleTask, number: int, records: pa.RecordBatch, images
 
 
 def _write_records(
-    task: AssembleTask, records: pa.RecordBatch, images: RangeReader, out: _HashedWriter
+    records: pa.RecordBatch, copier: RecordCopier, out: _HashedWriter
 ) -> tuple[list[int], list[int]]:
     """Write all records of a shard; returns the offset and the length of each (bytes)."""
     offsets, lengths = [], []
     for record_id, label, block, offset, length, height, width in _rows(records):
-        path = spool_file(task.block_digests[block])
-        image = images.read(path, offset, length)
-        if len(image) != length:
-            raise CorruptDataError(
-                f"{task.spool.uri}/{path} ends within the image of record {record_id}",
-                f"delete {task.spool.uri} and run again",
-            )
-        record = ImageRecord(record_id, image, label, task.classes[label], height, width, task.channels)
-        packed = pack_record(build_example(record), task.container)
+        packed = copier.packed(record_id, label, (block, offset, length), (height, width))
         offsets.append(out.num_bytes)
         lengths.append(len(packed))
         out.write(packed)
@@ -188,7 +271,7 @@ def _write_records(
 
 def _rows(records: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
     """What is needed to write each record, as Python values, a few at a time."""
-    names = ["id", "label", "block", "offset_bytes", "stored_bytes", "height", "width"]
+    names = ["id", "label", "block", "offset_bytes", "length_bytes", "height", "width"]
     for start in range(0, records.num_rows, _ROWS_AT_A_TIME):
         part = records.slice(start, _ROWS_AT_A_TIME)
         yield from zip(*(part.column(name).to_pylist() for name in names), strict=True)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_jobs.contents import DigestList, KnownContents
 from beam_jobs.guard.verdicts import NO_VERDICTS, Verdicts, holds_old_verdicts
 from beam_jobs.sources.folder import PASSING_REASONS
 from beam_jobs.sources.listing import LISTING_SCHEMA
@@ -157,28 +158,35 @@ def reuse_blocks(spool: Storage, blocks: list[Block], verdicts: Verdicts = NO_VE
 
     A block is encoded again where a file in it could not be read, which may be over now, or was judged under
     other limits than ``verdicts``, and where its images are not all there any more: a spool may have been
-    half removed when its run was killed.
+    half removed when its run was killed. So is one that counts on contents which the version before does not
+    store: another version may be the newest by now.
     """
     sizes = {entry.path: entry.size_bytes for entry in spool.list_files(BLOCKS_FOLDER, recursive=False)}
+    stored = KnownContents.read(spool).stored
     reused = set()
     for block in blocks:
         if facts_file(block.digest) not in sizes:
             continue
-        if _is_reusable(spool, block, sizes.get(spool_file(block.digest)), verdicts):
+        if _is_reusable(spool, block, sizes.get(spool_file(block.digest)), stored, verdicts):
             reused.add(block.digest)
         else:
             spool.delete(facts_file(block.digest))
     return reused
 
 
-def _is_reusable(spool: Storage, block: Block, size_bytes: int | None, verdicts: Verdicts) -> bool:
+def _is_reusable(
+    spool: Storage, block: Block, size_bytes: int | None, stored: DigestList, verdicts: Verdicts
+) -> bool:
     try:
         facts = read_facts(spool, block)
     except CorruptDataError:
         return False
     may_pass = pc.any(pc.is_in(facts["reason"], pa.array(PASSING_REASONS))).as_py()
     may_pass = may_pass or holds_old_verdicts(facts, verdicts)
-    return not may_pass and size_bytes == (pc.sum(facts["stored_bytes"]).as_py() or 0)
+    elsewhere = facts.filter(pc.and_(pc.is_null(facts["outcome"]), pc.is_null(facts["offset_bytes"])))
+    if may_pass or not all(digest in stored for digest in elsewhere["sha256"].to_pylist()):
+        return False
+    return bool(size_bytes == (pc.sum(facts["stored_bytes"]).as_py() or 0))
 
 
 def finished_blocks(spool: Storage) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Self
@@ -49,8 +50,12 @@ def _builds() -> dict[str, str]:
     return codec_builds() | {name: version(name) for name in ("isal", "pyarrow")}
 
 
-def plan_digest(plan: Plan, digests: Digests, container: Container) -> str:
-    """Digest of everything that determines the bytes of shards, indexes and tables."""
+def plan_digest(plan: Plan, digests: Digests, container: Container, inherited: Sequence[str] = ()) -> str:
+    """Digest of everything that determines the bytes of shards, indexes and tables.
+
+    Args:
+        inherited: paths of the earlier version's shards that stay as they are.
+    """
     return digest_of(
         [
             digests.run,
@@ -58,6 +63,7 @@ def plan_digest(plan: Plan, digests: Digests, container: Container) -> str:
             table_digest(plan.inputs),
             table_digest(plan.records.drop_columns(list(_SPOOL_COLUMNS))),
             [[shard.split, shard.index, shard.count, shard.length] for shard in plan.shards],
+            list(inherited),
             None if plan.near_duplicates is None else table_digest(plan.near_duplicates),
         ]
     )

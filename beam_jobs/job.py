@@ -1,9 +1,10 @@
 """The whole of ``prepare`` in one process, top to bottom.
 
-    list -> unchanged? -> encode -> plan -> account -> assemble -> report -> publish
+    list -> unchanged? -> known? -> encode the rest -> plan -> account -> assemble -> report -> publish
 
 Killed at any point and run again, it goes on: finished blocks and shards are found under their digests, and a
-version becomes visible only by its manifest, at the very end.
+version becomes visible only by its manifest, at the very end. Where another process publishes first, the run
+plans anew on top of that version.
 
 ``python -m beam_jobs.job`` is what ``beam_jobs.prepare`` starts as a child; ``run_job`` does it in process.
 """
@@ -16,51 +17,46 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from beam_jobs.accounting import account, check_budget, check_shards, quarantine_reasons
-from beam_jobs.blocks import (
-    FACTS_SCHEMA,
-    Block,
-    cut_blocks,
-    finished_blocks,
-    read_facts,
-    reuse_blocks,
-    write_references,
-)
-from beam_jobs.container import choose_container
+from beam_jobs.contents import DigestList, KnownContents
 from beam_jobs.digests import Digests, plan_digest, run_digest
 from beam_jobs.guard.attempts import adopt_guard
-from beam_jobs.guard.verdicts import known_verdicts
+from beam_jobs.input_parts import table_bytes
+from beam_jobs.known import Facts, Parent, merge
 from beam_jobs.outcome import Reused, outcome_of
 from beam_jobs.plan import Plan, plan_version
 from beam_jobs.request import JobRequest
-from beam_jobs.runners import check_runner, run_pipeline
+from beam_jobs.reuse import container_of, crowded_shards, retried_reasons, reuse_of
+from beam_jobs.runners import check_runner
 from beam_jobs.sources import list_inputs, open_source
 from beam_jobs.sources.listing import Listing
-from beam_jobs.spools import RunClaim
+from beam_jobs.spools import RunClaim, damaged_shards
+from beam_jobs.stages import Copying, all_shards, assemble_shards, encode_files, inherited_paths
 from beam_jobs.versions import (
     INPUTS_FILE,
     FinishedWork,
     publish,
     shards_of_plan,
-    table_bytes,
     unchanged_version,
 )
-from beam_jobs.watch import watched
 from infra.catalog import Catalog, DatasetVersion
-from infra.contract import Accounting, Shard, spool_dir
-from infra.errors import Cancelled
+from infra.contract import Accounting, spool_dir
+from infra.errors import Cancelled, CorruptDataError, PublishConflict
 from infra.process import run_main
 from infra.progress import log, progress, result, stage
-from infra.records import Container
+from infra.purged import purged_contents
 from infra.storage import Storage
+
+_ATTEMPTS = 10  # of others to publish first
 
 
 def run_job(request: JobRequest) -> dict[str, Any]:
@@ -114,8 +110,9 @@ class _Job:
         """Note how long a stage takes, by the clock and of the processor (seconds)."""
         started, cpu_started = time.monotonic(), time.process_time()
         yield
-        self.stage_seconds[name] = round(time.monotonic() - started, 3)
-        self.stage_cpu_seconds[name] = round(time.process_time() - cpu_started, 3)
+        seconds, cpu_seconds = time.monotonic() - started, time.process_time() - cpu_started
+        self.stage_seconds[name] = round(self.stage_seconds.get(name, 0) + seconds, 3)
+        self.stage_cpu_seconds[name] = round(self.stage_cpu_seconds.get(name, 0) + cpu_seconds, 3)
 
     def list_source(self) -> Listing:
         """List the source."""
@@ -131,55 +128,84 @@ class _Job:
         return unchanged_version(self.catalog, self.request.dataset, digests, self.source)
 
     def prepare(self, listing: Listing, digests: Digests) -> tuple[DatasetVersion, Reused]:
-        """Encode, plan, account, assemble, report and publish."""
-        spool = self.dataset.child(spool_dir(digests.run))
+        """Attempt to make the next version, again on top of each version that others publish meanwhile."""
         with self.timed("load"):
             # Beam is loaded only where there is work for it, and its time is not that of a stage.
             from beam_jobs import assemble, encode  # noqa: F401
+        spool = self.dataset.child(spool_dir(digests.run))
+        conflicts = 0
+        while True:
+            damaged = damaged_shards(spool)
+            try:
+                return self.attempt(listing, digests, spool, damaged)
+            except PublishConflict:
+                conflicts += 1
+                if conflicts == _ATTEMPTS:
+                    raise
+                log("another process published a version meanwhile; planning anew on top of it")
+            except CorruptDataError as error:
+                if damaged_shards(spool) <= damaged:
+                    raise
+                log(f"{error.message}; it is read from the source in its place", level="warning")
+
+    def attempt(
+        self, listing: Listing, digests: Digests, spool: Storage, damaged: Collection[str]
+    ) -> tuple[DatasetVersion, Reused]:
+        """Encode what is new, plan, account, assemble, report and publish, on top of the newest version."""
+        newest = self.catalog.latest(self.request.dataset)
+        parent = None
+        if newest is not None:
+            reuse = reuse_of(newest.manifest, self.config, self.source.uri, digests.builds)
+            parent = Parent(newest, reuse, damaged)
         with self.timed("encode"):
-            blocks, reused_blocks = self.encode(listing.to_read(), spool)
+            references = listing.to_read()
+            known, facts = self.known(references, parent, spool)
+            others = references.filter(pa.array(~known))
+            encoded = encode_files(others, self.source, spool, self.config)
         with self.timed("plan"):
             stage("plan")
-            plan = self.plan(listing, blocks, spool)
+            read = Facts(*encoded.facts(spool))
+            num_contents = read.num_without_place()
+            facts = merge(known, facts, parent.with_known_contents(read) if parent else read)
+            earlier = parent.earlier if parent else None
+            plan = plan_version(listing.table, facts.table, facts.blocks, self.config, earlier)
             progress("plan", plan.inputs.num_rows, plan.inputs.num_rows)
         accounting, reasons = self.account(plan, spool)
         with self.timed("assemble"):
-            choice = choose_container(self.config, plan, spool, [block.digest for block in blocks])
-            shards, digest, reused_shards = self.assemble(plan, blocks, digests, spool, choice.container)
+            choice = container_of(self.config, plan, spool, encoded.digests, parent)
+            digest = plan_digest(plan, digests, choice.container, inherited_paths(parent, plan))
+            copying = Copying(self.dataset, spool, digest, encoded.digests, parent)
+            published = shards_of_plan(self.catalog, self.request.dataset, digest)
+            written, num_reused = assemble_shards(plan, copying, choice.container, self.config, published)
+            shards = all_shards(parent, plan, written)
             check_shards(shards, accounting)
         with self.timed("publish"):
             work = FinishedWork(plan, digest, choice, shards, accounting, reasons)
-            version = publish(self.catalog, self.request, self.source.uri, work, digests)
-        reused_images = sum(blocks[number].length for number in reused_blocks)
-        return version, Reused(len(reused_blocks), reused_images, reused_shards)
+            before = parent.version if parent else None
+            version = publish(self.catalog, self.request, self.source.uri, work, digests, before)
+        if crowding := crowded_shards(version.manifest):
+            log(crowding, level="warning")
+        return version, Reused(
+            blocks=len(encoded.reused),
+            images=encoded.num_reused_files(),
+            shards=num_reused,
+            known_files=int(known.sum()),
+            known_contents=num_contents,
+            inherited_shards=len(plan.inherited),
+        )
 
-    def encode(self, references: pa.Table, spool: Storage) -> tuple[list[Block], list[int]]:
-        """Encode the unfinished blocks; returns all, and the numbers of those found finished."""
-        blocks = cut_blocks(references, self.config.runner.block_images)
-        write_references(spool, references, blocks)
-        done = reuse_blocks(spool, blocks, known_verdicts(spool, self.config.runner))
-        reused = [number for number, block in enumerate(blocks) if block.digest in done]
-        todo = [number for number, block in enumerate(blocks) if block.digest not in done]
-        if reused:
-            log(f"going on from {len(reused):,} of {len(blocks):,} finished blocks")
-        length_of = {block.digest: block.length for block in blocks}
-
-        def count_done() -> int:
-            return sum(length_of.get(digest, 0) for digest in finished_blocks(spool))
-
-        with watched("encode", references.num_rows, count_done):
-            if todo:
-                from beam_jobs.encode import EncodeBlocks
-
-                run_pipeline(EncodeBlocks(todo, self.source, spool, self.config), self.config.runner)
-        return blocks, reused
-
-    def plan(self, listing: Listing, blocks: Sequence[Block], spool: Storage) -> Plan:
-        """Plan the version from what is known of all files."""
-        tables = [read_facts(spool, block) for block in blocks]
-        facts = pa.concat_tables([FACTS_SCHEMA.empty_table(), *tables])
-        block_of = np.repeat(np.arange(len(blocks), dtype=np.int32), [block.length for block in blocks])
-        return plan_version(listing.table, facts, block_of, self.config)
+    def known(
+        self, references: pa.Table, parent: Parent | None, spool: Storage
+    ) -> tuple[npt.NDArray[np.bool_], Facts]:
+        """Which files the parent knows, and what of them; for the rest, lay out what workers ask for."""
+        purged = DigestList.of(purged_contents(self.dataset))
+        if parent is None:
+            KnownContents(purged=purged).write(spool)
+            return np.zeros(references.num_rows, np.bool_), Facts.none()
+        retried = retried_reasons(parent.version.manifest, self.config)
+        known, facts = parent.known_files(references, purged, retried)
+        KnownContents(parent.stored_contents(), purged).write(spool)
+        return known, facts
 
     def account(self, plan: Plan, spool: Storage) -> tuple[Accounting, dict[str, int]]:
         """Count all outcomes, and stop here if they are not good enough to publish."""
@@ -188,37 +214,6 @@ class _Job:
         spool.write_atomic(INPUTS_FILE, table_bytes(plan.inputs))
         check_budget(accounting, reasons, self.config.failure_budget, f"{spool.uri}/{INPUTS_FILE}")
         return accounting, reasons
-
-    def assemble(
-        self, plan: Plan, blocks: Sequence[Block], digests: Digests, spool: Storage, container: Container
-    ) -> tuple[list[Shard], str, int]:
-        """Write the unfinished shards; returns all, the plan's digest, and how many were found finished."""
-        from beam_jobs.assemble import AssembleShards, AssembleTask, finished_shards, reuse_shards, write_plan
-
-        digest = plan_digest(plan, digests, container)
-        write_plan(spool, digest, plan)
-        task = AssembleTask(
-            spool,
-            self.dataset,
-            digest,
-            plan.shards,
-            [block.digest for block in blocks],
-            plan.classes,
-            self.config.image.channels,
-            container,
-        )
-        reused = reuse_shards(task, shards_of_plan(self.catalog, self.request.dataset, digest))
-        todo = [number for number in range(len(plan.shards)) if number not in reused]
-        if reused:
-            log(f"going on from {len(reused):,} of {len(plan.shards):,} finished shards")
-
-        def count_done() -> int:
-            return sum(shard.num_examples for shard in finished_shards(task).values())
-
-        with watched("assemble", plan.records.num_rows, count_done):
-            if todo:
-                run_pipeline(AssembleShards(todo, task), self.config.runner)
-        return [shard for _, shard in sorted(finished_shards(task).items())], digest, len(reused)
 
     def outcome(
         self, version: DatasetVersion, listing: Listing, reused: Reused, *, unchanged: bool

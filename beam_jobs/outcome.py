@@ -15,11 +15,21 @@ from infra.contract import manifest_file
 
 @dataclass(frozen=True, slots=True)
 class Reused:
-    """What a run found finished by an earlier one that was interrupted."""
+    """What a run had not to do.
+
+    Attributes:
+        blocks, images, shards: finished by an earlier run that was interrupted.
+        known_files: that the version before knew, without being read.
+        known_contents: that were read, and found to be stored in the version before.
+        inherited_shards: of the version before.
+    """
 
     blocks: int = 0
     images: int = 0
     shards: int = 0
+    known_files: int = 0
+    known_contents: int = 0
+    inherited_shards: int = 0
 
 
 def outcome_of(
@@ -40,7 +50,7 @@ def outcome_of(
         unchanged: whether there was nothing to do.
     """
     manifest = version.manifest
-    encoded = 0 if unchanged else len(labels) - reused.images
+    encoded = 0 if unchanged else len(labels) - reused.images - reused.known_files - reused.known_contents
     return {
         "dataset": manifest.dataset,
         "version": manifest.version,
@@ -58,6 +68,10 @@ def outcome_of(
         "manifest": f"{version.storage.uri}/{manifest_file(manifest.version)}",
         "report": f"{version.storage.uri}/{manifest.report}" if manifest.report else None,
         "reused": {"blocks": reused.blocks, "images": reused.images, "shards": reused.shards},
+        "parent": manifest.parent,
+        "known": {"files": reused.known_files, "contents": reused.known_contents},
+        "inherited_shards": reused.inherited_shards,
+        "num_encoded": encoded,
         "seconds": round(seconds, 3),
         "images_per_second": round(encoded / seconds, 1) if seconds else 0.0,
     }
@@ -91,6 +105,11 @@ def summary(outcome: Mapping[str, Any]) -> Iterator[str]:
     if crossing := outcome["num_cross_split_duplicates"]:
         repeat = "duplicate repeats a record" if crossing == 1 else "duplicates repeat records"
         yield f"  {crossing:,} {repeat} of another given split; each is kept once (see the report)"
+    if known := sum(outcome.get("known", {}).values()):
+        yield (
+            f"  {counted(known, 'image')} known from version {outcome['parent']}, "
+            f"{outcome['num_encoded']:,} new; {counted(outcome['inherited_shards'], 'shard')} inherited"
+        )
     yield from split_table(outcome["splits"])
     if reason := outcome.get("container_reason"):
         yield f"  container {outcome['container']} ({reason})"

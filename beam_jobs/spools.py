@@ -16,10 +16,13 @@ from typing import Self
 
 from infra.catalog import Catalog
 from infra.contract import Manifest, data_dir, spool_dir
+from infra.digests import digest_of
 from infra.errors import DataError, EnvironmentFault, LockedError
 from infra.progress import log
+from infra.storage import Storage
 
 PLANS_FOLDER = "plans"
+DAMAGED_FOLDER = "damaged"
 
 _SPOOLS = "spool"
 _PATIENCE_SECONDS = 2.0  # the clean-up of another run may hold the lock for a moment
@@ -29,6 +32,17 @@ _FAULTS = (OSError, EnvironmentFault, DataError)  # what hinders a clean-up; the
 def plan_file(plan_digest: str) -> str:
     """Path of a plan's records, relative to the spool."""
     return f"{PLANS_FOLDER}/{plan_digest}.arrow"
+
+
+def note_damage(spool: Storage, shard_path: str) -> None:
+    """Note for the job that nothing can be copied from a shard of the earlier version."""
+    spool.write_atomic(f"{DAMAGED_FOLDER}/{digest_of(shard_path)}", shard_path.encode())
+
+
+def damaged_shards(spool: Storage) -> frozenset[str]:
+    """Paths of the shards of the earlier version that nothing can be copied from."""
+    notes = spool.list_files(DAMAGED_FOLDER, recursive=False)
+    return frozenset(spool.read_bytes(entry.path).decode() for entry in notes)
 
 
 class RunClaim:
@@ -113,7 +127,4 @@ def _clear(catalog: Catalog, dataset: str, run_digest: str) -> None:
 
 def _folders(manifest: Manifest) -> set[str]:
     """The folders of every file that a version names."""
-    paths = [path for shard in manifest.shards for path in (shard.path, shard.index_path)]
-    paths += [part.path for part in manifest.inputs]
-    paths += [manifest.report] if manifest.report else []
-    return {path.rpartition("/")[0] for path in paths} | {data_dir(manifest.plan_digest)}
+    return {path.rpartition("/")[0] for path in manifest.files()} | {data_dir(manifest.plan_digest)}

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from beam_jobs.container import ContainerChoice
 from beam_jobs.digests import Digests
+from beam_jobs.input_parts import table_bytes, write_inputs
 from beam_jobs.plan import Plan
 from beam_jobs.request import JobRequest
 from beam_jobs.sources.folder import PASSING_REASONS, SourceFault, SourceFolder
 from infra.catalog import Catalog, DatasetVersion
 from infra.contract import Accounting, Manifest, Shard, TableFile, data_dir, summarise_splits
 from infra.digests import sha256_hex
-from infra.errors import PublishConflict
 from infra.progress import progress, stage
 from infra.storage import Storage
 
 INPUTS_FILE = "inputs.parquet"
 NEAR_DUPLICATES_FILE = "near_duplicates.parquet"
 
-_ATTEMPTS = 10
 _PASSING = pa.array(PASSING_REASONS)
 
 
@@ -66,15 +63,12 @@ def unchanged_version(
 
 def _is_whole(version: DatasetVersion) -> bool:
     """Whether every file of a version is there, with its size."""
-    manifest = version.manifest
-    expected = {shard.path: shard.num_bytes for shard in manifest.shards}
-    expected |= {shard.index_path: shard.index_bytes for shard in manifest.shards}
-    tables = [*manifest.inputs, *([manifest.near_duplicates] if manifest.near_duplicates else [])]
-    expected |= {table.path: table.num_bytes for table in tables}
-    folders = {path.rpartition("/")[0] for path in expected}
-    found = {entry.path: entry.size_bytes for at in folders for entry in version.storage.list_files(at)}
-    has_report = manifest.report is None or bool(found.get(manifest.report))
-    return has_report and expected.items() <= found.items()
+    present = version.present_files()
+    # Of a report no size is known; an empty one is none.
+    return all(
+        bool(present.get(path)) if size is None else present.get(path) == size
+        for path, size in version.manifest.files().items()
+    )
 
 
 def _is_still_unreadable(version: DatasetVersion, source: SourceFolder) -> bool:
@@ -105,40 +99,32 @@ def shards_of_plan(catalog: Catalog, dataset: str, plan_digest: str) -> Iterator
 
 
 def publish(
-    catalog: Catalog, request: JobRequest, source_uri: str, work: FinishedWork, digests: Digests
+    catalog: Catalog,
+    request: JobRequest,
+    source_uri: str,
+    work: FinishedWork,
+    digests: Digests,
+    parent: DatasetVersion | None,
 ) -> DatasetVersion:
     """Write the rows of all inputs and the report, sweep up, and make the version visible.
 
+    Args:
+        parent: the version that the work was planned on top of.
+
     Raises:
-        PublishConflict: other writers took every number that was tried.
+        PublishConflict: another writer took the number after the parent's.
     """
-    stage("publish", unit="versions")
-    catalog.dataset_storage(request.dataset).sweep(data_dir(work.plan_digest))
-    for attempt in range(_ATTEMPTS):
-        try:
-            version = _publish_next(catalog, request, source_uri, work, digests)
-            break
-        except PublishConflict:
-            # Another source or configuration took the number. What is in a version depends on no other
-            # version, so it can as well be the next.
-            if attempt == _ATTEMPTS - 1:
-                raise
-    progress("publish", 1, 1, unit="versions")
-    return version
-
-
-def _publish_next(
-    catalog: Catalog, request: JobRequest, source_uri: str, work: FinishedWork, digests: Digests
-) -> DatasetVersion:
     from beam_jobs.report import write_report  # its template engine is needed here only
 
+    stage("publish", unit="versions")
     storage = catalog.dataset_storage(request.dataset)
-    newest = catalog.latest(request.dataset)
+    folder = data_dir(work.plan_digest)
+    storage.sweep(folder)
     near = work.plan.near_duplicates
     manifest = Manifest(
         dataset=request.dataset,
-        version=newest.version + 1 if newest else 1,
-        parent=newest.version if newest else None,
+        version=parent.version + 1 if parent else 1,
+        parent=parent.version if parent else None,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         plan_digest=work.plan_digest,
         run_digest=digests.run,
@@ -151,7 +137,7 @@ def _publish_next(
         config=request.config.model_dump(mode="json"),
         codecs=digests.builds,
         shards=work.shards,
-        inputs=[_write_table(storage, work, INPUTS_FILE, work.plan.inputs)],
+        inputs=write_inputs(storage, folder, work.plan.inputs, parent),
         near_duplicates=None if near is None else _write_table(storage, work, NEAR_DUPLICATES_FILE, near),
         accounting=work.accounting,
         splits=summarise_splits(work.shards),
@@ -162,7 +148,9 @@ def _publish_next(
         statistics=work.plan.statistics,
     )
     report = write_report(storage, manifest, work.plan.inputs)
-    return catalog.publish(manifest.model_copy(update={"report": report}))
+    version = catalog.publish(manifest.model_copy(update={"report": report}))
+    progress("publish", 1, 1, unit="versions")
+    return version
 
 
 def _write_table(storage: Storage, work: FinishedWork, name: str, table: pa.Table) -> TableFile:
@@ -170,10 +158,3 @@ def _write_table(storage: Storage, work: FinishedWork, name: str, table: pa.Tabl
     data = table_bytes(table)
     storage.write_atomic(path, data)
     return TableFile(path=path, num_rows=table.num_rows, num_bytes=len(data), sha256=sha256_hex(data))
-
-
-def table_bytes(table: pa.Table) -> bytes:
-    """A table as a Parquet file. The same rows give the same bytes."""
-    sink = io.BytesIO()
-    pq.write_table(table, sink, compression="zstd")
-    return sink.getvalue()

@@ -17,6 +17,7 @@ from infra.contract import (
     manifest_file,
     version_of_manifest,
 )
+from infra.digests import sha256_hex
 from infra.errors import CorruptDataError, NotFoundError
 from infra.storage import Storage
 
@@ -71,16 +72,38 @@ class DatasetVersion:
         parts = [self._read_table(part.path) for part in self.manifest.inputs if part.path not in without]
         return pa.concat_tables([INPUTS_SCHEMA.empty_table(), *parts])
 
+    def checked_table(self, path: str, sha256: str) -> pa.Table:
+        """A Parquet file of the version, if it is byte for byte what was written.
+
+        Raises:
+            CorruptDataError: it is not, or not there. StorageError: it cannot be read.
+        """
+        try:
+            data = self.storage.read_bytes(path)
+        except NotFoundError as error:
+            raise self._missing(path) from error
+        if sha256_hex(data) != sha256:
+            raise CorruptDataError(f"{path} is not what was written: its SHA-256 differs from the manifest's")
+        return pq.read_table(pa.BufferReader(data))
+
+    def present_files(self) -> dict[str, int]:
+        """Path -> size (bytes), of all that lies in the folders that the manifest names."""
+        folders = {path.rpartition("/")[0] for path in self.manifest.files()}
+        return {entry.path: entry.size_bytes for at in folders for entry in self.storage.list_files(at)}
+
     def _read_table(self, path: str) -> pa.Table:
         try:
             with self.storage.open_input(path) as stream:
                 return pq.read_table(stream)
         except NotFoundError as error:
-            raise CorruptDataError(
-                f"{self.ref} names {path}, which is not there", f"run `shardmill verify {self.ref}`"
-            ) from error
+            raise self._missing(path) from error
         except pa.ArrowException as error:
             raise CorruptDataError(f"{path} is not a readable Parquet file: {error}") from error
+
+    def _missing(self, path: str) -> CorruptDataError:
+        return CorruptDataError(
+            f"{self.ref} names {path}, which is not there", f"run `shardmill verify {self.ref}`"
+        )
 
 
 class Catalog:

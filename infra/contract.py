@@ -7,7 +7,8 @@
       data/<plan digest>/
         train-00000-of-00012.tfrecord.gz      a shard (no .gz where the container is "none")
         train-00000-of-00012.parquet          its index: INDEX_SCHEMA, a row a record, in stored order
-        inputs.parquet                        INPUTS_SCHEMA, a row per input file, sorted by URI
+        inputs-<digest>.parquet               INPUTS_SCHEMA, a row per input file, sorted by URI: a part
+        near_duplicates.parquet               NEAR_DUPLICATES_SCHEMA
         report.html
       spool/<run digest>/                     work in progress; gone after publishing
 
@@ -145,6 +146,11 @@ def shard_file(split: str, index: int, count: int, container: Container) -> str:
 def index_file(split: str, index: int, count: int) -> str:
     """File name of a shard's index."""
     return shard_stem(split, index, count) + ".parquet"
+
+
+def inputs_file(digest: str) -> str:
+    """File name of a part of the inputs; ``digest`` is of its rows."""
+    return f"inputs-{digest}.parquet"
 
 
 def data_dir(plan_digest: str) -> str:
@@ -304,6 +310,15 @@ class Manifest(Stored):
                 f"the inputs account for {self.accounting.num_records}"
             )
         return self
+
+    def files(self) -> dict[str, int | None]:
+        """Path -> size (bytes; None where the manifest does not say) of every file of the version."""
+        found: dict[str, int | None] = {}
+        for shard in self.shards:
+            found |= {shard.path: shard.num_bytes, shard.index_path: shard.index_bytes}
+        tables = [*self.inputs, *([self.near_duplicates] if self.near_duplicates else [])]
+        found |= {table.path: table.num_bytes for table in tables}
+        return found | ({self.report: None} if self.report else {})
 
     def to_json(self) -> bytes:
         """The manifest as it is stored."""

@@ -250,7 +250,7 @@ def test_a_source_that_is_what_it_was_before_shares_its_shards(tmp_path: Path) -
     run(source, tmp_path / "root")
     extra.unlink()
     back = run(source, tmp_path / "root")
-    assert (back["version"], back["unchanged"], back["reused"]["shards"]) == (3, False, 3)
+    assert (back["version"], back["unchanged"], back["inherited_shards"]) == (3, False, 3)
     one, three = (Catalog(tmp_path / "root").open(f"d@{version}").manifest for version in (1, 3))
     assert one.shards == three.shards
     assert first.items() <= stored_bytes(tmp_path / "root").items()

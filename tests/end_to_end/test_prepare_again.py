@@ -86,14 +86,14 @@ def test_a_damaged_table_of_a_block_is_encoded_again(source: Path, root: Path) -
 def test_the_report_names_a_damaged_record_and_the_way_out(
     source: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_inputs = versions_module._write_inputs
+    write_inputs = versions_module.write_inputs
 
-    def damage(storage: Any, work: Any) -> Any:
-        shard = work.shards[0]
-        (root / "d" / shard.path).write_bytes(b"\0" * shard.num_bytes)
-        return write_inputs(storage, work)
+    def damage(*arguments: Any) -> Any:
+        shard = next(root.rglob("train-*.tfrecord*"))
+        shard.write_bytes(b"\0" * shard.stat().st_size)
+        return write_inputs(*arguments)
 
-    monkeypatch.setattr(versions_module, "_write_inputs", damage)
+    monkeypatch.setattr(versions_module, "write_inputs", damage)
     with pytest.raises(CorruptDataError, match=r"train-.*tfrecord\.gz at byte \d+: .*nothing was") as caught:
         run(source, root)
     monkeypatch.undo()
@@ -102,7 +102,7 @@ def test_the_report_names_a_damaged_record_and_the_way_out(
     assert problems(root) == []
 
 
-@pytest.mark.parametrize("name", ["inputs.parquet", "report.html", "train-*.parquet", "test-*.tfrecord*"])
+@pytest.mark.parametrize("name", ["inputs-*.parquet", "report.html", "train-*.parquet", "test-*.tfrecord*"])
 def test_prepare_restores_any_file_that_was_deleted(name: str, source: Path, root: Path) -> None:
     run(source, root)
     (path,) = root.rglob(name)

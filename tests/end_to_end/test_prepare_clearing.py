@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from beam_jobs import job as job_module
+from beam_jobs import stages as stages_module
 from infra.catalog import Catalog
 from infra.errors import FailureBudgetExceeded, LockedError
 from infra.storage import Storage
@@ -75,9 +76,10 @@ def test_a_run_at_work_keeps_all_it_has_while_another_publishes(
     others: list[dict[str, Any]] = []
 
     def publish_another() -> None:
-        others.append(run(source, root, seed=1))
+        others.append(run(source, root, image={"quality": 80}))  # of which nothing can be inherited
 
-    monkeypatch.setattr(job_module, moment, during(job_module, moment, publish_another))
+    module = stages_module if moment == "cut_blocks" else job_module
+    monkeypatch.setattr(module, moment, during(module, moment, publish_another))
     done = run(source, root)
     assert [other["version"] for other in others] == [1]
     assert done["version"] == 2

@@ -1,0 +1,69 @@
+"""The rows of all inputs, kept in parts, so that a version writes those that changed and inherits the rest.
+
+The rows, in the order of their URIs, are cut where the hash of a URI says so (beam_jobs.blocks). A part is
+named by the digest of its rows: an equal part of the earlier version has the same name, and is inherited.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from beam_jobs.blocks import block_lengths
+from beam_jobs.sources.listing import table_digest
+from infra.catalog import DatasetVersion
+from infra.contract import TableFile, inputs_file
+from infra.digests import sha256_hex
+from infra.storage import Storage
+
+ROWS_OF_A_PART = 16_384  # on average
+
+
+def write_inputs(
+    storage: Storage, folder: str, inputs: pa.Table, earlier: DatasetVersion | None = None
+) -> list[TableFile]:
+    """Write the parts that the earlier version does not have; returns all, in order.
+
+    Args:
+        storage: the dataset's.
+        folder: where new parts go, relative to it.
+        inputs: INPUTS_SCHEMA, sorted by URI.
+        earlier: whose parts are inherited where they are equal and there.
+    """
+    known = {part.path.rpartition("/")[2]: part for part in earlier.manifest.inputs} if earlier else {}
+    present = earlier.present_files() if earlier else {}
+    parts = []
+    for rows in cut_inputs(inputs):
+        name = inputs_file(table_digest(rows)[:24])
+        part = known.get(name)
+        if part is None or present.get(part.path) != part.num_bytes:
+            data = table_bytes(rows)
+            digest = sha256_hex(data)
+            if part is None or part.sha256 != digest:
+                part = TableFile(
+                    path=f"{folder}/{name}", num_rows=rows.num_rows, num_bytes=len(data), sha256=digest
+                )
+            storage.write_atomic(part.path, data)  # a part that was lost comes back where it was
+        parts.append(part)
+    return parts
+
+
+def cut_inputs(inputs: pa.Table, mean: int = ROWS_OF_A_PART) -> Iterator[pa.Table]:
+    """The rows in parts; one empty part where there is no row."""
+    uris = (str(uri) for chunk in inputs["uri"].chunks for uri in chunk.to_pylist())
+    start = 0
+    for length in block_lengths(uris, mean):
+        yield inputs.slice(start, length)
+        start += length
+    if not inputs.num_rows:
+        yield inputs
+
+
+def table_bytes(table: pa.Table) -> bytes:
+    """A table as a Parquet file. The same rows give the same bytes."""
+    sink = io.BytesIO()
+    pq.write_table(table.combine_chunks(), sink, compression="zstd")
+    return sink.getvalue()

@@ -1,0 +1,176 @@
+"""The two Beam jobs of a run: what is given to them, what was finished before, and what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from beam_jobs.blocks import (
+    FACTS_SCHEMA,
+    Block,
+    cut_blocks,
+    finished_blocks,
+    read_facts,
+    reuse_blocks,
+    write_references,
+)
+from beam_jobs.config import PrepareConfig
+from beam_jobs.guard.verdicts import known_verdicts
+from beam_jobs.known import Parent
+from beam_jobs.plan import Plan
+from beam_jobs.plan.hashing import digest_bytes, record_ids
+from beam_jobs.runners import run_pipeline
+from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.watch import watched
+from infra.contract import SPLITS, Shard
+from infra.progress import log
+from infra.records import Container
+from infra.storage import Storage
+
+
+@dataclass(frozen=True)
+class EncodedFiles:
+    """Files that were read, in blocks.
+
+    Attributes:
+        blocks: all of them, in order.
+        reused: numbers of those that an earlier run had finished.
+    """
+
+    blocks: Sequence[Block]
+    reused: Sequence[int]
+
+    @property
+    def digests(self) -> list[str]:
+        """Of each block, by its number."""
+        return [block.digest for block in self.blocks]
+
+    def num_reused_files(self) -> int:
+        """How many files lie in blocks that were finished before."""
+        return sum(self.blocks[number].length for number in self.reused)
+
+    def facts(self, spool: Storage) -> tuple[pa.Table, npt.NDArray[np.int32]]:
+        """(FACTS_SCHEMA, a row a file; the number of the block of each: int32 [N])."""
+        tables = [read_facts(spool, block) for block in self.blocks]
+        lengths = [block.length for block in self.blocks]
+        numbers = np.repeat(np.arange(len(self.blocks), dtype=np.int32), lengths)
+        return pa.concat_tables([FACTS_SCHEMA.empty_table(), *tables]), numbers
+
+
+def encode_files(
+    references: pa.Table, source: SourceFolder, spool: Storage, config: PrepareConfig
+) -> EncodedFiles:
+    """Encode files into the spool, but for the blocks that are finished there.
+
+    Args:
+        references: REFERENCE_SCHEMA, sorted by URI.
+    """
+    blocks = cut_blocks(references, config.runner.block_images)
+    write_references(spool, references, blocks)
+    done = reuse_blocks(spool, blocks, known_verdicts(spool, config.runner))
+    reused = [number for number, block in enumerate(blocks) if block.digest in done]
+    todo = [number for number, block in enumerate(blocks) if block.digest not in done]
+    if reused:
+        log(f"going on from {len(reused):,} of {len(blocks):,} finished blocks")
+    length_of = {block.digest: block.length for block in blocks}
+
+    def count_done() -> int:
+        return sum(length_of.get(digest, 0) for digest in finished_blocks(spool))
+
+    with watched("encode", references.num_rows, count_done):
+        if todo:
+            from beam_jobs.encode import EncodeBlocks
+
+            run_pipeline(EncodeBlocks(todo, source, spool, config), config.runner)
+    return EncodedFiles(blocks, reused)
+
+
+@dataclass(frozen=True)
+class Copying:
+    """Where records are copied from and to.
+
+    Attributes:
+        dataset: its folder.
+        spool: of the run.
+        plan_digest: names the folder of the new shards.
+        block_digests: of the blocks in the spool, by number.
+        parent: whose stored records are copied.
+    """
+
+    dataset: Storage
+    spool: Storage
+    plan_digest: str
+    block_digests: Sequence[str]
+    parent: Parent | None
+
+
+def assemble_shards(
+    plan: Plan, copying: Copying, container: Container, config: PrepareConfig, published: Iterable[Shard] = ()
+) -> tuple[list[Shard], int]:
+    """Write the shards that are not finished; returns all that are planned, and how many were found finished.
+
+    Args:
+        published: shards that the same plan wrote for earlier versions.
+    """
+    from beam_jobs.assemble import (
+        AssembleShards,
+        AssembleTask,
+        ShardsToCopyFrom,
+        finished_shards,
+        reuse_shards,
+        write_plan,
+    )
+
+    earlier = ShardsToCopyFrom()
+    if copying.parent is not None:
+        before = copying.parent.version.manifest
+        earlier = ShardsToCopyFrom([shard.path for shard in before.shards], before.container)
+    write_plan(copying.spool, copying.plan_digest, plan, _lengths(plan, copying.parent))
+    task = AssembleTask(
+        copying.spool,
+        copying.dataset,
+        copying.plan_digest,
+        plan.shards,
+        copying.block_digests,
+        plan.classes,
+        config.image.channels,
+        container,
+        earlier,
+    )
+    reused = reuse_shards(task, published)
+    todo = [number for number in range(len(plan.shards)) if number not in reused]
+    if reused:
+        log(f"going on from {len(reused):,} of {len(plan.shards):,} finished shards")
+
+    def count_done() -> int:
+        return sum(shard.num_examples for shard in finished_shards(task).values())
+
+    with watched("assemble", plan.records.num_rows, count_done):
+        if todo:
+            run_pipeline(AssembleShards(todo, task), config.runner)
+    return [shard for _, shard in sorted(finished_shards(task).items())], len(reused)
+
+
+def _lengths(plan: Plan, parent: Parent | None) -> npt.NDArray[np.int64]:
+    """How many bytes are copied of each planned record: int64 [records]."""
+    lengths = np.asarray(plan.records["stored_bytes"].to_numpy(), np.int64)
+    if parent is None:
+        return lengths
+    in_shards = plan.records["block"].to_numpy() < 0
+    ids = record_ids(digest_bytes(plan.records["sha256"]))
+    return np.where(in_shards, parent.stored_lengths(ids), lengths)
+
+
+def inherited_paths(parent: Parent | None, plan: Plan) -> list[str]:
+    """Paths of the shards that stay as they are."""
+    return [parent.version.manifest.shards[number].path for number in plan.inherited] if parent else []
+
+
+def all_shards(parent: Parent | None, plan: Plan, written: Sequence[Shard]) -> list[Shard]:
+    """The shards of the version: train first, and of each split the inherited ones first."""
+    inherited = [parent.version.manifest.shards[number] for number in plan.inherited] if parent else []
+    return sorted([*inherited, *written], key=lambda shard: SPLITS.index(shard.split))
