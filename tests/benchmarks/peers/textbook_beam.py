@@ -1,0 +1,45 @@
+"""Apache Beam as its guides have it: ``Create | Reshuffle | Map | WriteToTFRecord``."""
+
+from __future__ import annotations
+
+import functools
+
+import apache_beam as beam
+import tensorflow as tf
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+from tests.benchmarks.peers.photographs import Photograph, arguments, convert, key_of, photographs
+
+
+def example(photograph: Photograph, codec: str) -> bytes:
+    """A serialised ``tf.train.Example``."""
+    path, label = photograph
+    values = {
+        "id": tf.train.Feature(bytes_list=tf.train.BytesList(value=[key_of(path).encode()])),
+        "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[convert(path, codec)])),
+        "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
+    }
+    return bytes(tf.train.Example(features=tf.train.Features(feature=values)).SerializeToString())
+
+
+def main() -> None:
+    told = arguments("textbook_beam")
+    told.out.mkdir(parents=True)
+    options = PipelineOptions(
+        flags=[], direct_num_workers=told.workers, direct_running_mode="multi_threading"
+    )
+    with beam.Pipeline(runner=FnApiRunner(), options=options) as pipeline:
+        _ = (
+            pipeline
+            | beam.Create(photographs(told.source))
+            | beam.Reshuffle()
+            | beam.Map(functools.partial(example, codec=told.codec))
+            | beam.io.WriteToTFRecord(
+                str(told.out / "part"), file_name_suffix=".tfrecord", num_shards=told.shards
+            )
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,239 @@
+"""How long prepare takes, whole command, beside the ways in which others write the same photographs.
+
+    python -m tests.benchmarks.prepare_peers [FOLDER] [--images N] [--repeats N] [--peers a,b] [--codec NAME]
+
+All of them bring the same photographs to short side 256 by area averaging, and write JPEG of quality 90,
+4:2:0, into 8 shards on two cores. Whatever leaves the codec to its user is given Shardmill's own (``--codec
+opencv`` gives all peers OpenCV's instead, as most people would). Shardmill does its hashing, duplicates,
+statistics, accounting and report besides. Commands run in turn, several times; medians are shown, and the
+median of the ratios within a turn. What was written is counted each time: Beam's in-process runner now
+and then loses a record where several threads feed a shuffle. Memory is that of a command's processes together
+(PSS).
+
+Peers live in an environment of their own, which is made on first use from ``peers/requirements.txt``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tarfile
+import tempfile
+import venv
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from infra.records import iter_records
+from infra.storage import Storage
+from tests.benchmarks.peers.photographs import CODECS, QUALITY, SHORT_SIDE
+from tests.benchmarks.photo_folders import make_photographs
+from tests.benchmarks.process_tree import Cost, run_measured
+
+REPOSITORY = Path(__file__).parents[2]
+REQUIREMENTS = Path(__file__).parent / "peers" / "requirements.txt"
+PHOTOGRAPHS = REPOSITORY.parent / "shared" / "data" / "clothing"
+NUM_SHARDS = 8
+WORKERS = 2
+
+_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(REPOSITORY)}
+
+
+def count_tfrecords(out: Path) -> tuple[int, int]:
+    """(records, bytes) of all TFRecord files below a folder; every checksum is checked."""
+    records = 0
+    files = [path for path in out.rglob("*") if path.is_file() and ".tfrecord" in path.name]
+    for path in files:
+        packed = "gzip" if path.suffix == ".gz" else "none"
+        records += sum(1 for _ in iter_records(Storage.at(str(path.parent)), path.name, packed))
+    return records, sum(path.stat().st_size for path in files)
+
+
+def count_tars(out: Path) -> tuple[int, int]:
+    """(photographs, bytes) of all tar files in a folder."""
+    files = list(out.glob("*.tar"))
+    images = 0
+    for path in files:
+        with tarfile.open(path) as archive:
+            images += sum(member.name.endswith(".jpg") for member in archive)
+    return images, sum(path.stat().st_size for path in files)
+
+
+def count_mds(out: Path) -> tuple[int, int]:
+    """(samples, bytes) that the common index of MDS shards names and that are there."""
+    shards = json.loads((out / "index.json").read_text())["shards"]
+    files = [out / shard["raw_data"]["basename"] for shard in shards]
+    return sum(shard["samples"] for shard in shards), sum(path.stat().st_size for path in files)
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A way to write a dataset.
+
+    Attributes:
+        title: in the table.
+        aim: how many times as fast Shardmill shall be.
+        module: of tests.benchmarks.peers; None for Shardmill itself.
+        count: (records, bytes) below a folder.
+        env: variables that it needs.
+    """
+
+    title: str
+    aim: float | None
+    module: str | None
+    count: Callable[[Path], tuple[int, int]] = count_tfrecords
+    env: dict[str, str] = field(default_factory=dict)
+
+    def argv(self, python: Path, source: Path, out: Path, codec: str) -> list[str]:
+        """The command."""
+        if self.module is None:
+            return _prepare_argv(source, out)
+        told = ["--shards", str(NUM_SHARDS), "--workers", str(WORKERS), "--codec", codec]
+        return [str(python), "-m", f"tests.benchmarks.peers.{self.module}", str(source), str(out), *told]
+
+
+def _prepare_argv(source: Path, out: Path) -> list[str]:
+    argv = [sys.executable, "-m", "beam_jobs.prepare", str(source), "--dataset", "peers", "--root", str(out)]
+    settings = {
+        "image.size": SHORT_SIDE,
+        "image.quality": QUALITY,
+        "shards.num_shards": NUM_SHARDS,
+        "runner.workers": WORKERS,
+        "splits.train": 1.0,
+        "splits.validation": 0.0,
+        "splits.test": 0.0,
+    }
+    for key, value in settings.items():
+        argv += ["--set", f"{key}={value}"]
+    return [*argv, "--json"]
+
+
+SHARDMILL = "shardmill"
+PEERS = {
+    SHARDMILL: Peer("Shardmill prepare", None, None),
+    "tfds-beam": Peer("TensorFlow Datasets on Beam", 3.5, "tfds_dataset", env={"SHARDMILL_BENCH_BEAM": "1"}),
+    "tfds": Peer("TensorFlow Datasets, generator", 2.8, "tfds_dataset"),
+    "beam": Peer("Beam, as its guides have it", 3.2, "textbook_beam"),
+    "webdataset": Peer("WebDataset ShardWriter, pool", 1.3, "webdataset_pool", count_tars),
+    "mosaicml": Peer("MosaicML MDSWriter, pool", 1.6, "mosaicml_pool", count_mds),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One command, and what it wrote."""
+
+    cost: Cost
+    num_records: int
+    num_bytes: int
+
+
+def environment(folder: Path) -> Path:
+    """The interpreter of the peers' environment, which is made where it is not there, or outdated."""
+    wanted = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
+    stamp, python = folder / "requirements.sha256", folder / "bin" / "python"
+    if not stamp.exists() or stamp.read_text() != wanted:
+        print(f"Making {folder} from {REQUIREMENTS.name}: about 9 GB, some minutes.", file=sys.stderr)
+        venv.create(folder, clear=True, with_pip=True)
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, "--requirement", str(REQUIREMENTS)], check=True)
+        stamp.write_text(wanted)
+    return python
+
+
+def measure(peer: Peer, python: Path, source: Path, out: Path, codec: str) -> Run:
+    """Run a peer once into a new folder, count what it wrote, and remove it."""
+    try:
+        cost = run_measured(peer.argv(python, source, out, codec), REPOSITORY, _QUIET | peer.env)
+        records, num_bytes = peer.count(out)
+    finally:
+        shutil.rmtree(out, ignore_errors=True)
+    return Run(cost, records, num_bytes)
+
+
+def show(runs: dict[str, list[Run]], images: int, codec: str) -> None:
+    """Print the table."""
+    repeats = len(runs[SHARDMILL])
+    print(
+        f"{images:,} photographs, {NUM_SHARDS} shards, {WORKERS} workers, whole commands, "
+        f"medians of {repeats}; the peers' codec: {codec}"
+    )
+    head = ("images/s", "faster by", "aim", "seconds", "CPU s", "CPU by", "peak MiB", "records", "MB")
+    print(f"{'':<32}" + "".join(f"{name:>10}" for name in head))
+    for name, of_peer in runs.items():
+        print(f"{PEERS[name].title:<32}" + "".join(f"{cell:>10}" for cell in _cells(name, of_peer, runs)))
+    lossy = {
+        PEERS[name].title for name, of_peer in runs.items() if any(r.num_records != images for r in of_peer)
+    }
+    for title in sorted(lossy):
+        print(f"!! {title} did not write all {images:,} photographs in every run")
+
+
+def _cells(name: str, of_peer: list[Run], runs: dict[str, list[Run]]) -> list[str]:
+    wall = statistics.median(run.cost.wall_seconds for run in of_peer)
+    cpu = statistics.median(run.cost.cpu_seconds for run in of_peer)
+    pairs = [(run.cost, own.cost) for run, own in zip(of_peer, runs[SHARDMILL], strict=True)]
+    faster = statistics.median(cost.wall_seconds / own.wall_seconds for cost, own in pairs)
+    cheaper = statistics.median(cost.cpu_seconds / own.cpu_seconds for cost, own in pairs)
+    aim = PEERS[name].aim
+    records = min(run.num_records for run in of_peer)
+    return [
+        f"{records / wall:,.0f}",
+        f"{faster:.2f}",
+        f"{aim:.1f}" if aim else "",
+        f"{wall:.1f}",
+        f"{cpu:.1f}",
+        f"{cheaper:.2f}",
+        f"{max(run.cost.peak_bytes for run in of_peer) / 2**20:,.0f}",
+        f"{records:,}",
+        f"{min(run.num_bytes for run in of_peer) / 1e6:,.0f}",
+    ]
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "folder", nargs="?", type=Path, help="photographs to take (default: the clothing data, else made up)"
+    )
+    parser.add_argument("--images", type=int, default=8000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--peers", default=",".join(name for name in PEERS if name != SHARDMILL))
+    parser.add_argument("--codec", choices=CODECS, default=CODECS[0])
+    parser.add_argument(
+        "--environment", type=Path, default=REPOSITORY / ".venv-peers", help="the peers' environment"
+    )
+    parser.add_argument(
+        "--work", type=Path, help="folder for photographs and shards (default: a temporary one)"
+    )
+    told = parser.parse_args()
+    if unknown := set(told.peers.split(",")) - set(PEERS):
+        parser.error(f"no such peer: {', '.join(sorted(unknown))}; there are {', '.join(PEERS)}")
+    return told
+
+
+def main() -> None:
+    """Measure all in turn and print the table."""
+    told = _parse()
+    names = [SHARDMILL, *(name for name in told.peers.split(",") if name != SHARDMILL)]
+    python = environment(told.environment)
+    folder = told.folder or (PHOTOGRAPHS if PHOTOGRAPHS.is_dir() else None)
+    runs: dict[str, list[Run]] = {name: [] for name in names}
+    with tempfile.TemporaryDirectory(dir=told.work, prefix="prepare-peers-") as scratch:
+        source = make_photographs(Path(scratch, "photographs"), told.images, folder)
+        for turn in range(told.repeats):
+            for name in names:
+                out = Path(scratch, f"{name}-{turn}")
+                runs[name].append(measure(PEERS[name], python, source, out, told.codec))
+                print(f"{name}: {runs[name][-1].cost.wall_seconds:.1f} s", file=sys.stderr)
+    show(runs, told.images, told.codec)
+
+
+if __name__ == "__main__":
+    main()
