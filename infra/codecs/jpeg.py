@@ -8,13 +8,13 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
-from infra.codecs.color import conversion_to_srgb
+from infra.codecs.color import Conversion, conversion_to_srgb
 from infra.codecs.formats import DecodedImage, ImageRejected, Pixels
 from infra.codecs.jpeg_header import JpegHeader, check_header, read_header
 from infra.codecs.orientation import apply_orientation
 from infra.jpeg_segments import EOI, without_metadata
 
-__all__ = ["JpegHeader", "check_header", "decode_jpeg", "read_header"]
+__all__ = ["JpegHeader", "check_header", "conversion_of", "decode_jpeg", "read_header"]
 
 _INKS = ("CMYK", "YCCK")
 
@@ -29,8 +29,8 @@ def decode_jpeg(data: bytes, channels: int, max_pixels: int, allow_truncated: bo
     check_header(header, max_pixels)
     if header.color_space == "other":
         raise ImageRejected("unsupported", f"a JPEG of {header.components} components")
-    pixel_mode = "CMYK" if header.color_space in _INKS else "L" if header.color_space == "grey" else "RGB"
-    conversion = conversion_to_srgb(header.icc, pixel_mode) if header.icc else None
+    pixel_mode = _pixel_mode(header)
+    conversion = conversion_of(header)
     as_stored = conversion is not None or pixel_mode == "CMYK"
     wanted = {"L": "GRAY", "CMYK": "CMYK"}.get(pixel_mode, "RGB")
     pixels, salvaged = _pixels(
@@ -51,6 +51,16 @@ def decode_jpeg(data: bytes, channels: int, max_pixels: int, allow_truncated: bo
         icc_profile=conversion.description if conversion is not None else None,
         salvaged=salvaged,
     )
+
+
+def conversion_of(header: JpegHeader) -> Conversion | None:
+    """What brings the decoded pixels to sRGB; None where they are it."""
+    return conversion_to_srgb(header.icc, _pixel_mode(header)) if header.icc else None
+
+
+def _pixel_mode(header: JpegHeader) -> str:
+    """The mode, as Pillow names it, of the pixels that decoding gives."""
+    return "CMYK" if header.color_space in _INKS else "L" if header.color_space == "grey" else "RGB"
 
 
 def _image(pixels: Pixels, mode: str) -> Image.Image:

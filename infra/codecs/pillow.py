@@ -9,13 +9,19 @@ from typing import Any
 from PIL import Image, UnidentifiedImageError
 
 from infra.codecs.exif import orientation_in
-from infra.codecs.formats import FORMATS, Color, DecodedImage, ImageRejected, check_pixels, too_many_pixels
+from infra.codecs.formats import Color, DecodedImage, ImageRejected, check_pixels, too_many_pixels
 from infra.codecs.heif import open_heif
 from infra.codecs.library_state import no_warnings, truncation_tolerated
 from infra.codecs.orientation import apply_orientation
 from infra.codecs.png_chunks import read_png
 from infra.codecs.raster import flatten
-from infra.codecs.rejections import ends_early, rejected_by_library, unidentified
+from infra.codecs.rejections import (
+    boxes_end_early,
+    directory_ends_early,
+    ends_early,
+    rejected_by_library,
+    unidentified,
+)
 from infra.codecs.webp_chunks import read_webp
 
 _PILLOW_NAMES = {
@@ -33,7 +39,7 @@ _COLORS = {
     "YCbCr": "YCbCr", "I": "grey 32-bit", "F": "grey float",
 }  # fmt: skip
 # Formats of which Pillow gives what there is of a file that ends early. The others give all or nothing.
-_SALVAGEABLE = frozenset({"png", "gif", "bmp", "tiff", "jpeg2000"})
+_SALVAGEABLE = frozenset({"png", "gif", "bmp", "tiff"})
 _ORIENTATION, _TILE_WIDTH, _TILE_LENGTH, _BITS_PER_SAMPLE = 274, 322, 323, 258
 _TURNED = 5  # from this orientation on height and width change places
 
@@ -51,6 +57,7 @@ class Source:
         bits: a sample.
         png_bits: sBIT of a PNG.
         upright: the library turns the picture itself.
+        short: the file is shorter than it says; what is missing may not be the picture.
     """
 
     data: bytes
@@ -62,6 +69,7 @@ class Source:
     bits: int = 8
     png_bits: int | None = None
     upright: bool = False
+    short: bool = False
 
 
 def decode_with_pillow(
@@ -88,33 +96,36 @@ def _look_at(data: bytes, found: str) -> Source:
         png = read_png(data)
         return Source(
             png.picture, png.height, png.width, png.source_color, png.orientation, png.icc,
-            bits=png.bit_depth, png_bits=png.significant_bits,
+            bits=png.bit_depth, png_bits=png.significant_bits, short=not png.whole,
         )  # fmt: skip
     if found == "webp":
         webp = read_webp(data)
-        return Source(webp.picture, webp.height, webp.width, webp.source_color, webp.orientation, webp.icc)
-    return Source(data)
+        return Source(
+            webp.picture, webp.height, webp.width, webp.source_color, webp.orientation, webp.icc,
+            short=not webp.whole,
+        )  # fmt: skip
+    if found in ("avif", "heif"):
+        return Source(data, short=boxes_end_early(data))
+    return Source(data, short=found == "tiff" and directory_ends_early(data))
 
 
 def _decode(
     source: Source, found: str, channels: int, max_pixels: int, background: Color, salvage: bool = False
 ) -> DecodedImage:
-    short = False
+    short = source.short
     try:
         with no_warnings, _open(source.data, found) as image:
             source = _completed(source, image, found)
             check_pixels(source.height, source.width, max_pixels)
             _check_tiles(image, max_pixels)
-            short = ends_early(source.data, found, image)
-            if short and not salvage:
-                raise ImageRejected("truncated", f"the {FORMATS[found]} file ends early")
+            short = short or ends_early(source.data, found, image)
             image.load()
             flat = flatten(image, source.icc, source.bits, source.png_bits, background)
             pixels = flat.pixels(channels)
     except ImageRejected:
         raise
     except UnidentifiedImageError as error:
-        raise unidentified(source.data, found) from error
+        raise unidentified(found, short) from error
     except Image.DecompressionBombError as error:
         raise ImageRejected("too_many_pixels", too_many_pixels(max_pixels)) from error
     except MemoryError:

@@ -76,7 +76,9 @@ def _color(image: Image.Image, png_bits: int | None) -> Image.Image:
 def _alpha(image: Image.Image, bits: int) -> Image.Image | None:
     """Opacity, mode "L"; None where every pixel is opaque."""
     clear = image.info.get("transparency")
-    if isinstance(clear, int) and (image.mode in ("1", "L") or image.mode in DEEP_MODES):
+    if isinstance(clear, int) and image.mode == "1":
+        return _opaque_but(np.asarray(image) == bool(clear))
+    if isinstance(clear, int) and (image.mode == "L" or image.mode in DEEP_MODES):
         # The sample of the file that is transparent; Pillow scales samples of fewer than 8 bits to 8.
         scale = 255 // ((1 << bits) - 1) if image.mode == "L" and bits < 8 else 1
         return _opaque_but(np.asarray(image) == clear * scale)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 from PIL import Image
@@ -23,9 +24,8 @@ _MEANINGS = (
 
 
 def ends_early(data: bytes, found: str, image: Image.Image) -> bool:
-    """Whether a file lacks its end, of which its library says nothing or nothing clear."""
+    """Whether a file lacks its end, of which its library says nothing clear."""
     if found == "jpeg2000":
-        # OpenJPEG fills what is missing with what it has at lower resolutions, and says nothing.
         return data.rstrip(b"\x00")[-2:] != _END_OF_CODESTREAM and _END_OF_CODESTREAM not in data[-4096:]
     return found == "tiff" and _strips_beyond(dict(getattr(image, "tag_v2", {})), len(data))
 
@@ -41,10 +41,35 @@ def _strips_beyond(tags: dict[int, Any], size_bytes: int) -> bool:
     return False
 
 
-def unidentified(data: bytes, found: str) -> ImageRejected:
+def boxes_end_early(data: bytes) -> bool:
+    """Whether a box of an ISO base media file (ISO/IEC 14496-12, 4.2) reaches beyond the end of the file."""
+    position = 0
+    while position + 8 <= len(data):
+        size = int.from_bytes(data[position : position + 4], "big")
+        if size == 1:
+            size = int.from_bytes(data[position + 8 : position + 16], "big")
+        if size < 8:  # 0: to the end of the file
+            return False
+        position += size
+    return position > len(data)
+
+
+def directory_ends_early(data: bytes) -> bool:
+    """Whether the first directory of a TIFF (which often is the last thing in it) is not all there."""
+    order = "<" if data[:2] == b"II" else ">"
+    big = data[2:4] in (b"+\x00", b"\x00+")
+    try:
+        (place,) = struct.unpack_from(f"{order}Q" if big else f"{order}I", data, 8 if big else 4)
+        (count,) = struct.unpack_from(f"{order}Q" if big else f"{order}H", data, place)
+    except struct.error:
+        return True
+    return bool(place + count * (20 if big else 12) > len(data))
+
+
+def unidentified(found: str, is_short: bool) -> ImageRejected:
     """What a file is whose format is known, and whose header its library does not take."""
-    if found == "webp" and int.from_bytes(data[4:8], "little") + 8 > len(data) + 1:
-        return ImageRejected("truncated", "the WebP file ends early: it is shorter than its header says")
+    if is_short:
+        return ImageRejected("truncated", f"the {FORMATS[found]} file ends early")
     return ImageRejected(
         "corrupt",
         f"has the signature of a {FORMATS[found]} file, but a header that is damaged or not supported",

@@ -39,14 +39,16 @@ def read_webp(data: bytes) -> WebpFile:
     Raises:
         ImageRejected: it has no picture, or ends before it.
     """
-    chunks, whole = _chunks(data)
+    chunks, cut, whole = _chunks(data)
     extended = chunks.get(b"VP8X", b"")
     name = b"VP8L" if b"VP8L" in chunks else b"VP8 "
     picture = chunks.get(name, b"")
     if len(extended) >= 10 and extended[0] & _ANIMATION_FLAG:
         height, width, color, stored = *_canvas(extended), "animation", data
     else:
-        height, width = _size(name, picture, whole)
+        if cut in (name, b"ALPH", b"VP8X"):
+            raise ImageRejected("truncated", "the WebP file ends early: its picture is not all there")
+        height, width = _size(picture, name, whole)
         has_alpha = b"ALPH" in chunks or (name == b"VP8L" and bool(picture[4] & _ALPHA_FLAG))
         color = ("RGB" if name == b"VP8L" else "YCbCr 4:2:0") + ("+alpha" if has_alpha else "")
         stored = _still(name, picture, chunks.get(b"ALPH"), height, width)
@@ -70,25 +72,26 @@ def without_metadata(data: bytes) -> bytes | None:
     return file.picture if file.whole and file.source_color != "animation" else None
 
 
-def _chunks(data: bytes) -> tuple[dict[bytes, bytes], bool]:
-    """(the first chunk of each name, whether the file is as long as it says)."""
+def _chunks(data: bytes) -> tuple[dict[bytes, bytes], bytes, bool]:
+    """(the first chunk of each name, the name of one that the file's end cuts, whether the file is whole)."""
     end = 8 + int.from_bytes(data[4:8], "little")
     chunks: dict[bytes, bytes] = {}
-    position = 12
+    position, cut = 12, b""
     while position + 8 <= min(end, len(data)):
         name = data[position : position + 4]
         length = int.from_bytes(data[position + 4 : position + 8], "little")
         chunks.setdefault(name, data[position + 8 : position + 8 + length])
-        position += 8 + length + (length & 1)
-    # Of the padding behind the last chunk many files lack the byte.
-    return chunks, end <= len(data) + 1
+        position += 8 + length
+        cut = name if position > len(data) else cut
+        position += length & 1  # padding, of which many files lack the last byte
+    return chunks, cut, end <= len(data) + 1
 
 
 def _canvas(extended: bytes) -> tuple[int, int]:
     return 1 + int.from_bytes(extended[7:10], "little"), 1 + int.from_bytes(extended[4:7], "little")
 
 
-def _size(name: bytes, picture: bytes, whole: bool) -> tuple[int, int]:
+def _size(picture: bytes, name: bytes, whole: bool) -> tuple[int, int]:
     """(height, width) of a still picture by its own header."""
     if len(picture) < 10:
         if not whole:
