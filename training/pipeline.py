@@ -87,12 +87,13 @@ class IndexedPipeline:
 
     def _fetch(self, run_step: Any) -> dict[str, Any]:
         """The encoded images of one step and all that is to be done with them."""
-        kinds = (tf.string, tf.int32, tf.bool, tf.int32, tf.float32, tf.int64)
+        kinds = (tf.string, tf.int32, tf.int32, tf.bool, tf.int32, tf.float32, tf.int64)
         fetched = tf.numpy_function(self._read_step, [run_step], kinds, stateful=False)
-        names = ("images", "windows", "flips", "labels", "weights", "ordinals")
+        names = ("images", "shapes", "windows", "flips", "labels", "weights", "ordinals")
         rows = self.order.global_batch_size
+        columns = {"shapes": [3], "windows": [4]}
         for tensor, name in zip(fetched, names, strict=True):
-            tensor.set_shape([rows, 4] if name == "windows" else [rows])
+            tensor.set_shape([rows, *columns.get(name, [])])
         return dict(zip(names, fetched, strict=True))
 
     def _read_step(self, run_step: int) -> tuple[npt.NDArray[Any], ...]:
@@ -105,6 +106,7 @@ class IndexedPipeline:
         windows, flips = self._draws(plan)
         return (
             np.array([record.image for record in records], dtype=object),
+            np.array([(record.height, record.width, record.channels) for record in records], dtype=np.int32),
             windows,
             flips,
             np.array([record.label for record in records], dtype=np.int32),
@@ -123,7 +125,13 @@ class IndexedPipeline:
         )
 
     def _example(self, fetched: dict[str, Any]) -> dict[str, Any]:
-        image = decode_window(fetched["images"], fetched["windows"], self.image_size)
+        image = decode_window(
+            fetched["images"],
+            fetched["shapes"],
+            fetched["windows"],
+            self.image_size,
+            self.reader.image_encoding,
+        )
         image = tf.cond(fetched["flips"], lambda: tf.reverse(image, [1]), lambda: image)
         kept = {name: fetched[name] for name in ("labels", "weights", "ordinals")}
         return {"images": image, **kept}

@@ -6,19 +6,41 @@ from typing import Any
 
 import tensorflow as tf
 
+from infra.errors import ConfigError
 
-def decode_window(image: Any, window: Any, image_size: int) -> Any:
-    """Decode only a window of a JPEG, and resize it.
+
+def decode_window(image: Any, shape: Any, window: Any, image_size: int, encoding: str = "jpeg") -> Any:
+    """Decode a window of a stored image, and resize it.
 
     Args:
-        image: string, a JPEG.
+        image: string, the stored image.
+        shape: int32 [3]: height, width, channels of the stored image.
         window: int32 [4]: y, x, height, width (pixels).
         image_size: height and width of the result (pixels).
+        encoding: the manifest's ``image_encoding``.
 
     Returns:
-        uint8 [image_size, image_size, 3].
+        uint8 [image_size, image_size, 3]; grey in three equal channels.
     """
-    return resize(decode_jpeg_window(image, window, channels=3), image_size)
+    if encoding == "jpeg":  # the only one of which a window can be decoded by itself
+        return resize(decode_jpeg_window(image, window, channels=3), image_size)
+    pixels = _decode_whole(image, shape, encoding)
+    pixels = tf.slice(pixels, [window[0], window[1], 0], [window[2], window[3], tf.shape(pixels)[2]])
+    if encoding == "raw":
+        pixels = tf.cond(shape[2] == 1, lambda: tf.image.grayscale_to_rgb(pixels), lambda: pixels)
+    return resize(tf.ensure_shape(pixels, [None, None, 3]), image_size)
+
+
+def _decode_whole(image: Any, shape: Any, encoding: str) -> Any:
+    """uint8 [height, width, 3]; of the raw form [height, width, channels]."""
+    if encoding == "png":
+        return tf.io.decode_png(image, channels=3)
+    if encoding == "webp":
+        # The first frame. A source's own bytes may have an opaque alpha channel, which cannot be asked away.
+        return tf.io.decode_webp(image)[0, :, :, :3]
+    if encoding == "raw":
+        return tf.reshape(tf.io.decode_raw(image, tf.uint8), shape)
+    raise ConfigError(f"images stored as {encoding!r} cannot be read", "use a newer release of Shardmill")
 
 
 def decode_jpeg_window(image: Any, window: Any, *, channels: int) -> Any:

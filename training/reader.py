@@ -119,6 +119,7 @@ class RecordReader:
 
     def __init__(self, version: DatasetVersion, table: SplitTable) -> None:
         self.table = table
+        self.image_encoding: str = version.manifest.image_encoding
         self._container = version.manifest.container
         self._ref = version.ref
         self._ranges = RangeReader(version.storage)

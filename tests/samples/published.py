@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infra.catalog import Catalog, DatasetVersion
-from infra.codecs import Pixels, encode_jpeg
+from infra.codecs import Pixels
+from infra.codecs.encode import Encoding, encode
 from infra.contract import (
     INDEX_SCHEMA,
     SPLITS,
@@ -53,6 +54,7 @@ def publish(
     container: Container = "gzip",
     shards_per_split: int = 2,
     quality: int = 92,
+    encoding: Encoding = "jpeg",
 ) -> DatasetVersion:
     """Publish ``pictures`` as version 1 of a dataset; each must be different from the others."""
     storage = Storage.at(root / name)
@@ -66,7 +68,8 @@ def publish(
                 f"{data_dir(PLAN)}/{shard_file(split, i, count, container)}",
                 f"{data_dir(PLAN)}/{index_file(split, i, count)}",
             )
-            shards.append(_write_shard(storage, paths, split, members[i::count], names, container, quality))
+            stored = [encode(picture.pixels, encoding, quality) for picture in members[i::count]]
+            shards.append(_write_shard(storage, paths, split, members[i::count], stored, names, container))
     total = len(pictures)
     manifest = Manifest(
         dataset=name,
@@ -78,6 +81,7 @@ def publish(
         source_digest=PLAN,
         classes=names,
         container=container,
+        image_encoding=encoding,
         config={},
         codecs={},
         shards=shards,
@@ -95,13 +99,12 @@ def _write_shard(
     paths: tuple[str, str],
     split: str,
     members: Sequence[Picture],
+    images: Sequence[bytes],
     classes: list[str],
     container: Container,
-    quality: int,
 ) -> Shard:
     stored, rows, payload = bytearray(), [], 0
-    for picture in members:
-        image = encode_jpeg(picture.pixels, quality)
+    for picture, image in zip(members, images, strict=True):
         sha256 = hashlib.sha256(picture.pixels.tobytes() + split.encode()).hexdigest()
         height, width, channels = picture.pixels.shape
         label = classes.index(picture.label_name)
