@@ -1,6 +1,6 @@
-"""A decoder that does its worst, contrived from outside: with this folder on PYTHONPATH, Pillow obeys its files.
+"""A decoder that does its worst, contrived from outside: with this folder on PYTHONPATH, Pillow obeys files.
 
-A file whose bytes end in ``HOSTILE:<deed>`` makes ``PIL.Image.open`` do that deed, in every process that Python
+An image of one of the sizes in ``deeds`` makes ``PIL.Image.open`` do a deed, in every process that Python
 starts. Our own code is as it always is.
 """
 
@@ -9,12 +9,13 @@ import os
 import signal
 import sys
 import time
-from io import BytesIO
 
+from deeds import deed_of
 from PIL import Image
 
 _open = Image.open
-_ALONE = "beam_jobs.guard.alone" in sys.orig_argv
+_IS_ALONE = "beam_jobs.guard.alone" in sys.orig_argv
+_short_before = False
 
 
 def _eat() -> None:
@@ -24,13 +25,14 @@ def _eat() -> None:
 
 
 def _crash_in_company() -> None:
-    if not _ALONE:
+    if not _IS_ALONE:
         os.abort()
 
 
-def _short_of_memory_in_company(seen: list[int] = []) -> None:  # noqa: B006  (once in each process)
-    if not _ALONE and not seen:
-        seen.append(1)
+def _short_in_company() -> None:
+    global _short_before
+    if not _IS_ALONE and not _short_before:
+        _short_before = True
         raise MemoryError
 
 
@@ -38,7 +40,7 @@ def _no_memory() -> None:
     raise MemoryError
 
 
-DEEDS = {
+_DOES = {
     "abort": os.abort,
     "segfault": lambda: ctypes.string_at(0),
     "bus": lambda: os.kill(os.getpid(), signal.SIGBUS),
@@ -48,19 +50,20 @@ DEEDS = {
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "sleep": lambda: time.sleep(1e6),
     "sleep_with_the_gil": lambda: ctypes.PyDLL(None).sleep(10**6),
+    "sleep_3_seconds": lambda: time.sleep(3),
     "eat": _eat,
     "no_memory": _no_memory,
-    "short_in_company": _short_of_memory_in_company,
+    "short_in_company": _short_in_company,
     "crash_in_company": _crash_in_company,
 }
 
 
-def _obey(fp: object, *more: object, **options: object) -> object:
-    if isinstance(fp, BytesIO):
-        _, marked, deed = fp.getvalue().rpartition(b"HOSTILE:")
-        if marked:
-            DEEDS[deed.decode()]()
-    return _open(fp, *more, **options)
+def _obey(*arguments: object, **options: object) -> object:
+    image = _open(*arguments, **options)
+    deed = deed_of(*image.size)
+    if deed is not None:
+        _DOES[deed]()
+    return image
 
 
 Image.open = _obey
