@@ -15,6 +15,7 @@ from types import FrameType
 import typer
 
 from flows.commands import catalog, jobs, service, versions
+from flows.commands.report import report
 from flows.commands.schedule import schedule
 from infra.errors import ShardmillError
 from infra.terminal import guard_standard_streams, printable
@@ -56,6 +57,7 @@ for _command, _panel in (
     (jobs.train, _WORK),
     (catalog.datasets, _LOOK),
     (catalog.show, _LOOK),
+    (report, _LOOK),
     (catalog.verify, _LOOK),
     (catalog.locate, _LOOK),
     (versions.diff, _LOOK),

@@ -6,7 +6,7 @@ import unicodedata
 
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 # A name may be 4,096 bytes long; what is cut out of the middle can be had from the tables.
-LONGEST_TEXT = 320
+LONGEST_TEXT = 160
 
 
 def visible(text: str) -> str:

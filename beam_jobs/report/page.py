@@ -10,7 +10,7 @@ import base64
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -26,7 +26,7 @@ from beam_jobs.report.histogram import LogHistogram
 from beam_jobs.report.keys import DividedKey
 from beam_jobs.report.near import NearDuplicates
 from beam_jobs.report.pictures import Pictures, Thumbnail
-from beam_jobs.report.rows import REASONS_SHOWN, ClassRow, InputRows, LostInput
+from beam_jobs.report.rows import REASONS_SHOWN, ClassRow, InputRows, LostInput, ReasonRow
 from beam_jobs.report.statistics import split_figures
 from beam_jobs.report.survey import Survey
 from beam_jobs.report.traits import traits
@@ -35,7 +35,8 @@ from infra.contract import OUTCOMES, Manifest
 # Up to here every class has its row in sight; above, the largest and smallest do and the rest unfolds.
 CLASSES_IN_SIGHT = 40
 CLASSES_LISTED = 1000
-CONFLICTS_SHOWN = 60
+CONFLICTS_SHOWN = 40
+EXAMPLES_LISTED = 240
 CLASS_CHANGES_SHOWN = 12
 
 
@@ -86,8 +87,8 @@ def render_page(contents: Contents) -> str:
             histograms=_histograms(contents.survey),
             traits=traits(contents.survey),
             survey=contents.survey,
-            quarantined=inputs.quarantined[:REASONS_SHOWN],
-            filtered=inputs.filtered[:REASONS_SHOWN],
+            quarantined=_few(inputs.quarantined),
+            filtered=_few(inputs.filtered),
             gallery=contents.gallery,
             unshown=_unshown,
             near=near,
@@ -109,6 +110,13 @@ def render_page(contents: Contents) -> str:
             stored_bytes=sum(shard.num_bytes for shard in manifest.shards),
         )
     )
+
+
+def _few(rows: Sequence[ReasonRow]) -> list[ReasonRow]:
+    """The most frequent reasons; the more there are, the fewer examples each has."""
+    rows = rows[:REASONS_SHOWN]
+    each = max(1, EXAMPLES_LISTED // max(1, len(rows)))
+    return [replace(row, examples=row.examples[:each]) for row in rows]
 
 
 def _setting(manifest: Manifest, table: str, name: str) -> Any:

@@ -25,7 +25,7 @@ from infra.storage import Storage
 # Of contact sheets, and of records that other sections name: neither can take the place of the other.
 SHEETS_AT_MOST = 360
 NAMED_AT_MOST = 360
-BYTES_AT_MOST = 2_200_000  # of data URIs, of each of the two
+BYTES_AT_MOST = 1_900_000  # of data URIs, of each of the two
 THUMBNAIL_SHORT_SIDE = 112  # pixels; shown at about half of it, so that dense screens stay sharp
 THUMBNAIL_LONG_SIDE = 280  # of panoramas, the middle
 THUMBNAIL_QUALITY = 75

@@ -20,8 +20,8 @@ from infra.storage import Storage
 
 EXAMPLES_PER_REASON = 25
 REASONS_SHOWN = 40
-DUPLICATE_GROUPS_SHOWN = 60
-URIS_PER_GROUP = 8
+DUPLICATE_GROUPS_SHOWN = 48
+URIS_PER_GROUP = 6
 _BATCH_ROWS = 1 << 16
 _COLUMNS = ["uri", "size_bytes", "mtime_ns", "label", "outcome", "record_id", "reason", "message"]
 

@@ -51,7 +51,9 @@ def traits(survey: Survey) -> list[Trait]:
     for value, words in _STORED_FROM.items():
         if value:
             handling[words] = found["stored_from"][value]
-    turned = Counter({_TURNED.get(value, value): count for value, count in found["orientation"].items()})
+    turned: Counter[str] = Counter()
+    for value, count in found["orientation"].items():
+        turned[_TURNED.get(value, value)] += count
     profiles = Counter({value: count for value, count in found["icc_profile"].items() if value})
     cards = [
         _trait("Format", found["source_format"], "unknown"),

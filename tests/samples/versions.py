@@ -21,6 +21,7 @@ from infra.contract import (
     LabelConflict,
     Manifest,
     Shard,
+    TableFile,
     data_dir,
     index_file,
     shard_file,
@@ -42,12 +43,23 @@ class Made:
     inputs: pa.Table
 
 
+def write_table(storage: Storage, path: str, table: pa.Table) -> TableFile:
+    """Write a Parquet file of a version."""
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    data = sink.getvalue()
+    storage.write_atomic(path, data)
+    digest = hashlib.sha256(data).hexdigest()
+    return TableFile(path=path, num_rows=table.num_rows, num_bytes=len(data), sha256=digest)
+
+
 @dataclass(slots=True)
 class VersionMaker:
     """Collects what shall be in a version, then writes it.
 
     Attributes:
         picture: (class number, number of the image) -> uint8 [H, W, 3].
+        facts: URI -> further columns of its index row.
     """
 
     root: Path
@@ -55,6 +67,10 @@ class VersionMaker:
     container: Container = "gzip"
     shards_per_split: int = 2
     picture: Any = None
+    source: str = "/data/sample"
+    plan: str = "feed"
+    version: int = 1
+    facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=lambda: {"image": {"size": 64}, "failure_budget": 0.5})
     _rows: list[dict[str, Any]] = field(default_factory=list)
     _records: list[tuple[str, int, dict[str, Any]]] = field(
@@ -81,9 +97,23 @@ class VersionMaker:
                 LabelConflict(sha256=kept["sha256"], uris=[kept["uri"], uri], labels=[kept_label, label])
             )
 
-    def add_lost(self, uri: str, label: str | None, outcome: str, reason: str, message: str) -> None:
+    def add_lost(
+        self, uri: str, label: str | None, outcome: str, reason: str, message: str, **columns: Any
+    ) -> None:
         """An input that is quarantined or filtered."""
-        self._row(uri, label, outcome).update(stage="decode", reason=reason, message=message)
+        self._row(uri, label, outcome).update(stage="decode", reason=reason, message=message, **columns)
+
+    def rename(self, uri: str, *, label: str | None = None, split: str | None = None) -> None:
+        """Give a record another label or split."""
+        for at, (old_label, number, row) in enumerate(self._records):
+            if row["uri"] == uri:
+                row.update({"label": label or old_label, "split": split or row["split"]})
+                self._records[at] = (label or old_label, number, row)
+
+    def remove(self, uri: str) -> None:
+        """Leave a record out again."""
+        self._records = [record for record in self._records if record[2]["uri"] != uri]
+        self._rows = [row for row in self._rows if row["uri"] != uri]
 
     def write(self) -> Made:
         """Write shards, indexes and inputs; return the manifest that would publish them."""
@@ -94,18 +124,19 @@ class VersionMaker:
         outcomes = Counter(row["outcome"] for row in self._rows)
         manifest = Manifest(
             dataset=self.name,
-            version=1,
+            version=self.version,
+            parent=self.version - 1 or None,
             created_at="2026-01-02T03:04:05Z",
-            plan_digest="feed",
+            plan_digest=self.plan,
             run_digest="f00d",
-            source="/data/sample",
+            source=self.source,
             source_digest="cafe",
             classes=classes,
             container=self.container,
             config=self.config,
             codecs={"pillow": "12"},
             shards=shards,
-            inputs=[],
+            inputs=[self._write_inputs(storage, inputs)],
             accounting=Accounting(
                 num_inputs=len(self._rows),
                 num_records=outcomes["record"],
@@ -118,6 +149,10 @@ class VersionMaker:
             label_conflicts=self._conflicts,
         )
         return Made(storage, manifest, inputs)
+
+    def _write_inputs(self, storage: Storage, inputs: pa.Table) -> TableFile:
+        path = f"{data_dir(self.plan)}/inputs.parquet"
+        return write_table(storage, path, inputs)
 
     def _row(self, uri: str, label: str | None, outcome: str) -> dict[str, Any]:
         row: dict[str, Any] = dict.fromkeys(INPUTS_SCHEMA.names)
@@ -148,12 +183,12 @@ class VersionMaker:
                     "label": example.label, "source_uri": row["uri"], "sha256": row["sha256"],
                     "stored_bytes": len(image), "height": height, "width": width, "source_format": "jpeg",
                     "source_height": height * 2, "source_width": width * 2 + 16 * (number % 7),
-                    "source_bytes": len(image) * 3, "orientation": 1,
+                    "source_bytes": len(image) * 3, "orientation": 1, **self.facts.get(row["uri"], {}),
                 }
             )  # fmt: skip
             stored += packed
-        path = f"{data_dir('feed')}/{shard_file(split, i, count, self.container)}"
-        index_path = f"{data_dir('feed')}/{index_file(split, i, count)}"
+        path = f"{data_dir(self.plan)}/{shard_file(split, i, count, self.container)}"
+        index_path = f"{data_dir(self.plan)}/{index_file(split, i, count)}"
         sink = io.BytesIO()
         pq.write_table(pa.Table.from_pylist(index, INDEX_SCHEMA), sink)
         storage.write_atomic(path, stored)
