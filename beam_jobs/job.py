@@ -32,6 +32,7 @@ from beam_jobs.digests import Digests, plan_digest, run_digest
 from beam_jobs.guard.attempts import adopt_guard
 from beam_jobs.input_parts import table_bytes
 from beam_jobs.known import Facts, Parent, merge
+from beam_jobs.loading import quick_loading
 from beam_jobs.outcome import Reused, outcome_of
 from beam_jobs.plan import Plan, plan_version
 from beam_jobs.request import JobRequest
@@ -50,7 +51,7 @@ from beam_jobs.versions import (
 )
 from infra.catalog import Catalog, DatasetVersion
 from infra.contract import Accounting, spool_dir
-from infra.errors import Cancelled, CorruptDataError, PublishConflict
+from infra.errors import CorruptDataError, PublishConflict
 from infra.process import run_main
 from infra.progress import log, progress, result, stage
 from infra.purged import purged_contents
@@ -68,7 +69,7 @@ def run_job(request: JobRequest) -> dict[str, Any]:
     Raises:
         ShardmillError: see infra.errors; nothing was published, and the same call goes on where it was.
     """
-    check_runner(request.config.runner.name)
+    check_runner(request.config.runner)
     job = _Job(request, Catalog(request.root))
     with RunClaim(job.catalog, request.dataset, run_digest(job.source.uri, request.config)) as claim:
         if claim.has_work():
@@ -129,7 +130,7 @@ class _Job:
 
     def prepare(self, listing: Listing, digests: Digests) -> tuple[DatasetVersion, Reused]:
         """Attempt to make the next version, again on top of each version that others publish meanwhile."""
-        with self.timed("load"):
+        with self.timed("load"), quick_loading():
             # Beam is loaded only where there is work for it, and its time is not that of a stage.
             from beam_jobs import assemble, encode  # noqa: F401
         spool = self.dataset.child(spool_dir(digests.run))
@@ -238,9 +239,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 if __name__ == "__main__":
     status = run_main(main)
-    if status == Cancelled.exit_code:
-        # Beam's threads are in the middle of their blocks; a normal exit would wait for them.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
-    sys.exit(status)
+    # All is said and let go. A normal exit would wait for Beam's threads, which may be in the middle of their
+    # blocks, and take apart all that was loaded, which lasts as long as loading it.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
