@@ -5,8 +5,14 @@ from __future__ import annotations
 from infra import jpeg_segments
 from infra.codecs import png_chunks, webp_chunks
 
+
+def _whole_jpeg(data: bytes) -> bytes | None:
+    picture = jpeg_segments.without_metadata(data)
+    return picture if picture is not None and picture.endswith(jpeg_segments.EOI) else None
+
+
 _BY_FORMAT = {
-    "jpeg": jpeg_segments.without_metadata,
+    "jpeg": _whole_jpeg,
     "png": png_chunks.without_metadata,
     "webp": webp_chunks.without_metadata,
 }

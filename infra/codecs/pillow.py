@@ -96,7 +96,7 @@ def _look_at(data: bytes, found: str) -> Source:
         png = read_png(data)
         return Source(
             png.picture, png.height, png.width, png.source_color, png.orientation, png.icc,
-            bits=png.bit_depth, png_bits=png.significant_bits, short=not png.whole,
+            bits=png.bit_depth, png_bits=png.significant_bits,
         )  # fmt: skip
     if found == "webp":
         webp = read_webp(data)

@@ -33,7 +33,7 @@ class PngFile:
         significant_bits: the largest number that sBIT gives for a channel; ``bit_depth`` where there is none.
         orientation: that EXIF gives, 1 to 8.
         icc: the ICC profile, or None.
-        whole: the picture's data is followed by another chunk, so it does not end early.
+        ended: every chunk could be followed, to the last.
         picture: the file without what is not the picture.
     """
 
@@ -44,7 +44,7 @@ class PngFile:
     significant_bits: int
     orientation: int
     icc: bytes | None
-    whole: bool
+    ended: bool
     picture: bytes
 
     @property
@@ -71,7 +71,7 @@ def read_png(data: bytes) -> PngFile:
     width, height, bit_depth, color_type = struct.unpack_from(">IIBB", data, 16)
     kept = [_SIGNATURE]
     others: dict[bytes, bytes] = {}
-    position, seen_data, whole = 8, False, False
+    position, ended = 8, False
     while position + 12 <= len(data):
         name = data[position + 4 : position + 8]
         end = position + 12 + int.from_bytes(data[position : position + 4], "big")
@@ -82,10 +82,9 @@ def read_png(data: bytes) -> PngFile:
             kept.append(data[position:end])
         else:
             others.setdefault(name, data[position + 8 : end - 4])
-        seen_data = seen_data or name == b"IDAT"
-        whole = seen_data and name != b"IDAT"
         position = end
         if name == b"IEND":
+            ended = True
             break
     significant = max(others.get(b"sBIT", b""), default=bit_depth)
     return PngFile(
@@ -96,7 +95,7 @@ def read_png(data: bytes) -> PngFile:
         significant if 1 <= significant <= bit_depth else bit_depth,
         orientation_in(others.get(b"eXIf", b"")),
         _profile_in(others.get(b"iCCP", b"")),
-        whole,
+        ended,
         b"".join(kept),
     )
 
@@ -107,7 +106,7 @@ def without_metadata(data: bytes) -> bytes | None:
         file = read_png(data)
     except ImageRejected:
         return None
-    return file.picture if file.picture.endswith(b"IEND\xaeB`\x82") else None
+    return file.picture if file.ended else None
 
 
 def _profile_in(chunk: bytes) -> bytes | None:

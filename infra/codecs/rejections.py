@@ -60,6 +60,8 @@ def directory_ends_early(data: bytes) -> bool:
     big = data[2:4] in (b"+\x00", b"\x00+")
     try:
         (place,) = struct.unpack_from(f"{order}Q" if big else f"{order}I", data, 8 if big else 4)
+        if place > len(data):
+            return True
         (count,) = struct.unpack_from(f"{order}Q" if big else f"{order}H", data, place)
     except struct.error:
         return True
@@ -88,5 +90,7 @@ def rejected_by_library(error: Exception, found: str, is_short: bool) -> ImageRe
     lowered = text.lower()
     if is_short or "truncated" in lowered or "but only got" in lowered or isinstance(error, EOFError):
         return ImageRejected("truncated", f"the {FORMATS[found]} file ends early")
+    if "unsupported" in lowered or "not supported" in lowered:
+        return ImageRejected("unsupported", f"a kind of {FORMATS[found]} file that is not read: {text}")
     meaning = next((meaning for said, meaning in _MEANINGS if said in lowered), text)
     return ImageRejected("corrupt", f"not a sound {FORMATS[found]} file: {meaning}")

@@ -201,7 +201,16 @@ def test_metadata_of_an_animation_or_of_a_broken_file_cannot_be_removed() -> Non
     frames = [Image.new("RGB", (20, 10), color) for color in ("red", "blue")]
     assert without_metadata(saved(frames[0], "WEBP", save_all=True, append_images=frames[1:]), "webp") is None
     for format_ in SECRETS:
-        assert without_metadata(saved(image(), format_)[:40], format_.lower()) is None
+        for end in (40, -2):
+            assert without_metadata(saved(image(), format_)[:end], format_.lower()) is None
+
+
+def test_what_lies_behind_a_chunk_that_cannot_be_followed_never_passes_for_the_picture() -> None:
+    plain = saved(image(), "PNG")
+    end = plain.index(b"IEND") - 4
+    data = plain[:end] + png_chunk(b"\x00\x00\x00\x00", b"") + png_chunk(b"tEXt", b"somebody") + plain[end:]
+    assert np.array_equal(codecs.decode(data).pixels, gradient())
+    assert without_metadata(data, "png") is None
 
 
 @pytest.mark.parametrize(
