@@ -20,6 +20,7 @@ from infra.digests import digest_of
 from infra.errors import DataError, EnvironmentFault, LockedError
 from infra.progress import log
 from infra.storage import Storage
+from infra.upkeep import adding
 
 PLANS_FOLDER = "plans"
 DAMAGED_FOLDER = "damaged"
@@ -46,7 +47,10 @@ def damaged_shards(spool: Storage) -> frozenset[str]:
 
 
 class RunClaim:
-    """The claim to be the only process on a run's work: taken when it is needed, let go at the end."""
+    """The claim to be the only process on a run's work: taken when it is needed, let go at the end.
+
+    While it is held, nobody removes what is published (infra.upkeep).
+    """
 
     def __init__(self, catalog: Catalog, dataset: str, run_digest: str) -> None:
         self._catalog = catalog
@@ -77,10 +81,14 @@ class RunClaim:
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while not self.is_held:
             purpose = f"preparing {self._dataset} from this source"
+            locks = ExitStack()
             try:
-                self._held.enter_context(self._storage.exclusive_lock(_lock(self._run), purpose))
+                locks.enter_context(adding(self._storage, self._dataset))
+                locks.enter_context(self._storage.exclusive_lock(_lock(self._run), purpose))
+                self._held.enter_context(locks)
                 self.is_held = True
             except LockedError:
+                locks.close()
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.05)

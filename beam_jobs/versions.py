@@ -58,17 +58,7 @@ def unchanged_version(
     newest = catalog.latest(dataset)
     if newest is None or newest.manifest.source_digest != digests.source:
         return None
-    return newest if _is_whole(newest) and _is_still_unreadable(newest, source) else None
-
-
-def _is_whole(version: DatasetVersion) -> bool:
-    """Whether every file of a version is there, with its size."""
-    present = version.present_files()
-    # Of a report no size is known; an empty one is none.
-    return all(
-        bool(present.get(path)) if size is None else present.get(path) == size
-        for path, size in version.manifest.files().items()
-    )
+    return newest if not newest.missing_files() and _is_still_unreadable(newest, source) else None
 
 
 def _is_still_unreadable(version: DatasetVersion, source: SourceFolder) -> bool:

@@ -14,7 +14,7 @@ from types import FrameType
 
 import typer
 
-from flows.commands import catalog, jobs, service, versions
+from flows.commands import catalog, jobs, service, upkeep, versions
 from flows.commands.report import report
 from flows.commands.schedule import schedule
 from infra.errors import ShardmillError
@@ -49,7 +49,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_WORK, _LOOK, _SERVE = "Work", "Look", "Prefect"
+_WORK, _LOOK, _KEEP, _SERVE = "Work", "Look", "Keep", "Prefect"
 
 for _command, _panel in (
     (jobs.run, _WORK),
@@ -61,6 +61,8 @@ for _command, _panel in (
     (catalog.verify, _LOOK),
     (catalog.locate, _LOOK),
     (versions.diff, _LOOK),
+    (upkeep.rollback, _KEEP),
+    (upkeep.gc, _KEEP),
     (service.up, _SERVE),
     (service.down, _SERVE),
     (service.status, _SERVE),

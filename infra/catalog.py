@@ -91,6 +91,16 @@ class DatasetVersion:
         folders = {path.rpartition("/")[0] for path in self.manifest.files()}
         return {entry.path: entry.size_bytes for at in folders for entry in self.storage.list_files(at)}
 
+    def missing_files(self) -> list[str]:
+        """Paths of the files of the version that are not there, or not of their size."""
+        present = self.present_files()
+        # Of a report no size is known; an empty one is none.
+        return [
+            path
+            for path, size in self.manifest.files().items()
+            if (present.get(path) != size if size is not None else not present.get(path))
+        ]
+
     def _read_table(self, path: str) -> pa.Table:
         try:
             with self.storage.open_input(path) as stream:

@@ -286,12 +286,32 @@ class Storage:
         Raises:
             LockedError: another process holds it.
         """
-        if not self.is_local:
+        with self._locked(path, fcntl.LOCK_EX, purpose) as stream:
+            if stream is not None:
+                stream.truncate(0)
+                stream.write(f"{os.getpid()}\n")
+                stream.flush()
             yield
+
+    @contextlib.contextmanager
+    def shared_lock(self, path: str, purpose: str = "this work") -> Iterator[None]:
+        """Hold a lock on ``path`` that others may share, and that an exclusive one excludes, and it them.
+
+        Raises:
+            LockedError: another process holds the exclusive one.
+        """
+        with self._locked(path, fcntl.LOCK_SH, purpose):
+            yield
+
+    @contextlib.contextmanager
+    def _locked(self, path: str, kind: int, purpose: str) -> Iterator[IO[str] | None]:
+        """The lock's file, locked; None where there are no locks."""
+        if not self.is_local:
+            yield None
             return
         with self._open_lock(path) as stream:
             try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(stream, kind | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 stream.seek(0)
                 holder = stream.read().strip() or "unknown"
@@ -299,10 +319,7 @@ class Storage:
                     f"another process (pid {holder}) is busy with {purpose}; it locks {self._describe(path)}",
                     "wait for it to end, or stop it",
                 ) from error
-            stream.truncate(0)
-            stream.write(f"{os.getpid()}\n")
-            stream.flush()
-            yield
+            yield stream
 
     def _open_lock(self, path: str) -> IO[str]:
         file = Path(self._full(path))

@@ -1,0 +1,117 @@
+"""rollback, gc: what becomes of versions once they are published."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flows.commands import options
+
+if TYPE_CHECKING:
+    from infra.catalog import Catalog
+    from infra.garbage import Garbage
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A dataset")]
+Apply = Annotated[bool, typer.Option("--apply", help="Do it; without this, only say what would be done")]
+
+_SHOWN = 10
+
+
+def rollback(
+    dataset: Annotated[str, typer.Argument(metavar="NAME@VERSION", help="The version to bring back")],
+    root: options.Root = None,
+    json_output: options.Json = False,
+) -> None:
+    """Publish the content of an earlier version as the newest. Copies nothing and loses nothing.
+
+    [bold]Examples[/bold]
+
+      shardmill rollback photos@2
+    """
+    from flows.commands import output
+    from infra.rollback import rollback as bring_back
+
+    restored = bring_back(_catalog(root), dataset)
+    if json_output:
+        output.print_json(
+            {"dataset": restored.name, "version": restored.version, "restores": restored.manifest.restores}
+        )
+    else:
+        output.say(
+            f"Published {restored.ref}: what {restored.name}@{restored.manifest.restores} holds",
+            "The next prepare of a source that differs makes a version of the source again.",
+        )
+
+
+def gc(
+    dataset: Name,
+    keep_last: Annotated[
+        int | None, typer.Option("--keep-last", metavar="N", min=1, help="Drop all but the newest N versions")
+    ] = None,
+    drop: Annotated[
+        list[int] | None, typer.Option("--drop", metavar="V", help="Drop this version; may be repeated")
+    ] = None,
+    apply: Apply = False,
+    root: options.Root = None,
+    json_output: options.Json = False,
+) -> None:
+    """Drop versions, and remove the files that no version needs. Says what it would do unless told to.
+
+    [bold]Examples[/bold]
+
+      shardmill gc photos --keep-last 3
+
+      shardmill gc photos --drop 2 --drop 4 --apply
+    """
+    from flows.commands import output
+    from infra.garbage import collect_garbage, find_garbage
+
+    work = collect_garbage if apply else find_garbage
+    garbage = work(_catalog(root), dataset, keep_last=keep_last, drop=drop or ())
+    if json_output:
+        output.print_json(
+            {
+                "dataset": dataset,
+                "applied": apply,
+                "dropped": garbage.dropped,
+                "kept": garbage.kept,
+                "num_files": len(garbage.files),
+                "num_bytes": garbage.num_bytes,
+                "files": [entry.path for entry in garbage.files],
+                "in_work": garbage.in_work,
+            }
+        )
+    else:
+        _show_garbage(garbage, applied=apply)
+
+
+def _show_garbage(garbage: Garbage, *, applied: bool) -> None:
+    from flows.commands import output
+
+    done = "Removed" if applied else "Would remove"
+    if not garbage.dropped and not garbage.files:
+        output.say(f"{garbage.dataset} has no garbage")
+    else:
+        versions = ", ".join(f"{garbage.dataset}@{version}" for version in garbage.dropped) or "no version"
+        output.say(
+            f"{done} {versions} and {output.counted(len(garbage.files), 'file')} "
+            f"({output.readable_bytes(garbage.num_bytes)})",
+            *(f"  {entry.path}" for entry in garbage.files[:_SHOWN]),
+            *([f"  and {len(garbage.files) - _SHOWN:,} more"] if len(garbage.files) > _SHOWN else []),
+            f"Kept: {', '.join(f'{garbage.dataset}@{version}' for version in garbage.kept)}",
+        )
+        if not applied:
+            output.say("Nothing was removed: say --apply to do it")
+    if garbage.in_work:
+        output.note(
+            f"note: {output.counted(len(garbage.in_work), 'folder')} of an interrupted prepare stay: "
+            "the same prepare goes on from there, and the next version clears them away"
+        )
+
+
+def _catalog(root: str | None) -> Catalog:
+    from flows.parameters import root_or_default
+    from infra.catalog import Catalog
+
+    return Catalog(root_or_default(root))
