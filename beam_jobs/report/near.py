@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 from infra.contract import NEAR_DUPLICATES_SCHEMA, Manifest
 from infra.storage import Storage
 
-GROUPS_SHOWN = 36
-LEAKS_SHOWN = 18
-MEMBERS_SHOWN = 6
+GROUPS_SHOWN = 24
+LEAKS_SHOWN = 16
+MEMBERS_SHOWN = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,16 @@ class NearGroup:
     @property
     def is_conflict(self) -> bool:
         return self.num_labels > 1
+
+    @property
+    def common_label(self) -> str | None:
+        """The label of all members, or None where they differ."""
+        return None if self.is_conflict else self.members[0].label
+
+    @property
+    def common_split(self) -> str | None:
+        """The split of all members, or None where they differ."""
+        return None if self.is_leak else self.members[0].split
 
 
 @dataclass(frozen=True, slots=True)

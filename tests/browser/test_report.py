@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from selenium.webdriver import ActionChains, Keys
 
 from beam_jobs.report import write_report
 from tests.browser.conftest import Browser
-from tests.samples.versions import VersionMaker
+from tests.samples.reports import version_with_everything
 
 ATTACK = "<img src=x onerror=\"document.title='pwned'\"><script>document.title='pwned'</script>"
 SCREENS = [
@@ -41,21 +42,19 @@ return [...document.querySelectorAll('main *, header *, footer *')]
   .filter(([_, ratio]) => ratio < 4.5);
 """
 
+# The place of the element with the focus among links and folds; null where it is another.
+_FOCUS = """
+const at = [...document.querySelectorAll('a, summary')].indexOf(document.activeElement);
+return at < 0 ? null : String(at);
+"""
+
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """The report of a version with a bit of everything, hostile names among it."""
-    maker = VersionMaker(tmp_path, name="zoo", shards_per_split=5)
-    for label in ("cat", "dog", ATTACK, "a-very-long-class-name-" * 8):
-        maker.add_class(label, 40)
-    maker.add_duplicate("cat/again.jpg", "cat", of=1)
-    maker.add_duplicate(f"dog/{ATTACK}.jpg", "dog", of=2)
-    maker.add_lost(
-        f"dog/{'deep/' * 60}half.jpg", "dog", "quarantined", "truncated", "the JPEG ends early" * 20
-    )
-    maker.add_lost("cat/.DS_Store", None, "filtered", "ignored", ATTACK)
-    made = maker.write()
-    path = write_report(made.storage, made.manifest, made.inputs)
+    """The report of a version with something for every section, hostile and endless names among it."""
+    long = "a-very-long-name-" * 12
+    made = version_with_everything(tmp_path, hostile=f"{ATTACK}{long}")
+    path = write_report(made.storage, made.manifest)
     return f"file://{made.storage.local_path(path)}"
 
 
@@ -73,7 +72,7 @@ def test_it_reads_well_on_every_screen(browser: Browser, url: str, screen: dict[
 
 def test_nothing_is_requested_and_nothing_refused(browser: Browser, url: str) -> None:
     browser.driver.get(url)
-    assert browser.driver.title == "zoo@1 · Shardmill report"  # the attacks would have changed it
+    assert browser.driver.title == "zoo@2 · Shardmill report"  # the attacks would have changed it
     assert browser.requests() == [url]
     assert browser.complaints() == []
 
@@ -84,7 +83,7 @@ def test_markup_that_slipped_in_could_not_run(browser: Browser, url: str, tmp_pa
     broken = tmp_path / "broken.html"
     broken.write_text(page.replace("<main", f"{ATTACK}<main", 1), encoding="utf-8")
     browser.driver.get(f"file://{broken}")
-    assert browser.driver.title == "zoo@1 · Shardmill report"
+    assert browser.driver.title == "zoo@2 · Shardmill report"
     complaints = browser.complaints()
     assert any("script-src" in line or "default-src" in line for line in complaints), complaints
 
@@ -94,7 +93,32 @@ def test_sections_unfold_and_links_lead_to_them(browser: Browser, url: str) -> N
     targets = browser.run("return [...document.querySelectorAll('nav a')].map(a => a.getAttribute('href'))")
     assert "#quarantine" in targets
     assert "#duplicates" in targets
+    assert {"#since", "#leaks", "#near-duplicates"} < set(targets)
     for target in targets:
         assert browser.run(f"return document.querySelectorAll('{target}').length") == 1
     assert browser.run("return document.querySelector('.reason').open") is True
-    assert "the JPEG ends early" in browser.run("return document.querySelector('#quarantine').innerText")
+    assert "JPEG 320 × 240" in browser.run("return document.querySelector('#quarantine').innerText")
+
+
+def test_the_keyboard_reaches_every_link_and_every_fold(browser: Browser, url: str) -> None:
+    browser.driver.get(url)
+    wanted = browser.run("return document.querySelectorAll('a, summary').length")
+    reached = set()
+    for _ in range(wanted + 40):  # what scrolls takes the focus too
+        ActionChains(browser.driver).send_keys(Keys.TAB).perform()
+        where = browser.run(_FOCUS)
+        if where:
+            reached.add(where)
+    assert len(reached) == wanted
+
+
+def test_a_section_is_not_hidden_behind_the_bar_that_stays_in_sight(browser: Browser, url: str) -> None:
+    browser.resize(width=1280)
+    browser.driver.get(url)
+    browser.run("document.documentElement.style.scrollBehavior = 'auto'; location.hash = 'near-duplicates'")
+    bar, head = browser.run(
+        "return ['nav', '#near-duplicates h2'].map(s => document.querySelector(s).getBoundingClientRect())"
+        ".map(r => [r.top, r.bottom])"
+    )
+    assert bar[0] == 0
+    assert head[0] > bar[1]

@@ -91,7 +91,7 @@ def test_of_many_groups_the_conflicts_and_the_largest_are_shown() -> None:
     assert (found.num_groups, found.num_leaks, found.num_conflicts) == (403, 100, 3)
     assert (len(found.groups), len(found.leaks)) == (GROUPS_SHOWN, LEAKS_SHOWN)
     assert [group.is_conflict for group in found.groups[:4]] == [True, True, True, False]
-    assert [group.num_members for group in found.groups[3:]] == [10] * 33
+    assert [group.num_members for group in found.groups[3:]] == [10] * (GROUPS_SHOWN - 3)
 
 
 def test_of_a_large_group_every_label_and_split_has_a_member_in_sight() -> None:
@@ -127,7 +127,7 @@ def test_groups_by_key_are_not_looked_for_where_there_is_no_leak(made: Made) -> 
 def test_near_duplicates_stand_side_by_side(page: str) -> None:
     near = Elements(section(page, "near-duplicates"))
     assert "2 labels" in near.text
-    assert "and 2 more" in near.text
+    assert f"and {8 - MEMBERS_SHOWN} more" in near.text
     assert len(near.of("img")) == 2 + MEMBERS_SHOWN
     assert "at most 4 bits of 64 apart" in near.text
 
