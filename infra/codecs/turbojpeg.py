@@ -19,8 +19,9 @@ import re
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import cv2
 import numpy as np
 
 from infra.codecs.formats import Pixels
@@ -240,6 +241,14 @@ def _room(memory: Pixels, size: int) -> Pixels:
     return np.empty(size + size // 2, np.uint8)
 
 
+def _even(plane: Pixels) -> Pixels:
+    """The plane with even sides, its last column and row repeated where they are odd."""
+    height, width = plane.shape
+    if height % 2 == 0 and width % 2 == 0:
+        return plane
+    return cast(Pixels, cv2.copyMakeBorder(plane, 0, height % 2, 0, width % 2, cv2.BORDER_REPLICATE))
+
+
 def encode_planes(planes: Planes, quality: int) -> bytes:
     """Baseline JPEG of grey planes, or of planes with chroma samples of 2×2 pixels (4:2:0).
 
@@ -249,7 +258,9 @@ def encode_planes(planes: Planes, quality: int) -> bytes:
     mine = _thread()
     height, width = planes.y.shape
     grey = planes.cb is None or planes.cr is None
-    arrays = (planes.y,) if grey else (planes.y, planes.cb, planes.cr)
+    # The library reads whole chroma samples: with an odd side, a column or a row of luma beyond the picture.
+    y = planes.y if grey else _even(planes.y)
+    arrays = (y,) if grey else (y, planes.cb, planes.cr)
     for number, array in enumerate(arrays):
         if array is None or array.strides[1] != 1:
             raise ValueError("the rows of a plane are not contiguous")

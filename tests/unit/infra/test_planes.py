@@ -274,3 +274,16 @@ def test_the_build_names_a_version_and_can_be_done_without() -> None:
         command = [sys.executable, "-c", code]
         done = subprocess.run(command, env=environment, check=True, text=True, capture_output=True)
         assert done.stdout == "None none\n"
+
+
+@pytest.mark.parametrize(("height", "width"), [(16, 17), (17, 16), (17, 17), (1, 1), (31, 47), (16, 16)])
+def test_what_lies_in_memory_around_a_plane_shows_in_no_file(height: int, width: int) -> None:
+    """With odd sides the library reads whole chroma samples, beyond the luma plane that it is given."""
+    files = set()
+    for around in (0, 128, 255):
+        memory = np.full((height + 4, width + 4), around, np.uint8)
+        luma = memory[:height, :width]
+        luma[:] = np.arange(height * width, dtype=np.uint32).reshape(height, width) * 7 % 251
+        chroma = np.full((-(-height // 2), -(-width // 2)), 100, np.uint8)
+        files.add(encode_planes(Planes(luma, chroma, chroma, 2, 2), 90))
+    assert len(files) == 1
