@@ -167,7 +167,13 @@ class ShardsConfig(Settings):
 class RunnerConfig(Settings):
     """Where the Beam jobs run. Nothing here changes what is written."""
 
-    name: str = Field("embedded", description="Beam runner: embedded (this machine, threads)")
+    name: str = Field(
+        "embedded",
+        description="Beam runner: embedded (this machine, threads) or portable (any job server of Beam's)",
+    )
+    options: tuple[str, ...] = Field(
+        (), description="Beam's own options for the portable runner, each as --name=value"
+    )
     workers: Annotated[int, Field(ge=0, le=1024)] = Field(
         0, description="Images in work at a time; 0 for as many as there are processor cores"
     )

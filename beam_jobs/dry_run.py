@@ -79,7 +79,7 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
         ShardmillError: whatever would end the run before its first image.
     """
     config = request.config
-    check_runner(config.runner.name)
+    check_runner(config.runner)
     source = open_source(request)
     listing = list_inputs(source, config)
     for warning in listing.warnings:

@@ -1,21 +1,27 @@
 """Runner name to a Beam runner and its options, and running a pipeline on it.
 
 Settings of ours never go through pipeline options: some runners lose those on the way to their workers. They
-go through the constructors of the ``DoFn`` s.
+go through the constructors of the ``DoFn`` s. What else a worker needs it finds in storage, never in the
+process that started the pipeline.
 """
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import logging
 import os
+import re
+from collections.abc import Iterator
 from typing import Any
 
 from beam_jobs.config import RunnerConfig
 from beam_jobs.faults import recover_fault
-from infra.errors import ConfigError
+from infra.errors import Cancelled, ConfigError, EnvironmentFault
 
-_RUNNERS = ("embedded",)
+EMBEDDED, PORTABLE = "embedded", "portable"
+_RUNNERS = (EMBEDDED, PORTABLE)
+_SAID_CHARACTERS = 600
 
 # lower-case name -> why it is refused
 _REFUSED = {
@@ -23,6 +29,21 @@ _REFUSED = {
     "direct": "Beam's DirectRunner first tries Prism, which downloads a program and may hang for ever",
     "prism": "Prism downloads a program and may hang for ever",
     "interactive": "Beam's InteractiveRunner is for notebooks",
+}
+_PORTABLE_NEEDS = {
+    "job_endpoint": "the address of the job server",
+    "environment_type": "which says how workers start",
+}
+_PORTABLE_EXAMPLE = (
+    "for example runner.options = "
+    '["--job_endpoint=localhost:8099", "--environment_type=EXTERNAL", "--environment_config=localhost:50000"]'
+)
+_OPTION = re.compile(r"--([a-z][a-z0-9_]*)(=.*)?", re.DOTALL)
+# option -> what to do in its place
+_OURS = {
+    "runner": "set runner.name",
+    "streaming": "leave it away: these are batch pipelines",
+    "save_main_session": "leave it away: workers import what they need",
 }
 _REMEDY = 'use runner.name = "embedded", which is Beam\'s in-process runner with threads'
 
@@ -35,19 +56,51 @@ def num_workers(runner: RunnerConfig) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def check_runner(name: str) -> None:
-    """Is this a runner that we run on?
+def check_runner(runner: RunnerConfig) -> None:
+    """Is this a runner that we run on, and are its options such as it needs?
 
     Raises:
         ConfigError: it is not; says why, or which name was meant.
     """
-    if name in _RUNNERS:
-        return
+    if runner.name not in _RUNNERS:
+        raise _no_runner(runner.name)
+    given = _given_options(runner)
+    if runner.name == EMBEDDED and given:
+        raise ConfigError(
+            f"runner.options = {list(runner.options)!r}: the embedded runner takes none",
+            'leave them away, or set runner.name = "portable"',
+        )
+    if runner.name == PORTABLE:
+        for needed, why in _PORTABLE_NEEDS.items():
+            if needed not in given:
+                raise ConfigError(f"runner.options has no --{needed}=..., {why}", _PORTABLE_EXAMPLE)
+
+
+def _given_options(runner: RunnerConfig) -> set[str]:
+    """Names of the options given.
+
+    Raises:
+        ConfigError: one is no option, or is ours to set.
+    """
+    names = set()
+    for option in runner.options:
+        found = _OPTION.match(option)
+        if found is None:
+            raise ConfigError(
+                f"runner.options: {option!r} is no option of Beam's", "write each as --name or --name=value"
+            )
+        if found[1] in _OURS:
+            raise ConfigError(f"runner.options: --{found[1]} is set by Shardmill", _OURS[found[1]])
+        names.add(found[1])
+    return names
+
+
+def _no_runner(name: str) -> ConfigError:
     short = name.lower().removesuffix("runner")
     if short in _REFUSED:
-        raise ConfigError(f"runner.name = {name!r} is refused: {_REFUSED[short]}", _REMEDY)
+        return ConfigError(f"runner.name = {name!r} is refused: {_REFUSED[short]}", _REMEDY)
     near = difflib.get_close_matches(name.lower(), _RUNNERS, n=1, cutoff=0.5)
-    raise ConfigError(
+    return ConfigError(
         f"runner.name = {name!r} is no runner known here",
         f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(_RUNNERS)}",
     )
@@ -62,25 +115,61 @@ def run_pipeline(transform: Any, runner: RunnerConfig) -> None:
 
     Raises:
         ShardmillError: what one of our ``DoFn`` s raised. ConfigError: the runner is not known.
+        EnvironmentFault: the job server is not there, or gave up for reasons of its own.
     """
-    check_runner(runner.name)
+    check_runner(runner)
     import apache_beam as beam
-    from apache_beam.options.pipeline_options import PipelineOptions
-    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
     # Beam logs a failing DoFn at length, several times over; what matters of it is in the error.
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
+    with _faults_recovered(runner):
+        pipeline = _pipeline(runner)
+        _ = pipeline | type(transform).__name__ >> transform
+        result = pipeline.run()
+        try:
+            state = result.wait_until_finish()
+        except Cancelled:
+            if runner.name != EMBEDDED:
+                with contextlib.suppress(Exception):  # the server may be the reason
+                    result.cancel()
+            raise
+    if state != beam.runners.runner.PipelineState.DONE:
+        raise EnvironmentFault(f"the pipeline ended as {state}", "see the logs of the job server")
+
+
+def _pipeline(runner: RunnerConfig) -> Any:
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    if runner.name == PORTABLE:
+        from apache_beam.runners.portability.portable_runner import PortableRunner
+
+        return beam.Pipeline(runner=PortableRunner(), options=PipelineOptions(flags=list(runner.options)))
+    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
     options = PipelineOptions(
         flags=[],
         direct_num_workers=num_workers(runner),
         direct_running_mode="multi_threading",
     )
-    pipeline = beam.Pipeline(runner=FnApiRunner(), options=options)
-    _ = pipeline | type(transform).__name__ >> transform
+    return beam.Pipeline(runner=FnApiRunner(), options=options)
+
+
+@contextlib.contextmanager
+def _faults_recovered(runner: RunnerConfig) -> Iterator[None]:
+    """Turn a runner's error into the one of ours that it stands for, and a job server's into one of ours."""
+    import grpc
+
     try:
-        pipeline.run().wait_until_finish()
-    except RuntimeError as error:
+        yield
+    except (RuntimeError, grpc.RpcError, grpc.FutureTimeoutError) as error:
         fault = recover_fault(error)
-        if fault is None:
+        if fault is not None:
+            raise fault from error
+        if runner.name == EMBEDDED:
             raise
-        raise fault from error
+        said = " ".join(str(error).split())[:_SAID_CHARACTERS] or type(error).__name__
+        raise EnvironmentFault(
+            f"the job server ended the pipeline: {said}",
+            "see its logs and those of the workers; then run the same command again: it goes on where it was",
+        ) from error

@@ -47,6 +47,8 @@ def test_what_changes_no_byte_is_not_in_the_digest() -> None:
         ({"image": {"channels": 4}}, "image.channels = 4"),
         ({"shards": {"container": "zip"}}, "shards.container = 'zip'"),
         ({"failure_budget": -1}, "failure_budget = -1"),
+        ({"groups": {"pattern": "a(b"}}, "groups.pattern = 'a\\(b': not a regular expression"),
+        ({"groups": {"pattern": "ab"}}, "groups.pattern = 'ab': has no parenthesis"),
     ],
 )
 def test_wrong_values_are_named(values: dict[str, Any], says: str) -> None:
@@ -83,7 +85,7 @@ def test_every_setting_is_described() -> None:
 )
 def test_runners_that_are_not_ours(name: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        check_runner(name)
+        check_runner(RunnerConfig(name=name))
     assert says in str(caught.value)
 
 
@@ -220,6 +222,19 @@ def test_the_summary_counts_in_words_and_tells_of_crossing_duplicates() -> None:
     assert counts == "  1 input = 1 record + 0 duplicates + 0 filtered + 0 quarantined"
     assert "1 image has the same bytes under different labels" in conflicts
     assert "2 duplicates repeat records of another given split" in crossing
+
+
+def test_the_summary_tells_of_groups_and_leaks() -> None:
+    outcome = {
+        "dataset": "d", "version": 1, "unchanged": True, "source": "/s", "report": None, "splits": {},
+        "num_inputs": 1, "num_records": 1, "num_duplicates": 0, "num_filtered": 0, "num_quarantined": 0,
+        "quarantine": {}, "num_label_conflicts": 0, "num_cross_split_duplicates": 0,
+        "near_duplicates": {"num_records": 5, "num_groups": 2, "num_conflicts": 1},
+        "leaks": {"near_duplicate_groups": 1, "key_groups": 1, "dropped_from_train": 1},
+    }  # fmt: skip
+    _, _, alike, leaks = summary(outcome)
+    assert "5 records look the same, in 2 groups, 1 group under several labels" in alike
+    assert "2 groups are divided among the splits; 1 record of train left out" in leaks
 
 
 def test_every_reason_is_explained_in_the_report_and_the_guide() -> None:
