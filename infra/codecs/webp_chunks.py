@@ -101,6 +101,8 @@ def _size(picture: bytes, name: bytes, whole: bool) -> tuple[int, int]:
         bits = int.from_bytes(picture[1:5], "little")
         return 1 + (bits >> 14 & 0x3FFF), 1 + (bits & 0x3FFF)
     width, height = (int.from_bytes(picture[at : at + 2], "little") & 0x3FFF for at in (6, 8))
+    if not height or not width:
+        raise ImageRejected("corrupt", "not a sound WebP file: its picture has no size")
     return height, width
 
 
