@@ -117,11 +117,11 @@ def encode_block(
                 stage = "read"
                 data = source.read(uri, size_bytes, mtime_ns)
                 sha256 = hashlib.sha256(data).digest()
+                if sha256 in contents.purged:
+                    raise ImageFiltered("purged", "its content was purged from this dataset")
                 if sha256 in contents.stored:
                     facts.add_known(sha256)
                     continue
-                if sha256 in contents.purged:
-                    raise ImageFiltered("purged", "its content was purged from this dataset")
                 stage = "decode"
                 work = partial(convert, data, config.image, config.filter)
                 image = guard.run(work, sha256, uri, size_bytes, mtime_ns)

@@ -63,6 +63,7 @@ for _command, _panel in (
     (versions.diff, _LOOK),
     (upkeep.rollback, _KEEP),
     (upkeep.gc, _KEEP),
+    (upkeep.purge, _KEEP),
     (service.up, _SERVE),
     (service.down, _SERVE),
     (service.status, _SERVE),

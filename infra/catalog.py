@@ -54,7 +54,7 @@ class DatasetVersion:
         Raises:
             CorruptDataError: it does not fit its manifest.
         """
-        table = self._read_table(shard.index_path)
+        table = self.table(shard.index_path)
         if table.num_rows != shard.num_examples:
             raise CorruptDataError(
                 f"{shard.index_path} has {table.num_rows} rows, the manifest of {self.ref} says "
@@ -69,7 +69,7 @@ class DatasetVersion:
         Args:
             without: paths of parts to leave out.
         """
-        parts = [self._read_table(part.path) for part in self.manifest.inputs if part.path not in without]
+        parts = [self.table(part.path) for part in self.manifest.inputs if part.path not in without]
         return pa.concat_tables([INPUTS_SCHEMA.empty_table(), *parts])
 
     def checked_table(self, path: str, sha256: str) -> pa.Table:
@@ -101,7 +101,12 @@ class DatasetVersion:
             if (present.get(path) != size if size is not None else not present.get(path))
         ]
 
-    def _read_table(self, path: str) -> pa.Table:
+    def table(self, path: str) -> pa.Table:
+        """A Parquet file of the version.
+
+        Raises:
+            CorruptDataError: it is not there, or not readable.
+        """
         try:
             with self.storage.open_input(path) as stream:
                 return pq.read_table(stream)

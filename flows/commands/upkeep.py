@@ -1,4 +1,4 @@
-"""rollback, gc: what becomes of versions once they are published."""
+"""rollback, gc, purge: what becomes of versions once they are published."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 from flows.commands import options
 
 if TYPE_CHECKING:
+    from beam_jobs.purge import ToPurge
     from infra.catalog import Catalog
     from infra.garbage import Garbage
 
@@ -84,6 +85,69 @@ def gc(
         )
     else:
         _show_garbage(garbage, applied=apply)
+
+
+def purge(
+    dataset: Name,
+    source: Annotated[
+        list[str],
+        typer.Option("--source", metavar="URI", help="An input, relative to the source; may be repeated"),
+    ],
+    apply: Apply = False,
+    root: options.Root = None,
+    json_output: options.Json = False,
+) -> None:
+    """Remove inputs from every version for good, for requests of deletion. Says what it would do first.
+
+    With each goes every other input that ever had the same bytes. What was purged never comes back, even
+    where the file still lies in the source.
+
+    [bold]Examples[/bold]
+
+      shardmill purge photos --source cats/0001.jpg
+
+      shardmill purge photos --source cats/0001.jpg --source dogs/0007.jpg --apply
+    """
+    from beam_jobs.purge import find_to_purge
+    from beam_jobs.purge import purge as remove
+    from flows.commands import output
+
+    found = (remove if apply else find_to_purge)(_catalog(root), dataset, source)
+    if json_output:
+        output.print_json(
+            {
+                "dataset": dataset,
+                "applied": apply,
+                "uris": found.uris,
+                "other_uris": found.other_uris,
+                "rows": found.rows,
+                "finished_an_earlier_one": found.pending,
+            }
+        )
+    else:
+        _show_purge(found, applied=apply)
+
+
+def _show_purge(found: ToPurge, *, applied: bool) -> None:
+    from flows.commands import output
+
+    if found.pending:
+        output.note("note: a purge of this dataset was interrupted; it is finished with this one")
+    output.say(
+        f"{'Purged' if applied else 'Would purge'}:",
+        *(f"  {uri}" for uri in found.uris),
+        *(f"  {uri}  (the same bytes)" for uri in found.other_uris),
+        *(
+            f"  {output.counted(count, 'row')} of {found.dataset}@{version}"
+            for version, count in found.rows.items()
+        ),
+    )
+    if applied:
+        output.say(
+            "Not touched: the source itself, copies and backups of the dataset, and models trained on it"
+        )
+    else:
+        output.say("Nothing was removed: say --apply to do it")
 
 
 def _show_garbage(garbage: Garbage, *, applied: bool) -> None:

@@ -1,0 +1,67 @@
+"""The purge itself, step by step; each can be killed, and all be done again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from beam_jobs.purge.finding import JOURNAL_FILE, ToPurge, find_to_purge, write_journal
+from beam_jobs.purge.rewriting import Rewriter
+from infra.catalog import Catalog
+from infra.contract import manifest_file
+from infra.garbage import find_garbage, remove_files
+from infra.progress import progress, stage
+from infra.purged import add_purged_contents
+from infra.storage import Storage
+from infra.upkeep import removing
+
+
+def purge(catalog: Catalog, name: str, sources: Sequence[str]) -> ToPurge:
+    """Remove contents from every version of a dataset, and keep them from coming back.
+
+    Args:
+        sources: URIs relative to the source, or paths of files.
+
+    Raises:
+        NotFoundError: no version knows one of the sources.
+        LockedError: a version is being made at this moment.
+        CorruptDataError: what stays cannot be copied; run again once it is mended.
+    """
+    storage = catalog.dataset_storage(name)
+    find_to_purge(catalog, name, sources)  # before the lock's file makes a folder
+    with removing(storage, name):
+        wanted = find_to_purge(catalog, name, sources)
+        write_journal(storage, wanted)
+        add_purged_contents(storage, (bytes.fromhex(digest) for digest in wanted.digests))
+        _rewrite_manifests(catalog, storage, wanted)
+        _write_reports(catalog, storage, name)
+        _remove_the_rest(catalog, storage, name)
+        storage.delete(JOURNAL_FILE)
+    return wanted
+
+
+def _rewrite_manifests(catalog: Catalog, storage: Storage, wanted: ToPurge) -> None:
+    stage("purge", len(wanted.rows), unit="versions")
+    rewriter = Rewriter(storage, wanted)
+    for done, number in enumerate(sorted(wanted.rows), 1):
+        changed = rewriter.rewrite(catalog.open(f"{wanted.dataset}@{number}"))
+        storage.write_atomic(manifest_file(number), changed.to_json())
+        progress("purge", done, len(wanted.rows), unit="versions")
+
+
+def _write_reports(catalog: Catalog, storage: Storage, name: str) -> None:
+    """Make every page anew: that of a later version, too, may show what the one before it had."""
+    from beam_jobs.report import write_report  # its template engine is needed here only
+
+    made: set[str] = set()
+    for number in catalog.versions(name):
+        manifest = catalog.open(f"{name}@{number}").manifest
+        if manifest.report is not None and manifest.report not in made:
+            made.add(write_report(storage, manifest))
+
+
+def _remove_the_rest(catalog: Catalog, storage: Storage, name: str) -> None:
+    """Remove the spools, and all files that no version names any more."""
+    for run in storage.list_folders("spool"):
+        storage.delete_tree(f"spool/{run}")
+    remove_files(storage, [entry.path for entry in find_garbage(catalog, name).files])
+    storage.sweep("data")

@@ -1,0 +1,177 @@
+"""Deletion requests: what is purged leaves every version, does not come back, and leaves no trace."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beam_jobs import job as job_module
+from beam_jobs.purge import find_to_purge, purge
+from flows import cli
+from infra.catalog import Catalog
+from infra.errors import LockedError, NotFoundError
+from infra.storage import Storage
+from infra.upkeep import adding
+from tests.samples.contents import outcomes, records
+from tests.samples.photos import jpeg, make_photos, write
+from tests.samples.runs import Stopped, problems, run, stopped
+
+ASKED, COPY, CHANGED = "a/00001.jpg", "b/copy.jpg", "a/00002.jpg"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return make_photos(tmp_path / "source", {"a": 12, "b": 8})
+
+
+@pytest.fixture
+def root(tmp_path: Path, source: Path) -> Path:
+    """Versions in which the one to go has a copy, is gone, is back as the copy, and as other content."""
+    root = tmp_path / "root"
+    shutil.copyfile(source / ASKED, source / COPY)
+    run(source, root)
+    write(source, {"a/new.jpg": jpeg(700)})
+    run(source, root)
+    (source / ASKED).unlink()
+    run(source, root)
+    write(source, {COPY: jpeg(701), ASKED: jpeg(702)})
+    run(source, root)
+    return root
+
+
+def everything(root: Path) -> bytes:
+    """Every byte that lies under the root, tables and records opened up."""
+    found = [path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()]
+    catalog = Catalog(root)
+    for number in catalog.versions("d"):
+        version = catalog.open(f"d@{number}")
+        found += [image for _, _, image in records(version)]
+        tables = [version.inputs(), *(version.index(shard) for shard in version.manifest.shards)]
+        if version.manifest.near_duplicates is not None:
+            tables.append(version.table(version.manifest.near_duplicates.path))
+        found += [str(table.to_pylist()).encode() for table in tables]
+    return b"".join(found)
+
+
+def traces(root: Path, ids: list[str]) -> list[str]:
+    """What is left of the one that was purged, the block list apart."""
+    text = everything(root)
+    return [name for name in (ASKED, *ids) if name.encode() in text.replace(_block_list(root), b"")]
+
+
+def _block_list(root: Path) -> bytes:
+    path = root / "d/purged.json"
+    return path.read_bytes() if path.exists() else b"nothing"
+
+
+def ids_of(root: Path) -> list[str]:
+    """The record ids that the one to go ever had."""
+    catalog = Catalog(root)
+    rows = [outcomes(catalog.open(f"d@{number}")).get(ASKED) for number in catalog.versions("d")]
+    return sorted({row[2] for row in rows if row is not None and row[2] is not None})
+
+
+def test_without_apply_nothing_goes(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = everything(root)
+    assert cli.run(["purge", "d", "--source", ASKED, "--root", str(root), "--json"]) == 0
+    told: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (told["applied"], told["uris"], told["other_uris"]) == (False, [ASKED], [COPY])
+    assert told["rows"] == {"1": 2, "2": 2, "3": 1, "4": 1}
+    assert everything(root) == before
+
+
+def test_what_is_purged_is_nowhere(root: Path, source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ids = ids_of(root)
+    assert len(ids) == 2
+    catalog = Catalog(root)
+    before = {number: records(catalog.open(f"d@{number}")) for number in catalog.versions("d")}
+    assert set(traces(root, ids)) == {ASKED, *ids}
+    assert cli.run(["purge", "d", "--source", str(source / ASKED), "--apply", "--root", str(root)]) == 0
+    told = capsys.readouterr().out
+    assert f"Purged:\n  {ASKED}\n  {COPY}  (the same bytes)\n" in told
+    assert "Not touched: the source itself" in told
+    assert traces(root, ids) == []
+    for number, held in before.items():
+        assert records(catalog.open(f"d@{number}")) == {row for row in held if row[0] not in ids}
+    assert COPY in outcomes(catalog.open("d")), "it has other content by now"
+    assert problems(root) == []
+    with pytest.raises(NotFoundError, match="no version of d knows the source"):
+        purge(catalog, "d", [ASKED])
+
+
+def test_what_was_purged_does_not_come_back(root: Path, source: Path) -> None:
+    content = (source / ASKED).read_bytes()
+    purge(Catalog(root), "d", [ASKED])
+    write(source, {"b/again.jpg": content})
+    done = run(source, root)
+    assert not done["unchanged"]
+    found = outcomes(Catalog(root).open("d"))
+    for uri in (ASKED, "b/again.jpg"):
+        assert found[uri][:3] == ("filtered", "purged", None)
+    assert hashlib.sha256(content).hexdigest()[:16] not in {
+        row[0] for row in records(Catalog(root).open("d"))
+    }
+    assert run(source, root)["unchanged"]
+    assert problems(root) == []
+
+
+def test_a_shard_may_lose_all_it_has(tmp_path: Path) -> None:
+    source = make_photos(tmp_path / "source", {"a": 3, "b": 3})
+    root = tmp_path / "root"
+    run(source, root, shards={"num_shards": 50})
+    num_shards = len(Catalog(root).open("d").manifest.shards)
+    purge(Catalog(root), "d", [ASKED])
+    assert len(Catalog(root).open("d").manifest.shards) == num_shards - 1
+    assert problems(root) == []
+    purge(Catalog(root), "d", list(outcomes(Catalog(root).open("d"))))
+    assert Catalog(root).open("d").manifest.accounting.num_inputs == 0
+    assert problems(root) == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_purge_that_is_killed_is_finished_by_the_next(
+    seed: int, root: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = ids_of(root)
+    write(source, {"a/newest.jpg": jpeg(704)})
+    with stopped(job_module, "publish"):
+        run(source, root)  # its spool knows what is to go
+    left = [None] * random.Random(seed).randrange(30)
+    for name in ("write_atomic", "delete", "delete_tree"):
+        _stop_when_used_up(monkeypatch, name, left)
+    with pytest.raises(Stopped):
+        purge(Catalog(root), "d", [ASKED])
+    monkeypatch.undo()
+    if seed % 2:
+        run(source, root)
+        if (root / "d/purged.json").exists():
+            assert not set(ids) & {row[0] for row in records(Catalog(root).open("d"))}, "it is blocked"
+    assert purge(Catalog(root), "d", [ASKED]).uris == [ASKED]
+    assert traces(root, ids) == []
+    assert not (root / "d/purging.json").exists()
+    assert problems(root) == []
+
+
+def _stop_when_used_up(monkeypatch: pytest.MonkeyPatch, name: str, left: list[None]) -> None:
+    work = getattr(Storage, name)
+
+    def counted(storage: Storage, *arguments: Any) -> Any:
+        if not left:
+            raise Stopped
+        left.pop()
+        return work(storage, *arguments)
+
+    monkeypatch.setattr(Storage, name, counted)
+
+
+def test_a_purge_waits_for_no_one(root: Path) -> None:
+    catalog = Catalog(root)
+    with adding(catalog.dataset_storage("d"), "d"), pytest.raises(LockedError):
+        purge(catalog, "d", [ASKED])
+    assert find_to_purge(catalog, "d", [ASKED]).rows, "nothing was done"
