@@ -27,6 +27,7 @@ class SplitBalance:
     """The shards of one split.
 
     Attributes:
+        num_plans: plans that wrote them; with several, earlier ones were inherited.
         count_spread: largest difference in records between two shards that one plan wrote.
         class_spread: the same for any one class.
         bars: the shards, or evenly chosen ones where there are too many to draw.
@@ -34,6 +35,7 @@ class SplitBalance:
 
     split: str
     num_shards: int
+    num_plans: int
     num_examples: int
     num_bytes: int
     fewest: int
@@ -64,6 +66,7 @@ def _of_split(split: str, shards: Sequence[Shard]) -> SplitBalance:
     return SplitBalance(
         split=split,
         num_shards=len(shards),
+        num_plans=len(plans),
         num_examples=sum(counts),
         num_bytes=sum(shard.num_bytes for shard in shards),
         fewest=min(counts),

@@ -94,6 +94,10 @@ REASONS: dict[str, tuple[str, str]] = {
     ),
     "aspect": ("Longer and thinner than is asked for", "filter.max_aspect decides"),
     "class": ("Its class is not among those asked for", "filter.classes decides"),
+    "leak": (
+        "Left out of train, since its group is in another split too",
+        "Move it to the split of its group, or keep it with groups.leakage",
+    ),
     "purged": (
         "Its content was purged from this dataset for good",
         "Remove the file from the source as well",
@@ -101,7 +105,7 @@ REASONS: dict[str, tuple[str, str]] = {
 }
 
 
-FILTER_REASONS = frozenset({"ignored", "too_small", "aspect", "class", "purged"})
+FILTER_REASONS = frozenset({"ignored", "too_small", "aspect", "class", "purged", "leak"})
 
 
 def explain(reason: str) -> tuple[str, str]:
@@ -132,7 +136,7 @@ def _losses(manifest: Manifest) -> list[Finding]:
         Finding(
             "good",
             f"Every input is accounted for: {accounting.num_inputs:,} inputs = "
-            f"{accounting.num_records:,} records + {accounting.num_duplicates:,} duplicates + "
+            f"{_records(accounting.num_records)} + {_duplicates(accounting.num_duplicates)} + "
             f"{accounting.num_filtered:,} filtered + {accounting.num_quarantined:,} quarantined.",
         )
     ]
@@ -183,7 +187,7 @@ def _alike(manifest: Manifest, near: NearDuplicates) -> list[Finding]:
             Finding(
                 "note" if dropped else "warning",
                 f"{divided:,} {'group has' if divided == 1 else 'groups have'} members in several splits"
-                + (f"; {dropped:,} {_records(dropped)} of train left out for it." if dropped else "."),
+                + (f"; {_records(dropped)} of train left out for it." if dropped else "."),
                 "Shown below." if dropped else 'Shown below; groups.leakage = "drop-from-train" mends it.',
             )
         )
@@ -247,7 +251,11 @@ def _inputs(count: int) -> str:
 
 
 def _records(count: int) -> str:
-    return "record" if count == 1 else "records"
+    return f"{count:,} record" if count == 1 else f"{count:,} records"
+
+
+def _duplicates(count: int) -> str:
+    return f"{count:,} duplicate" if count == 1 else f"{count:,} duplicates"
 
 
 def _quoted(name: str) -> str:
