@@ -19,6 +19,7 @@ from PIL import Image, ImageCms
 # Colours (0 to 255) that a profile moves by no more than this are left as they are: rounding moves them too.
 _SAME_LEVELS = 2
 _DESCRIPTION_CHARACTERS = 100
+MAX_ICC_BYTES = 4 << 20  # profiles of printers, the largest there are, have 1 or 2 MiB
 _SPACE_OF_MODE = {"L": "GRAY", "RGB": "RGB", "CMYK": "CMYK", "LAB": "Lab"}
 
 
@@ -39,7 +40,6 @@ class Conversion:
         return self.transform.apply(image)
 
 
-@functools.lru_cache(maxsize=64)
 def conversion_to_srgb(icc: bytes, mode: str) -> Conversion | None:
     """What brings images with this profile to sRGB; None where nothing is to be done or can be.
 
@@ -47,6 +47,12 @@ def conversion_to_srgb(icc: bytes, mode: str) -> Conversion | None:
         icc: the profile.
         mode: of the images, as Pillow names it: "L", "RGB", "CMYK" or "LAB".
     """
+    return _made_conversion(icc, mode) if len(icc) <= MAX_ICC_BYTES else None
+
+
+# Photographs come with a few profiles. More kept would let hostile ones fill the memory.
+@functools.lru_cache(maxsize=32)
+def _made_conversion(icc: bytes, mode: str) -> Conversion | None:
     try:
         profile = ImageCms.ImageCmsProfile(io.BytesIO(icc))
         if profile.profile.xcolor_space.strip() != _SPACE_OF_MODE[mode]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from PIL import Image, UnidentifiedImageError
 
+from infra.codecs.boxes import ends_within_a_box, jp2_profile
 from infra.codecs.exif import orientation_in
 from infra.codecs.formats import Color, DecodedImage, ImageRejected, check_pixels, too_many_pixels
 from infra.codecs.heif import open_heif
@@ -16,7 +17,6 @@ from infra.codecs.orientation import apply_orientation
 from infra.codecs.png_chunks import read_png
 from infra.codecs.raster import flatten
 from infra.codecs.rejections import (
-    boxes_end_early,
     directory_ends_early,
     ends_early,
     rejected_by_library,
@@ -105,7 +105,7 @@ def _look_at(data: bytes, found: str) -> Source:
             short=not webp.whole,
         )  # fmt: skip
     if found in ("avif", "heif"):
-        return Source(data, short=boxes_end_early(data))
+        return Source(data, short=ends_within_a_box(data))
     return Source(data, short=found == "tiff" and directory_ends_early(data))
 
 
@@ -127,7 +127,8 @@ def _decode(
     except UnidentifiedImageError as error:
         raise unidentified(found, short) from error
     except Image.DecompressionBombError as error:
-        raise ImageRejected("too_many_pixels", too_many_pixels(max_pixels)) from error
+        allowed = min(max_pixels, 2 * (Image.MAX_IMAGE_PIXELS or max_pixels))
+        raise ImageRejected("too_many_pixels", too_many_pixels(allowed)) from error
     except MemoryError:
         raise  # of this machine or of the image: whoever started this finds out which
     except Exception as error:  # plugins raise anything on hostile bytes; it becomes a row
@@ -158,7 +159,9 @@ def _completed(source: Source, image: Image.Image, found: str) -> Source:
     width, height = image.size
     orientation, upright = 1, False
     icc, bits = image.info.get("icc_profile"), 8
-    if found == "avif":
+    if found == "jpeg2000":
+        icc = jp2_profile(source.data)
+    elif found == "avif":
         orientation = orientation_in(image.info.get("exif") or b"")
     elif found == "heif":
         upright = True  # by the container's own transformations, which leave EXIF's nothing to say
@@ -168,7 +171,7 @@ def _completed(source: Source, image: Image.Image, found: str) -> Source:
         orientation, upright = _valid_orientation(tags.get(_ORIENTATION)), True
         if orientation >= _TURNED:  # Pillow turns TIFFs when it loads them, and says their size as turned
             width, height = height, width
-    elif image.mode.startswith("I;16"):
+    if image.mode.startswith("I;16") and found != "tiff":
         bits = 16
     return replace(
         source, height=height, width=width, color=_color(image, bits), orientation=orientation,

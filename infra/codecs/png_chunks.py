@@ -11,13 +11,13 @@ import struct
 import zlib
 from dataclasses import dataclass
 
+from infra.codecs.color import MAX_ICC_BYTES
 from infra.codecs.exif import orientation_in
 from infra.codecs.formats import ImageRejected
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PICTURE = frozenset({b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"})
 _CHUNK_NAME = re.compile(rb"[A-Za-z]{4}")
-_MAX_ICC_BYTES = 4 << 20  # profiles of printers, the largest there are, have 1 or 2 MiB
 
 _COLORS = {0: "grey", 2: "RGB", 3: "palette", 4: "grey+alpha", 6: "RGBA"}
 
@@ -69,23 +69,7 @@ def read_png(data: bytes) -> PngFile:
     if data[12:16] != b"IHDR" or data[8:12] != b"\x00\x00\x00\x0d":
         raise ImageRejected("corrupt", "not a sound PNG file: it does not begin with its header")
     width, height, bit_depth, color_type = struct.unpack_from(">IIBB", data, 16)
-    kept = [_SIGNATURE]
-    others: dict[bytes, bytes] = {}
-    position, ended = 8, False
-    while position + 12 <= len(data):
-        name = data[position + 4 : position + 8]
-        end = position + 12 + int.from_bytes(data[position : position + 4], "big")
-        if not _CHUNK_NAME.fullmatch(name) or (end > len(data) and name != b"IDAT"):
-            kept.append(data[position:])  # the decoder says what is wrong, if it comes as far as this
-            break
-        if name in _PICTURE:
-            kept.append(data[position:end])
-        else:
-            others.setdefault(name, data[position + 8 : end - 4])
-        position = end
-        if name == b"IEND":
-            ended = True
-            break
+    picture, others, ended = _parted(data)
     significant = max(others.get(b"sBIT", b""), default=bit_depth)
     return PngFile(
         height,
@@ -96,8 +80,27 @@ def read_png(data: bytes) -> PngFile:
         orientation_in(others.get(b"eXIf", b"")),
         _profile_in(others.get(b"iCCP", b"")),
         ended,
-        b"".join(kept),
+        picture,
     )
+
+
+def _parted(data: bytes) -> tuple[bytes, dict[bytes, bytes], bool]:
+    """(the picture, the first of each other chunk, whether every chunk could be followed)."""
+    kept = [_SIGNATURE]
+    others: dict[bytes, bytes] = {}
+    position, ended = len(_SIGNATURE), False
+    while position + 12 <= len(data) and not ended:
+        name = data[position + 4 : position + 8]
+        end = position + 12 + int.from_bytes(data[position : position + 4], "big")
+        if not _CHUNK_NAME.fullmatch(name) or (end > len(data) and name != b"IDAT"):
+            kept.append(data[position:])  # the decoder says what is wrong, if it comes as far as this
+            break
+        if name in _PICTURE:
+            kept.append(data[position:end])
+        else:
+            others.setdefault(name, data[position + 8 : end - 4])
+        position, ended = end, name == b"IEND"
+    return b"".join(kept), others, ended
 
 
 def without_metadata(data: bytes) -> bytes | None:
@@ -116,7 +119,7 @@ def _profile_in(chunk: bytes) -> bytes | None:
         return None
     inflate = zlib.decompressobj()
     try:
-        profile = inflate.decompress(chunk[end_of_name + 2 :], _MAX_ICC_BYTES)
+        profile = inflate.decompress(chunk[end_of_name + 2 :], MAX_ICC_BYTES)
     except zlib.error:
         return None
     return profile if inflate.eof else None

@@ -41,19 +41,6 @@ def _strips_beyond(tags: dict[int, Any], size_bytes: int) -> bool:
     return False
 
 
-def boxes_end_early(data: bytes) -> bool:
-    """Whether a box of an ISO base media file (ISO/IEC 14496-12, 4.2) reaches beyond the end of the file."""
-    position = 0
-    while position + 8 <= len(data):
-        size = int.from_bytes(data[position : position + 4], "big")
-        if size == 1:
-            size = int.from_bytes(data[position + 8 : position + 16], "big")
-        if size < 8:  # 0: to the end of the file
-            return False
-        position += size
-    return position > len(data)
-
-
 def directory_ends_early(data: bytes) -> bool:
     """Whether the first directory of a TIFF (which often is the last thing in it) is not all there."""
     order = "<" if data[:2] == b"II" else ">"

@@ -89,6 +89,23 @@ def test_profiles_are_converted_by_several_threads_at_once() -> None:
     assert wrong == []
 
 
+def test_a_profile_in_jpeg_2000() -> None:
+    plain = saved(Image.fromarray(gradient()), "JPEG2000", irreversible=False)
+    at = plain.index(b"colr") - 4
+    size = int.from_bytes(plain[at : at + 4], "big")
+    profile = struct.pack(">I4sBBB", 11 + len(SWAPPED), b"colr", 2, 0, 0) + SWAPPED
+    data = plain[:at] + profile + plain[at + size :]
+    header = data.index(b"jp2h") - 4
+    longer = int.from_bytes(data[header : header + 4], "big") + len(profile) - size
+    decoded = codecs.decode(data[:header] + struct.pack(">I", longer) + data[header + 4 :])
+    assert decoded.icc_profile == "swapped primaries"
+    assert np.abs(decoded.pixels.astype(int) - reference_in_srgb(gradient(), SWAPPED)).max() <= 2
+
+
+def test_a_monstrous_profile_is_none() -> None:
+    assert conversion_to_srgb(SWAPPED + bytes(5 << 20), "RGB") is None
+
+
 def test_a_conversion_is_made_once_a_profile() -> None:
     assert conversion_to_srgb(SWAPPED, "RGB") is conversion_to_srgb(bytes(bytearray(SWAPPED)), "RGB")
 
