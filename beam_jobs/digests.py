@@ -46,6 +46,11 @@ def run_digest(source_uri: str, config: PrepareConfig) -> str:
     return digest_of([FORMAT_VERSION, source_uri, config.effective(), _builds()])
 
 
+def work_digest(source_uri: str, config: PrepareConfig) -> str:
+    """Digest of what a run is about, whatever libraries it is made with."""
+    return digest_of([FORMAT_VERSION, source_uri, config.effective()])
+
+
 def _builds() -> dict[str, str]:
     return codec_builds() | {name: version(name) for name in ("isal", "pyarrow")}
 

@@ -27,8 +27,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from beam_jobs.accounting import account, check_budget, check_shards, quarantine_reasons
+from beam_jobs.builds import check_builds, note_builds
 from beam_jobs.contents import DigestList, KnownContents
-from beam_jobs.digests import Digests, plan_digest, run_digest
+from beam_jobs.digests import Digests, plan_digest, run_digest, work_digest
 from beam_jobs.guard.attempts import adopt_guard
 from beam_jobs.input_parts import table_bytes
 from beam_jobs.known import Facts, Parent, merge
@@ -134,6 +135,9 @@ class _Job:
             # Beam is loaded only where there is work for it, and its time is not that of a stage.
             from beam_jobs import assemble, encode  # noqa: F401
         spool = self.dataset.child(spool_dir(digests.run))
+        work = work_digest(self.source.uri, self.config)
+        check_builds(self.dataset, digests.run, work, digests.builds)
+        note_builds(spool, work, digests.builds)
         conflicts = 0
         while True:
             damaged = damaged_shards(spool)

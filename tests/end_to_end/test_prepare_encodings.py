@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from infra.catalog import DatasetVersion
+from infra.codecs.turbojpeg import library
 from tests.samples.photos import jpeg, make_photos, rotated_jpeg, write
 from tests.samples.runs import run
 from training.dataset import Dataset, open_dataset
@@ -67,7 +68,7 @@ def test_passthrough_keeps_the_picture_and_not_what_is_said_of_it(tmp_path: Path
     run(source, tmp_path / "root", **config)
     rows = {row["source_uri"]: row for row in index_rows(open_dataset("d", root=tmp_path / "root").version)}
     assert rows["a/1.jpg"]["stored_from"] == "source"
-    assert rows["a/2.jpg"]["stored_from"] == "planes", "it lies on its side"
+    assert rows["a/2.jpg"]["stored_from"] == ("planes" if library() else "pixels"), "it lies on its side"
     stored = b"".join(
         path.read_bytes() for path in (tmp_path / "root").rglob("*.tfrecord*") if path.is_file()
     )

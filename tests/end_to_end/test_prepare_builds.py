@@ -1,0 +1,62 @@
+"""Unfinished work meets other builds of the codecs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from beam_jobs import digests as digests_module
+from beam_jobs import job as job_module
+from infra.catalog import Catalog
+from infra.codecs import codec_builds
+from infra.errors import EnvironmentFault
+from infra.storage import Storage
+from tests.samples.photos import jpeg, make_photos, write
+from tests.samples.runs import folders, problems, run, stopped
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return make_photos(tmp_path / "source", {"a": 14, "b": 8})
+
+
+def other_builds(monkeypatch: pytest.MonkeyPatch, **builds: str) -> None:
+    monkeypatch.setattr(digests_module, "codec_builds", lambda: codec_builds() | builds)
+
+
+def test_unfinished_work_is_not_gone_on_with_under_other_builds(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "root"
+    with stopped(job_module, "publish"):
+        run(source, root)
+    (unfinished,) = folders(root, "spool")
+    with monkeypatch.context() as patch:
+        other_builds(patch, turbojpeg="9.9.9")
+        with pytest.raises(EnvironmentFault) as caught:
+            run(source, root)
+        assert f"made with turbojpeg {codec_builds()['turbojpeg']}" in caught.value.message
+        assert "this one with turbojpeg 9.9.9" in caught.value.message
+        assert f"spool/{unfinished}" in str(caught.value.remedy)
+        assert folders(root, "spool") == {unfinished}, "nothing was begun"
+        run(source, root, seed=5)  # other work is not concerned
+    outcome = run(source, root)
+    assert outcome["version"] == 2
+    assert problems(root) == []
+
+
+def test_other_builds_begin_anew_where_the_old_work_was_given_up(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "root"
+    with stopped(job_module, "publish"):
+        run(source, root)
+    (unfinished,) = folders(root, "spool")
+    other_builds(monkeypatch, turbojpeg="9.9.9")
+    Storage.at(root / "d").delete_tree(f"spool/{unfinished}")
+    run(source, root)
+    assert Catalog(root).open("d@1").manifest.codecs["turbojpeg"] == "9.9.9"
+    write(source, {"a/new.jpg": jpeg(700)})
+    run(source, root)  # a finished run leaves nothing that could be in the way
+    assert Catalog(root).versions("d") == [1, 2]
