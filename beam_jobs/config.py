@@ -6,6 +6,7 @@ Imports neither Beam nor an image library: the flows make their forms of it.
 from __future__ import annotations
 
 import math
+import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -146,6 +147,19 @@ class GroupsConfig(Settings):
         description="Where given or earlier splits divide a group: keep and report it, drop-from-train, "
         "or fail",
     )
+
+    @field_validator("pattern")
+    @classmethod
+    def _has_a_parenthesis(cls, pattern: str | None) -> str | None:
+        if pattern is None:
+            return None
+        try:
+            groups = re.compile(pattern).groups
+        except re.error as error:
+            raise ValueError(f"not a regular expression: {error}") from error
+        if not groups:
+            raise ValueError("has no parenthesis: put one around the part that names the group")
+        return pattern
 
 
 class ShardsConfig(Settings):

@@ -63,6 +63,8 @@ def outcome_of(
         "class_counts_before": class_counts(labels),
         "quarantine": manifest.quarantine,
         "num_label_conflicts": len(manifest.label_conflicts),
+        "near_duplicates": _near_duplicates(version),
+        "leaks": manifest.leaks.model_dump(),
         "num_cross_split_duplicates": manifest.cross_split_duplicates,
         "source": manifest.source,
         "manifest": f"{version.storage.uri}/{manifest_file(manifest.version)}",
@@ -110,6 +112,7 @@ def summary(outcome: Mapping[str, Any]) -> Iterator[str]:
             f"  {counted(known, 'image')} known from version {outcome['parent']}, "
             f"{outcome['num_encoded']:,} new; {counted(outcome['inherited_shards'], 'shard')} inherited"
         )
+    yield from _groups(outcome)
     yield from split_table(outcome["splits"])
     if reason := outcome.get("container_reason"):
         yield f"  container {outcome['container']} ({reason})"
@@ -120,6 +123,34 @@ def summary(outcome: Mapping[str, Any]) -> Iterator[str]:
         )
     if outcome["report"]:
         yield f"  report: {outcome['report']}"
+
+
+def _near_duplicates(version: DatasetVersion) -> dict[str, int] | None:
+    """Records that look the same, groups of them, and groups under several labels."""
+    part = version.manifest.near_duplicates
+    if part is None:
+        return None
+    table = version.checked_table(part.path, part.sha256).select(["group", "label"])
+    labels = table.group_by("group").aggregate([("label", "count_distinct")])["label_count_distinct"]
+    conflicts = pc.sum(pc.cast(pc.greater(labels, 1), pa.int64())).as_py() or 0
+    return {"num_records": table.num_rows, "num_groups": len(labels), "num_conflicts": conflicts}
+
+
+def _groups(outcome: Mapping[str, Any]) -> Iterator[str]:
+    """What looks the same, and which groups the splits divide."""
+    near = outcome.get("near_duplicates")
+    if near and near["num_groups"]:
+        conflicts = near["num_conflicts"]
+        several = f", {counted(conflicts, 'group')} under several labels" if conflicts else ""
+        groups = counted(near["num_groups"], "group")
+        yield f"  {near['num_records']:,} records look the same, in {groups}{several} (see the report)"
+    leaks = outcome.get("leaks") or {}
+    divided = leaks.get("near_duplicate_groups", 0) + leaks.get("key_groups", 0)
+    if divided:
+        dropped = leaks["dropped_from_train"]
+        done = f"; {counted(dropped, 'record')} of train left out" if dropped else ""
+        are = "is" if divided == 1 else "are"
+        yield f"  {counted(divided, 'group')} {are} divided among the splits{done} (see the report)"
 
 
 def split_table(splits: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

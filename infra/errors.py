@@ -6,6 +6,7 @@
     │   └── NotFoundError             2  a source, dataset, version or record that is not there
     ├── DataError                     3  the data is bad beyond what was allowed
     │   ├── FailureBudgetExceeded     3  too many inputs were quarantined
+    │   ├── LeakError                 3  groups are divided among splits, and were not to be
     │   ├── AccountingError           3  inputs and outcomes do not add up
     │   └── CorruptDataError          3  stored bytes that are not what was written
     ├── EnvironmentFault              4  the machine, the storage or another process
@@ -79,6 +80,10 @@ class DataError(ShardmillError):
 
 class FailureBudgetExceeded(DataError):
     """More inputs were quarantined than the failure budget allows; nothing was published."""
+
+
+class LeakError(DataError):
+    """Groups are divided among the splits where groups.leakage = fail; nothing was published."""
 
 
 class AccountingError(DataError):

@@ -137,7 +137,7 @@ def _check_splits(version: DatasetVersion) -> list[str]:
 
 def _check_inputs(version: DatasetVersion, ids: Counter[str]) -> list[str]:
     manifest = version.manifest
-    for part in manifest.inputs:
+    for part in [*manifest.inputs, *([manifest.near_duplicates] if manifest.near_duplicates else [])]:
         _check_file(version, part.path, part.num_bytes, part.sha256)
     inputs = version.inputs()
     found = dict.fromkeys(OUTCOMES, 0)
@@ -167,4 +167,25 @@ def _check_inputs(version: DatasetVersion, ids: Counter[str]) -> list[str]:
     repeats = inputs.filter(pc.equal(inputs["outcome"], DUPLICATE))["record_id"].to_pylist()
     if not set(repeats) <= set(kept):
         problems.append("a duplicate names a record that is not there")
+    return problems + _check_near_duplicates(version, set(kept))
+
+
+def _check_near_duplicates(version: DatasetVersion, records: set[str]) -> list[str]:
+    """Whether the groups of records that look the same are of records that are there, or were dropped."""
+    part = version.manifest.near_duplicates
+    if part is None:
+        return []
+    table = version.checked_table(part.path, part.sha256)
+    problems = []
+    if table.num_rows != part.num_rows:
+        problems.append(f"{part.path} has {table.num_rows} rows, the manifest says {part.num_rows}")
+    present = table.filter(pc.is_valid(table["split"]))["record_id"].to_pylist()
+    if not set(present) <= records:
+        problems.append("the near-duplicates name a record that is not there")
+    dropped = table.num_rows - len(present)
+    if dropped > version.manifest.leaks.dropped_from_train:
+        problems.append(
+            f"{dropped} near-duplicates were dropped, "
+            f"the manifest says {version.manifest.leaks.dropped_from_train}"
+        )
     return problems

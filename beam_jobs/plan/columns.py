@@ -15,6 +15,11 @@ def is_null(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
     return np.asarray(pc.is_null(column).to_numpy(), np.bool_)
 
 
+def one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """The column as one array."""
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
 def split_codes(splits: pa.ChunkedArray) -> Codes:
     codes = pc.index_in(splits, pa.array(SPLITS, pa.string()))
     return np.asarray(pc.fill_null(codes, -1).to_numpy(), np.int8)

@@ -9,11 +9,36 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.plan.hashing import record_ids
+from beam_jobs.plan.hashing import UInt64, record_ids
 from infra.contract import LabelConflict
 from infra.errors import DataError
 
 Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files that have a stored form, in the order of their URIs.
+
+    Attributes:
+        rows: int64 [F], row of the listing of each.
+        places: int64 [F], row of the facts of each.
+        digests: uint8 [rows of facts, 32], SHA-256.
+        uris: string, of the whole listing.
+    """
+
+    rows: Int64
+    places: Int64
+    digests: npt.NDArray[np.uint8]
+    uris: pa.ChunkedArray
+
+    def ids(self) -> UInt64:
+        """The record id of each: uint64 [F]."""
+        return record_ids(self.digests)[self.places]
+
+    def uri(self, file: int) -> str:
+        """Of one file."""
+        return str(self.uris[int(self.rows[file])].as_py())
 
 
 @dataclass(frozen=True)
@@ -30,66 +55,69 @@ class Duplicates:
     repeats: Int64
     record_of_repeat: Int64
 
+    def record_of(self) -> Int64:
+        """Of every file, the position in ``kept`` of the record that it became or repeats: int64 [F]."""
+        found = np.empty(len(self.kept) + len(self.repeats), np.int64)
+        found[self.kept] = np.arange(len(self.kept))
+        found[self.repeats] = self.record_of_repeat
+        return found
 
-def find_duplicates(digests: npt.NDArray[np.uint8], uris: pa.ChunkedArray, rows: Int64) -> Duplicates:
+
+def find_duplicates(files: Files) -> Duplicates:
     """Group files by content. Of each group the first is kept: the one with the smallest URI.
-
-    Args:
-        digests: uint8 [N, 32], SHA-256 of each file, in the order of their URIs.
-        uris: of the whole listing.
-        rows: int64 [N], place of each file in the listing; names files in errors.
 
     Raises:
         DataError: files of different content share the 64 bits that are the record id.
     """
-    ids = record_ids(digests)
+    ids = files.ids()
     order = np.argsort(ids, kind="stable")
-    opens_group = np.ones(len(ids), np.bool_)
-    opens_group[1:] = ids[order][1:] != ids[order][:-1]
-    group_of_ordered = np.cumsum(opens_group) - 1
-    first = order[opens_group]  # stable: the smallest position of each group
-    first_of = np.empty(len(ids), np.int64)
-    first_of[order] = first[group_of_ordered]
-
-    positions = np.arange(len(ids))
-    repeats = np.flatnonzero(first_of != positions)
-    originals = first_of[repeats]
-    differing = np.flatnonzero((digests[repeats] != digests[originals]).any(axis=1))
+    ordered = ids[order]
+    repeated = np.zeros(len(ids), np.bool_)
+    repeated[1:] = ordered[1:] == ordered[:-1]
+    # Stable: the first of equal ids is the smallest position.
+    first = np.maximum.accumulate(np.where(repeated, 0, np.arange(len(ids))))
+    repeats, originals = order[repeated], order[first[repeated]]
+    by_position = np.argsort(repeats)
+    repeats, originals = repeats[by_position], originals[by_position]
+    differs = files.digests[files.places[repeats]] != files.digests[files.places[originals]]
+    differing = np.flatnonzero(differs.any(axis=1))
     if len(differing):
         one, other = repeats[differing[0]], originals[differing[0]]
         raise DataError(
-            f"{uris[int(rows[one])].as_py()} and {uris[int(rows[other])].as_py()} differ, "
-            f"but share the record id {ids[one]:016x}",
+            f"{files.uri(one)} and {files.uri(other)} differ, but share the record id {ids[one]:016x}",
             "take one of them out of the source: ids are the first 64 bits of a SHA-256",
         )
-    kept = np.flatnonzero(first_of == positions)
+    is_kept = np.ones(len(ids), np.bool_)
+    is_kept[repeats] = False
+    kept = np.flatnonzero(is_kept)
     return Duplicates(kept, repeats, np.searchsorted(kept, originals))
 
 
-def find_label_conflicts(
-    digests: npt.NDArray[np.uint8], uris: pa.ChunkedArray, labels: pa.ChunkedArray, found: Duplicates
-) -> list[LabelConflict]:
+def find_label_conflicts(files: Files, labels: pa.DictionaryArray, found: Duplicates) -> list[LabelConflict]:
     """Contents that occur under several labels, in the order of the URIs that were kept.
 
     The first label of each is that of the record.
 
     Args:
-        digests: uint8 [N, 32].
-        uris, labels: string [N].
+        files: those with a stored form.
+        labels: of the whole listing.
         found: their duplicates.
     """
     originals = found.kept[found.record_of_repeat]
-    differs = pc.not_equal(labels.take(found.repeats), labels.take(originals))
-    contested = set(originals[np.asarray(differs.to_numpy(), np.bool_)].tolist())
+    rows = files.rows
+    differs = pc.not_equal(
+        labels.indices.take(pa.array(rows[found.repeats])), labels.indices.take(pa.array(rows[originals]))
+    )
+    contested = set(originals[np.asarray(differs.to_numpy(zero_copy_only=False), np.bool_)].tolist())
     members: dict[int, list[int]] = {original: [original] for original in sorted(contested)}
     for repeat, original in zip(found.repeats.tolist(), originals.tolist(), strict=True):
         if original in contested:
             members[original].append(repeat)
     return [
         LabelConflict(
-            sha256=digests[original].tobytes().hex(),
-            uris=uris.take(group).to_pylist(),
-            labels=list(dict.fromkeys(labels.take(group).to_pylist())),
+            sha256=files.digests[files.places[original]].tobytes().hex(),
+            uris=[files.uri(file) for file in group],
+            labels=list(dict.fromkeys(labels[int(rows[file])].as_py() for file in group)),
         )
         for original, group in members.items()
     ]

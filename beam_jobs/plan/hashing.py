@@ -56,6 +56,11 @@ def record_ids(digests: npt.NDArray[np.uint8]) -> UInt64:
     return np.ascontiguousarray(digests[:, :8]).view(">u8").astype(np.uint64).reshape(-1)
 
 
+def id_text(ids: UInt64) -> pa.Array:
+    """Record ids as they are written: uint64 [N] to string [N] of 16 hexadecimal digits."""
+    return hex_text(ids.astype(">u8").view(np.uint8).reshape(-1, 8))
+
+
 def hex_text(values: npt.NDArray[np.uint8]) -> pa.Array:
     """Bytes as hexadecimal text: uint8 [N, K] to string [N] of 2K digits."""
     count, width = values.shape

@@ -1,68 +1,147 @@
-"""The rows of all inputs: what became of each."""
+"""The rows of all inputs: what became of each.
+
+A row is what the listing says, overlaid with what reading found, and that with the plan's. Rows are made when
+they are asked for, a range at a time: as text they are several times what is known of a file.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.plan.columns import is_null, places_of
-from beam_jobs.plan.duplicates import Duplicates
-from beam_jobs.plan.hashing import digest_bytes, hex_text
+from beam_jobs.plan.columns import places_of
+from beam_jobs.plan.duplicates import Duplicates, Files
+from beam_jobs.plan.hashing import hex_text
+from beam_jobs.plan.leaks import Dropped
 from beam_jobs.plan.splits import Codes
-from infra.contract import DUPLICATE, INPUTS_SCHEMA, RECORD, SPLITS
+from infra.contract import DUPLICATE, FILTERED, INPUTS_SCHEMA, RECORD, SPLITS
+
+Int64 = npt.NDArray[np.int64]
+Columns = dict[str, pa.Array | pa.ChunkedArray]
+
+BATCH_ROWS = 65_536
 
 
-def inputs_table(
-    listing: pa.Table,
-    facts: pa.Table,
-    read: npt.NDArray[np.int64],
-    rows: npt.NDArray[np.int64],
-    digests: npt.NDArray[np.uint8],
-    found: Duplicates,
-    splits: Codes,
-) -> pa.Table:
-    """INPUTS_SCHEMA: the listing's own rows, overlaid with what reading found, and that with the plan's."""
-    total = listing.num_rows
-    of_facts = places_of(read, total)
-    columns = {name: listing[name] for name in ("uri", "size_bytes", "mtime_ns", "label", "group")}
-    digest_known = facts.select(["sha256"]).filter(pc.is_valid(facts["sha256"]))
-    digest_rows = read[~is_null(facts["sha256"])]
-    columns["sha256"] = hex_text(digest_bytes(digest_known["sha256"])).take(places_of(digest_rows, total))
-    for name in ("outcome", "reason", "message"):
-        columns[name] = pc.coalesce(facts[name].take(of_facts), listing[name])
-    settled = pc.if_else(pc.is_valid(listing["outcome"]), pa.scalar("list"), pa.scalar(None, pa.string()))
-    columns["stage"] = pc.coalesce(facts["stage"].take(of_facts), settled)
+@dataclass(frozen=True)
+class InputRows:
+    """What became of each input.
 
-    # Of every file that became a record or repeats one: which record (position among the kept).
-    record_of = np.empty(len(rows), np.int64)
-    record_of[found.kept] = np.arange(len(found.kept))
-    record_of[found.repeats] = found.record_of_repeat
-    planned = places_of(rows, total)
-    ids = hex_text(digests[:, :8])
-    columns["record_id"] = ids.take(planned)
-    names = pa.array(SPLITS, pa.string()).take(pa.array(splits[record_of], pa.int8()))
-    columns["split"] = pc.coalesce(names.take(planned), listing["split"].combine_chunks())
-    is_repeat = np.zeros(len(rows), np.int8)
-    is_repeat[found.repeats] = 1
-    outcomes = pa.array([RECORD, DUPLICATE]).take(pa.array(is_repeat))
-    columns["outcome"] = pc.coalesce(columns["outcome"], outcomes.take(planned))
-    return _explain_duplicates(columns, listing["uri"], rows, found)
+    Attributes:
+        listing: LISTING_SCHEMA, sorted by URI.
+        facts: FACTS_SCHEMA, of the files that were read.
+        read: int64, rows of the listing that were read.
+        files: those of them that have a stored form.
+        found: which of these repeat another.
+        splits: int8, of each record of ``found.kept``.
+        dropped: which of these records are dropped; all files of their content are.
+    """
 
+    listing: pa.Table
+    facts: pa.Table
+    read: Int64
+    files: Files
+    found: Duplicates
+    splits: Codes
+    dropped: Dropped
 
-def _explain_duplicates(
-    columns: dict[str, pa.ChunkedArray],
-    uris: pa.ChunkedArray,
-    rows: npt.NDArray[np.int64],
-    found: Duplicates,
-) -> pa.Table:
-    """Say of each duplicate which file it repeats."""
-    at = places_of(rows[found.repeats], len(uris))
-    original = uris.take(rows[found.kept[found.record_of_repeat]])
-    messages = pc.binary_join_element_wise("the same bytes as ", original, "")
-    count = len(found.repeats)
-    for name, text in (("stage", "plan"), ("reason", "same_bytes")):
-        columns[name] = pc.coalesce(columns[name], pa.array([text] * count, pa.string()).take(at))
-    columns["message"] = pc.coalesce(columns["message"], messages.take(at))
-    return pa.table({name: columns[name] for name in INPUTS_SCHEMA.names}).cast(INPUTS_SCHEMA)
+    def __len__(self) -> int:
+        return int(self.listing.num_rows)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """INPUTS_SCHEMA, sorted by URI: all rows, BATCH_ROWS at a time."""
+        for start in range(0, len(self), BATCH_ROWS):
+            yield from self.table(start, BATCH_ROWS).combine_chunks().to_batches()
+
+    def table(self, start: int = 0, length: int | None = None) -> pa.Table:
+        """INPUTS_SCHEMA, sorted by URI: the rows [start, start + length), or all from there on."""
+        listing = self.listing.slice(start, length)
+        stop = start + listing.num_rows
+        columns: Columns = {
+            name: listing[name] for name in ("uri", "size_bytes", "mtime_ns", "label", "group")
+        }
+        columns |= self._found_by_reading(listing, start, stop)
+        columns |= self._found_by_planning(listing, columns, start, stop)
+        return pa.table({name: columns[name] for name in INPUTS_SCHEMA.names}).cast(INPUTS_SCHEMA)
+
+    def _found_by_reading(self, listing: pa.Table, start: int, stop: int) -> Columns:
+        """Digest, outcome, stage, reason and message of the files that reading settled."""
+        first, last = np.searchsorted(self.read, [start, stop])
+        facts = self.facts.slice(first, last - first)
+        at = places_of(self.read[first:last] - start, stop - start)
+        digests = hex_text(self.files.digests[first:last])
+        digests = pc.if_else(pc.is_valid(facts["sha256"]), digests, pa.scalar(None, pa.string()))
+        columns: Columns = {"sha256": digests.take(at)}
+        for name in ("outcome", "reason", "message"):
+            columns[name] = pc.coalesce(facts[name].take(at), listing[name])
+        listed = pc.if_else(pc.is_valid(listing["outcome"]), pa.scalar("list"), pa.scalar(None, pa.string()))
+        columns["stage"] = pc.coalesce(facts["stage"].take(at), listed)
+        return columns
+
+    def _found_by_planning(self, listing: pa.Table, columns: Columns, start: int, stop: int) -> Columns:
+        """The same, with record id and split, of the files that have a stored form."""
+        first, last = np.searchsorted(self.files.rows, [start, stop])
+        files = np.arange(first, last)
+        record, is_repeat = self._record_of(files)
+        is_dropped = np.isin(record, self.dropped.records)
+        stays = np.flatnonzero(~is_dropped)
+        at = self._positions(files[stays], start, stop)
+        ids = hex_text(self.files.digests[self.files.places[files[stays]], :8])
+        names = pa.array(SPLITS, pa.string()).take(pa.array(self.splits[record[stays]]))
+        outcomes = pa.array([RECORD, DUPLICATE]).take(pa.array(is_repeat[stays].astype(np.int8)))
+        planned: Columns = {
+            "record_id": ids.take(at),
+            "split": pc.coalesce(names.take(at), listing["split"]),
+            "outcome": pc.coalesce(columns["outcome"], outcomes.take(at)),
+        }
+        columns = columns | planned
+        repeats = np.flatnonzero(is_repeat & ~is_dropped)
+        columns |= self._explained(
+            columns,
+            self._positions(files[repeats], start, stop),
+            {"stage": "plan", "reason": "same_bytes"},
+            self._repetitions(record[repeats]),
+        )
+        leaking = np.flatnonzero(is_dropped)
+        return columns | self._explained(
+            columns,
+            self._positions(files[leaking], start, stop),
+            {"outcome": FILTERED, "stage": "plan", "reason": "leak"},
+            self.dropped.messages.take(pa.array(np.searchsorted(self.dropped.records, record[leaking]))),
+        )
+
+    def _record_of(self, files: Int64) -> tuple[Int64, npt.NDArray[np.bool_]]:
+        """(position among the kept of the record that each file is or repeats, whether it repeats one)."""
+        if not len(files):
+            return np.empty(0, np.int64), np.empty(0, np.bool_)
+        first, last = np.searchsorted(self.found.repeats, [files[0], files[-1] + 1])
+        is_repeat = np.zeros(len(files), np.bool_)
+        is_repeat[self.found.repeats[first:last] - files[0]] = True
+        record = np.searchsorted(self.found.kept, files)
+        record[is_repeat] = self.found.record_of_repeat[first:last]
+        return record, is_repeat
+
+    def _positions(self, files: Int64, start: int, stop: int) -> pa.Array:
+        return places_of(self.files.rows[files] - start, stop - start)
+
+    def _repetitions(self, records: Int64) -> pa.Array:
+        """The sentence that names the file which is repeated."""
+        originals = self.files.uris.take(pa.array(self.files.rows[self.found.kept[records]]))
+        return pc.binary_join_element_wise("the same bytes as ", originals, "")
+
+    def _explained(
+        self, columns: Columns, at: pa.Array, words: dict[str, str], messages: pa.Array
+    ) -> Columns:
+        """Columns that say of some rows why; ``at`` leads from each row to its message, or is null."""
+        if at.null_count == len(at):
+            return {}
+        here = pc.is_valid(at)
+        said: Columns = {
+            name: pc.coalesce(columns[name], pc.if_else(here, pa.scalar(word), pa.scalar(None, pa.string())))
+            for name, word in words.items()
+        }
+        return said | {"message": pc.coalesce(columns["message"], messages.take(at))}

@@ -1,9 +1,10 @@
 """A plan, step by step.
 
 1. *Duplicates.* Files with equal SHA-256 become one record; the smallest URI is kept.
-2. *Splits.* Given, or that of the earlier version, or each class cut at the exact fractions by hash rank
-   (beam_jobs.plan.splits).
-3. *Shards* and the order in them (beam_jobs.plan.shards).
+2. *Groups* of records by key and by looks (beam_jobs.plan.groups, near_duplicates).
+3. *Splits*: given, then earlier, then group, then stratified (beam_jobs.plan.splits).
+4. *Leaks*: groups that are divided all the same (beam_jobs.plan.leaks).
+5. *Shards* and the order in them (beam_jobs.plan.shards).
 """
 
 from __future__ import annotations
@@ -13,19 +14,27 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from beam_jobs.config import PrepareConfig
-from beam_jobs.plan.columns import is_null, split_codes
-from beam_jobs.plan.duplicates import find_duplicates, find_label_conflicts
+from beam_jobs.plan.columns import is_null, one_chunk, split_codes
+from beam_jobs.plan.duplicates import Duplicates, Files, find_duplicates, find_label_conflicts
 from beam_jobs.plan.earlier import Earlier
-from beam_jobs.plan.hashing import SPLIT, digest_bytes, hash_ranks, record_ids
-from beam_jobs.plan.inputs import inputs_table
-from beam_jobs.plan.records import planned_records
-from beam_jobs.plan.shards import PlannedShard, deal
-from beam_jobs.plan.splits import assign_splits
+from beam_jobs.plan.groups import Groups, key_groups, units_of
+from beam_jobs.plan.hashing import SPLIT, UInt64, digest_bytes, hash_ranks
+from beam_jobs.plan.inputs import InputRows
+from beam_jobs.plan.leaks import Dropped, GroupedRecords, settle_leaks
+from beam_jobs.plan.near_duplicates import (
+    NearDuplicates,
+    find_near_duplicates,
+    near_duplicates_table,
+)
+from beam_jobs.plan.records import PlannedRecords
+from beam_jobs.plan.shards import Dealt, PlannedShard, deal
+from beam_jobs.plan.splits import Codes, assign_splits
 from beam_jobs.plan.statistics import split_statistics
 from infra.contract import LabelConflict, Leaks, SplitStatistics
+
+Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -33,8 +42,8 @@ class Plan:
     """What a version will be.
 
     Attributes:
-        inputs: INPUTS_SCHEMA, a row a file, sorted by URI.
-        records: PLAN_SCHEMA, those to be written, shard after shard, each in stored order.
+        input_rows: what became of each input.
+        planned: the records to be written, shard after shard, each in stored order.
         shards: those to be written, train first.
         classes: names by label: those of the earlier version, then new ones that have a record, sorted.
         label_conflicts: the same bytes under several labels.
@@ -45,8 +54,8 @@ class Plan:
         inherited: numbers of the earlier version's shards that stay as they are, rising.
     """
 
-    inputs: pa.Table
-    records: pa.Table
+    input_rows: InputRows
+    planned: PlannedRecords
     shards: list[PlannedShard]
     classes: list[str]
     label_conflicts: list[LabelConflict]
@@ -55,6 +64,71 @@ class Plan:
     near_duplicates: pa.Table | None = None
     leaks: Leaks = field(default_factory=Leaks)
     inherited: list[int] = field(default_factory=list)
+
+    @property
+    def inputs(self) -> pa.Table:
+        """INPUTS_SCHEMA, a row a file, sorted by URI. Made anew at each call; see ``input_rows``."""
+        return self.input_rows.table()
+
+    @property
+    def records(self) -> pa.Table:
+        """PLAN_SCHEMA, the records to be written. Made anew at each call; see ``planned``."""
+        return self.planned.table()
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known of all files, and which of them become records.
+
+    Attributes:
+        listing, facts: in one chunk.
+        read: int64, rows of the listing that were read.
+        files: those that have a stored form.
+        labels: of the whole listing.
+        given: int8 [rows of the listing], the split that the source gives, or -1.
+        found: duplicates among ``files``.
+        ids: uint64 [K], of the records.
+    """
+
+    listing: pa.Table
+    facts: pa.Table
+    read: Int64
+    files: Files
+    labels: pa.DictionaryArray
+    given: Codes
+    found: Duplicates
+    ids: UInt64
+
+    @classmethod
+    def of(cls, listing: pa.Table, facts: pa.Table) -> _Known:
+        """Gather it."""
+        listing, facts = listing.combine_chunks(), facts.combine_chunks()  # taking from many is slow
+        read = np.flatnonzero(is_null(listing["outcome"]))
+        if len(read) != facts.num_rows:
+            raise ValueError(f"{facts.num_rows} rows of facts for {len(read)} files that were read")
+        places = np.flatnonzero(is_null(facts["outcome"]))
+        files = Files(read[places], places, digest_bytes(facts["sha256"]), listing["uri"])
+        labels = one_chunk(listing["label"]).dictionary_encode()
+        found = find_duplicates(files)
+        given = split_codes(listing["split"])
+        return cls(listing, facts, read, files, labels, given, found, files.ids()[found.kept])
+
+    @property
+    def rows(self) -> Int64:
+        """Row of the listing of each record: int64 [K]."""
+        return self.files.rows[self.found.kept]
+
+    @property
+    def places(self) -> Int64:
+        """Row of the facts of each record: int64 [K]."""
+        return self.files.places[self.found.kept]
+
+    def num_crossing(self) -> int:
+        """Duplicates that the source gives another split than the record that they repeat."""
+        repeats = self.given[self.files.rows[self.found.repeats]]
+        records = self.given[self.rows[self.found.record_of_repeat]]
+        # Only where the source gives both splits can a duplicate cross them.
+        return int(((records >= 0) & (records != repeats)).sum())
 
 
 def plan_version(
@@ -70,60 +144,110 @@ def plan_version(
         listing: LISTING_SCHEMA, sorted by URI.
         facts: FACTS_SCHEMA, a row for each row of the listing whose outcome is null, in order.
         blocks: int32 [rows of facts], the number of the block that holds each.
-        config: splits, shards and seed.
+        config: groups, splits, shards and seed.
         earlier: the version before this one, whose records keep their split and classes their number.
 
     Raises:
         DataError: two files with different content share a record id.
+        LeakError: splits divide a group, and none may be divided.
     """
-    listing, facts = listing.combine_chunks(), facts.combine_chunks()  # taking from many chunks is slow
-    read = np.flatnonzero(is_null(listing["outcome"]))
-    if len(read) != facts.num_rows or len(blocks) != facts.num_rows:
-        raise ValueError(f"{facts.num_rows} rows of facts for {len(read)} files that were read")
-    stored = np.flatnonzero(is_null(facts["outcome"]))  # rows of facts
-    rows = read[stored]  # the same as rows of the listing
-    digests = digest_bytes(facts["sha256"].take(stored))
-    labels = listing["label"].take(rows)
-    found = find_duplicates(digests, listing["uri"], rows)
+    if len(blocks) != facts.num_rows:
+        raise ValueError(f"{facts.num_rows} rows of facts, but {len(blocks)} numbers of blocks")
+    known = _Known.of(listing, facts)
+    grouped, near = _split(known, config, earlier)
+    leaks, dropped = settle_leaks(grouped, config.groups.leakage)
+    stays = np.ones(len(known.ids), np.bool_)
+    stays[dropped.records] = False
 
-    kept = found.kept  # positions in `rows`
-    classes, label_codes = _class_codes(labels.take(kept), earlier)
-    ids = record_ids(digests[kept])
-    given = split_codes(listing["split"].take(rows))
-    fixed = given[kept]
-    if earlier is not None:
-        fixed = np.where(fixed >= 0, fixed, earlier.split_of(ids))
-    splits = assign_splits(fixed, label_codes, hash_ranks(ids, config.seed, SPLIT), config.splits.fractions())
-    stored_bytes = facts["stored_bytes"].take(stored[kept]).to_numpy()
-    held = earlier.held if earlier is not None else None
-    homes = None
-    if held is not None:
-        wanted = listing.select(["uri", "group"]).take(rows[kept])
-        homes = held.homes(ids, label_codes, splits, wanted["uri"], wanted["group"])
-    dealt = deal(ids, label_codes, splits, stored_bytes, config, held, homes)
-
+    rows, places = known.rows[stays], known.places[stays]
+    classes, labels = _class_codes(known.labels, rows, earlier)
+    splits = grouped.splits[stays]
+    dealt = _deal(known, rows, places, known.ids[stays], labels, splits, config, earlier)
     order = dealt.order
-    places = stored[kept[order]]
-    records = planned_records(
-        listing, facts.take(places), rows[kept[order]], label_codes[order], blocks[places]
-    )
-    # Only where the source gives both splits can a duplicate cross them.
-    crossing = given[found.repeats], given[kept[found.record_of_repeat]]
     return Plan(
-        inputs=inputs_table(listing, facts, read, rows, digests, found, splits),
-        records=records,
+        input_rows=InputRows(
+            known.listing, known.facts, known.read, known.files, known.found, grouped.splits, dropped
+        ),
+        planned=PlannedRecords(
+            known.listing, known.facts, rows[order], places[order], labels[order].astype(np.int32), blocks
+        ),
         shards=dealt.shards,
         classes=classes,
-        label_conflicts=find_label_conflicts(digests, listing["uri"].take(rows), labels, found),
-        cross_split_duplicates=int(((crossing[0] >= 0) & (crossing[0] != crossing[1])).sum()),
-        statistics=split_statistics(facts, stored[kept], splits),
+        label_conflicts=find_label_conflicts(known.files, known.labels, known.found),
+        cross_split_duplicates=known.num_crossing(),
+        statistics=split_statistics(known.facts, places, splits),
+        near_duplicates=_near_table(known, near, grouped, dropped),
+        leaks=leaks,
         inherited=dealt.inherited,
     )
 
 
-def _class_codes(labels: pa.ChunkedArray, earlier: Earlier | None) -> tuple[list[str], npt.NDArray[np.int64]]:
-    """(names by number, number of each row)."""
+def _split(
+    known: _Known, config: PrepareConfig, earlier: Earlier | None
+) -> tuple[GroupedRecords, NearDuplicates | None]:
+    """Group all records and give each a split."""
+    keyed, keys = key_groups(known.listing["group"].take(pa.array(known.files.rows)), known.found.record_of())
+    near = None
+    if config.groups.near_duplicates:
+        hashes = known.facts["perceptual_hash"].take(pa.array(known.places))
+        near = find_near_duplicates(hashes, config.groups.max_distance)
+    near_groups = near.groups if near else Groups.none()
+    _, labels = _class_codes(known.labels, known.rows, earlier)
+    splits = assign_splits(
+        known.given[known.rows],
+        labels,
+        hash_ranks(known.ids, config.seed, SPLIT),
+        config.splits.fractions(),
+        earlier.split_of(known.ids) if earlier is not None else None,
+        units_of(len(known.ids), [keyed, near_groups]),
+    )
+    return GroupedRecords(near_groups, keyed, keys, splits, known.listing["uri"], known.rows), near
+
+
+def _deal(
+    known: _Known,
+    rows: Int64,
+    places: Int64,
+    ids: UInt64,
+    labels: Int64,
+    splits: Codes,
+    config: PrepareConfig,
+    earlier: Earlier | None,
+) -> Dealt:
+    """Deal the records that stay to shards."""
+    stored_bytes = known.facts["stored_bytes"].take(pa.array(places)).to_numpy()
+    held = earlier.held if earlier is not None else None
+    homes = None
+    if held is not None:
+        wanted = known.listing.select(["uri", "group"]).take(pa.array(rows))
+        homes = held.homes(ids, labels, splits, wanted["uri"], wanted["group"])
+    return deal(ids, labels, splits, stored_bytes, config, held, homes)
+
+
+def _near_table(
+    known: _Known, near: NearDuplicates | None, grouped: GroupedRecords, dropped: Dropped
+) -> pa.Table | None:
+    if near is None:
+        return None
+    splits = grouped.splits.copy()
+    splits[dropped.records] = -1
+    return near_duplicates_table(
+        near, known.facts["perceptual_hash"], known.listing, known.rows, known.places, known.ids, splits
+    )
+
+
+def _class_codes(labels: pa.DictionaryArray, rows: Int64, earlier: Earlier | None) -> tuple[list[str], Int64]:
+    """(names by number, number of the class of each record: int64 [N]).
+
+    Args:
+        labels: of the whole listing.
+        rows: int64 [N], of the records.
+    """
     known = list(earlier.classes) if earlier is not None else []
-    classes = known + sorted(str(name) for name in set(pc.unique(labels).to_pylist()) - set(known))
-    codes = pc.index_in(labels, pa.array(classes, pa.string()))
-    return classes, codes.to_numpy().astype(np.int64)
+    of_records = labels.indices.take(pa.array(rows)).to_numpy()
+    names = labels.dictionary.to_pylist()
+    found = {str(names[code]) for code in np.unique(of_records)}
+    classes = known + sorted(found - set(known))
+    number = {name: at for at, name in enumerate(classes)}
+    codes = np.array([number.get(name, -1) for name in names], np.int64)
+    return classes, codes[of_records] if len(rows) else np.empty(0, np.int64)

@@ -1,6 +1,11 @@
-"""The planned records: what is known of each, in the order in which it is stored."""
+"""The planned records: what is known of each, in the order in which it is stored.
+
+Rows are made when they are asked for, a range (as a rule a shard) at a time.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -27,22 +32,53 @@ PLAN_SCHEMA = pa.schema(
 )
 
 
-def planned_records(
-    listing: pa.Table,
-    facts: pa.Table,
-    rows: npt.NDArray[np.int64],
-    labels: npt.NDArray[np.int64],
-    blocks: npt.NDArray[np.int32],
-) -> pa.Table:
-    """PLAN_SCHEMA, of records in stored order."""
-    sources = listing.select(["uri", "size_bytes", "group"]).take(rows)
-    columns = {
-        "id": hex_text(digest_bytes(facts["sha256"])[:, :8]),
-        "sha256": facts["sha256"],
-        "label": pa.array(labels.astype(np.int32)),
-        "source_uri": sources["uri"],
-        "source_bytes": sources["size_bytes"],
-        "group": sources["group"],
-        "block": pa.array(blocks),
-    }
-    return pa.table(columns | {name: facts[name] for name in _STORED_FACTS}).cast(PLAN_SCHEMA)
+@dataclass(frozen=True)
+class PlannedRecords:
+    """Records in stored order.
+
+    Attributes:
+        listing: LISTING_SCHEMA.
+        facts: FACTS_SCHEMA.
+        rows: int64 [P], row of the listing of each record.
+        places: int64 [P], row of the facts of each.
+        labels: int32 [P].
+        blocks: int32 [rows of facts], number of the block that holds each.
+    """
+
+    listing: pa.Table
+    facts: pa.Table
+    rows: npt.NDArray[np.int64]
+    places: npt.NDArray[np.int64]
+    labels: npt.NDArray[np.int32]
+    blocks: npt.NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def table(self, start: int = 0, length: int | None = None) -> pa.Table:
+        """PLAN_SCHEMA: the records [start, start + length), or all from there on."""
+        part = slice(start, None if length is None else start + length)
+        return self._table(self.rows[part], self.places[part], self.labels[part])
+
+    def take(self, positions: npt.NDArray[np.int64]) -> pa.Table:
+        """PLAN_SCHEMA: some records."""
+        return self._table(self.rows[positions], self.places[positions], self.labels[positions])
+
+    def _table(
+        self,
+        rows: npt.NDArray[np.int64],
+        places: npt.NDArray[np.int64],
+        labels: npt.NDArray[np.int32],
+    ) -> pa.Table:
+        sources = self.listing.select(["uri", "size_bytes", "group"]).take(pa.array(rows))
+        facts = self.facts.select(["sha256", *_STORED_FACTS]).take(pa.array(places))
+        columns = {
+            "id": hex_text(digest_bytes(facts["sha256"])[:, :8]),
+            "sha256": facts["sha256"],
+            "label": pa.array(labels),
+            "source_uri": sources["uri"],
+            "source_bytes": sources["size_bytes"],
+            "group": sources["group"],
+            "block": pa.array(self.blocks[places]),
+        }
+        return pa.table(columns | {name: facts[name] for name in _STORED_FACTS}).cast(PLAN_SCHEMA)

@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_jobs.plan.columns import one_chunk
 from beam_jobs.plan.splits import Codes
 from infra.contract import SPLITS, ChannelStatistics, SplitStatistics
 
@@ -35,15 +36,15 @@ def split_statistics(facts: pa.Table, rows: Int64, splits: Codes) -> dict[str, S
 
 
 def _of_one_split(facts: pa.Table, rows: Int64) -> SplitStatistics:
-    height = facts["height"].take(rows).to_numpy()
-    width = facts["width"].take(rows).to_numpy()
+    height = facts["height"].take(pa.array(rows)).to_numpy()
+    width = facts["width"].take(pa.array(rows)).to_numpy()
     aspect = _spread(width / height)
     return SplitStatistics(
         pixels=_pixels(facts, rows, height.astype(np.int64) * width),
         height=_int_spread(height),
         width=_int_spread(width),
         aspect=(round(aspect[0], _DECIMALS), round(aspect[1], _DECIMALS), round(aspect[2], _DECIMALS)),
-        stored_bytes=_int_spread(facts["stored_bytes"].take(rows).to_numpy()),
+        stored_bytes=_int_spread(facts["stored_bytes"].take(pa.array(rows)).to_numpy()),
     )
 
 
@@ -88,9 +89,7 @@ def _pixels(facts: pa.Table, rows: Int64, pixels: Int64) -> ChannelStatistics | 
 
 def _channels(column: pa.ChunkedArray, rows: Int64) -> Float64 | None:
     """A column of lists of one length as float64 [M, channels]; None where it is no such column."""
-    lists = column.take(rows).combine_chunks()
-    if isinstance(lists, pa.ChunkedArray):
-        lists = pa.concat_arrays(lists.chunks)
+    lists = one_chunk(column.take(pa.array(rows)))
     if lists.null_count:
         return None
     lengths = pc.unique(pc.list_value_length(lists)).to_pylist()

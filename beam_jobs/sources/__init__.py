@@ -18,7 +18,7 @@ from beam_jobs.config import PrepareConfig
 from beam_jobs.places import folders_of_ours, place_of
 from beam_jobs.request import JobRequest
 from beam_jobs.sources.folder import SourceFolder
-from beam_jobs.sources.listing import Listing
+from beam_jobs.sources.listing import Listing, group_by_pattern
 from infra.errors import ConfigError
 from infra.names import name_of
 from infra.storage import Storage
@@ -55,6 +55,8 @@ def list_inputs(source: SourceFolder, config: PrepareConfig) -> Listing:
     module = importlib.import_module(f"{__name__}.{kind}")
     list_kind = cast(Callable[[SourceFolder, PrepareConfig], Listing], module.list_inputs)
     listing = list_kind(source, config)
+    if config.groups.pattern is not None:
+        listing = replace(listing, table=group_by_pattern(listing.table, config.groups.pattern))
     told = [
         f"{place} lies in the source and is left out: it holds what Shardmill made"
         for place in source.left_out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -16,10 +17,7 @@ LISTING_SCHEMA = pa.schema(
         ("mtime_ns", pa.int64()),
         ("label", pa.string()),
         ("split", pa.string()),  # where the source gives one
-        (
-            "group",
-            pa.string(),
-        ),  # what must stay in one split; null where there is none
+        ("group", pa.string()),  # what must stay in one split; null where there is none
         ("outcome", pa.string()),  # filtered | quarantined | null
         ("reason", pa.string()),
         ("message", pa.string()),
@@ -27,6 +25,7 @@ LISTING_SCHEMA = pa.schema(
 )
 
 _DIGEST_ROWS = 65_536
+_GROUP_ROWS = 8192  # as Python values at a time
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,26 @@ class Listing:
     def digest(self) -> str:
         """SHA-256 over all rows: equal exactly where nothing about any file has changed."""
         return table_digest(self.table)
+
+
+def group_by_pattern(table: pa.Table, pattern: str) -> pa.Table:
+    """LISTING_SCHEMA with the group of each file: what the first parenthesis matches in its URI.
+
+    A file that the pattern does not match, or matches with nothing in the parenthesis, keeps the group that
+    its kind of source gave it.
+
+    Args:
+        table: LISTING_SCHEMA.
+        pattern: regular expression with a parenthesis.
+    """
+    search = re.compile(pattern).search
+    chunks = []
+    for batch in table.select(["uri", "group"]).to_batches(max_chunksize=_GROUP_ROWS):
+        found = (search(uri) for uri in batch.column("uri").to_pylist())
+        matched = pa.array([match[1] or None if match else None for match in found], pa.string())
+        chunks.append(pc.coalesce(matched, batch.column("group")))
+    at = table.schema.get_field_index("group")
+    return table.set_column(at, table.schema.field(at), pa.chunked_array(chunks, pa.string()))
 
 
 def table_digest(table: pa.Table) -> str:

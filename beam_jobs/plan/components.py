@@ -1,0 +1,44 @@
+"""Connected components of a graph, a whole array of edges at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Int64 = npt.NDArray[np.int64]
+
+
+class Components:
+    """Which nodes are connected. Each component is known by its smallest node.
+
+    Hooking and pointer jumping after Shiloach and Vishkin, "An O(log n) parallel connectivity algorithm",
+    1982.
+
+    Attributes:
+        root: int64 [N], the smallest node of each node's component.
+    """
+
+    def __init__(self, num_nodes: int) -> None:
+        self.root: Int64 = np.arange(num_nodes)
+
+    def connect(self, one: Int64, other: Int64) -> None:
+        """Add edges: int64 [E] each, the nodes at their ends."""
+        while True:
+            roots_one, roots_other = self.root[one], self.root[other]
+            apart = roots_one != roots_other
+            if not apart.any():
+                return
+            one, other = one[apart], other[apart]
+            low = np.minimum(roots_one[apart], roots_other[apart])
+            high = np.maximum(roots_one[apart], roots_other[apart])
+            # A component that several edges pull to several others follows one of them now; the rest of the
+            # edges stay for the next round.
+            np.minimum.at(self.root, high, low)
+            self._flatten()
+
+    def _flatten(self) -> None:
+        while True:
+            jumped = self.root[self.root]
+            if np.array_equal(jumped, self.root):
+                return
+            self.root = jumped

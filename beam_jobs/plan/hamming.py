@@ -1,0 +1,178 @@
+"""All pairs of 64-bit hashes that differ in few bits, exactly, without comparing each with each.
+
+Cut the 64 bits into d + k bands. Two hashes that differ in at most d bits agree in at least k whole bands, so
+for each choice of k bands it is enough to compare the hashes that agree there: sorted by these bands, they
+are neighbours (multi-index hashing: Norouzi, Punjani and Fleet, "Fast search in Hamming space with
+multi-index hashing", 2012). A larger k means more sortings and fewer comparisons; where a small one would
+compare too many, as with hashes that have whole bands in common, the next one is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from math import comb
+
+import numpy as np
+import numpy.typing as npt
+
+from beam_jobs.plan.components import Components
+from beam_jobs.plan.hashing import UInt64
+
+HASH_BITS = 64
+
+_FEW_HASHES = 4096  # so few are compared with one band in common
+_MOST_TABLES = 100
+# Comparisons that are made before more bands are tried: of each hash, and at least.
+_COMPARISONS_A_HASH, _COMPARISONS = 200, 50_000_000
+
+_PAIRS_AT_A_TIME = 1 << 20
+
+Int64 = npt.NDArray[np.int64]
+Pairs = tuple[Int64, Int64, npt.NDArray[np.int8]]  # positions of both, and their distance (bits)
+
+
+@dataclass(frozen=True)
+class Neighbourhoods:
+    """Hashes that chains of near pairs connect.
+
+    Attributes:
+        component: int64 [N], of each hash the position of the smallest hash that it is connected with.
+        nearest: int8 [N], bits in which the nearest other hash differs; -1 where none is near.
+    """
+
+    component: Int64
+    nearest: npt.NDArray[np.int8]
+
+
+def neighbourhoods(hashes: UInt64, max_distance: int) -> Neighbourhoods:
+    """Connect hashes that differ in at most ``max_distance`` bits.
+
+    Args:
+        hashes: uint64 [N], rising, each once.
+        max_distance: bits, 0 to 62.
+    """
+    components = Components(len(hashes))
+    nearest = np.full(len(hashes), HASH_BITS + 1, np.int8)
+    if max_distance and len(hashes) > 1:
+        for one, other, distance in _batched(_near_pairs(hashes, max_distance)):
+            np.minimum.at(nearest, one, distance)
+            np.minimum.at(nearest, other, distance)
+            components.connect(one, other)
+    nearest[nearest > HASH_BITS] = -1
+    return Neighbourhoods(components.root, nearest)
+
+
+def _batched(pairs: Iterator[Pairs]) -> Iterator[Pairs]:
+    """The same pairs in few large arrays: connecting costs a pass over all nodes each time."""
+    waiting: list[Pairs] = []
+    count = 0
+    for found in pairs:
+        waiting.append(found)
+        count += len(found[0])
+        if count >= _PAIRS_AT_A_TIME:
+            yield _joined(waiting)
+            waiting, count = [], 0
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(parts: list[Pairs]) -> Pairs:
+    one, other, distance = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    return one, other, distance
+
+
+class _TooManyError(Exception):
+    """Hashes have so much in common in the chosen bands that more of them should be chosen."""
+
+
+def _near_pairs(hashes: UInt64, max_distance: int) -> Iterator[Pairs]:
+    """Every near pair at least once."""
+    agreeing = 1 if len(hashes) <= _FEW_HASHES else 2
+    while True:
+        may_grow = (
+            max_distance + agreeing < HASH_BITS - 1
+            and comb(max_distance + agreeing + 1, agreeing + 1) <= _MOST_TABLES
+        )
+        budget = max(_COMPARISONS, _COMPARISONS_A_HASH * len(hashes)) if may_grow else None
+        try:
+            yield from _pairs_of_tables(hashes, max_distance, agreeing, budget)
+            return
+        except _TooManyError:
+            agreeing += 1  # pairs that were found already are found again, which changes nothing
+
+
+def _pairs_of_tables(hashes: UInt64, max_distance: int, agreeing: int, budget: int | None) -> Iterator[Pairs]:
+    bands = _bands(max_distance + agreeing)
+    spent = 0
+    for chosen in combinations(range(len(bands)), agreeing):
+        # The chosen bands first, so that sorting brings together what agrees in them.
+        layout = [bands[at] for at in chosen]
+        key_bits = sum(width for _, width in layout)
+        layout += [band for at, band in enumerate(bands) if at not in chosen]
+        moved = np.sort(_move_bits(hashes, layout))
+        if budget is not None:
+            spent += _num_comparisons(moved, key_bits)
+            if spent > budget:
+                raise _TooManyError
+        for one, other, distance in _pairs_in_buckets(moved, key_bits, max_distance):
+            yield (
+                np.searchsorted(hashes, _restore_bits(one, layout)),
+                np.searchsorted(hashes, _restore_bits(other, layout)),
+                distance,
+            )
+
+
+def _bands(count: int) -> list[tuple[int, int]]:
+    """(lowest bit, width) of so many bands, as even as can be."""
+    edges = [HASH_BITS * at // count for at in range(count + 1)]
+    return [(low, high - low) for low, high in pairwise(edges)]
+
+
+def _move_bits(hashes: UInt64, layout: list[tuple[int, int]]) -> UInt64:
+    """The bands side by side in another order, the first of ``layout`` at the top."""
+    moved = np.zeros_like(hashes)
+    top = HASH_BITS
+    for low, width in layout:
+        top -= width
+        moved |= (hashes >> np.uint64(low) & np.uint64((1 << width) - 1)) << np.uint64(top)
+    return moved
+
+
+def _restore_bits(moved: UInt64, layout: list[tuple[int, int]]) -> UInt64:
+    """Inverse of ``_move_bits``."""
+    hashes = np.zeros_like(moved)
+    top = HASH_BITS
+    for low, width in layout:
+        top -= width
+        hashes |= (moved >> np.uint64(top) & np.uint64((1 << width) - 1)) << np.uint64(low)
+    return hashes
+
+
+def _num_comparisons(moved: UInt64, key_bits: int) -> int:
+    """Pairs that agree in the top bits."""
+    keys = moved >> np.uint64(HASH_BITS - key_bits)
+    starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+    sizes = np.diff(np.append(starts, len(keys)))
+    return int((sizes * (sizes - 1) // 2).sum())
+
+
+def _pairs_in_buckets(
+    moved: UInt64, key_bits: int, max_distance: int
+) -> Iterator[tuple[UInt64, UInt64, npt.NDArray[np.int8]]]:
+    """Near pairs among sorted values that agree in the top bits: both values, and their distance."""
+    limit = np.uint64(1 << (HASH_BITS - key_bits))
+    at = np.arange(len(moved) - 1)
+    lag = 1
+    while len(at):
+        ahead = moved[at + lag]
+        differing = moved[at] ^ ahead
+        same_bucket = differing < limit
+        at, ahead, differing = at[same_bucket], ahead[same_bucket], differing[same_bucket]
+        distance = np.bitwise_count(differing)
+        near = distance <= max_distance
+        if near.any():
+            yield moved[at[near]], ahead[near], distance[near].astype(np.int8)
+        lag += 1
+        at = at[: np.searchsorted(at, len(moved) - lag)]

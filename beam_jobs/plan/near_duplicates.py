@@ -1,0 +1,91 @@
+"""Records that look the same: their perceptual hashes differ in few bits, directly or over others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from beam_jobs.plan.columns import is_null
+from beam_jobs.plan.groups import Groups
+from beam_jobs.plan.hamming import neighbourhoods
+from beam_jobs.plan.hashing import UInt64, id_text
+from beam_jobs.plan.splits import Codes
+from infra.contract import NEAR_DUPLICATES_SCHEMA, SPLITS
+
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class NearDuplicates:
+    """Groups of records that look the same.
+
+    Attributes:
+        groups: of two records and more.
+        distance: int8 [members], bits in which the nearest other member differs.
+    """
+
+    groups: Groups
+    distance: npt.NDArray[np.int8]
+
+
+def find_near_duplicates(hashes: pa.ChunkedArray, max_distance: int) -> NearDuplicates:
+    """Group records by what they look like.
+
+    Args:
+        hashes: uint64 [N], perceptual hash of each record; null where there is nothing to tell images apart
+            by, as in one of a single colour: these are in no group.
+        max_distance: bits in which two hashes of one group may differ.
+    """
+    known = np.flatnonzero(~is_null(hashes))
+    values = hashes.drop_null().to_numpy()
+    distinct, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    near = neighbourhoods(distinct, max_distance)
+    alone = (counts == 1) & (near.nearest < 0)
+    distance = np.where(counts > 1, np.int8(0), near.nearest)
+    members = np.flatnonzero(~alone[which])
+    which = which[members]
+    groups = Groups.of(known[members], near.component[which])
+    order = groups.order
+    return NearDuplicates(groups, distance[which][order])
+
+
+def near_duplicates_table(
+    found: NearDuplicates,
+    hashes: pa.ChunkedArray,
+    listing: pa.Table,
+    rows: Int64,
+    places: Int64,
+    ids: UInt64,
+    splits: Codes,
+) -> pa.Table:
+    """NEAR_DUPLICATES_SCHEMA.
+
+    Args:
+        found: the groups.
+        hashes: uint64, of all that was read.
+        listing: LISTING_SCHEMA.
+        rows, places: int64 [N], rows of the listing and of the hashes of each record.
+        ids: uint64 [N].
+        splits: int8 [N], -1 where the record was dropped.
+    """
+    records, groups = found.groups.records, found.groups.groups
+    names = np.full(found.groups.count, np.iinfo(np.uint64).max, np.uint64)
+    np.minimum.at(names, groups, ids[records])
+    order = np.lexsort((ids[records], names[groups]))
+    members = records[order]
+    sources = listing.select(["uri", "label"]).take(pa.array(rows[members]))
+    codes = splits[members]
+    return pa.table(
+        {
+            "group": id_text(names[groups[order]]),
+            "record_id": id_text(ids[members]),
+            "uri": sources["uri"],
+            "label": sources["label"],
+            "split": pa.array(SPLITS, pa.string()).take(pa.array(codes, mask=codes < 0)),
+            "perceptual_hash": hashes.take(pa.array(places[members])),
+            "distance": pa.array(found.distance[order]),
+        }
+    ).cast(NEAR_DUPLICATES_SCHEMA)
