@@ -11,6 +11,11 @@ plans anew on top of that version.
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from beam_jobs.memory import choose_allocators
+
+    choose_allocators()  # before pyarrow is loaded
+
 import argparse
 import json
 import logging
@@ -34,6 +39,7 @@ from beam_jobs.guard.attempts import adopt_guard
 from beam_jobs.input_parts import table_bytes
 from beam_jobs.known import Facts, Parent, merge
 from beam_jobs.loading import quick_loading
+from beam_jobs.memory import give_back
 from beam_jobs.outcome import Reused, outcome_of
 from beam_jobs.plan import Plan, plan_version
 from beam_jobs.request import JobRequest
@@ -115,6 +121,7 @@ class _Job:
         seconds, cpu_seconds = time.monotonic() - started, time.process_time() - cpu_started
         self.stage_seconds[name] = round(self.stage_seconds.get(name, 0) + seconds, 3)
         self.stage_cpu_seconds[name] = round(self.stage_cpu_seconds.get(name, 0) + cpu_seconds, 3)
+        give_back()
 
     def list_source(self) -> Listing:
         """List the source."""
@@ -165,8 +172,9 @@ class _Job:
         with self.timed("encode"):
             references = listing.to_read()
             known, facts = self.known(references, parent, spool)
-            others = references.filter(pa.array(~known))
+            others = references.filter(pa.array(~known)) if known.any() else references
             encoded = encode_files(others, self.source, spool, self.config)
+            del references, others
         with self.timed("plan"):
             stage("plan")
             read = Facts(*encoded.facts(spool))
@@ -175,6 +183,7 @@ class _Job:
             earlier = parent.earlier if parent else None
             plan = plan_version(listing.table, facts.table, facts.blocks, self.config, earlier)
             progress("plan", plan.inputs.num_rows, plan.inputs.num_rows)
+            del read, facts
         accounting, reasons = self.account(plan, spool)
         with self.timed("assemble"):
             choice = container_of(self.config, plan, spool, encoded.digests, parent)

@@ -312,6 +312,8 @@ def merge(known: npt.NDArray[np.bool_], of_known: Facts, of_others: Facts) -> Fa
     Args:
         known: bool [N].
     """
+    if not known.any():
+        return of_others  # as they are: with nothing to merge, a copy would be for nothing
     order = np.empty(len(known), np.int64)
     order[known] = np.arange(len(of_known.blocks))
     order[~known] = len(of_known.blocks) + np.arange(len(of_others.blocks))

@@ -58,7 +58,9 @@ class EncodedFiles:
         tables = [read_facts(spool, block) for block in self.blocks]
         lengths = [block.length for block in self.blocks]
         numbers = np.repeat(np.arange(len(self.blocks), dtype=np.int32), lengths)
-        return pa.concat_tables([FACTS_SCHEMA.empty_table(), *tables]), numbers
+        facts = pa.concat_tables([FACTS_SCHEMA.empty_table(), *tables])
+        del tables  # planning takes rows from one chunk, and should not hold all of them twice
+        return facts.combine_chunks(), numbers
 
 
 def encode_files(
