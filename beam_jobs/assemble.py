@@ -27,7 +27,8 @@ import pyarrow.parquet as pq
 
 from beam_jobs.blocks import spool_file
 from beam_jobs.faults import carry_faults
-from beam_jobs.plan import PLAN_SCHEMA, Plan, PlannedShard
+from beam_jobs.plan import PLAN_SCHEMA, PlannedShard
+from beam_jobs.plan.shards import Assembly
 from beam_jobs.spools import note_damage, plan_file
 from infra.contract import INDEX_SCHEMA, Shard, data_dir, index_file, shard_file, shard_stem
 from infra.digests import sha256_hex, stream_sha256
@@ -143,7 +144,7 @@ class AssembleShards(beam.PTransform):  # type: ignore[misc]
         )
 
 
-def write_plan(spool: Storage, plan_digest: str, plan: Plan, lengths: npt.NDArray[np.int64]) -> None:
+def write_plan(spool: Storage, plan_digest: str, plan: Assembly, lengths: npt.NDArray[np.int64]) -> None:
     """Write the planned records, a record batch a shard, for workers to pick theirs from.
 
     Args:

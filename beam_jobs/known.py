@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 
 from beam_jobs.blocks import FACTS_SCHEMA
 from beam_jobs.contents import DigestList
-from beam_jobs.plan import Earlier, HeldShards
+from beam_jobs.plan import PLAN_SCHEMA, Earlier, HeldShards
 from beam_jobs.plan.columns import split_codes
-from beam_jobs.plan.hashing import digest_bytes, hex_bytes, record_ids
+from beam_jobs.plan.hashing import digest_bytes, hex_bytes, hex_text, record_ids
 from infra.catalog import DatasetVersion
 from infra.contract import (
     FILTERED,
@@ -46,7 +46,7 @@ _RECORDS_SCHEMA = pa.schema(
         pa.field("shard", pa.int32()),  # number in the manifest
         *(
             INDEX_SCHEMA.field(name)
-            for name in ("offset_bytes", "length_bytes", "label", "source_uri", "group")
+            for name in ("source_bytes", "offset_bytes", "length_bytes", "label", "source_uri", "group")
         ),
         *IMAGE_COLUMNS,
     ]
@@ -286,6 +286,17 @@ class Parent:
             pa.table(columns).cast(FACTS_SCHEMA),
             np.where(by_content, ~shards, facts.blocks).astype(np.int32),
         )
+
+    def all_records(self) -> tuple[pa.Table, npt.NDArray[np.int8]]:
+        """(PLAN_SCHEMA, every record as it would be copied, sorted by id; index into SPLITS of each)."""
+        records, _ = self._indexes
+        columns = {name: records[name] for name in PLAN_SCHEMA.names if name in records.schema.names}
+        columns |= {
+            "id": hex_text(digest_bytes(records["sha256"])[:, :8]),
+            "block": pa.array(~records["shard"].to_numpy()),
+        }
+        table = pa.table({name: columns[name] for name in PLAN_SCHEMA.names}).cast(PLAN_SCHEMA)
+        return table, self.earlier.splits
 
     def stored_lengths(self, ids: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
         """How long the stored record of each id is in its shard (bytes): int64 [N]; 0 where there is none."""

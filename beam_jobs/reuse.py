@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from beam_jobs.config import FilterConfig, PrepareConfig
 from beam_jobs.container import ContainerChoice, choose_container
 from beam_jobs.known import Parent, Reuse
-from beam_jobs.plan import Plan
+from beam_jobs.plan import Plan, num_shards
 from beam_jobs.sources.folder import PASSING_REASONS
 from infra.contract import Manifest
 from infra.errors import ShardmillError
@@ -30,7 +30,7 @@ def reuse_of(manifest: Manifest, config: PrepareConfig, source: str, builds: Map
         manifest: of the version.
         config, source, builds: of this run.
     """
-    before = _config_of(manifest)
+    before = config_of(manifest)
     if before is None or manifest.codecs != builds:
         return _NOTHING
     if before.image != config.image or _at_decoding(before.filter) != _at_decoding(config.filter):
@@ -45,7 +45,7 @@ def reuse_of(manifest: Manifest, config: PrepareConfig, source: str, builds: Map
     )
 
 
-def _config_of(manifest: Manifest) -> PrepareConfig | None:
+def config_of(manifest: Manifest) -> PrepareConfig | None:
     """The settings of a version; None where an unlike release wrote them."""
     try:
         return PrepareConfig.model_validate(manifest.config)
@@ -60,7 +60,7 @@ def _at_decoding(settings: FilterConfig) -> tuple[float | None, ...]:
 
 def retried_reasons(manifest: Manifest, config: PrepareConfig) -> tuple[str, ...]:
     """Reasons for which a file could not be used that may be over now, the file unchanged."""
-    before = _config_of(manifest)
+    before = config_of(manifest)
     limits = (config.runner.image_seconds, config.runner.image_memory_bytes)
     if before is not None and (before.runner.image_seconds, before.runner.image_memory_bytes) == limits:
         return PASSING_REASONS
@@ -78,11 +78,11 @@ def container_of(
 
 def crowded_shards(manifest: Manifest) -> str | None:
     """What to tell a person where many small ingests have left many small shards; else None."""
-    config = _config_of(manifest)
+    config = config_of(manifest)
     if config is None:
         return None
     for name, split in manifest.splits.items():
-        needed = config.shards.num_shards or -(-split.num_bytes // config.shards.shard_bytes)
+        needed = num_shards(split.num_examples, split.num_bytes, config.shards)
         if split.num_shards >= 2 * needed + _MANY_SHARDS:
             return (
                 f"{manifest.dataset}@{manifest.version} keeps {name} in {split.num_shards:,} shards where "

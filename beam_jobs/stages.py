@@ -23,6 +23,7 @@ from beam_jobs.guard.verdicts import known_verdicts
 from beam_jobs.known import Parent
 from beam_jobs.plan import Plan
 from beam_jobs.plan.hashing import digest_bytes, record_ids
+from beam_jobs.plan.shards import Assembly
 from beam_jobs.runners import run_pipeline
 from beam_jobs.sources.folder import SourceFolder
 from beam_jobs.watch import watched
@@ -111,7 +112,11 @@ class Copying:
 
 
 def assemble_shards(
-    plan: Plan, copying: Copying, container: Container, config: PrepareConfig, published: Iterable[Shard] = ()
+    plan: Assembly,
+    copying: Copying,
+    container: Container,
+    config: PrepareConfig,
+    published: Iterable[Shard] = (),
 ) -> tuple[list[Shard], int]:
     """Write the shards that are not finished; returns all that are planned, and how many were found finished.
 
@@ -157,7 +162,7 @@ def assemble_shards(
     return [shard for _, shard in sorted(finished_shards(task).items())], len(reused)
 
 
-def _lengths(plan: Plan, parent: Parent | None) -> npt.NDArray[np.int64]:
+def _lengths(plan: Assembly, parent: Parent | None) -> npt.NDArray[np.int64]:
     """How many bytes are copied of each planned record: int64 [records]."""
     lengths = np.asarray(plan.records["stored_bytes"].to_numpy(), np.int64)
     if parent is None:

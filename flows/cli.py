@@ -62,6 +62,7 @@ for _command, _panel in (
     (catalog.locate, _LOOK),
     (versions.diff, _LOOK),
     (upkeep.rollback, _KEEP),
+    (upkeep.compact, _KEEP),
     (upkeep.gc, _KEEP),
     (upkeep.purge, _KEEP),
     (service.up, _SERVE),

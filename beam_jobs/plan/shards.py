@@ -9,6 +9,7 @@ of each class. Inside a shard another hash gives the order.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,22 @@ class PlannedShard:
     count: int
     start: int
     length: int
+
+
+class Assembly(Protocol):
+    """What is assembled: of a plan, or of a compaction."""
+
+    @property
+    def records(self) -> pa.Table:
+        """PLAN_SCHEMA, shard after shard, each in stored order."""
+
+    @property
+    def shards(self) -> list[PlannedShard]:
+        """As ranges of the records."""
+
+    @property
+    def classes(self) -> list[str]:
+        """Names by label."""
 
 
 @dataclass(frozen=True)

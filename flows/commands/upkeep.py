@@ -1,4 +1,4 @@
-"""rollback, gc, purge: what becomes of versions once they are published."""
+"""rollback, compact, gc, purge: what becomes of versions once they are published."""
 
 from __future__ import annotations
 
@@ -42,6 +42,36 @@ def rollback(
         output.say(
             f"Published {restored.ref}: what {restored.name}@{restored.manifest.restores} holds",
             "The next prepare of a source that differs makes a version of the source again.",
+        )
+
+
+def compact(dataset: Name, root: options.Root = None, json_output: options.Json = False) -> None:
+    """Write the newest version anew in as few shards as do, in balance. Copies; decodes nothing.
+
+    [bold]Examples[/bold]
+
+      shardmill compact photos
+    """
+    import sys
+
+    from flows.commands import output
+    from infra.children import run_child
+    from infra.progress import TerminalProgress
+
+    argv = [sys.executable, "-m", "beam_jobs.compaction", "--dataset", dataset]
+    with TerminalProgress() as show_progress:
+        child = run_child([*argv, "--root", _catalog(root).storage.uri], on_event=show_progress)
+    child.raise_for_status()
+    found = child.result or {}
+    if json_output:
+        output.print_json(found)
+    elif found["unchanged"]:
+        output.say(f"{dataset}@{found['version']} is compact: {found['num_shards']:,} shards")
+    else:
+        output.say(
+            f"Published {dataset}@{found['version']}: {found['num_records']:,} records in "
+            f"{found['num_shards']:,} shards, where there were {found['num_shards_before']:,}",
+            f"The earlier versions keep theirs: `shardmill gc {dataset} --keep-last 1` would remove them",
         )
 
 
