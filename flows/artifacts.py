@@ -117,7 +117,7 @@ def publish_prepared(result: Result, shards: Sequence[Row]) -> None:
     )
     places = {"Report": result.get("report"), "Manifest": result.get("manifest")}
     create_markdown_artifact(
-        markdown=places_text(f"{ref}", places, f"shardmill show {ref}"),
+        markdown=places_text(f"{ref}", places, f"shardmill report {ref} --open"),
         key=artifact_key(name, "where-to-look"),
         description=f"Where {ref} lies",
     )

@@ -19,7 +19,7 @@ from infra.storage import Storage
 
 GROUPS_SHOWN = 24
 LEAKS_SHOWN = 16
-MEMBERS_SHOWN = 7
+MEMBERS_SHOWN = 6
 
 
 @dataclass(frozen=True, slots=True)
