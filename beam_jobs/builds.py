@@ -53,7 +53,8 @@ def check_builds(dataset: Storage, run: str, work: str, builds: Mapping[str, str
         if note["work"] == work and note["builds"] != dict(builds):
             then, now = _differences(note["builds"], builds)
             raise EnvironmentFault(
-                f"an unfinished run of this source and configuration was made with {then}, this one with {now}",
+                f"an unfinished run of this source and configuration was made with {then}, "
+                f"this one with {now}",
                 f"install what it was made with, and it goes on; or delete {spool.uri} to begin anew",
             )
 

@@ -128,4 +128,5 @@ def _ycbcr(color: tuple[int, int, int]) -> tuple[int, int, int]:
     """RGB to the full-range YCbCr of JFIF 1.02."""
     red, green, blue = color
     y = 0.299 * red + 0.587 * green + 0.114 * blue
-    return round(y), round(_NEUTRAL + (blue - y) / 1.772), round(_NEUTRAL + (red - y) / 1.402)
+    cb, cr = _NEUTRAL + (blue - y) / 1.772, _NEUTRAL + (red - y) / 1.402
+    return round(y), min(255, round(cb)), min(255, round(cr))  # pure blue and red lie at 255.5

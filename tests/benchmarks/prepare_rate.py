@@ -2,7 +2,10 @@
 
     python -m tests.benchmarks.prepare_rate [FOLDER] [--photos N] [--repeats N] [--workers N]
 
-*Limit*: as many processes as workers, each converting its part of the photos from memory in a tight loop.
+*Limit*: as many processes as workers, each taking its part of the photos from memory through the codec in a
+tight loop: JPEG to planes, planes scaled by area, planes to JPEG, and nothing else: no file is read or
+written, nothing is hashed, nothing is known of a photo afterwards. A file that is no JPEG of planes is
+converted as prepare would.
 *Prepare*: ``python -m beam_jobs.prepare`` on the same photos, from files to a published version. Both in
 turn, several times; medians are shown, and the median of the ratios within a turn. Other work on the machine
 slows both, so trust the ratios, and the CPU seconds more than the clock.
@@ -11,6 +14,7 @@ slows both, so trust the ratios, and the CPU seconds more than the clock.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import resource
@@ -27,7 +31,10 @@ from beam_jobs.config import PrepareConfig
 from beam_jobs.images import convert
 from beam_jobs.sources import list_inputs
 from beam_jobs.sources.folder import SourceFolder
-from infra.codecs import ImageRejected
+from infra.codecs import WHITE, ImageRejected
+from infra.codecs.planes import fit
+from infra.codecs.resize import Sizing, geometry
+from infra.codecs.turbojpeg import decode_planes, encode_planes, library, read_planar_header
 from tests.samples.photos import jpeg, write
 
 PHOTO_HEIGHT, PHOTO_WIDTH = 533, 400
@@ -73,11 +80,19 @@ def _convert_all(paths: list[Path], ready: Any, results: Any) -> None:
     ready.wait()
     began, cpu_began = time.perf_counter(), time.process_time()
     for data in contents:
-        try:
-            convert(data, config.image, config.filter)
-        except ImageRejected:
-            continue
+        _convert(data, config)
     results.put((time.perf_counter() - began, time.process_time() - cpu_began))
+
+
+def _convert(data: bytes, config: PrepareConfig) -> None:
+    header = read_planar_header(data) if library() else None
+    planes = decode_planes(data, header) if header else None
+    if header is not None and planes is not None:
+        to = geometry(header.height, header.width, Sizing("short", config.image.size, config.image.size))
+        encode_planes(fit(planes, to, 3, WHITE), config.image.quality)
+        return
+    with contextlib.suppress(ImageRejected):
+        convert(data, config.image, config.filter)
 
 
 def measure_limit(paths: list[Path], workers: int) -> Run:
