@@ -51,6 +51,15 @@ def test_heif_is_turned_as_its_container_says() -> None:
     assert np.abs(decoded.pixels.astype(int) - expected).mean() < 6
 
 
+def test_what_would_crash_the_library_of_heif_does_not_reach_it() -> None:
+    pytest.importorskip("pi_heif", reason="the extra heif is not installed")
+    with pytest.raises(ImageRejected, match="no text") as caught:
+        codecs.decode(
+            TURNED_HEIC.replace(b"Exif\x00\x00\x00\x00\x0epitm", b"\xffxif\x00\x00\x00\x00\x0epitm")
+        )
+    assert caught.value.reason == "corrupt"
+
+
 def test_heif_without_its_library_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pi_heif", None)
     with pytest.raises(ImageRejected, match=r"pip install 'shardmill\[heif\]'") as caught:
