@@ -12,7 +12,26 @@ from infra.codecs import encode_jpeg
 from tests.samples.photos import jpeg
 
 PHOTO_HEIGHT, PHOTO_WIDTH = 533, 400
+SMALL_HEIGHT, SMALL_WIDTH = 48, 64
 _QUALITY = 90
+
+
+def make_small_photographs(target: Path, first: int, count: int) -> Path:
+    """Add ``count`` small photographs to a folder, the numbers from ``first`` on; no two look alike."""
+    numbers = range(first, first + count)
+    for folder in {_small_place(target, number).parent for number in numbers}:
+        folder.mkdir(parents=True, exist_ok=True)
+    with multiprocessing.get_context("spawn").Pool() as pool:
+        pool.starmap(_make_small, [(target, number) for number in numbers], chunksize=256)
+    return target
+
+
+def _small_place(target: Path, number: int) -> Path:
+    return target / f"class-{number % 10}" / f"{number // 1000 % 10:02d}" / f"{number:07d}.jpg"
+
+
+def _make_small(target: Path, number: int) -> None:
+    _small_place(target, number).write_bytes(jpeg(number, SMALL_HEIGHT, SMALL_WIDTH))
 
 
 def make_photographs(target: Path, count: int, source: Path | None) -> Path:

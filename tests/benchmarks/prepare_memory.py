@@ -1,65 +1,76 @@
-"""Does prepare's memory stay flat? Peak resident memory on a folder and on many times as many images.
+"""Does prepare's memory stay flat? Its peak on a few and on many small photographs.
 
-    python -m tests.benchmarks.prepare_memory FOLDER [--times 10] [--work DIR]
+    python -m tests.benchmarks.prepare_memory [--images 4000,100000] [--work DIR]
 
-The larger folder holds the images of the first, and copies of them with a few bytes appended behind the end
-of the image, so that no copy is an exact duplicate. Prints a table and the ratio of the peaks (of the Beam
-child's process tree).
+Memory is that of the whole process tree, sampled from outside: PSS, where what several processes share is
+divided among them, and RSS, where it counts for each. (Other runs of Shardmill at the same time take their
+share of PSS: trust RSS then.) The aim: at most 400 MiB, and within 10 % of each other.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import shutil
-import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from tests.benchmarks.photo_folders import make_small_photographs
+from tests.benchmarks.process_tree import Cost, run_measured
+
+_REPOSITORY = Path(__file__).parents[2]
+_MOST_MIB = 400
+_MOST_GROWTH = 1.10
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One prepare: images that became records, and its cost."""
+
+    num_records: int
+    cost: Cost
+
+
+def measure(source: Path, root: Path) -> Run:
+    """Run prepare once, on two workers."""
+    argv = [sys.executable, "-m", "beam_jobs.prepare", str(source), "--dataset", source.name]
+    argv += ["--root", str(root), "--json", "--set", "runner.workers=2"]
+    cost = run_measured(argv, _REPOSITORY)
+    return Run(json.loads(cost.output.splitlines()[-1])["num_records"], cost)
 
 
 def main() -> None:
-    """Run both and print the table."""
+    """Run all and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("source", type=Path, help="a folder of images, laid out for shardmill prepare")
-    parser.add_argument("--times", type=int, default=10, help="how many times as many images (default 10)")
-    parser.add_argument("--work", type=Path, help="folder for copies and datasets (default: a temporary one)")
-    args = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=args.work, prefix="shardmill-memory-") as work:
-        larger = Path(work, "larger")
-        multiply(args.source, larger, args.times)
-        rows = [measure(source, Path(work, "datasets")) for source in (args.source, larger)]
-    print(f"{'images':>10} {'records':>10} {'peak MiB':>10} {'images/s':>10} {'seconds':>9}")
-    for row in rows:
-        peak = row["peak_rss_bytes"] / (1 << 20)
-        print(
-            f"{row['num_inputs']:>10,} {row['num_records']:>10,} {peak:>10,.0f} "
-            f"{row['images_per_second']:>10,.0f} {row['seconds']:>9.1f}"
-        )
-    print(
-        f"peak at {args.times} times the images: {rows[1]['peak_rss_bytes'] / rows[0]['peak_rss_bytes']:.2f}"
+    parser.add_argument("--images", default="4000,100000", help="so many each (default 4000,100000)")
+    parser.add_argument(
+        "--work", type=Path, help="folder for photographs and datasets (default: a temporary)"
     )
+    told = parser.parse_args()
+    runs = []
+    with tempfile.TemporaryDirectory(dir=told.work, prefix="prepare-memory-") as work:
+        for count in map(int, told.images.split(",")):
+            source = make_small_photographs(Path(work, f"photographs-{count}"), 0, count)
+            runs.append(measure(source, Path(work, "datasets")))
+    show(runs)
 
 
-def multiply(source: Path, target: Path, times: int) -> None:
-    """Copy ``source`` ``times`` times into one tree; every copy but the first has its own bytes appended."""
-    for file in sorted(path for path in source.rglob("*") if path.is_file()):
-        folder = target / file.relative_to(source).parent
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, folder / file.name)
-        data = file.read_bytes()
-        for number in range(1, times):
-            copy = folder / f"{file.stem}-{number}{file.suffix}"
-            copy.write_bytes(data + f"copy {number}".encode())
-
-
-def measure(source: Path, root: Path) -> dict[str, Any]:
-    """The result of one ``python -m beam_jobs.prepare``."""
-    command = [sys.executable, "-m", "beam_jobs.prepare", str(source), "--dataset", source.name]
-    done = subprocess.run([*command, "--root", str(root), "--json"], stdout=subprocess.PIPE, check=True)
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
+def show(runs: list[Run]) -> None:
+    """Print the table."""
+    print(f"{'small photographs':>20}{'PSS MiB':>10}{'RSS MiB':>10}{'seconds':>10}{'CPU s':>10}")
+    for run in runs:
+        cost = run.cost
+        print(
+            f"{run.num_records:>20,}{cost.peak_pss_bytes / 2**20:>10.0f}"
+            f"{cost.peak_rss_bytes / 2**20:>10.0f}{cost.wall_seconds:>10.1f}{cost.cpu_seconds:>10.1f}"
+        )
+    first, last = runs[0].cost, runs[-1].cost
+    print(
+        f"growth of the peak: PSS {last.peak_pss_bytes / first.peak_pss_bytes:.2f}, "
+        f"RSS {last.peak_rss_bytes / first.peak_rss_bytes:.2f} (aim: at most {_MOST_GROWTH:.2f}, "
+        f"and {_MOST_MIB} MiB)"
+    )
 
 
 if __name__ == "__main__":

@@ -189,7 +189,7 @@ def _cells(name: str, of_peer: list[Run], runs: dict[str, list[Run]]) -> list[st
         f"{wall:.1f}",
         f"{cpu:.1f}",
         f"{cheaper:.2f}",
-        f"{max(run.cost.peak_bytes for run in of_peer) / 2**20:,.0f}",
+        f"{max(run.cost.peak_pss_bytes for run in of_peer) / 2**20:,.0f}",
         f"{records:,}",
         f"{min(run.num_bytes for run in of_peer) / 1e6:,.0f}",
     ]

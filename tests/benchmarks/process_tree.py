@@ -8,6 +8,7 @@ import resource
 import subprocess
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,13 +26,16 @@ class Cost:
     Attributes:
         wall_seconds: from its start to its end.
         cpu_seconds: user and system, of it and of all its descendants that were waited for.
-        peak_bytes: largest memory of its processes together, as sampled; what they share counts once (PSS).
+        peak_pss_bytes: largest memory of its processes together, as sampled; what several processes share is
+            divided among them, strangers included.
+        peak_rss_bytes: likewise, but what is shared counts for each process that has it.
         output: what it printed on standard output.
     """
 
     wall_seconds: float
     cpu_seconds: float
-    peak_bytes: int
+    peak_pss_bytes: int
+    peak_rss_bytes: int
     output: str
 
 
@@ -51,18 +55,20 @@ def run_measured(argv: Sequence[str], cwd: Path, env: Mapping[str, str] | None =
         process = subprocess.Popen(
             argv, cwd=cwd, env={**os.environ, **(env or {})}, stdout=output, stderr=errors
         )
-        peak = 0
+        peaks = {"Pss:": 0, "Rss:": 0}
         while process.returncode is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_SAMPLE_SECONDS)
-            peak = max(peak, _memory_of_tree(process.pid))
+            for name, now in _memory_of_tree(process.pid).items():
+                peaks[name] = max(peaks[name], now)
         wall, cpu = time.perf_counter() - began, _cpu_seconds() - before
         output.seek(0)
         errors.seek(0)
         if process.returncode:
             said = errors.read().decode(errors="replace")[-_LAST_CHARACTERS:]
             raise RuntimeError(f"{' '.join(argv)} ended with status {process.returncode}:\n{said}")
-        return Cost(wall, cpu, peak, output.read().decode(errors="replace"))
+        said = output.read().decode(errors="replace")
+        return Cost(wall, cpu, peaks["Pss:"], peaks["Rss:"], said)
 
 
 def _cpu_seconds() -> float:
@@ -70,18 +76,18 @@ def _cpu_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _memory_of_tree(pid: int) -> int:
+def _memory_of_tree(pid: int) -> Counter[str]:
+    """Name of a kind of memory in the kernel's words -> bytes."""
+    memory: Counter[str] = Counter()
     try:
         root = psutil.Process(pid)
         processes = [root, *root.children(recursive=True)]
     except psutil.NoSuchProcess:
-        return 0
-    return sum(_memory_of(process.pid) for process in processes)
-
-
-def _memory_of(pid: int) -> int:
-    with contextlib.suppress(OSError):  # it ended meanwhile
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) << 10
-    return 0
+        return memory
+    for process in processes:
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            for line in Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines():
+                if line.startswith(("Pss:", "Rss:")):
+                    name, kibibytes, _ = line.split()
+                    memory[name] += int(kibibytes) << 10
+    return memory
