@@ -116,13 +116,17 @@ def explain(reason: str) -> tuple[str, str]:
 
 
 def find(
-    manifest: Manifest, classes: Sequence[ClassRow], near: NearDuplicates | None = None
+    manifest: Manifest,
+    classes: Sequence[ClassRow],
+    near: NearDuplicates | None = None,
+    num_salvaged: int = 0,
 ) -> list[Finding]:
     """What stands out, the gravest first. Never empty: that all is well is said too."""
     found = [
         *_losses(manifest),
         *_conflicts(manifest),
         *_alike(manifest, near or NearDuplicates()),
+        *_salvaged(num_salvaged),
         *_classes(manifest, classes),
         *_balance(manifest, classes),
     ]
@@ -202,6 +206,19 @@ def _alike(manifest: Manifest, near: NearDuplicates) -> list[Finding]:
             )
         )
     return found
+
+
+def _salvaged(count: int) -> list[Finding]:
+    if not count:
+        return []
+    made = "was" if count == 1 else "were"
+    return [
+        Finding(
+            "note",
+            f"{_records(count)} {made} salvaged from images that end early; what they lack is grey.",
+            "image.allow_truncated decides; the index has them as salvaged.",
+        )
+    ]
 
 
 def _classes(manifest: Manifest, classes: Sequence[ClassRow]) -> list[Finding]:

@@ -76,7 +76,7 @@ def render_page(contents: Contents) -> str:
             style=style,
             style_hash=base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii"),
             outcomes={name: _outcome_count(manifest, name) for name in OUTCOMES},
-            findings=find(manifest, inputs.classes, near),
+            findings=find(manifest, inputs.classes, near, contents.survey.traits["salvaged"]["True"]),
             classes=by_size,
             in_sight=CLASSES_IN_SIGHT,
             listed=CLASSES_LISTED,

@@ -10,7 +10,7 @@ import typer
 from flows.commands import options
 
 if TYPE_CHECKING:
-    from infra.catalog import DatasetVersion
+    from infra.catalog import Catalog, DatasetVersion
 
 Open = Annotated[bool, typer.Option("--open", help="Open it in the browser")]
 Out = Annotated[
@@ -41,7 +41,8 @@ def report(
     from flows.parameters import root_or_default
     from infra.catalog import Catalog
 
-    opened = Catalog(root_or_default(root)).open(dataset)
+    catalog = Catalog(root_or_default(root))
+    opened = _with_page(catalog, catalog.open(dataset))
     path, rebuilt = _page(opened, rebuild)
     local = opened.storage.local_path(path)
     place = str(local) if local is not None else f"{opened.storage.uri}/{path}"
@@ -55,6 +56,18 @@ def report(
         output.say(place)
     if open_it:
         _open(local, place)
+
+
+def _with_page(catalog: Catalog, version: DatasetVersion) -> DatasetVersion:
+    """The version whose page it is: a rollback shares that of the version it brought back."""
+    from flows.commands import output
+
+    shown = version
+    while shown.manifest.restores in catalog.versions(version.name):
+        shown = catalog.open(f"{version.name}@{shown.manifest.restores}")
+    if shown is not version:
+        output.note(f"note: {version.ref} is what {shown.ref} was; its page is that one's")
+    return shown
 
 
 def _page(opened: DatasetVersion, rebuild: bool) -> tuple[str, bool]:

@@ -72,3 +72,17 @@ def test_the_browser_gets_a_file_address(
     assert cli.run(["report", "sample", "--root", str(root), "--open"]) == 0
     assert opened == [place(root).as_uri()]
     assert ("no browser was found" in capsys.readouterr().err) is not has_browser
+
+
+def test_a_rollback_shows_the_page_of_what_it_brought_back(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    catalog = Catalog(root)
+    first = catalog.open("sample@1").manifest
+    catalog.publish(first.model_copy(update={"version": 2, "parent": 1}))
+    catalog.publish(first.model_copy(update={"version": 3, "parent": 2, "restores": 1}))
+    catalog.publish(first.model_copy(update={"version": 4, "parent": 3, "restores": 3}))
+    assert cli.run(["report", "sample", "--root", str(root)]) == 0
+    said = capsys.readouterr()
+    assert said.err.startswith("note: sample@4 is what sample@1 was")
+    assert "<title>sample@1" in Path(said.out.strip()).read_text()
