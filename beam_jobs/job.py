@@ -134,7 +134,7 @@ class _Job:
 
     def unchanged(self, digests: Digests) -> DatasetVersion | None:
         """The newest version, if this run would publish the same again."""
-        return unchanged_version(self.catalog, self.request.dataset, digests, self.source)
+        return unchanged_version(self.catalog, self.request.dataset, digests, self.source, self.config.runner)
 
     def prepare(self, listing: Listing, digests: Digests) -> tuple[DatasetVersion, Reused]:
         """Attempt to make the next version, again on top of each version that others publish meanwhile."""

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from beam_jobs.config import FilterConfig, PrepareConfig
 from beam_jobs.container import ContainerChoice, choose_container
+from beam_jobs.guard.verdicts import reasons_to_retry
 from beam_jobs.known import Parent, Reuse
 from beam_jobs.plan import Plan, num_shards
 from beam_jobs.sources.folder import PASSING_REASONS
@@ -16,9 +17,6 @@ from infra.errors import ShardmillError
 from infra.storage import Storage
 
 _NOTHING = Reuse(contents=False, uris=False, shards=False)
-
-# Of an image in work: other limits may let it pass.
-_LIMIT_REASONS = ("decoder_hung", "decoder_out_of_memory")
 
 _MANY_SHARDS = 6
 
@@ -60,11 +58,7 @@ def _at_decoding(settings: FilterConfig) -> tuple[float | None, ...]:
 
 def retried_reasons(manifest: Manifest, config: PrepareConfig) -> tuple[str, ...]:
     """Reasons for which a file could not be used that may be over now, the file unchanged."""
-    before = config_of(manifest)
-    limits = (config.runner.image_seconds, config.runner.image_memory_bytes)
-    if before is not None and (before.runner.image_seconds, before.runner.image_memory_bytes) == limits:
-        return PASSING_REASONS
-    return (*PASSING_REASONS, *_LIMIT_REASONS)
+    return (*PASSING_REASONS, *reasons_to_retry(manifest.config, config.runner))
 
 
 def container_of(

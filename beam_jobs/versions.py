@@ -9,8 +9,10 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_jobs.config import RunnerConfig
 from beam_jobs.container import ContainerChoice
 from beam_jobs.digests import Digests
+from beam_jobs.guard.verdicts import reasons_to_retry
 from beam_jobs.input_parts import table_bytes, write_inputs
 from beam_jobs.plan import Plan
 from beam_jobs.request import JobRequest
@@ -49,14 +51,17 @@ class FinishedWork:
 
 
 def unchanged_version(
-    catalog: Catalog, dataset: str, digests: Digests, source: SourceFolder
+    catalog: Catalog, dataset: str, digests: Digests, source: SourceFolder, limits: RunnerConfig
 ) -> DatasetVersion | None:
     """The newest version, if just this source and configuration made it and would make it again.
 
-    All its files must still be there, and what could not be read of the source must still be unreadable.
+    All its files must still be there, what could not be read of the source must still be unreadable, and no
+    image that took too much may take more now.
     """
     newest = catalog.latest(dataset)
     if newest is None or newest.manifest.source_digest != digests.source:
+        return None
+    if set(reasons_to_retry(newest.manifest.config, limits)) & set(newest.manifest.quarantine):
         return None
     return newest if not newest.missing_files() and _is_still_unreadable(newest, source) else None
 

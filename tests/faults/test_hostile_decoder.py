@@ -194,6 +194,18 @@ def test_a_larger_limit_tries_again(clean: tuple[Path, dict[str, bytes]], tmp_pa
     assert patient["reused"]["images"] >= 30
 
 
+def test_a_published_row_is_tried_again_with_a_larger_limit(
+    clean: tuple[Path, dict[str, bytes]], tmp_path: Path
+) -> None:
+    source = with_files(clean, tmp_path, {"a/slow.png": deed("sleep_3_seconds")})
+    root = tmp_path / "root"
+    assert outcome_of(prepare(source, root))["quarantine"] == {"decoder_hung": 1}
+    assert outcome_of(prepare(source, root))["unchanged"]
+    assert outcome_of(prepare(source, root, "runner.image_seconds=1"))["unchanged"]
+    patient = outcome_of(prepare(source, root, "runner.image_seconds=30"))
+    assert (patient["version"], patient["num_records"], patient["num_quarantined"]) == (2, 51, 0)
+
+
 def test_a_dry_run_survives_it_too(tmp_path: Path) -> None:
     source = make_photos(tmp_path / "source", {"a": 12})
     write(source, {"a/bad.png": deed("segfault"), "a/worse.png": deed("sleep_with_the_gil", 901)})
