@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -101,15 +101,15 @@ class DatasetVersion:
             if (present.get(path) != size if size is not None else not present.get(path))
         ]
 
-    def table(self, path: str) -> pa.Table:
-        """A Parquet file of the version.
+    def table(self, path: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """A Parquet file of the version, or some columns of it.
 
         Raises:
             CorruptDataError: it is not there, or not readable.
         """
         try:
             with self.storage.open_input(path) as stream:
-                return pq.read_table(stream)
+                return pq.read_table(stream, columns=columns)
         except NotFoundError as error:
             raise self._missing(path) from error
         except pa.ArrowException as error:

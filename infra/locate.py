@@ -1,16 +1,86 @@
-"""From any record to its source, and from any source to its record or its reason."""
+"""From any record to its source, and from any source to its record or its reason; in all versions."""
 
 from __future__ import annotations
 
 import difflib
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.catalog import DatasetVersion
+from infra.catalog import Catalog, DatasetVersion
 from infra.errors import NotFoundError, UsageError
 from infra.names import is_text, uri_of
+
+
+@dataclass(frozen=True)
+class Located:
+    """Where a source or a record was found.
+
+    Attributes:
+        version: the version that ``matches`` are of.
+        matches: see ``locate``.
+        versions: numbers of all versions that know it, rising.
+        newest: number of the newest version of the dataset.
+    """
+
+    version: DatasetVersion
+    matches: list[dict[str, Any]]
+    versions: list[int]
+    newest: int
+
+
+def locate_anywhere(
+    catalog: Catalog, ref: str, *, source: str | None = None, record: str | None = None
+) -> Located:
+    """What became of a source, or where a record came from, in the newest version that knows it.
+
+    Args:
+        ref: a dataset; with a number, that version alone.
+        source, record: as for ``locate``.
+
+    Raises:
+        UsageError: not exactly one of ``source`` and ``record`` is given.
+        NotFoundError: no version knows it, or not the one that is named; then it says which do.
+    """
+    opened = catalog.open(ref)
+    numbers = catalog.versions(opened.name)
+    missing: NotFoundError | None = None
+    try:
+        matches = locate(opened, source=source, record=record)
+    except NotFoundError as error:
+        missing = error
+    others = [catalog.open(f"{opened.name}@{number}") for number in numbers if number != opened.version]
+    known: dict[tuple[str, str], bool] = {}
+    knowing = [version for version in others if _knows(version, source, record, known)]
+    found = sorted([version.version for version in knowing] + ([] if missing else [opened.version]))
+    if missing is None:
+        return Located(opened, matches, found, numbers[-1])
+    if not knowing:
+        raise missing
+    if ref.partition("@")[2] not in ("", "latest"):
+        raise NotFoundError(
+            missing.message, f"known in: {', '.join(f'{opened.name}@{number}' for number in found)}"
+        ) from missing
+    last = knowing[-1]
+    return Located(last, locate(last, source=source, record=record), found, numbers[-1])
+
+
+def _knows(
+    version: DatasetVersion, source: str | None, record: str | None, known: dict[tuple[str, str], bool]
+) -> bool:
+    """Whether a version knows a source or a record; ``known`` remembers the answer of each part."""
+    column = "uri" if record is None else "record_id"
+    wanted = [uri_of(record)] if record is not None else _relative(version, source or "")
+    for part in version.manifest.inputs:
+        key = (part.path, "\0".join(wanted))
+        if key not in known:
+            values = version.table(part.path, columns=[column])[column]
+            known[key] = bool(pc.any(pc.is_in(values, pa.array(wanted, pa.string()))).as_py())
+        if known[key]:
+            return True
+    return False
 
 
 def locate(
@@ -25,8 +95,8 @@ def locate(
         record: record id.
 
     Returns:
-        One entry an input row, with the columns of INPUTS_SCHEMA; where there is a record, its ``shard``,
-        ``shard_row``, ``offset_bytes``, ``length_bytes`` and ``label`` too.
+        One entry an input row, with the columns of INPUTS_SCHEMA and the ``location`` of the file; where
+        there is a record, its ``shard``, ``shard_row``, ``offset_bytes``, ``length_bytes`` and ``label`` too.
 
     Raises:
         UsageError: not exactly one of ``source`` and ``record`` is given.
@@ -46,13 +116,11 @@ def locate(
 
 
 def _rows_of_source(version: DatasetVersion, inputs: pa.Table, source: str) -> pa.Table:
-    prefix = version.manifest.source.rstrip("/") + "/"
-    # What is typed is most often the URI as it was shown; else it is a name of a file.
-    shown, named = source.removeprefix(prefix), uri_of(source).removeprefix(prefix)
-    for relative in (shown, named) if is_text(shown) else (named,):
+    for relative in _relative(version, source):
         rows = inputs.filter(pc.equal(inputs["uri"], relative))
         if rows.num_rows:
             return rows
+    named = _relative(version, source)[-1]
     known = inputs["uri"].to_pylist()
     near = difflib.get_close_matches(named, known, n=3) if len(known) <= 100_000 else []
     raise NotFoundError(
@@ -61,8 +129,17 @@ def _rows_of_source(version: DatasetVersion, inputs: pa.Table, source: str) -> p
     )
 
 
+def _relative(version: DatasetVersion, source: str) -> list[str]:
+    """The URIs that a person may mean, the likeliest first."""
+    prefix = version.manifest.source.rstrip("/") + "/"
+    # What is typed is most often the URI as it was shown; else it is a name of a file.
+    shown, named = source.removeprefix(prefix), uri_of(source).removeprefix(prefix)
+    return [shown, named] if is_text(shown) else [named]
+
+
 def _with_place(version: DatasetVersion, row: dict[str, Any]) -> dict[str, Any]:
-    """The row, with where its record lies."""
+    """The row, with where its file and its record lie."""
+    row = {**row, "location": f"{version.manifest.source.rstrip('/')}/{row['uri']}"}
     if row["record_id"] is None:
         return row
     for shard in version.shards(row["split"]) if row["split"] else version.manifest.shards:

@@ -140,6 +140,8 @@ def locate(
 ) -> None:
     """Find what became of an input, or which inputs a record came from.
 
+    Of what the newest version has no more, it tells the last version that had it.
+
     [bold]Examples[/bold]
 
       shardmill locate photos --source cats/0001.jpg
@@ -147,18 +149,23 @@ def locate(
       shardmill locate photos --record 0f3c5a7be1d24c68
     """
     from flows.commands import output
-    from infra.locate import locate as find
+    from infra.locate import locate_anywhere
 
-    opened = _catalog(root).open(dataset)
     if source is not None and "://" not in source and Path(source).exists():
         source = str(Path(source).absolute())
-    found = find(opened, source=source, record=record)
+    found = locate_anywhere(_catalog(root), dataset, source=source, record=record)
+    name, version = found.version.name, found.version.version
     if json_output:
-        output.print_json({"dataset": opened.name, "version": opened.version, "matches": found})
+        output.print_json(
+            {"dataset": name, "version": version, "versions": found.versions, "matches": found.matches}
+        )
         return
-    for entry in found:
-        rows = [[name, value] for name, value in entry.items() if value is not None]
-        output.print_table(str(entry["uri"]), ["", ""], rows)
+    if found.newest not in found.versions:
+        output.note(f"note: {name}@{found.newest} has it no more; {name}@{version} was the last that had it")
+    for entry in found.matches:
+        rows = [[key, value] for key, value in entry.items() if value is not None]
+        versions = ", ".join(f"{name}@{number}" for number in found.versions)
+        output.print_table(str(entry["uri"]), ["", ""], [*rows, ["in versions", versions]])
 
 
 def _catalog(root: str | None) -> Catalog:
