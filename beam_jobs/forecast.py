@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from beam_jobs.outcome import counted, size, split_table
+from beam_jobs.summary import counted, size, split_table
 
 _CLASSES_SHOWN = 20
 

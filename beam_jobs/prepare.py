@@ -144,7 +144,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         outcome = foresee(request)
         lines = describe(outcome)
     else:
-        from beam_jobs.outcome import summary
+        from beam_jobs.summary import summary
 
         outcome = run_prepare(request)
         lines = summary(outcome)

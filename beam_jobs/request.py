@@ -9,9 +9,8 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticSerializationError
 
 from beam_jobs.config import PrepareConfig
-from infra.contract import check_dataset_name
 from infra.errors import UsageError
-from infra.names import is_text, uri_of
+from infra.names import check_dataset_name, is_text, uri_of
 from infra.settings import Settings
 
 

@@ -26,7 +26,8 @@ from typing import Any, Final, Literal, Self
 import pyarrow as pa
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
-from infra.errors import AccountingError, ConfigError, CorruptDataError, FormatVersionError
+from infra.errors import AccountingError, CorruptDataError, FormatVersionError
+from infra.names import check_dataset_name as check_dataset_name
 from infra.records import Container
 from infra.settings import Settings
 
@@ -114,22 +115,7 @@ NEAR_DUPLICATES_SCHEMA = pa.schema(
 )
 
 _RESTORE = "restore the file from a copy; moved out of the folder, it no longer hides the other versions"
-_DATASET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MANIFEST_NAME = re.compile(r"(\d{6,})\.json")
-
-
-def check_dataset_name(name: str) -> str:
-    """``name``, if it can name a folder everywhere.
-
-    Raises:
-        ConfigError: it cannot.
-    """
-    if not _DATASET_NAME.fullmatch(name):
-        raise ConfigError(
-            f"dataset name {name!r} cannot be used",
-            "use letters, digits, '.', '_' and '-', starting with a letter or digit (at most 100 characters)",
-        )
-    return name
 
 
 def shard_stem(split: str, index: int, count: int) -> str:

@@ -10,6 +10,9 @@ from __future__ import annotations
 import os
 import re
 
+from infra.errors import ConfigError
+
+_DATASET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _ESCAPE = re.compile(r"\\x([0-9a-f]{2})")
 
 
@@ -33,3 +36,17 @@ def name_of(uri: str) -> str:
 def is_text(name: str) -> bool:
     """Whether a file name as Python gives it is UTF-8 text, and so can stand in Arrow and JSON as it is."""
     return name.isascii() or name == name.encode("utf-8", "replace").decode("utf-8")
+
+
+def check_dataset_name(name: str) -> str:
+    """``name``, if it can name a folder everywhere.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    if not _DATASET_NAME.fullmatch(name):
+        raise ConfigError(
+            f"dataset name {name!r} cannot be used",
+            "use letters, digits, '.', '_' and '-', starting with a letter or digit (at most 100 characters)",
+        )
+    return name

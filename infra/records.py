@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Literal, cast, get_args
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 import google_crc32c
 from isal import igzip, isal_zlib
 
 from infra.errors import CorruptDataError
-from infra.storage import Storage
+
+if TYPE_CHECKING:  # configurations name containers, and should not load Arrow for that
+    from infra.storage import Storage
 
 Container = Literal["gzip", "none"]
 CONTAINERS: tuple[str, ...] = get_args(Container)

@@ -13,14 +13,15 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
-from typing import Any, Final, Literal
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from beam_jobs.config import MIB, RunnerConfig
 from beam_jobs.guard.journal import anonymous_file
-from infra.storage import Storage
+
+if TYPE_CHECKING:  # the parent of a job loads this, and should not load Arrow for it
+    import pyarrow as pa
+
+    from infra.storage import Storage
 
 VERDICTS_FOLDER = "verdicts"
 VERDICTS_FD = "SHARDMILL_VERDICTS_FD"
@@ -115,6 +116,9 @@ def keep_verdict(spool: Storage, verdict: Verdict) -> None:
 
 def holds_old_verdicts(facts: pa.Table, verdicts: Verdicts) -> bool:
     """Whether a block's table (FACTS_SCHEMA) has a row by a verdict that no longer holds."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     judged = facts.filter(pc.is_in(facts["reason"], pa.array(VERDICT_REASONS)))
     return any(sha256 not in verdicts for sha256 in judged["sha256"].to_pylist())
 

@@ -15,10 +15,10 @@ import pytest
 from beam_jobs.accounting import account, check_budget, check_shards, quarantine_reasons
 from beam_jobs.config import PrepareConfig, RunnerConfig
 from beam_jobs.faults import CarriedFault, carry_faults, recover_fault
-from beam_jobs.outcome import size, summary
 from beam_jobs.prepare import build_parser, parse_request
 from beam_jobs.report.findings import FILTER_REASONS, explain
 from beam_jobs.runners import check_runner, num_workers
+from beam_jobs.summary import size, summary
 from beam_jobs.watch import watched
 from infra.contract import INPUTS_SCHEMA, Accounting
 from infra.errors import AccountingError, ConfigError, DataError, FailureBudgetExceeded, StorageError
