@@ -14,6 +14,9 @@ from infra.storage import Storage
 
 KEYS_SHOWN = 12
 RECORDS_PER_SPLIT = 2
+_NO_SIZES = pa.schema(
+    [("group", pa.string()), ("count_all", pa.int64()), ("split", pa.string())]
+).empty_table()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,7 @@ def divided_keys(storage: Storage, manifest: Manifest) -> list[DividedKey]:
     """The largest groups that lie in several splits; nothing is read where the manifest counts none."""
     if not manifest.leaks.key_groups:
         return []
-    sizes = pa.concat_tables(_sizes_by_split(storage, manifest))
+    sizes = pa.concat_tables([_NO_SIZES, *_sizes_by_split(storage, manifest)])
     totals = sizes.group_by("group").aggregate([("split", "count_distinct"), ("count_all", "sum")])
     divided = totals.filter(pc.greater(totals["split_count_distinct"], 1))
     order = [("count_all_sum", "descending"), ("group", "ascending")]

@@ -93,6 +93,7 @@ def render_page(contents: Contents) -> str:
             unshown=_unshown,
             near=near,
             keys=contents.keys,
+            has_leaks=bool(near.num_leaks or manifest.leaks.key_groups),
             dropped=contents.dropped,
             leakage=_setting(manifest, "groups", "leakage"),
             max_distance=_setting(manifest, "groups", "max_distance"),

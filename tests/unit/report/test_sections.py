@@ -124,6 +124,22 @@ def test_groups_by_key_are_not_looked_for_where_there_is_no_leak(made: Made) -> 
     assert divided_keys(made.storage, manifest) == []
 
 
+def test_groups_by_key_that_were_mended_are_told_of(made: Made) -> None:
+    mended = {"leaks": Leaks(key_groups=7, dropped_from_train=9), "near_duplicates": None, "shards": []}
+    page = make_report(made.storage, made.manifest.model_copy(update=mended | {"splits": {}}))
+    text = Elements(section(page, "leaks")).words
+    assert "9 records of train were left out" in text
+    assert "7 groups by key would lie in several splits" in text
+
+
+def test_a_version_that_a_purge_left_empty_has_a_page(tmp_path: Path) -> None:
+    maker = VersionMaker(tmp_path)
+    maker.add_lost("a/b.jpg", "a", "filtered", "purged", "its content was purged")
+    made = maker.write()
+    assert made.manifest.shards == []
+    assert "0 records in 0 classes, 0 shards" in make_report(made.storage, made.manifest)
+
+
 def test_near_duplicates_stand_side_by_side(page: str) -> None:
     near = Elements(section(page, "near-duplicates"))
     assert "2 labels" in near.text
