@@ -29,9 +29,13 @@ class FlatImage:
 
     def pixels(self, channels: int) -> Pixels:
         """uint8 [H, W, channels], 1 or 3 of them."""
-        if channels == 1:
-            return np.asarray(self.image.convert("L"))[:, :, np.newaxis]
-        return np.asarray(self.image.convert("RGB"))
+        pixels = np.asarray(_in_mode(self.image, "L" if channels == 1 else "RGB"))
+        return pixels[:, :, np.newaxis] if channels == 1 else pixels
+
+
+def _in_mode(image: Image.Image, mode: str) -> Image.Image:
+    """The image itself where it has the mode: Pillow would copy it, and images may be large."""
+    return image if image.mode == mode else image.convert(mode)
 
 
 def flatten(
@@ -57,7 +61,9 @@ def flatten(
         color = color.convert("RGB")
     had_alpha = alpha is not None and alpha.getextrema() != (255, 255)
     if alpha is not None and had_alpha:
-        color = Image.composite(color.convert("RGB"), Image.new("RGB", color.size, background), alpha)
+        behind = Image.new("RGB", color.size, background)
+        behind.paste(_in_mode(color, "RGB"), mask=alpha)
+        color = behind
     return FlatImage(color, conversion.description if conversion is not None else None, had_alpha)
 
 
@@ -69,8 +75,9 @@ def _color(image: Image.Image, png_bits: int | None) -> Image.Image:
         return image
     if image.mode in ("1", "LA", "La"):
         return image.convert("L")
-    # By way of RGBA the colours of transparent pixels stay what they are.
-    return image.convert("RGBA").convert("RGB") if image.has_transparency_data else image.convert("RGB")
+    if image.mode in ("RGBA", "RGBX") or not image.has_transparency_data:
+        return image.convert("RGB")
+    return image.convert("RGBA").convert("RGB")  # so the colours of transparent pixels stay what they are
 
 
 def _alpha(image: Image.Image, bits: int) -> Image.Image | None:
@@ -87,7 +94,7 @@ def _alpha(image: Image.Image, bits: int) -> Image.Image | None:
         return _opaque_but((np.asarray(image) == [value >> shift for value in clear]).all(axis=2))
     if not image.has_transparency_data:
         return None
-    return image.convert("RGBA").getchannel("A")
+    return _in_mode(image, "RGBA").getchannel("A")
 
 
 def _opaque_but(clear: Any) -> Image.Image:
