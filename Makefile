@@ -12,6 +12,8 @@ PY := $(BIN)/python
 PYTEST := $(PY) -m pytest
 OUT ?= demo
 SOURCE ?=
+# A folder of photographs for the benchmarks; without one, they are made up.
+PHOTOS ?= $(wildcard ../shared/data/clothing)
 
 # Quiet, and nothing asks the internet for anything once the packages are installed.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -85,11 +87,18 @@ test-faults: $(VENV)/.stamp ## The slow checks: jobs killed by the dozen, and re
 	$(PYTEST) -m slow
 
 .PHONY: bench
-bench: $(VENV)/.stamp ## Prepare and read rates against the codec's limit, in the same run
-	$(PY) -m tests.benchmarks.prepare_rate
+bench: $(VENV)/.stamp ## Every table but that of the peers: rates against the codec's limit, memory, again, planning
+	$(PY) -m tests.benchmarks.prepare_rate $(PHOTOS)
 	$(PY) -m tests.benchmarks.read_rate
+	$(PY) -m tests.benchmarks.prepare_memory
+	$(PY) -m tests.benchmarks.prepare_again
+	$(PY) -m tests.benchmarks.plan_scale
+
+.PHONY: bench-peers
+bench-peers: $(VENV)/.stamp ## Whole prepare commands beside other libraries' (makes .venv-peers, 9 GB, on first use)
+	$(PY) -m tests.benchmarks.prepare_peers $(PHOTOS)
 
 .PHONY: clean
 clean: ## Remove what the targets made (.venv and the demo too)
-	rm -rf $(VENV) demo build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-peers demo build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find flows beam_jobs training infra tests -name __pycache__ -type d -prune -exec rm -rf {} +

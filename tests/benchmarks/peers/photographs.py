@@ -47,9 +47,17 @@ def convert(path: str, codec: str) -> bytes:
 
 
 def _as_shardmill(data: bytes) -> bytes:
-    from infra.codecs import decode, encode_jpeg, resize_short_side
+    """Through planes, as ``prepare`` does; pixel by pixel where ``prepare`` would have to."""
+    from infra.codecs import WHITE, decode, encode_jpeg, resize_short_side, turbojpeg
+    from infra.codecs.planes import fit
+    from infra.codecs.resize import Sizing, geometry
 
-    return encode_jpeg(resize_short_side(decode(data).pixels, SHORT_SIDE), QUALITY)
+    header = turbojpeg.read_planar_header(data) if turbojpeg.library() else None
+    planes = turbojpeg.decode_planes(data, header) if header else None
+    if header is None or planes is None:
+        return encode_jpeg(resize_short_side(decode(data).pixels, SHORT_SIDE), QUALITY)
+    to = geometry(header.height, header.width, Sizing("short", SHORT_SIDE, SHORT_SIDE))
+    return turbojpeg.encode_planes(fit(planes, to, 3, WHITE), QUALITY)
 
 
 def _with_opencv(data: bytes) -> bytes:
