@@ -11,6 +11,7 @@ import pytest
 from beam_jobs.report.findings import REASONS
 from infra import codecs
 from infra.codecs import DecodedImage, ImageRejected
+from infra.codecs.metadata import without_metadata
 
 ODD = Path(__file__).parents[3] / "../shared/data/odd"
 
@@ -107,6 +108,35 @@ def test_source_colors(name: str, color: str) -> None:
     found = outcome(ODD / "pillow" / name)
     assert isinstance(found, DecodedImage)
     assert found.source_color == color
+
+
+def test_without_metadata_every_picture_is_what_it_was_and_says_nothing_else() -> None:
+    cleaned = 0
+    for path in sorted(ODD.rglob("*.*")):
+        found = outcome(path)
+        if isinstance(found, ImageRejected) or found.source_format not in ("jpeg", "png", "webp"):
+            continue
+        clean = without_metadata(path.read_bytes(), found.source_format)
+        if clean is None:
+            continue
+        again = codecs.decode(clean)
+        assert (again.orientation, again.icc_profile) == (1, None), path
+        if found.orientation == 1 and found.icc_profile is None:
+            assert np.array_equal(again.pixels, found.pixels), path
+        for said in (
+            b"Exif\x00",
+            b"EXIF",
+            b"eXIf",
+            b"http://",
+            b"ICC_PROFILE",
+            b"iCCP",
+            b"tEXt",
+            b"Photoshop",
+            b"8BIM",
+        ):
+            assert said not in clean, (path, said)
+        cleaned += 1
+    assert cleaned > 400
 
 
 def test_a_profile_of_many_parts() -> None:
