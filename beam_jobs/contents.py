@@ -15,6 +15,8 @@ from infra.storage import Storage
 _STORED_FILE, _PURGED_FILE = "contents/stored.sha256", "contents/purged.sha256"
 _DIGEST_BYTES = 32
 
+PURGED = "purged"  # the reason for which such a file is filtered
+
 
 @dataclass(frozen=True)
 class DigestList:
@@ -29,6 +31,10 @@ class DigestList:
 
     def __len__(self) -> int:
         return len(self.data) // _DIGEST_BYTES
+
+    def hexadecimal(self) -> list[str]:
+        """The digests as text."""
+        return [self.data[at : at + _DIGEST_BYTES].hex() for at in range(0, len(self.data), _DIGEST_BYTES)]
 
     def __contains__(self, digest: bytes) -> bool:
         low, high = 0, len(self)

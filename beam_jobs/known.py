@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.blocks import FACTS_SCHEMA
-from beam_jobs.contents import DigestList
+from beam_jobs.contents import PURGED, DigestList
 from beam_jobs.plan import PLAN_SCHEMA, Earlier, HeldShards
 from beam_jobs.plan.columns import split_codes
 from beam_jobs.plan.hashing import digest_bytes, hex_bytes, hex_text, record_ids
@@ -226,6 +226,7 @@ class Parent:
         facts = self._facts(rows.filter(pa.array(known)), places[known], has_record[known])
         mask = np.zeros(references.num_rows, np.bool_)
         mask[files[known]] = True
+        self.__dict__.pop("_inputs")  # read again where it is asked for again; it is as large as the facts
         return mask, facts
 
     def _same_files(self, references: pa.Table, purged: DigestList) -> tuple[pa.Table, npt.NDArray[np.int64]]:
@@ -240,8 +241,9 @@ class Parent:
             )
         )
         if len(purged):
-            blocked = [sha is not None and bytes.fromhex(sha) in purged for sha in rows["sha256"].to_pylist()]
-            same &= ~np.array(blocked, np.bool_)
+            blocked = pc.is_in(rows["sha256"], pa.array(purged.hexadecimal(), pa.string()))
+            # That it was purged may be known already.
+            same &= ~_mask(blocked) | _mask(pc.equal(rows["reason"], PURGED))
         return rows.filter(pa.array(same)), files[same]
 
     def _facts(
@@ -250,8 +252,13 @@ class Parent:
         """The facts of known files: of their records, or why there is none."""
         records, _ = self._indexes
         taken = records.take(pa.array(places, mask=~has_record))
-        sha256 = [None if text is None else bytes.fromhex(text) for text in rows["sha256"].to_pylist()]
-        columns = {"sha256": pa.array(sha256, pa.binary(32)), "offset_bytes": taken["offset_bytes"]}
+        columns = {"sha256": taken["sha256"], "offset_bytes": taken["offset_bytes"]}
+        if not has_record.all():
+            lost = rows["sha256"].filter(pa.array(~has_record)).to_pylist()
+            digests = [None if text is None else bytes.fromhex(text) for text in lost]
+            columns["sha256"] = pc.replace_with_mask(
+                taken["sha256"], pa.array(~has_record), pa.array(digests, pa.binary(32))
+            )
         for name in ("outcome", "stage", "reason", "message"):
             column = rows[name].combine_chunks()
             columns[name] = pc.if_else(pa.array(has_record), pa.scalar(None, pa.string()), column)

@@ -118,6 +118,8 @@ def test_what_was_purged_does_not_come_back(root: Path, source: Path) -> None:
         row[0] for row in records(Catalog(root).open("d"))
     }
     assert run(source, root)["unchanged"]
+    write(source, {"b/newest.jpg": jpeg(703)})
+    assert run(source, root)["num_encoded"] == 1, "nobody has to find out again"
     assert problems(root) == []
 
 
