@@ -29,6 +29,7 @@ from beam_jobs.faults import carry_faults
 from beam_jobs.guard.attempts import guarded_block
 from beam_jobs.guard.verdicts import NO_VERDICTS, Verdicts, known_verdicts
 from beam_jobs.images import LIBRARY_FAULTS, ImageFiltered, StoredImage, convert
+from beam_jobs.slots import computing
 from beam_jobs.sources.folder import SourceFault, SourceFolder
 from infra.codecs import ImageRejected, Pixels
 from infra.codecs.perceptual import perceptual_hashes
@@ -109,6 +110,7 @@ def encode_block(
     with (
         guarded_block(source, spool, config, verdicts) as guard,
         spool.atomic_writer(spool_file(digest)) as stored,
+        computing(),  # the slot is free again before the file goes to the disk
     ):
         columns = [references.column(i).to_pylist() for i in range(3)]
         for uri, size_bytes, mtime_ns in zip(*columns, strict=True):

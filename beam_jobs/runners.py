@@ -17,6 +17,7 @@ from typing import Any
 
 from beam_jobs.config import RunnerConfig
 from beam_jobs.faults import recover_fault
+from beam_jobs.slots import SPARE_THREADS, allow_at_once
 from infra.errors import Cancelled, ConfigError, EnvironmentFault
 
 EMBEDDED, PORTABLE = "embedded", "portable"
@@ -147,9 +148,10 @@ def _pipeline(runner: RunnerConfig) -> Any:
         return beam.Pipeline(runner=PortableRunner(), options=PipelineOptions(flags=list(runner.options)))
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
+    allow_at_once(num_workers(runner))
     options = PipelineOptions(
         flags=[],
-        direct_num_workers=num_workers(runner),
+        direct_num_workers=num_workers(runner) + SPARE_THREADS,
         direct_running_mode="multi_threading",
     )
     return beam.Pipeline(runner=FnApiRunner(), options=options)

@@ -6,9 +6,9 @@
 tight loop: JPEG to planes, planes scaled by area, planes to JPEG, and nothing else: no file is read or
 written, nothing is hashed, nothing is known of a photo afterwards. A file that is no JPEG of planes is
 converted as prepare would.
-*Prepare*: ``python -m beam_jobs.prepare`` on the same photos, from files to a published version. Both in
-turn, several times; medians are shown, and the median of the ratios within a turn. Other work on the machine
-slows both, so trust the ratios, and the CPU seconds more than the clock.
+*Prepare*: ``python -m beam_jobs.prepare`` on the same photos, from files to a published version with eight
+shards a split. Both in turn, several times; medians are shown, and the median of the ratios within a turn.
+Other work on the machine slows both, so trust the ratios, and the CPU seconds more than the clock.
 """
 
 from __future__ import annotations
@@ -115,6 +115,7 @@ def measure_prepare(folder: Path, root: Path, workers: int) -> tuple[Run, Run, d
     """(without start-up, whole command, the command's result)."""
     argv = [sys.executable, "-m", "beam_jobs.prepare", str(folder), "--dataset", "rate", "--root", str(root)]
     argv += ["--json", "--failure-budget", "1", "--set", f"runner.workers={workers}"]
+    argv += ["--set", "shards.num_shards=8"]
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
     wall = time.perf_counter() - began
