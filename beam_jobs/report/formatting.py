@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import unicodedata
 
+from markupsafe import Markup, escape
+
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 # A name may be 4,096 bytes long; what is cut out of the middle can be had from the tables.
 LONGEST_TEXT = 160
+LONGEST_SENTENCE = 1000
 
 
-def visible(text: str) -> str:
+def visible(text: str, longest: int = LONGEST_TEXT) -> str:
     """Text as it may be shown: control, direction and unpaired characters become visible escapes.
 
     Escaping keeps a name from being markup; this keeps it from looking like another name. The middle of very
     long text is left out.
     """
-    if len(text) > LONGEST_TEXT:
-        text = f"{text[: LONGEST_TEXT // 2]} … {text[-LONGEST_TEXT // 2 :]}"
+    if len(text) > longest:
+        text = f"{text[: longest // 2]} … {text[-longest // 2 :]}"
     if text.isprintable():
         return text
     return "".join(f"\\u{ord(character):04x}" if _is_hidden(character) else character for character in text)
+
+
+def sentence(text: str) -> Markup:
+    """Words of ours with names in them, which may be longer than a name."""
+    return escape(visible(text, LONGEST_SENTENCE))
 
 
 def _is_hidden(character: str) -> bool:

@@ -16,6 +16,7 @@ from importlib import resources
 from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
 
 from beam_jobs.report import formatting
 from beam_jobs.report.balance import shard_balance
@@ -170,7 +171,7 @@ def _histograms(survey: Survey) -> list[dict[str, Any]]:
     ]
 
 
-def _rank_curve(by_size: Sequence[ClassRow], width: int = 1000, height: int = 180) -> str:
+def _rank_curve(by_size: Sequence[ClassRow], width: int = 1000, height: int = 180) -> Markup:
     """Path of the class sizes, the largest first, on a logarithmic scale: SVG path data."""
     top = math.log1p(max(1, by_size[0].num_inputs))
     ranks = range(0, len(by_size), max(1, len(by_size) // width))
@@ -180,7 +181,7 @@ def _rank_curve(by_size: Sequence[ClassRow], width: int = 1000, height: int = 18
         for at, rank in enumerate(ranks)
         for y in [height * (1 - math.log1p(by_size[rank].num_inputs) / top)]
     )
-    return f"M0 {height} {points} L{width} {height} Z"
+    return Markup(f"M0 {height} {points} L{width} {height} Z")
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -209,7 +210,10 @@ def _environment() -> Environment:
         finalize=lambda value: formatting.visible(value) if type(value) is str else value,
     )
     environment.filters.update(
-        bytes=formatting.readable_bytes, count=lambda value: f"{value:,}", when=formatting.when
+        bytes=formatting.readable_bytes,
+        count=lambda value: f"{value:,}",
+        when=formatting.when,
+        sentence=formatting.sentence,
     )
     environment.globals.update(percent=formatting.percent, share=formatting.share, explain=explain)
     return environment

@@ -216,6 +216,18 @@ def test_hidden_characters_are_shown(text: str, shown: str) -> None:
     assert visible(text) == shown
 
 
+def test_names_are_cut_and_sentences_are_not(tmp_path: Path) -> None:
+    maker = VersionMaker(tmp_path)
+    names = [f"{'n' * 90}{number}" for number in range(4)]
+    for name in names:
+        maker.add_class(name, 1)
+    maker.add_class("m" * 999, 30)
+    page = page_of(maker.write())
+    assert "Without any example in train: " + ", ".join(f"“{name}”" for name in names) in page
+    assert "m" * 80 in page
+    assert "m" * 81 not in page.split('id="classes"')[1]
+
+
 def test_a_thousand_classes_stay_usable(tmp_path: Path) -> None:
     maker = VersionMaker(tmp_path)
     for number in range(1000):
@@ -225,6 +237,8 @@ def test_a_thousand_classes_stay_usable(tmp_path: Path) -> None:
     rows = page.count('<li class="classrow">')
     assert rows == 1000
     assert "960 classes between" in page
+    (curve,) = (drawn["d"] or "" for drawn in Elements(page).of("path"))
+    assert re.fullmatch(r"M0 180 (L[\d.]+ [\d.]+ ){2000}L1000 180 Z", curve)
     assert page.count("<img ") == 360
 
 
