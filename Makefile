@@ -95,7 +95,7 @@ bench: $(VENV)/.stamp ## Every table but that of the peers: rates against the co
 	$(PY) -m tests.benchmarks.plan_scale
 
 .PHONY: bench-peers
-bench-peers: $(VENV)/.stamp ## Whole prepare commands beside other libraries' (makes .venv-peers, 9 GB, on first use)
+bench-peers: $(VENV)/.stamp ## Whole prepare commands beside other libraries' (makes .venv-peers, 8 GB, on first use)
 	$(PY) -m tests.benchmarks.prepare_peers $(PHOTOS)
 
 .PHONY: clean

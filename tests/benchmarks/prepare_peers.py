@@ -10,7 +10,7 @@ median of the ratios within a turn. What was written is counted each time: Beam'
 and then loses a record where several threads feed a shuffle. Memory is that of a command's processes together
 (PSS).
 
-Peers live in an environment of their own, which is made on first use from ``peers/requirements.txt``.
+Peers live in environments of their own, which are made on first use from the lists in ``peers/``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tests.benchmarks.photo_folders import make_photographs
 from tests.benchmarks.process_tree import Cost, run_measured
 
 REPOSITORY = Path(__file__).parents[2]
-REQUIREMENTS = Path(__file__).parent / "peers" / "requirements.txt"
+REQUIREMENTS = Path(__file__).parent / "peers"
 PHOTOGRAPHS = REPOSITORY.parent / "shared" / "data" / "clothing"
 NUM_SHARDS = 8
 WORKERS = 2
@@ -81,6 +81,7 @@ class Peer:
         module: of tests.benchmarks.peers; None for Shardmill itself.
         count: (records, bytes) below a folder.
         env: variables that it needs.
+        requirements: the list of packages of its environment.
     """
 
     title: str
@@ -88,6 +89,7 @@ class Peer:
     module: str | None
     count: Callable[[Path], tuple[int, int]] = count_tfrecords
     env: dict[str, str] = field(default_factory=dict)
+    requirements: str = "requirements.txt"
 
     def argv(self, python: Path, source: Path, out: Path, codec: str) -> list[str]:
         """The command."""
@@ -120,7 +122,9 @@ PEERS = {
     "tfds": Peer("TensorFlow Datasets, generator", 2.8, "tfds_dataset"),
     "beam": Peer("Beam, as its guides have it", 3.2, "textbook_beam"),
     "webdataset": Peer("WebDataset ShardWriter, pool", 1.3, "webdataset_pool", count_tars),
-    "mosaicml": Peer("MosaicML MDSWriter, pool", 1.6, "mosaicml_pool", count_mds),
+    "mosaicml": Peer(
+        "MosaicML MDSWriter, pool", 1.6, "mosaicml_pool", count_mds, requirements="mosaicml.txt"
+    ),
 }
 
 
@@ -133,15 +137,17 @@ class Run:
     num_bytes: int
 
 
-def environment(folder: Path) -> Path:
-    """The interpreter of the peers' environment, which is made where it is not there, or outdated."""
-    wanted = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
-    stamp, python = folder / "requirements.sha256", folder / "bin" / "python"
+def environment(folder: Path, requirements: str) -> Path:
+    """The interpreter of an environment for peers, which is made where it is not there, or outdated."""
+    packages = REQUIREMENTS / requirements
+    place = folder / packages.stem
+    wanted = hashlib.sha256(packages.read_bytes()).hexdigest()
+    stamp, python = place / "made-from.sha256", place / "bin" / "python"
     if not stamp.exists() or stamp.read_text() != wanted:
-        print(f"Making {folder} from {REQUIREMENTS.name}: about 9 GB, some minutes.", file=sys.stderr)
-        venv.create(folder, clear=True, with_pip=True)
+        print(f"Making {place} from {packages.name}: gigabytes, some minutes.", file=sys.stderr)
+        venv.create(place, clear=True, with_pip=True)
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, "--requirement", str(REQUIREMENTS)], check=True)
+        subprocess.run([*pip, "--requirement", str(packages)], check=True)
         stamp.write_text(wanted)
     return python
 
@@ -207,7 +213,10 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--peers", default=",".join(name for name in PEERS if name != SHARDMILL))
     parser.add_argument("--codec", choices=CODECS, default=CODECS[0])
     parser.add_argument(
-        "--environment", type=Path, default=REPOSITORY / ".venv-peers", help="the peers' environment"
+        "--environments",
+        type=Path,
+        default=REPOSITORY / ".venv-peers",
+        help="folder of the peers' environments",
     )
     parser.add_argument(
         "--work", type=Path, help="folder for photographs and shards (default: a temporary one)"
@@ -222,7 +231,8 @@ def main() -> None:
     """Measure all in turn and print the table."""
     told = _parse()
     names = [SHARDMILL, *(name for name in told.peers.split(",") if name != SHARDMILL)]
-    python = environment(told.environment)
+    lists = {PEERS[name].requirements for name in names if PEERS[name].module}
+    pythons = {requirements: environment(told.environments, requirements) for requirements in sorted(lists)}
     folder = told.folder or (PHOTOGRAPHS if PHOTOGRAPHS.is_dir() else None)
     runs: dict[str, list[Run]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory(dir=told.work, prefix="prepare-peers-") as scratch:
@@ -230,6 +240,7 @@ def main() -> None:
         for turn in range(told.repeats):
             for name in names:
                 out = Path(scratch, f"{name}-{turn}")
+                python = pythons.get(PEERS[name].requirements, Path(sys.executable))
                 runs[name].append(measure(PEERS[name], python, source, out, told.codec))
                 print(f"{name}: {runs[name][-1].cost.wall_seconds:.1f} s", file=sys.stderr)
     show(runs, told.images, told.codec)
