@@ -9,7 +9,8 @@ darker is a darker picture.
 - Floating-point samples run from 0 to 1, or between SMinSampleValue and SMaxSampleValue.
 - Signed and 32-bit integers need those two tags: without them nobody can say which sample is white.
 
-Colour of 16 bits keeps the high byte of each sample, which is within one level of the exact value.
+Full samples of 16 bits, grey and colour, keep their high byte, as all common decoders do (TensorFlow's among
+them): within one level of the exact value.
 """
 
 from __future__ import annotations
@@ -45,8 +46,11 @@ def deep_to_grey(image: Image.Image, png_bits: int | None) -> Image.Image:
         low, high = 0.0, float(_white_of_16_bits(samples, png_bits, tags))
     else:
         low, high = _declared_range(samples, image.mode, tags)
-    scaled = np.clip((samples.astype(np.float64) - low) * (255 / (high - low)), 0, 255)
-    grey = np.rint(np.nan_to_num(scaled)).astype(np.uint8)
+    if (low, high) == (0, 0xFFFF) and image.mode != "F":
+        grey = (samples >> 8).astype(np.uint8)
+    else:
+        scaled = np.clip((samples.astype(np.float64) - low) * (255 / (high - low)), 0, 255)
+        grey = np.rint(np.nan_to_num(scaled)).astype(np.uint8)
     # Pillow turns WhiteIsZero round for 8 bits and fewer only.
     return Image.fromarray(255 - grey if tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO else grey)
 

@@ -5,29 +5,34 @@ from __future__ import annotations
 import struct
 
 _ORIENTATION = 0x0112
-_SHORT, _LONG = 3, 4
+# (type, number of values) -> how the first value stands in its entry; a pair of shorts is met in the wild
+_FORMS = {(3, 1): "H", (3, 2): "H", (8, 1): "H", (8, 2): "H", (4, 1): "I", (9, 1): "I"}
+_ENTRY_BYTES = 12
 _PREFIX = b"Exif\x00\x00"
 
 
 def orientation_in(exif: bytes) -> int:
     """The orientation (1 to 8) that an EXIF block says; 1 where it says none or is damaged.
 
+    Of a directory that ends early the whole entries count; of a tag that is there twice the later. The
+    exported models do the same (training.orientation).
+
     Args:
         exif: a TIFF header and its directories (CIPA DC-008, 4.5), with or without ``Exif`` in front.
     """
     base = len(_PREFIX) if exif.startswith(_PREFIX) else 0
     order = {b"II": "<", b"MM": ">"}.get(exif[base : base + 2])
-    if order is None:
+    if order is None or len(exif) < base + 8:
         return 1
-    try:
-        (first,) = struct.unpack_from(f"{order}I", exif, base + 4)
-        (count,) = struct.unpack_from(f"{order}H", exif, base + first)
-        for entry in range(base + first + 2, base + first + 2 + 12 * count, 12):
-            tag, kind = struct.unpack_from(f"{order}HH", exif, entry)
-            if tag == _ORIENTATION:
-                form = {_SHORT: "H", _LONG: "I"}.get(kind)
-                value = struct.unpack_from(order + form, exif, entry + 8)[0] if form else 1
-                return value if 1 <= value <= 8 else 1
-    except struct.error:
-        pass  # the directory ends early; the pixels decide whether the image is sound
-    return 1
+    (first,) = struct.unpack_from(f"{order}I", exif, base + 4)
+    if base + first + 2 > len(exif):
+        return 1
+    (count,) = struct.unpack_from(f"{order}H", exif, base + first)
+    begin = base + first + 2
+    value = 1
+    for entry in range(begin, min(begin + _ENTRY_BYTES * count, len(exif) - _ENTRY_BYTES + 1), _ENTRY_BYTES):
+        tag, kind, number = struct.unpack_from(f"{order}HHI", exif, entry)
+        form = _FORMS.get((kind, number))
+        if tag == _ORIENTATION and form is not None:
+            (value,) = struct.unpack_from(order + form, exif, entry + 8)
+    return value if 1 <= value <= 8 else 1

@@ -16,6 +16,7 @@ MAX_SCANS = 100
 
 _PROGRESSIVE = frozenset({0xC2, 0xC6, 0xCA, 0xCE})
 _LOSSLESS = frozenset({0xC3, 0xC7, 0xCB, 0xCF})
+_SEARCHED_BYTES = 1 << 16
 _ICC = b"ICC_PROFILE\x00"
 
 
@@ -95,7 +96,7 @@ def read_header(data: bytes) -> JpegHeader:
             begun, first_scan = end, data[start] if start < end else 0
         elif marker == 0xE0:
             jfif = jfif or data.startswith(b"JFIF\x00", start)
-        elif marker == 0xE1 and orientation is None and data.startswith(b"Exif\x00\x00", start):
+        elif marker == 0xE1 and orientation is None and _is_exif(data, start):
             orientation = orientation_in(data[start:end])
         elif marker == 0xE2 and data.startswith(_ICC, start) and end - start >= 14:
             icc_parts[data[start + 12]] = data[start + 14 : end]
@@ -141,6 +142,11 @@ def check_header(header: JpegHeader, max_pixels: int) -> None:
             "bomb", f"a progressive JPEG of {header.scans:,} scans, each a pass over the whole image; "
             f"at most {MAX_SCANS} are allowed"
         )  # fmt: skip
+
+
+def _is_exif(data: bytes, start: int) -> bool:
+    """EXIF comes first by its standard; the exported models search the same bytes (training.orientation)."""
+    return start < _SEARCHED_BYTES and data.startswith(b"Exif\x00\x00", start)
 
 
 def _components(frame: bytes) -> tuple[bytes, tuple[tuple[int, int], ...]]:
