@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from infra.contract import DUPLICATE, FILTERED, QUARANTINED, RECORD, Accounting, Shard
+from infra.contract import DUPLICATE, FILTERED, INPUTS_SCHEMA, QUARANTINED, RECORD, Accounting, Shard
 from infra.errors import AccountingError, DataError, FailureBudgetExceeded
 
 _REASONS_SHOWN = 5
 
 
-def account(inputs: pa.Table) -> Accounting:
+def account(inputs: pa.Table | Iterable[pa.RecordBatch]) -> Accounting:
     """Count the outcomes of all inputs (INPUTS_SCHEMA).
 
     Raises:
         AccountingError: an input has no outcome, or an unknown one, or two rows.
     """
-    counts = _count(inputs["outcome"])
+    counts: Counter[str] = Counter()
+    last: str | None = None
+    for batch in inputs.to_batches() if isinstance(inputs, pa.Table) else inputs:
+        counts += _count(batch.column("outcome"))
+        uris = batch.column("uri")
+        if len(uris):
+            _check_order(uris, last)
+            last = uris[-1].as_py()
     if unknown := set(counts) - {RECORD, DUPLICATE, FILTERED, QUARANTINED}:
         raise AccountingError(f"inputs with unknown outcomes: {unknown}")
-    uris = inputs["uri"].combine_chunks()
-    if len(uris) > 1 and not pc.all(pc.less(uris[:-1], uris[1:])).as_py():
-        raise AccountingError("an input has more than one row, or the rows are not sorted by URI")
     return Accounting(
-        num_inputs=inputs.num_rows,
+        num_inputs=counts.total(),
         num_records=counts[RECORD],
         num_duplicates=counts[DUPLICATE],
         num_filtered=counts[FILTERED],
@@ -34,9 +41,50 @@ def account(inputs: pa.Table) -> Accounting:
     )
 
 
-def quarantine_reasons(inputs: pa.Table) -> dict[str, int]:
+def account_and_write(
+    inputs: Iterable[pa.RecordBatch], stream: BinaryIO
+) -> tuple[Accounting, dict[str, int]]:
+    """Count the outcomes of all inputs and the reasons of quarantined ones, and write the rows as Parquet.
+
+    Args:
+        inputs: INPUTS_SCHEMA, all rows in order.
+        stream: where to.
+
+    Raises:
+        AccountingError: as ``account``.
+    """
+    reasons: Counter[str] = Counter()
+    with pq.ParquetWriter(stream, INPUTS_SCHEMA, compression="zstd") as writer:
+
+        def seen() -> Iterator[pa.RecordBatch]:
+            for batch in inputs:
+                writer.write_batch(batch)
+                reasons.update(_quarantined(batch))
+                yield batch
+
+        accounting = account(seen())
+    return accounting, _most_frequent_first(reasons)
+
+
+def _check_order(uris: pa.Array, last: str | None) -> None:
+    rises = last is None or last.encode() < str(uris[0].as_py()).encode()
+    if not rises or not (len(uris) < 2 or pc.all(pc.less(uris[:-1], uris[1:])).as_py()):
+        raise AccountingError("an input has more than one row, or the rows are not sorted by URI")
+
+
+def quarantine_reasons(inputs: pa.Table | Iterable[pa.RecordBatch]) -> dict[str, int]:
     """Reason -> number of quarantined inputs, the most frequent first."""
-    counts = _count(inputs.filter(pc.equal(inputs["outcome"], QUARANTINED))["reason"])
+    counts: Counter[str] = Counter()
+    for batch in inputs.to_batches() if isinstance(inputs, pa.Table) else inputs:
+        counts += _quarantined(batch)
+    return _most_frequent_first(counts)
+
+
+def _quarantined(batch: pa.RecordBatch) -> Counter[str]:
+    return _count(batch.filter(pc.equal(batch.column("outcome"), QUARANTINED)).column("reason"))
+
+
+def _most_frequent_first(counts: Counter[str]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
@@ -86,6 +134,6 @@ def check_shards(shards: list[Shard], accounting: Accounting) -> None:
         )
 
 
-def _count(column: pa.ChunkedArray) -> Counter[str]:
+def _count(column: pa.Array) -> Counter[str]:
     counted = pc.value_counts(column).to_pylist() if len(column) else []
     return Counter({str(entry["values"]): int(entry["counts"]) for entry in counted})

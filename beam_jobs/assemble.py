@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
@@ -144,18 +144,23 @@ class AssembleShards(beam.PTransform):  # type: ignore[misc]
         )
 
 
-def write_plan(spool: Storage, plan_digest: str, plan: Assembly, lengths: npt.NDArray[np.int64]) -> None:
+def write_plan(
+    spool: Storage,
+    plan_digest: str,
+    plan: Assembly,
+    lengths: Callable[[pa.Table], npt.NDArray[np.int64]],
+) -> None:
     """Write the planned records, a record batch a shard, for workers to pick theirs from.
 
     Args:
-        lengths: int64 [records], of what is copied of each (bytes).
+        lengths: PLAN_SCHEMA to int64 [records], how many bytes are copied of each.
     """
     path = plan_file(plan_digest)
-    records = plan.records.append_column("length_bytes", pa.array(lengths, pa.int64()))
     with spool.atomic_writer(path) as stream, pa.ipc.new_file(stream, SPOOLED_PLAN_SCHEMA) as writer:
         for shard in plan.shards:
-            rows = records.slice(shard.start, shard.length).combine_chunks()
-            (batch,) = rows.to_batches()
+            records = plan.records_of(shard)
+            rows = records.append_column("length_bytes", pa.array(lengths(records), pa.int64()))
+            (batch,) = rows.combine_chunks().to_batches()
             writer.write_batch(batch)
 
 

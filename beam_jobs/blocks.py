@@ -30,6 +30,7 @@ from infra.errors import CorruptDataError, NotFoundError
 from infra.storage import Storage
 
 BLOCKS_FOLDER = "blocks"
+_TEXTS_AT_A_TIME = 8192
 REFERENCES_FILE = "references.arrow"
 
 # What a worker must know of a file: a record batch of it is a block.
@@ -85,6 +86,12 @@ def block_lengths(uris: Iterator[str], mean: int) -> Iterator[int]:
         yield length
 
 
+def texts(column: pa.ChunkedArray) -> Iterator[str]:
+    """The texts of a column, as few of them at a time as Python values as will do."""
+    for start in range(0, len(column), _TEXTS_AT_A_TIME):
+        yield from map(str, column.slice(start, _TEXTS_AT_A_TIME).to_pylist())
+
+
 def _name_hash(uri: str) -> int:
     # A CRC of numbered names has patterns that a remainder shows; the product (Knuth's constant) hides them.
     return (zlib.crc32(uri.encode()) * 2654435761 & 0xFFFFFFFF) >> 12
@@ -98,9 +105,8 @@ def cut_blocks(references: pa.Table, mean: int) -> list[Block]:
         mean: about how many files a block should have.
     """
     references = references.combine_chunks()
-    uris = (str(uri) for batch in references["uri"].chunks for uri in batch.to_pylist())
     blocks, start = [], 0
-    for length in block_lengths(uris, mean):
+    for length in block_lengths(texts(references["uri"]), mean):
         blocks.append(Block(block_digest(references.slice(start, length)), start, length))
         start += length
     return blocks

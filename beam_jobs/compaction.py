@@ -51,6 +51,10 @@ class _Assembly:
     shards: list[PlannedShard]
     classes: list[str]
 
+    def records_of(self, shard: PlannedShard) -> pa.Table:
+        """PLAN_SCHEMA, in stored order."""
+        return self.records.slice(shard.start, shard.length)
+
 
 def compact(catalog: Catalog, name: str) -> dict[str, Any]:
     """Publish the newest version again, compacted; or find that it is compact.

@@ -11,12 +11,11 @@ from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from beam_jobs.blocks import spool_file
 from beam_jobs.config import PrepareConfig
 from beam_jobs.plan import Plan
-from beam_jobs.plan.hashing import SAMPLE, digest_bytes, hash_ranks, record_ids
+from beam_jobs.plan.hashing import SAMPLE, hash_ranks
 from infra.examples import ImageRecord, build_example
 from infra.ranges import RangeReader
 from infra.records import Container, pack_record
@@ -50,11 +49,11 @@ def choose_container(
     """
     if config.shards.container != "auto":
         return ContainerChoice(config.shards.container, "as configured")
-    ids = record_ids(digest_bytes(plan.records["sha256"]))
+    ids = plan.planned.ids()
     ranks = hash_ranks(ids, config.seed, SAMPLE)
     count = min(SAMPLE_RECORDS, len(ranks))
     chosen = np.argpartition(ranks, count - 1)[:count] if count else np.empty(0, np.int64)
-    sample = plan.records.take(pa.array(np.sort(chosen)))
+    sample = plan.planned.take(np.sort(chosen))
     with closing(RangeReader(spool)) as images:
         examples = [
             build_example(

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Self
 
+import pyarrow as pa
+
 from beam_jobs.config import PrepareConfig
-from beam_jobs.plan import Plan
-from beam_jobs.sources.listing import Listing, table_digest
+from beam_jobs.plan import PLAN_SCHEMA, Plan
+from beam_jobs.plan.records import PlannedRecords
+from beam_jobs.sources.listing import Listing, batches_digest, table_digest
 from infra.codecs import codec_builds
-from infra.contract import FORMAT_VERSION
+from infra.contract import FORMAT_VERSION, INPUTS_SCHEMA
 from infra.digests import digest_of
 from infra.records import Container
 
@@ -55,6 +58,12 @@ def _builds() -> dict[str, str]:
     return codec_builds() | {name: version(name) for name in ("isal", "pyarrow")}
 
 
+def _records_digest(planned: PlannedRecords) -> str:
+    names = [name for name in PLAN_SCHEMA.names if name not in _SPOOL_COLUMNS]
+    schema = pa.schema([PLAN_SCHEMA.field(name) for name in names])
+    return batches_digest(schema, (batch.select(names) for batch in planned.batches()))
+
+
 def plan_digest(plan: Plan, digests: Digests, container: Container, inherited: Sequence[str] = ()) -> str:
     """Digest of everything that determines the bytes of shards, indexes and tables.
 
@@ -65,8 +74,8 @@ def plan_digest(plan: Plan, digests: Digests, container: Container, inherited: S
         [
             digests.run,
             container,
-            table_digest(plan.inputs),
-            table_digest(plan.records.drop_columns(list(_SPOOL_COLUMNS))),
+            batches_digest(INPUTS_SCHEMA, plan.input_rows.batches()),
+            _records_digest(plan.planned),
             [[shard.split, shard.index, shard.count, shard.length] for shard in plan.shards],
             list(inherited),
             None if plan.near_duplicates is None else table_digest(plan.near_duplicates),

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from beam_jobs.blocks import block_lengths
+from beam_jobs.blocks import block_lengths, texts
+from beam_jobs.plan.inputs import InputRows
 from beam_jobs.sources.listing import table_digest
 from infra.catalog import DatasetVersion
 from infra.contract import TableFile, inputs_file
@@ -23,14 +24,14 @@ ROWS_OF_A_PART = 16_384  # on average
 
 
 def write_inputs(
-    storage: Storage, folder: str, inputs: pa.Table, earlier: DatasetVersion | None = None
+    storage: Storage, folder: str, inputs: pa.Table | InputRows, earlier: DatasetVersion | None = None
 ) -> list[TableFile]:
     """Write the parts that the earlier version does not have; returns all, in order.
 
     Args:
         storage: the dataset's.
         folder: where new parts go, relative to it.
-        inputs: INPUTS_SCHEMA, sorted by URI.
+        inputs: INPUTS_SCHEMA, sorted by URI; or what such rows are made of, a part at a time.
         earlier: whose parts are inherited where they are equal and there.
     """
     known = {part.path.rpartition("/")[2]: part for part in earlier.manifest.inputs} if earlier else {}
@@ -51,15 +52,18 @@ def write_inputs(
     return parts
 
 
-def cut_inputs(inputs: pa.Table, mean: int = ROWS_OF_A_PART) -> Iterator[pa.Table]:
-    """The rows in parts; one empty part where there is no row."""
-    uris = (str(uri) for chunk in inputs["uri"].chunks for uri in chunk.to_pylist())
+def cut_inputs(inputs: pa.Table | InputRows, mean: int = ROWS_OF_A_PART) -> Iterator[pa.Table]:
+    """The rows (INPUTS_SCHEMA) in parts; one empty part where there is no row."""
+    if isinstance(inputs, InputRows):
+        uris, rows = inputs.listing["uri"], inputs.table
+    else:
+        uris, rows = inputs["uri"], inputs.slice
     start = 0
-    for length in block_lengths(uris, mean):
-        yield inputs.slice(start, length)
+    for length in block_lengths(texts(uris), mean):
+        yield rows(start, length)
         start += length
-    if not inputs.num_rows:
-        yield inputs
+    if not start:
+        yield rows(0, 0)
 
 
 def table_bytes(table: pa.Table) -> bytes:

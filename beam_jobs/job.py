@@ -31,12 +31,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.accounting import account, check_budget, check_shards, quarantine_reasons
+from beam_jobs.accounting import account_and_write, check_budget, check_shards
 from beam_jobs.builds import check_builds, note_builds
 from beam_jobs.contents import DigestList, KnownContents
 from beam_jobs.digests import Digests, plan_digest, run_digest, work_digest
 from beam_jobs.guard.attempts import adopt_guard
-from beam_jobs.input_parts import table_bytes
 from beam_jobs.known import Facts, Parent, merge
 from beam_jobs.loading import quick_loading
 from beam_jobs.memory import give_back
@@ -182,7 +181,7 @@ class _Job:
             facts = merge(known, facts, parent.with_known_contents(read) if parent else read)
             earlier = parent.earlier if parent else None
             plan = plan_version(listing.table, facts.table, facts.blocks, self.config, earlier)
-            progress("plan", plan.inputs.num_rows, plan.inputs.num_rows)
+            progress("plan", len(plan.input_rows), len(plan.input_rows))
             del read, facts
         accounting, reasons = self.account(plan, spool)
         with self.timed("assemble"):
@@ -223,9 +222,8 @@ class _Job:
 
     def account(self, plan: Plan, spool: Storage) -> tuple[Accounting, dict[str, int]]:
         """Count all outcomes, and stop here if they are not good enough to publish."""
-        accounting = account(plan.inputs)
-        reasons = quarantine_reasons(plan.inputs)
-        spool.write_atomic(INPUTS_FILE, table_bytes(plan.inputs))
+        with spool.atomic_writer(INPUTS_FILE) as stream:
+            accounting, reasons = account_and_write(plan.input_rows.batches(), stream)
         check_budget(accounting, reasons, self.config.failure_budget, f"{spool.uri}/{INPUTS_FILE}")
         return accounting, reasons
 

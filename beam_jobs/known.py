@@ -216,8 +216,8 @@ class Parent:
         lost = _mask(
             pc.and_(
                 pc.or_(
-                    _is(rows, FILTERED, "filter"),
-                    _is(rows, QUARANTINED, "decode"),
+                    _is(rows, FILTERED, stage="filter"),
+                    _is(rows, QUARANTINED, stage="decode"),
                 ),
                 pc.invert(pc.is_in(rows["reason"], pa.array(list(retried), pa.string()))),
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -136,7 +137,7 @@ def assemble_shards(
     if copying.parent is not None:
         before = copying.parent.version.manifest
         earlier = ShardsToCopyFrom([shard.path for shard in before.shards], before.container)
-    write_plan(copying.spool, copying.plan_digest, plan, _lengths(plan, copying.parent))
+    write_plan(copying.spool, copying.plan_digest, plan, partial(_lengths, parent=copying.parent))
     task = AssembleTask(
         copying.spool,
         copying.dataset,
@@ -156,19 +157,19 @@ def assemble_shards(
     def count_done() -> int:
         return sum(shard.num_examples for shard in finished_shards(task).values())
 
-    with watched("assemble", plan.records.num_rows, count_done):
+    with watched("assemble", sum(shard.length for shard in plan.shards), count_done):
         if todo:
             run_pipeline(AssembleShards(todo, task), config.runner)
     return [shard for _, shard in sorted(finished_shards(task).items())], len(reused)
 
 
-def _lengths(plan: Assembly, parent: Parent | None) -> npt.NDArray[np.int64]:
-    """How many bytes are copied of each planned record: int64 [records]."""
-    lengths = np.asarray(plan.records["stored_bytes"].to_numpy(), np.int64)
+def _lengths(records: pa.Table, parent: Parent | None) -> npt.NDArray[np.int64]:
+    """How many bytes are copied of each planned record (PLAN_SCHEMA): int64 [records]."""
+    lengths = np.asarray(records["stored_bytes"].to_numpy(), np.int64)
     if parent is None:
         return lengths
-    in_shards = plan.records["block"].to_numpy() < 0
-    ids = record_ids(digest_bytes(plan.records["sha256"]))
+    in_shards = records["block"].to_numpy() < 0
+    ids = record_ids(digest_bytes(records["sha256"]))
     return np.where(in_shards, parent.stored_lengths(ids), lengths)
 
 

@@ -132,7 +132,7 @@ def publish(
         config=request.config.model_dump(mode="json"),
         codecs=digests.builds,
         shards=work.shards,
-        inputs=write_inputs(storage, folder, work.plan.inputs, parent),
+        inputs=write_inputs(storage, folder, work.plan.input_rows, parent),
         near_duplicates=None if near is None else _write_table(storage, work, NEAR_DUPLICATES_FILE, near),
         accounting=work.accounting,
         splits=summarise_splits(work.shards),

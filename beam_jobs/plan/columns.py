@@ -10,6 +10,14 @@ import pyarrow.compute as pc
 from beam_jobs.plan.splits import Codes
 from infra.contract import SPLITS
 
+# Row numbers of tables of up to two billion rows: there are many such columns in a plan.
+Rows = npt.NDArray[np.int32]
+
+
+def rows_where(mask: npt.NDArray[np.bool_]) -> Rows:
+    """The positions at which a mask is true, rising."""
+    return np.flatnonzero(mask).astype(np.int32)
+
 
 def is_null(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
     return np.asarray(pc.is_null(column).to_numpy(), np.bool_)
@@ -25,7 +33,7 @@ def split_codes(splits: pa.ChunkedArray) -> Codes:
     return np.asarray(pc.fill_null(codes, -1).to_numpy(), np.int8)
 
 
-def places_of(rows: npt.NDArray[np.int64], total: int) -> pa.Array:
+def places_of(rows: Rows | npt.NDArray[np.int64], total: int) -> pa.Array:
     """For each of ``total`` rows, its position in ``rows``, or null: int64 [total], for ``take``."""
     places = np.full(total, -1, np.int64)
     places[rows] = np.arange(len(rows))

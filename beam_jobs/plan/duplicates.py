@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_jobs.plan.columns import Rows, rows_where
 from beam_jobs.plan.hashing import UInt64, record_ids
 from infra.contract import LabelConflict
 from infra.errors import DataError
@@ -21,14 +22,14 @@ class Files:
     """The files that have a stored form, in the order of their URIs.
 
     Attributes:
-        rows: int64 [F], row of the listing of each.
-        places: int64 [F], row of the facts of each.
+        rows: int32 [F], row of the listing of each.
+        places: int32 [F], row of the facts of each.
         digests: uint8 [rows of facts, 32], SHA-256.
         uris: string, of the whole listing.
     """
 
-    rows: Int64
-    places: Int64
+    rows: Rows
+    places: Rows
     digests: npt.NDArray[np.uint8]
     uris: pa.ChunkedArray
 
@@ -46,12 +47,12 @@ class Duplicates:
     """Which files become records, and which repeat one.
 
     Attributes:
-        kept: int64 [K], positions of the files that become records, rising.
+        kept: int32 [K], positions of the files that become records, rising.
         repeats: int64 [R], positions of the others, rising.
         record_of_repeat: int64 [R], for each of those, the position in ``kept`` of the record it repeats.
     """
 
-    kept: Int64
+    kept: Rows
     repeats: Int64
     record_of_repeat: Int64
 
@@ -89,7 +90,7 @@ def find_duplicates(files: Files) -> Duplicates:
         )
     is_kept = np.ones(len(ids), np.bool_)
     is_kept[repeats] = False
-    kept = np.flatnonzero(is_kept)
+    kept = rows_where(is_kept)
     return Duplicates(kept, repeats, np.searchsorted(kept, originals))
 
 

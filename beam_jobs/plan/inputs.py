@@ -14,17 +14,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.plan.columns import places_of
+from beam_jobs.plan.columns import Rows, places_of
 from beam_jobs.plan.duplicates import Duplicates, Files
 from beam_jobs.plan.hashing import hex_text
 from beam_jobs.plan.leaks import Dropped
 from beam_jobs.plan.splits import Codes
+from beam_jobs.sources.listing import DIGEST_ROWS
 from infra.contract import DUPLICATE, FILTERED, INPUTS_SCHEMA, RECORD, SPLITS
 
 Int64 = npt.NDArray[np.int64]
 Columns = dict[str, pa.Array | pa.ChunkedArray]
-
-BATCH_ROWS = 65_536
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class InputRows:
     Attributes:
         listing: LISTING_SCHEMA, sorted by URI.
         facts: FACTS_SCHEMA, of the files that were read.
-        read: int64, rows of the listing that were read.
+        read: int32, rows of the listing that were read.
         files: those of them that have a stored form.
         found: which of these repeat another.
         splits: int8, of each record of ``found.kept``.
@@ -43,7 +42,7 @@ class InputRows:
 
     listing: pa.Table
     facts: pa.Table
-    read: Int64
+    read: Rows
     files: Files
     found: Duplicates
     splits: Codes
@@ -53,9 +52,9 @@ class InputRows:
         return int(self.listing.num_rows)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """INPUTS_SCHEMA, sorted by URI: all rows, BATCH_ROWS at a time."""
-        for start in range(0, len(self), BATCH_ROWS):
-            yield from self.table(start, BATCH_ROWS).combine_chunks().to_batches()
+        """INPUTS_SCHEMA, sorted by URI: all rows, DIGEST_ROWS at a time."""
+        for start in range(0, len(self), DIGEST_ROWS):
+            yield from self.table(start, DIGEST_ROWS).combine_chunks().to_batches()
 
     def table(self, start: int = 0, length: int | None = None) -> pa.Table:
         """INPUTS_SCHEMA, sorted by URI: the rows [start, start + length), or all from there on."""

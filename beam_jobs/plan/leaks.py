@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.config import Leakage
-from beam_jobs.plan.columns import one_chunk
+from beam_jobs.plan.columns import Rows, one_chunk
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.splits import TRAIN, Codes
 from infra.contract import SPLITS, Leaks
@@ -31,7 +31,7 @@ class GroupedRecords:
         keys: string, of each group by key.
         splits: int8 [N], index into SPLITS.
         uris: string, of the whole listing.
-        rows: int64 [N], row of the listing of each record.
+        rows: int32 [N], row of the listing of each record.
     """
 
     near: Groups
@@ -39,7 +39,7 @@ class GroupedRecords:
     keys: pa.Array
     splits: Codes
     uris: pa.ChunkedArray
-    rows: Int64
+    rows: Rows
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.plan.columns import is_null
+from beam_jobs.plan.columns import Rows, is_null
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.hamming import neighbourhoods
 from beam_jobs.plan.hashing import UInt64, id_text
@@ -56,8 +56,8 @@ def near_duplicates_table(
     found: NearDuplicates,
     hashes: pa.ChunkedArray,
     listing: pa.Table,
-    rows: Int64,
-    places: Int64,
+    rows: Rows,
+    places: Rows,
     ids: UInt64,
     splits: Codes,
 ) -> pa.Table:
@@ -67,7 +67,7 @@ def near_duplicates_table(
         found: the groups.
         hashes: uint64, of all that was read.
         listing: LISTING_SCHEMA.
-        rows, places: int64 [N], rows of the listing and of the hashes of each record.
+        rows, places: int32 [N], rows of the listing and of the hashes of each record.
         ids: uint64 [N].
         splits: int8 [N], -1 where the record was dropped.
     """

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from beam_jobs.config import PrepareConfig
-from beam_jobs.plan.columns import is_null, one_chunk, split_codes
+from beam_jobs.plan.columns import Rows, is_null, one_chunk, rows_where, split_codes
 from beam_jobs.plan.duplicates import Duplicates, Files, find_duplicates, find_label_conflicts
 from beam_jobs.plan.earlier import Earlier
 from beam_jobs.plan.groups import Groups, key_groups, units_of
@@ -70,6 +70,10 @@ class Plan:
         """INPUTS_SCHEMA, a row a file, sorted by URI. Made anew at each call; see ``input_rows``."""
         return self.input_rows.table()
 
+    def records_of(self, shard: PlannedShard) -> pa.Table:
+        """PLAN_SCHEMA, the records of one shard in stored order."""
+        return self.planned.table(shard.start, shard.length)
+
     @property
     def records(self) -> pa.Table:
         """PLAN_SCHEMA, the records to be written. Made anew at each call; see ``planned``."""
@@ -82,7 +86,7 @@ class _Known:
 
     Attributes:
         listing, facts: in one chunk.
-        read: int64, rows of the listing that were read.
+        read: int32, rows of the listing that were read.
         files: those that have a stored form.
         labels: of the whole listing.
         given: int8 [rows of the listing], the split that the source gives, or -1.
@@ -92,7 +96,7 @@ class _Known:
 
     listing: pa.Table
     facts: pa.Table
-    read: Int64
+    read: Rows
     files: Files
     labels: pa.DictionaryArray
     given: Codes
@@ -103,10 +107,10 @@ class _Known:
     def of(cls, listing: pa.Table, facts: pa.Table) -> _Known:
         """Gather it."""
         listing, facts = listing.combine_chunks(), facts.combine_chunks()  # taking from many is slow
-        read = np.flatnonzero(is_null(listing["outcome"]))
+        read = rows_where(is_null(listing["outcome"]))
         if len(read) != facts.num_rows:
             raise ValueError(f"{facts.num_rows} rows of facts for {len(read)} files that were read")
-        places = np.flatnonzero(is_null(facts["outcome"]))
+        places = rows_where(is_null(facts["outcome"]))
         files = Files(read[places], places, digest_bytes(facts["sha256"]), listing["uri"])
         labels = one_chunk(listing["label"]).dictionary_encode()
         found = find_duplicates(files)
@@ -114,13 +118,13 @@ class _Known:
         return cls(listing, facts, read, files, labels, given, found, files.ids()[found.kept])
 
     @property
-    def rows(self) -> Int64:
-        """Row of the listing of each record: int64 [K]."""
+    def rows(self) -> Rows:
+        """Row of the listing of each record: int32 [K]."""
         return self.files.rows[self.found.kept]
 
     @property
-    def places(self) -> Int64:
-        """Row of the facts of each record: int64 [K]."""
+    def places(self) -> Rows:
+        """Row of the facts of each record: int32 [K]."""
         return self.files.places[self.found.kept]
 
     def num_crossing(self) -> int:
@@ -206,8 +210,8 @@ def _split(
 
 def _deal(
     known: _Known,
-    rows: Int64,
-    places: Int64,
+    rows: Rows,
+    places: Rows,
     ids: UInt64,
     labels: Int64,
     splits: Codes,
@@ -236,12 +240,12 @@ def _near_table(
     )
 
 
-def _class_codes(labels: pa.DictionaryArray, rows: Int64, earlier: Earlier | None) -> tuple[list[str], Int64]:
+def _class_codes(labels: pa.DictionaryArray, rows: Rows, earlier: Earlier | None) -> tuple[list[str], Int64]:
     """(names by number, number of the class of each record: int64 [N]).
 
     Args:
         labels: of the whole listing.
-        rows: int64 [N], of the records.
+        rows: int32 [N], of the records.
     """
     known = list(earlier.classes) if earlier is not None else []
     of_records = labels.indices.take(pa.array(rows)).to_numpy()

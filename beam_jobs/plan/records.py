@@ -5,6 +5,7 @@ Rows are made when they are asked for, a range (as a rule a shard) at a time.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from beam_jobs.blocks import FACTS_SCHEMA
-from beam_jobs.plan.hashing import digest_bytes, hex_text
+from beam_jobs.plan.columns import Rows
+from beam_jobs.plan.hashing import UInt64, digest_bytes, hex_text, record_ids
+from beam_jobs.sources.listing import DIGEST_ROWS
 from infra.contract import IMAGE_COLUMNS
 
 _STORED_FACTS = ("offset_bytes", *(field.name for field in IMAGE_COLUMNS))
@@ -39,21 +42,30 @@ class PlannedRecords:
     Attributes:
         listing: LISTING_SCHEMA.
         facts: FACTS_SCHEMA.
-        rows: int64 [P], row of the listing of each record.
-        places: int64 [P], row of the facts of each.
+        rows: int32 [P], row of the listing of each record.
+        places: int32 [P], row of the facts of each.
         labels: int32 [P].
         blocks: int32 [rows of facts], number of the block that holds each.
     """
 
     listing: pa.Table
     facts: pa.Table
-    rows: npt.NDArray[np.int64]
-    places: npt.NDArray[np.int64]
+    rows: Rows
+    places: Rows
     labels: npt.NDArray[np.int32]
     blocks: npt.NDArray[np.int32]
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def ids(self) -> UInt64:
+        """Record ids: uint64 [P]."""
+        return record_ids(digest_bytes(self.facts["sha256"]))[self.places]
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """PLAN_SCHEMA: all records, DIGEST_ROWS at a time."""
+        for start in range(0, len(self), DIGEST_ROWS):
+            yield from self.table(start, DIGEST_ROWS).combine_chunks().to_batches()
 
     def table(self, start: int = 0, length: int | None = None) -> pa.Table:
         """PLAN_SCHEMA: the records [start, start + length), or all from there on."""
@@ -66,8 +78,8 @@ class PlannedRecords:
 
     def _table(
         self,
-        rows: npt.NDArray[np.int64],
-        places: npt.NDArray[np.int64],
+        rows: Rows,
+        places: Rows,
         labels: npt.NDArray[np.int32],
     ) -> pa.Table:
         sources = self.listing.select(["uri", "size_bytes", "group"]).take(pa.array(rows))

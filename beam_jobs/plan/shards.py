@@ -42,9 +42,8 @@ class PlannedShard:
 class Assembly(Protocol):
     """What is assembled: of a plan, or of a compaction."""
 
-    @property
-    def records(self) -> pa.Table:
-        """PLAN_SCHEMA, shard after shard, each in stored order."""
+    def records_of(self, shard: PlannedShard) -> pa.Table:
+        """PLAN_SCHEMA, in stored order."""
 
     @property
     def shards(self) -> list[PlannedShard]:

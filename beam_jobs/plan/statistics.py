@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.plan.columns import one_chunk
+from beam_jobs.plan.columns import Rows, one_chunk
 from beam_jobs.plan.splits import Codes
 from infra.contract import SPLITS, ChannelStatistics, SplitStatistics
 
@@ -18,13 +20,15 @@ Numbers = npt.NDArray[np.int32] | npt.NDArray[np.int64] | npt.NDArray[np.float64
 # Far below what a float32 can tell, far above what the order of a sum changes.
 _DECIMALS = 4
 
+_IMAGES_AT_A_TIME = 1 << 17
 
-def split_statistics(facts: pa.Table, rows: Int64, splits: Codes) -> dict[str, SplitStatistics]:
+
+def split_statistics(facts: pa.Table, rows: Rows | Int64, splits: Codes) -> dict[str, SplitStatistics]:
     """Split -> its images, for the splits that have any.
 
     Args:
         facts: IMAGE_COLUMNS.
-        rows: int64 [N], row of each record.
+        rows: int32 or int64 [N], row of each record.
         splits: int8 [N], index into SPLITS of each record.
     """
     found = {}
@@ -35,7 +39,7 @@ def split_statistics(facts: pa.Table, rows: Int64, splits: Codes) -> dict[str, S
     return found
 
 
-def _of_one_split(facts: pa.Table, rows: Int64) -> SplitStatistics:
+def _of_one_split(facts: pa.Table, rows: Rows | Int64) -> SplitStatistics:
     height = facts["height"].take(pa.array(rows)).to_numpy()
     width = facts["width"].take(pa.array(rows)).to_numpy()
     aspect = _spread(width / height)
@@ -58,36 +62,69 @@ def _int_spread(values: Numbers) -> tuple[int, float, int]:
     return int(least), median, int(largest)
 
 
-def _pixels(facts: pa.Table, rows: Int64, pixels: Int64) -> ChannelStatistics | None:
-    """Mean and standard deviation over all pixels of some images, from those of each image.
+@dataclass
+class _Moments:
+    """Mean and sum of squared deviations of the pixels so far, a value a channel.
 
-    The variance of a union is the mean of the variances within its parts and the variance between their
-    means: E[s² + m²] - E[m]², parts weighing by their pixels.
+    Two sets are joined after Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
+    computing sample variances", 1979: a difference of two large squares would lose what a flat set has.
+    """
+
+    num_pixels: int
+    mean: Float64
+    squares: Float64
+
+    def join(self, other: _Moments) -> None:
+        """Take in other pixels."""
+        total = self.num_pixels + other.num_pixels
+        apart = other.mean - self.mean
+        self.mean = self.mean + apart * (other.num_pixels / total)
+        self.squares = self.squares + other.squares + apart**2 * (self.num_pixels / total * other.num_pixels)
+        self.num_pixels = total
+
+
+def _pixels(facts: pa.Table, rows: Rows | Int64, pixels: Int64) -> ChannelStatistics | None:
+    """Mean and standard deviation over all pixels of some images, from those of each image.
 
     Args:
         facts: IMAGE_COLUMNS.
-        rows: int64 [M], the images.
+        rows: int32 [M], the images.
         pixels: int64 [M], of each.
 
     Returns:
         None where the figures of an image are not known, or images differ in their number of channels.
     """
+    found: _Moments | None = None
+    for start in range(0, len(rows), _IMAGES_AT_A_TIME):
+        part = slice(start, start + _IMAGES_AT_A_TIME)
+        moments = _moments(facts, rows[part], pixels[part])
+        if moments is None or (found is not None and moments.mean.shape != found.mean.shape):
+            return None
+        if found is None:
+            found = moments
+        else:
+            found.join(moments)
+    if found is None:
+        return None
+    return ChannelStatistics(
+        num_pixels=found.num_pixels,
+        mean=[round(value, _DECIMALS) for value in found.mean.tolist()],
+        std=[round(value, _DECIMALS) for value in np.sqrt(found.squares / found.num_pixels).tolist()],
+    )
+
+
+def _moments(facts: pa.Table, rows: Rows | Int64, pixels: Int64) -> _Moments | None:
+    """Of some images. The variance of a union is that within its parts and that between their means."""
     means, stds = _channels(facts["pixel_mean"], rows), _channels(facts["pixel_std"], rows)
     if means is None or stds is None or means.shape != stds.shape:
         return None
     total = int(pixels.sum())
-    weights = (pixels / total)[:, np.newaxis]
-    mean = (weights * means).sum(axis=0)
-    # Around the mean found, as a difference of two large squares would lose what a flat data set has.
-    variance = (weights * (np.square(stds) + np.square(means - mean))).sum(axis=0)
-    return ChannelStatistics(
-        num_pixels=total,
-        mean=[round(value, _DECIMALS) for value in mean.tolist()],
-        std=[round(value, _DECIMALS) for value in np.sqrt(variance).tolist()],
-    )
+    mean = (pixels[:, np.newaxis] * means).sum(axis=0) / total
+    squares = (pixels[:, np.newaxis] * (np.square(stds) + np.square(means - mean))).sum(axis=0)
+    return _Moments(total, mean, squares)
 
 
-def _channels(column: pa.ChunkedArray, rows: Int64) -> Float64 | None:
+def _channels(column: pa.ChunkedArray, rows: Rows | Int64) -> Float64 | None:
     """A column of lists of one length as float64 [M, channels]; None where it is no such column."""
     lists = one_chunk(column.take(pa.array(rows)))
     if lists.null_count:

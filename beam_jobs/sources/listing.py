@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ LISTING_SCHEMA = pa.schema(
     ]
 )
 
-_DIGEST_ROWS = 65_536
+DIGEST_ROWS = 65_536
 _GROUP_ROWS = 8192  # as Python values at a time
 
 
@@ -73,8 +74,13 @@ def group_by_pattern(table: pa.Table, pattern: str) -> pa.Table:
 
 def table_digest(table: pa.Table) -> str:
     """SHA-256 (hexadecimal) of a table's rows, however the table is cut into chunks."""
-    digest = hashlib.sha256(str(table.schema).encode())
-    for batch in table.combine_chunks().to_batches(max_chunksize=_DIGEST_ROWS):
+    return batches_digest(table.schema, table.combine_chunks().to_batches(max_chunksize=DIGEST_ROWS))
+
+
+def batches_digest(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> str:
+    """``table_digest`` of a table that comes DIGEST_ROWS at a time."""
+    digest = hashlib.sha256(str(schema).encode())
+    for batch in batches:
         for column in batch.columns:
             digest.update(_column_bytes(column))
     return digest.hexdigest()

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.blocks import FACTS_SCHEMA
+from beam_jobs.plan import statistics
 from beam_jobs.plan.statistics import split_statistics
 from infra.contract import SplitStatistics
 
@@ -29,7 +30,9 @@ def facts_of(images: list[np.ndarray]) -> pa.Table:
 
 
 def of(images: list[np.ndarray]) -> SplitStatistics:
-    return split_statistics(facts_of(images), np.arange(len(images)), np.zeros(len(images), np.int8))["train"]
+    return split_statistics(
+        facts_of(images), np.arange(len(images), dtype=np.int32), np.zeros(len(images), np.int8)
+    )["train"]
 
 
 SIZES = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=12)
@@ -59,7 +62,7 @@ def test_pixels_count_alike_whatever_image_they_are_in(
 
 def test_splits_apart_and_rows_chosen() -> None:
     facts = facts_of([np.full((2, 2, 1), value, np.uint8) for value in (10, 20, 90, 200)])
-    found = split_statistics(facts, np.array([3, 0, 1]), np.array([2, 0, 0], np.int8))
+    found = split_statistics(facts, np.array([3, 0, 1], np.int32), np.array([2, 0, 0], np.int8))
     means = {split: one.pixels and one.pixels.mean for split, one in found.items()}
     assert means == {"train": [15.0], "test": [200.0]}
 
@@ -77,6 +80,14 @@ def test_pixels_that_are_not_known_of_every_image_are_not_claimed(means: list[li
         {"height": 1, "width": 1, "stored_bytes": 1, "pixel_mean": mean, "pixel_std": mean} for mean in means
     ]
     facts = pa.Table.from_pylist(rows, FACTS_SCHEMA)
-    found = split_statistics(facts, np.arange(2), np.zeros(2, np.int8))["train"]
+    found = split_statistics(facts, np.arange(2, dtype=np.int32), np.zeros(2, np.int8))["train"]
     assert found.pixels is None
     assert found.height == (1, 1.0, 1)
+
+
+def test_parts_are_joined_as_if_they_were_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    images = [rng.integers(0, rng.integers(2, 256), (9, 7, 3), np.uint8) for _ in range(50)]
+    whole = of(images)
+    monkeypatch.setattr(statistics, "_IMAGES_AT_A_TIME", 7)
+    assert of(images) == whole
