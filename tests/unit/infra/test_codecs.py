@@ -11,21 +11,7 @@ from PIL import Image, ImageOps
 
 from infra import codecs
 from infra.codecs import ImageRejected, Pixels
-
-
-def picture(height: int = 48, width: int = 64) -> Pixels:
-    """A smooth colour gradient with one dark corner, so that every orientation looks different."""
-    y, x = np.mgrid[0:height, 0:width].astype(np.float64)
-    planes = (255 * x / width, 255 * y / height, 255 * (x + y) / (width + height))
-    pixels = np.stack(planes, axis=-1).astype(np.uint8)
-    pixels[: height // 4, : width // 4] = 10
-    return pixels
-
-
-def saved(image: Image.Image, format_: str, **options: Any) -> bytes:
-    stream = io.BytesIO()
-    image.save(stream, format_, **options)
-    return stream.getvalue()
+from tests.samples.images import gradient, saved
 
 
 @pytest.mark.parametrize(
@@ -41,7 +27,7 @@ def saved(image: Image.Image, format_: str, **options: Any) -> bytes:
     ],
 )
 def test_formats_by_content(format_: str, options: dict[str, Any], tolerance: int) -> None:
-    pixels = picture()
+    pixels = gradient()
     data = saved(Image.fromarray(pixels), format_, **options)
     decoded = codecs.decode(data)
     assert decoded.source_format == codecs.sniff(data) == format_.lower()
@@ -52,7 +38,7 @@ def test_formats_by_content(format_: str, options: dict[str, Any], tolerance: in
 @pytest.mark.parametrize("format_", ["JPEG", "PNG", "WEBP", "TIFF"])
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_images_come_out_upright(format_: str, orientation: int) -> None:
-    image = Image.fromarray(picture())
+    image = Image.fromarray(gradient())
     exif = Image.Exif()
     exif[0x0112] = orientation
     options: dict[str, Any] = {"quality": 100, "subsampling": 0} if format_ == "JPEG" else {}
@@ -103,10 +89,10 @@ def test_an_animation_gives_its_first_frame() -> None:
     [
         (b"", "empty"),
         (b"just some text, no image", "unknown_format"),
-        (saved(Image.fromarray(picture()), "JPEG")[:700], "truncated"),
-        (saved(Image.fromarray(picture()), "PNG")[:200], "truncated"),
+        (saved(Image.fromarray(gradient()), "JPEG")[:700], "truncated"),
+        (saved(Image.fromarray(gradient()), "PNG")[:200], "truncated"),
         (b"\xff\xd8\xff\xe0" + b"rubbish" * 20, "corrupt"),
-        (saved(Image.fromarray(picture()), "PNG").replace(b"IHDR", b"IHDX"), "corrupt"),
+        (saved(Image.fromarray(gradient()), "PNG").replace(b"IHDR", b"IHDX"), "corrupt"),
     ],
 )
 def test_what_is_no_image_is_rejected_with_its_reason(data: bytes, reason: str) -> None:
@@ -123,8 +109,8 @@ def test_what_is_no_image_is_rejected_with_its_reason(data: bytes, reason: str) 
         (lambda data: data[:2] + b"\xff\xe2\x00\x10ICC_PROFILE\x00\x05" + data[2:], "a bad ICC segment"),
     ],
 )
-def test_damage_in_the_metadata_alone_costs_no_picture(damage: Any, message: str) -> None:
-    data = saved(Image.fromarray(picture()), "JPEG", quality=95)
+def test_damage_in_the_metadata_alone_costs_no_gradient(damage: Any, message: str) -> None:
+    data = saved(Image.fromarray(gradient()), "JPEG", quality=95)
     assert damage(data) != data, message
     assert np.array_equal(codecs.decode(damage(data)).pixels, codecs.decode(data).pixels), message
 
@@ -132,7 +118,7 @@ def test_damage_in_the_metadata_alone_costs_no_picture(damage: Any, message: str
 def test_odd_metadata_is_no_warning_and_no_loss() -> None:
     """A truncated EXIF block: Pillow warns, and warnings are errors in the tests."""
     exif = b"Exif\x00\x00MM\x00*\x00\x00\x00\x08\x00\x09\x01\x12\x00\x03"
-    data = saved(Image.fromarray(picture()), "JPEG", quality=95, exif=exif)
+    data = saved(Image.fromarray(gradient()), "JPEG", quality=95, exif=exif)
     decoded = codecs.decode(data)
     assert (decoded.orientation, decoded.pixels.shape) == (1, (48, 64, 3))
 
@@ -156,7 +142,7 @@ def test_a_side_that_jpeg_cannot_hold_is_rejected() -> None:
 
 @pytest.mark.parametrize("format_", ["JPEG", "PNG"])
 def test_too_many_pixels_are_refused_by_the_header(format_: str) -> None:
-    data = saved(Image.fromarray(picture()), format_)
+    data = saved(Image.fromarray(gradient()), format_)
     with pytest.raises(ImageRejected) as caught:
         codecs.decode(data, max_pixels=48 * 64 - 1)
     assert caught.value.reason == "too_many_pixels"
@@ -209,7 +195,7 @@ def test_a_zone_plate_does_not_alias() -> None:
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_encoding_is_faithful_and_repeatable(channels: int) -> None:
-    pixels = picture()[:, :, :channels]
+    pixels = gradient()[:, :, :channels]
     data = codecs.encode_jpeg(pixels, 90)
     assert codecs.encode_jpeg(pixels, 90) == data
     decoded = codecs.decode(data, channels)
