@@ -109,7 +109,7 @@ def test_it_outlives_the_process_that_dies(number: signal.Signals) -> None:
         "adopt_journal()\n"
         "def work(name):\n"
         "    with open_slot('/s') as slot:\n"
-        "        slot.begin(name, 5, 6); print('.', flush=True); time.sleep(100)\n"
+        "        slot.begin(name, 5, 6); os.write(1, b'.\\n'); time.sleep(100)\n"
         "for name in ('one', 'two'):\n"
         "    threading.Thread(target=work, args=(name,), daemon=True).start()\n"
         "time.sleep(100)\n"
