@@ -177,7 +177,8 @@ class _Job:
         with self.timed("plan"):
             stage("plan")
             read = Facts(*encoded.facts(spool))
-            num_contents = read.num_without_place()
+            by_content = read.without_place()
+            num_encoded = int((~by_content & ~np.isin(read.blocks, encoded.reused)).sum())
             facts = merge(known, facts, parent.with_known_contents(read) if parent else read)
             earlier = parent.earlier if parent else None
             plan = plan_version(listing.table, facts.table, facts.blocks, self.config, earlier)
@@ -203,8 +204,9 @@ class _Job:
             images=encoded.num_reused_files(),
             shards=num_reused,
             known_files=int(known.sum()),
-            known_contents=num_contents,
+            known_contents=int(by_content.sum()),
             inherited_shards=len(plan.inherited),
+            num_encoded=num_encoded,
         )
 
     def known(

@@ -75,10 +75,6 @@ class Facts:
         """Which files have a content that the earlier version stores, and no more is known of: bool [N]."""
         return _mask(pc.and_(pc.is_null(self.table["outcome"]), pc.is_null(self.table["offset_bytes"])))
 
-    def num_without_place(self) -> int:
-        """How many there are of these."""
-        return int(self.without_place().sum())
-
 
 @dataclass(frozen=True)
 class Reuse:

@@ -14,13 +14,14 @@ from infra.contract import manifest_file
 
 @dataclass(frozen=True, slots=True)
 class Reused:
-    """What a run had not to do.
+    """What a run had not to do, and what was left.
 
     Attributes:
         blocks, images, shards: finished by an earlier run that was interrupted.
         known_files: that the version before knew, without being read.
         known_contents: that were read, and found to be stored in the version before.
         inherited_shards: of the version before.
+        num_encoded: files that were left to be decoded.
     """
 
     blocks: int = 0
@@ -29,6 +30,7 @@ class Reused:
     known_files: int = 0
     known_contents: int = 0
     inherited_shards: int = 0
+    num_encoded: int = 0
 
 
 def outcome_of(
@@ -49,7 +51,6 @@ def outcome_of(
         unchanged: whether there was nothing to do.
     """
     manifest = version.manifest
-    encoded = 0 if unchanged else len(labels) - reused.images - reused.known_files - reused.known_contents
     return {
         "dataset": manifest.dataset,
         "version": manifest.version,
@@ -72,9 +73,9 @@ def outcome_of(
         "parent": manifest.parent,
         "known": {"files": reused.known_files, "contents": reused.known_contents},
         "inherited_shards": reused.inherited_shards,
-        "num_encoded": encoded,
+        "num_encoded": reused.num_encoded,
         "seconds": round(seconds, 3),
-        "images_per_second": round(encoded / seconds, 1) if seconds else 0.0,
+        "images_per_second": round(reused.num_encoded / seconds, 1) if seconds else 0.0,
     }
 
 

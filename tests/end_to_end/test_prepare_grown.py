@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 
 from beam_jobs import encode as encode_module
+from beam_jobs import job as job_module
 from infra.catalog import Catalog
+from infra.verify import verify
 from tests.samples.contents import outcomes, records, splits
 from tests.samples.photos import jpeg, make_photos, png
-from tests.samples.runs import problems, run
+from tests.samples.runs import problems, run, stopped
 
 
 class Photographer:
@@ -77,7 +79,7 @@ class Photographer:
 @contextmanager
 def decoding() -> Iterator[set[str]]:
     """The ids of what is decoded meanwhile."""
-    convert, ids = encode_module.convert, set()
+    convert, ids = vars(encode_module)["convert"], set[str]()
 
     def convert_and_note(data: bytes, *more: Any) -> Any:
         ids.add(hashlib.sha256(data).hexdigest()[:16])
@@ -113,3 +115,45 @@ def test_a_grown_source_gives_what_a_fresh_build_gives(seed: int, tmp_path: Path
         }
         assert not decoded & members.keys(), "what is stored is not decoded again"
     assert problems(root) == []
+
+
+@pytest.mark.parametrize("moment", ["plan_version", "check_shards", "publish"])
+def test_an_interrupted_run_on_a_grown_source_recovers_to_the_same_bytes(moment: str, tmp_path: Path) -> None:
+    source = make_photos(tmp_path / "source", {"ape": 14, "bee": 9})
+    settings = {"shards": {"shard_bytes": 6000}}
+    root, other = tmp_path / "root", tmp_path / "other"
+    run(source, root, **settings)
+    shutil.copytree(root, other)
+    Photographer(source, 3).edit(8)
+    with stopped(job_module, moment):
+        run(source, root, failure_budget=1.0, **settings)
+    resumed = run(source, root, failure_budget=1.0, **settings)
+    run(source, other, failure_budget=1.0, **settings)
+    assert resumed["num_encoded"] == 0 < resumed["reused"]["images"]
+    assert resumed["inherited_shards"] > 0
+    assert stored(root) == stored(other)
+    assert problems(root) == []
+
+
+def stored(root: Path) -> dict[str, bytes]:
+    """Path -> content, of all but the reports."""
+    data = root / "d/data"
+    files = (path for path in data.rglob("*") if path.is_file() and path.suffix != ".html")
+    return {str(path.relative_to(data)): path.read_bytes() for path in files}
+
+
+def test_a_damaged_shard_is_not_copied_from(tmp_path: Path) -> None:
+    source = make_photos(tmp_path / "source", {"ape": 14, "bee": 9})
+    root = tmp_path / "root"
+    run(source, root)
+    shard = next((root / "d/data").rglob("train-*.tfrecord*"))
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
+    next(source.glob("ape/*.jpg")).unlink()  # its shard, if it is the one of train, is to be copied
+    done = run(source, root, seed=1)
+    assert 0 < done["num_encoded"] < 22, "what lay in the damaged shard is read from the source"
+    run(source, tmp_path / "fresh")
+    catalog, fresh = Catalog(root), Catalog(tmp_path / "fresh")
+    assert records(catalog.open("d")) == records(fresh.open("d"))
+    assert verify(catalog.open("d")).problems == []
