@@ -1,0 +1,50 @@
+"""What a process of prepare loads, and what it keeps: told by processes of their own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("apache_beam", "cv2", "jinja2", "numpy", "pyarrow", "PIL")
+
+
+def told_by(code: str) -> object:
+    """What a new interpreter prints as JSON."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("modules", "allowed"),
+    [
+        # the process that waits for the job, all its life
+        ("beam_jobs.prepare, beam_jobs.summary, beam_jobs.forecast", set()),
+        # a job that has nothing to do
+        ("beam_jobs.job", {"cv2", "numpy", "pyarrow", "PIL"}),
+    ],
+)
+def test_no_more_is_loaded_than_is_needed(modules: str, allowed: set[str]) -> None:
+    loaded = told_by(f"import json, sys, {modules}; print(json.dumps(list(sys.modules)))")
+    assert isinstance(loaded, list)
+    assert "beam_jobs" in loaded
+    assert set(HEAVY) & set(loaded) <= allowed
+
+
+def test_arrow_keeps_no_reserve_of_its_own() -> None:
+    code = (
+        "import json; from beam_jobs.memory import choose_allocators, give_back; choose_allocators(); "
+        "import pyarrow; give_back(); print(json.dumps(pyarrow.default_memory_pool().backend_name))"
+    )
+    assert told_by(code) == "system"
+
+
+def test_the_search_for_garbage_goes_on_after_loading() -> None:
+    code = (
+        "import gc, json; from beam_jobs.loading import quick_loading\n"
+        "with quick_loading():\n    inside = gc.isenabled()\n"
+        "print(json.dumps([inside, gc.isenabled(), gc.get_freeze_count() > 0]))"
+    )
+    assert told_by(code) == [False, True, True]
