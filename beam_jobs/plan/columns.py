@@ -25,6 +25,8 @@ def is_null(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
 
 def one_chunk(column: pa.ChunkedArray) -> pa.Array:
     """The column as one array."""
+    if column.num_chunks == 1:
+        return column.chunk(0)  # joining one chunk would copy it
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 

@@ -71,13 +71,13 @@ def find_duplicates(files: Files) -> Duplicates:
         DataError: files of different content share the 64 bits that are the record id.
     """
     ids = files.ids()
-    order = np.argsort(ids, kind="stable")
+    order = np.argsort(ids, kind="stable")  # so the first of equal ids is the smallest position
     ordered = ids[order]
-    repeated = np.zeros(len(ids), np.bool_)
-    repeated[1:] = ordered[1:] == ordered[:-1]
-    # Stable: the first of equal ids is the smallest position.
-    first = np.maximum.accumulate(np.where(repeated, 0, np.arange(len(ids))))
-    repeats, originals = order[repeated], order[first[repeated]]
+    repeated = np.flatnonzero(ordered[1:] == ordered[:-1]) + 1
+    opens_run = np.ones(len(repeated), np.bool_)
+    opens_run[1:] = repeated[1:] != repeated[:-1] + 1
+    first = (repeated[opens_run] - 1)[np.cumsum(opens_run) - 1]
+    repeats, originals = order[repeated], order[first]
     by_position = np.argsort(repeats)
     repeats, originals = repeats[by_position], originals[by_position]
     differs = files.digests[files.places[repeats]] != files.digests[files.places[originals]]

@@ -14,6 +14,7 @@ UInt64 = npt.NDArray[np.uint64]
 SPLIT, SHARD, PLACE, SAMPLE = range(4)
 
 _HEX_DIGITS = np.array([f"{byte:02x}".encode() for byte in range(256)], dtype="S2").view(np.uint16)
+_NO_DIGEST = pa.array([], pa.binary(32))
 _MASK = (1 << 64) - 1
 
 
@@ -39,9 +40,10 @@ def hash_ranks(ids: UInt64, seed: int, purpose: int) -> UInt64:
 
 def digest_bytes(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.uint8]:
     """The bytes of a column of SHA-256 digests without nulls: uint8 [N, 32]."""
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(array, pa.ChunkedArray):  # what pyarrow makes of a column without chunks
-        array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
+    array = column
+    if isinstance(column, pa.ChunkedArray):
+        # Joining one chunk would copy it.
+        array = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([_NO_DIGEST, *column.chunks])
     start, length = array.offset * 32, len(array) * 32
     raw = (
         np.frombuffer(array.buffers()[1], np.uint8)[start : start + length]
