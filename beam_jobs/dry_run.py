@@ -27,22 +27,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.config import PrepareConfig
+from beam_jobs.contents import DigestList
 from beam_jobs.digests import Digests
 from beam_jobs.guard.attempts import adopt_guard, guarded_block
 from beam_jobs.guard.verdicts import known_verdicts
 from beam_jobs.images import LIBRARY_FAULTS, ImageFiltered, convert
+from beam_jobs.known import Parent
 from beam_jobs.outcome import class_counts
 from beam_jobs.plan import RECORD_OVERHEAD_BYTES, num_shards
 from beam_jobs.plan.splits import apportion
 from beam_jobs.request import JobRequest
+from beam_jobs.reuse import retried_reasons, reuse_of
 from beam_jobs.runners import check_runner, num_workers
 from beam_jobs.sources import list_inputs, open_source
 from beam_jobs.sources.folder import SourceFault, SourceFolder
-from infra.catalog import Catalog
+from infra.catalog import Catalog, DatasetVersion
 from infra.codecs import ImageRejected
 from infra.contract import FILTERED, QUARANTINED, SPLITS
 from infra.process import run_main
 from infra.progress import log, result
+from infra.purged import purged_contents
 
 SAMPLE_IMAGES = 48
 SAMPLE_SECONDS = 5.0
@@ -94,7 +98,10 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
     splits = foresee_splits(references, sample, config)
     stored = sum(split["num_bytes"] for split in splits.values())
     outcomes = listing.table["outcome"]
-    working = sample.seconds * references.num_rows / num_workers(config.runner) / _EFFICIENCY
+    num_known = count_known(newest, references, digests, source, config)
+    num_new = references.num_rows - num_known
+    new_bytes = round(stored * num_new / max(1, references.num_rows))
+    working = sample.seconds * num_new / num_workers(config.runner) / _EFFICIENCY
     return {
         "dry_run": True,
         "dataset": request.dataset,
@@ -102,7 +109,8 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
         "unchanged": unchanged,
         "source": source.uri,
         "num_inputs": listing.table.num_rows,
-        "num_to_read": references.num_rows,
+        "num_to_read": num_new,
+        "num_known": num_known,
         "num_filtered": pc.sum(pc.equal(outcomes, FILTERED)).as_py() or 0,
         "num_quarantined": pc.sum(pc.equal(outcomes, QUARANTINED)).as_py() or 0,
         "source_bytes": pc.sum(references["size_bytes"]).as_py() or 0,
@@ -110,8 +118,8 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
         "splits": splits,
         "container": config.shards.container,
         # While the shards are written, the spool still holds every stored image.
-        "disk_bytes": stored,
-        "peak_disk_bytes": 2 * stored,
+        "disk_bytes": new_bytes,
+        "peak_disk_bytes": 2 * new_bytes,
         "seconds": 0.0 if unchanged else round(_STARTUP_SECONDS + working, 1),
         "sample": {
             "num_images": sample.num_images,
@@ -121,6 +129,22 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
         },
         "warnings": listing.warnings,
     }
+
+
+def count_known(
+    newest: DatasetVersion | None,
+    references: pa.Table,
+    digests: Digests,
+    source: SourceFolder,
+    config: PrepareConfig,
+) -> int:
+    """How many of the files the newest version knows, so that they are not read."""
+    if newest is None:
+        return 0
+    parent = Parent(newest, reuse_of(newest.manifest, config, source.uri, digests.builds))
+    purged = DigestList.of(purged_contents(newest.storage))
+    known, _ = parent.known_files(references, purged, retried_reasons(newest.manifest, config))
+    return int(known.sum())
 
 
 def take_sample(references: pa.Table, source: SourceFolder, config: PrepareConfig) -> Sample:

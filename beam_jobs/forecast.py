@@ -17,8 +17,9 @@ def describe(outcome: Mapping[str, Any]) -> Iterator[str]:
     if outcome["unchanged"]:
         yield "  nothing has changed since the newest version, so the run would end at once"
     yield (
-        f"  {counted(outcome['num_inputs'], 'input')}: {outcome['num_to_read']:,} to read "
-        f"({size(outcome['source_bytes'])}), {outcome['num_filtered']:,} filtered, "
+        f"  {counted(outcome['num_inputs'], 'input')} ({size(outcome['source_bytes'])}): "
+        f"{outcome['num_known']:,} known, {outcome['num_to_read']:,} to read, "
+        f"{outcome['num_filtered']:,} filtered, "
         f"{outcome['num_quarantined']:,} quarantined already"
     )
     classes = outcome["classes"]

@@ -15,6 +15,9 @@ import pytest
 
 from beam_jobs import encode as encode_module
 from beam_jobs import job as job_module
+from beam_jobs.dry_run import dry_run
+from beam_jobs.forecast import describe
+from beam_jobs.request import JobRequest
 from infra.catalog import Catalog
 from infra.verify import verify
 from tests.samples.contents import outcomes, records, splits
@@ -157,3 +160,15 @@ def test_a_damaged_shard_is_not_copied_from(tmp_path: Path) -> None:
     catalog, fresh = Catalog(root), Catalog(tmp_path / "fresh")
     assert records(catalog.open("d")) == records(fresh.open("d"))
     assert verify(catalog.open("d")).problems == []
+
+
+def test_a_dry_run_tells_what_is_known(tmp_path: Path) -> None:
+    source, root = make_photos(tmp_path / "source", {"ape": 14, "bee": 9}), tmp_path / "root"
+    request = JobRequest(source=str(source), dataset="d", root=str(root))
+    assert (foreseen := dry_run(request))["num_known"] == 0
+    run(source, root)
+    (source / "ape/new.jpg").write_bytes(jpeg(700))
+    grown = dry_run(request)
+    assert (grown["num_known"], grown["num_to_read"]) == (23, 1)
+    assert grown["disk_bytes"] < foreseen["disk_bytes"] / 10
+    assert "23 known, 1 to read, 0 filtered" in "\n".join(describe(grown))
