@@ -65,7 +65,9 @@ def test_what_is_published_stays_whoever_clears(source: Path, root: Path) -> Non
     assert problems(root) == []
 
 
-@pytest.mark.parametrize("moment", ["list_inputs", "cut_blocks", "account", "check_shards", "publish"])
+@pytest.mark.parametrize(
+    "moment", ["list_inputs", "cut_blocks", "account_and_write", "check_shards", "publish"]
+)
 @pytest.mark.parametrize("interrupted_before", [False, True])
 def test_a_run_at_work_keeps_all_it_has_while_another_publishes(
     moment: str, interrupted_before: bool, source: Path, root: Path, monkeypatch: pytest.MonkeyPatch
