@@ -67,6 +67,11 @@ class DataSettings(Settings):
         description="height and width of the model's input (pixels); default: the model's",
     )
     global_batch_size: int = Field(default=64, ge=1, description="examples a step, over all devices together")
+    normalization: Literal["dataset", "fixed"] = Field(
+        default="dataset",
+        description="pixels as small_cnn and models of your own see them: 'dataset' (mean 0 and deviation 1 "
+        "over the train split), or 'fixed' (-1 to 1); models of keras.applications have their own",
+    )
     balance: Balance = Field(
         default="natural",
         description="classes in an epoch: 'natural' (each record once) or 'uniform' (equally often)",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from training.export import export
 from training.interruption import StopRequest, stop_at_boundaries
 from training.loop import TrainingLoop
 from training.models import ModelSpec, build_model, default_image_size
+from training.normalization import pixels_of
 from training.optimizers import make_optimizer, make_schedule
 from training.order import TrainingOrder
 from training.pipeline import IndexedPipeline
@@ -68,7 +69,7 @@ def train(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[s
     )
     strategy = make_strategy(config.run.devices)
     check_divisible(config.data.global_batch_size, strategy.num_replicas_in_sync)
-    parts = _build(config, strategy, len(version.manifest.classes), order)
+    parts = _build(config, strategy, version, order)
     checkpoints = Checkpoints(Storage.at(run_dir / "checkpoints"), config.run.keep_checkpoints)
     with stop_at_boundaries() as stop:
         loop = _train(config, parts, order, readers, checkpoints, run_dir, stop)
@@ -82,26 +83,31 @@ def train(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[s
     return _result(config, version, run_dir, export_dir, parts, loop, metrics)
 
 
-def _build(config: TrainConfig, strategy: Any, num_classes: int, order: TrainingOrder) -> _Parts:
-    policy = config.run.mixed_precision
-    keras.config.set_dtype_policy("float32" if policy == "off" else f"mixed_{policy}")
-    image_size = config.data.image_size or default_image_size(config.model.name)
-    spec = ModelSpec(
+def model_spec(config: TrainConfig, version: DatasetVersion, num_replicas: int) -> ModelSpec:
+    """What the model of a run is to be."""
+    return ModelSpec(
         name=config.model.name,
-        num_classes=num_classes,
-        image_size=image_size,
+        num_classes=len(version.manifest.classes),
+        image_size=config.data.image_size or default_image_size(config.model.name),
         dropout=config.model.dropout,
-        synchronized=config.model.synchronized_batchnorm and strategy.num_replicas_in_sync > 1,
+        synchronized=config.model.synchronized_batchnorm and num_replicas > 1,
         weights=config.model.weights,
         seed=config.data.seed,
+        pixels=pixels_of(version.manifest) if config.data.normalization == "dataset" else None,
     )
+
+
+def _build(config: TrainConfig, strategy: Any, version: DatasetVersion, order: TrainingOrder) -> _Parts:
+    policy = config.run.mixed_precision
+    keras.config.set_dtype_policy("float32" if policy == "off" else f"mixed_{policy}")
+    spec = model_spec(config, version, strategy.num_replicas_in_sync)
     with strategy.scope():
         model = build_model(spec)
         _load_weights(model, config.model.weights)
         schedule = make_schedule(config, config.run.epochs * order.steps_per_epoch)
         optimizer = make_optimizer(config, schedule)
         optimizer.build(model.trainable_variables)
-    evaluator = Evaluator(strategy, model, num_classes, image_size, config.data.global_batch_size)
+    evaluator = Evaluator(strategy, model, spec.num_classes, spec.image_size, config.data.global_batch_size)
     return _Parts(strategy, spec, model, optimizer, schedule, evaluator)
 
 
@@ -197,15 +203,8 @@ def _evaluate(
 def _export(parts: _Parts, classes: list[str], folder: Path, *, grey: bool) -> None:
     """Export a copy of the model that belongs to no strategy."""
     weights = parts.model.get_weights()
-    plain = build_model(
-        ModelSpec(
-            name=parts.spec.name,
-            num_classes=parts.spec.num_classes,
-            image_size=parts.spec.image_size,
-            dropout=parts.spec.dropout,
-            seed=parts.spec.seed,
-        )
-    )
+    # All the same but for what has to do with the strategy, and weights that are overwritten anyway.
+    plain = build_model(replace(parts.spec, synchronized=False, weights=None))
     plain.set_weights(weights)
     plain.save_weights(folder.parent / "model.weights.h5")
     export(plain, classes, parts.spec.image_size, folder, grey=grey)

@@ -25,6 +25,14 @@ from training.models.applications_table import APPLICATIONS
 
 
 @dataclass(frozen=True, slots=True)
+class PixelStatistics:
+    """Mean and standard deviation of the pixels of images, 0 to 255, each for red, green and blue."""
+
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSpec:
     """What a family needs to know to build a model.
 
@@ -36,6 +44,8 @@ class ModelSpec:
         synchronized: batch normalisation takes its moments over all replicas.
         weights: None for random weights, "imagenet", or the path of a Keras weights file.
         seed: of the random weights and of dropout.
+        pixels: what the images that it learns from are like, for ``training.normalization.normalized``; None
+            where that is not known or not to count.
     """
 
     name: str
@@ -45,6 +55,7 @@ class ModelSpec:
     synchronized: bool = False
     weights: str | None = None
     seed: int = 0
+    pixels: PixelStatistics | None = None
 
 
 def known_models() -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 import keras
 
 from training.models import ModelSpec
+from training.normalization import normalized
 
 DEFAULT_IMAGE_SIZE = 64
 _WIDTHS = (16, 32, 64, 128)
@@ -19,7 +20,7 @@ _WIDTHS = (16, 32, 64, 128)
 def build(spec: ModelSpec) -> Any:
     """Four stages of convolution, batch normalisation and ReLU, then the classifier."""
     inputs = keras.Input((spec.image_size, spec.image_size, 3), name="image")
-    x = keras.layers.Rescaling(1 / 127.5, offset=-1.0)(inputs)
+    x = normalized(inputs, spec)
     for stage, width in enumerate(_WIDTHS):
         # The first stage halves by its stride: full-size maps would cost more than all the rest.
         x = keras.layers.Conv2D(width, 3, strides=1 if stage else 2, padding="same", use_bias=False)(x)
