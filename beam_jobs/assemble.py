@@ -16,7 +16,7 @@ import hashlib
 import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import apache_beam as beam
@@ -25,17 +25,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from beam_jobs.blocks import spool_file
+from beam_jobs.copying import NO_SHARDS, RecordCopier, ShardsToCopyFrom
 from beam_jobs.faults import carry_faults
 from beam_jobs.plan import PLAN_SCHEMA, PlannedShard
 from beam_jobs.plan.shards import Assembly
-from beam_jobs.spools import note_damage, plan_file
+from beam_jobs.spools import plan_file
 from infra.contract import INDEX_SCHEMA, Shard, data_dir, index_file, shard_file, shard_stem
 from infra.digests import sha256_hex, stream_sha256
-from infra.errors import CorruptDataError, NotFoundError, StorageError
-from infra.examples import ImageRecord, build_example, parse_example
-from infra.ranges import RangeReader
-from infra.records import Container, pack_record, unpack_record
+from infra.errors import NotFoundError, StorageError
+from infra.records import Container
 from infra.storage import Storage
 
 NOTES_FOLDER = "shards"
@@ -44,19 +42,6 @@ NOTES_FOLDER = "shards"
 SPOOLED_PLAN_SCHEMA = PLAN_SCHEMA.append(pa.field("length_bytes", pa.int64()))
 
 _ROWS_AT_A_TIME = 1024
-
-
-@dataclass(frozen=True)
-class ShardsToCopyFrom:
-    """The shards of the earlier version.
-
-    Attributes:
-        paths: relative to the dataset, by number.
-        container: theirs.
-    """
-
-    paths: Sequence[str] = ()
-    container: Container = "none"
 
 
 @dataclass(frozen=True)
@@ -83,7 +68,7 @@ class AssembleTask:
     classes: Sequence[str]
     channels: int
     container: Container
-    earlier: ShardsToCopyFrom = ShardsToCopyFrom()
+    earlier: ShardsToCopyFrom = NO_SHARDS
 
     def shard_path(self, number: int) -> str:
         """Path of a shard relative to the dataset."""
@@ -162,70 +147,6 @@ def write_plan(
             rows = records.append_column("length_bytes", pa.array(lengths(records), pa.int64()))
             (batch,) = rows.combine_chunks().to_batches()
             writer.write_batch(batch)
-
-
-class RecordCopier:
-    """Fetches records from where they lie: images from the spool, stored records from shards."""
-
-    def __init__(self, task: AssembleTask) -> None:
-        self._task = task
-        self._images = RangeReader(task.spool)
-        self._shards = RangeReader(task.dataset)
-
-    def close(self) -> None:
-        """Let go of all open files."""
-        self._images.close()
-        self._shards.close()
-
-    def packed(self, record_id: str, label: int, place: tuple[int, int, int], size: tuple[int, int]) -> bytes:
-        """A record as it stands in the shard that is written.
-
-        Args:
-            record_id, label: of the record.
-            place: block (or ``~shard`` of the earlier version), offset, length (bytes).
-            size: height and width (pixels).
-
-        Raises:
-            CorruptDataError: it is not whole where it should be.
-        """
-        if place[0] < 0:
-            return self._from_shard(record_id, label, place)
-        task = self._task
-        image = self._from_spool(record_id, place)
-        record = ImageRecord(record_id, image, label, task.classes[label], *size, task.channels)
-        return pack_record(build_example(record), task.container)
-
-    def _from_spool(self, record_id: str, place: tuple[int, int, int]) -> bytes:
-        path = spool_file(self._task.block_digests[place[0]])
-        image = self._images.read(path, *place[1:])
-        if len(image) != place[2]:
-            raise CorruptDataError(
-                f"{self._task.spool.uri}/{path} ends within the image of record {record_id}",
-                f"delete {self._task.spool.uri} and run again",
-            )
-        return image
-
-    def _from_shard(self, record_id: str, label: int, place: tuple[int, int, int]) -> bytes:
-        task = self._task
-        path = task.earlier.paths[~place[0]]
-        try:
-            stored = self._shards.read(path, *place[1:])
-            payload = unpack_record(stored, task.earlier.container)
-            record = parse_example(payload)
-            if record.id != record_id:
-                raise CorruptDataError(f"record {record.id} lies where {record_id} should")
-        except (CorruptDataError, NotFoundError, StorageError) as error:
-            note_damage(task.spool, path)
-            raise CorruptDataError(
-                f"record {record_id} cannot be copied from {task.dataset.uri}/{path}: {error.message}",
-                "run again: its image is then read from the source",
-            ) from error
-        name = task.classes[label]
-        if (record.label, record.label_name) != (label, name):
-            payload = build_example(replace(record, label=label, label_name=name))
-        elif task.container == task.earlier.container:
-            return stored
-        return pack_record(payload, task.container)
 
 
 def write_shard(task: AssembleTask, number: int, records: pa.RecordBatch, copier: RecordCopier) -> None:

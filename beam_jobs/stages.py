@@ -20,6 +20,7 @@ from beam_jobs.blocks import (
     write_references,
 )
 from beam_jobs.config import PrepareConfig
+from beam_jobs.copying import ShardsToCopyFrom
 from beam_jobs.guard.verdicts import known_verdicts
 from beam_jobs.known import Parent
 from beam_jobs.plan import Plan
@@ -127,7 +128,6 @@ def assemble_shards(
     from beam_jobs.assemble import (
         AssembleShards,
         AssembleTask,
-        ShardsToCopyFrom,
         finished_shards,
         reuse_shards,
         write_plan,
