@@ -5,7 +5,7 @@ the file on the way, and its current release refuses the library that Debian 12 
 handle is no one's but its thread's.
 
 Where the library is not installed (Debian: ``libturbojpeg0``, Ubuntu: ``libturbojpeg``), JPEGs go through RGB
-pixels (infra.codecs.jpeg), which takes about twice the time.
+pixels (infra.codecs.jpeg), which takes 1.8 times as long (400×533 pixels to 256).
 """
 
 from __future__ import annotations
