@@ -5,7 +5,7 @@
 Whole commands on small photographs: the first build; the same again, when there is nothing to do (aim: at
 most 10 seconds on 100 thousand known files); again after one per cent of new files have come (aim: near one
 per cent of the first build, beside what a command costs that has nothing to do); and once more with nothing
-to do. Bytes are those of the files that a command left in the dataset's folder and that were not there before.
+to do. Bytes are those of files that a command left in the dataset's folder and that were not there before.
 """
 
 from __future__ import annotations
