@@ -1,0 +1,145 @@
+"""Images that look the same and groups by key, from files to a published version and on to the next."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from beam_jobs.config import PrepareConfig
+from beam_jobs.job import run_job
+from beam_jobs.request import JobRequest
+from beam_jobs.summary import summary
+from infra.catalog import Catalog, DatasetVersion
+from infra.errors import LeakError
+from infra.verify import verify
+from tests.samples.photos import jpeg, make_photos, picture, write
+
+
+def run(source: Path, root: Path, **groups: Any) -> dict[str, Any]:
+    config = PrepareConfig.model_validate({"runner": {"workers": 2, "block_images": 8}, "groups": groups})
+    return run_job(JobRequest(source=str(source), dataset="d", root=str(root), config=config))
+
+
+def opened(root: Path, version: int = 1) -> DatasetVersion:
+    found = Catalog(root).open(f"d@{version}")
+    assert verify(found).problems == []
+    return found
+
+
+def rows(version: DatasetVersion) -> dict[str, dict[str, Any]]:
+    return {row["uri"]: row for row in version.inputs().to_pylist()}
+
+
+def alike(seed: int, quality: int) -> bytes:
+    """The picture of a seed as another JPEG: other bytes, the same looks."""
+    sink = io.BytesIO()
+    Image.fromarray(picture(seed, 96, 128)).save(sink, "JPEG", quality=quality)
+    return sink.getvalue()
+
+
+@pytest.fixture
+def divided(tmp_path: Path) -> Path:
+    """Given splits, with one picture of train in test under another label."""
+    source = make_photos(tmp_path / "source", {"train/a": 12, "train/b": 9, "test/a": 4, "test/b": 3})
+    return write(source, {"train/a/same.jpg": alike(900, 60), "test/b/same.jpg": alike(900, 92)})
+
+
+def test_a_leak_across_given_splits_is_published_and_said(divided: Path, tmp_path: Path) -> None:
+    done = run(divided, tmp_path / "root")
+    assert done["near_duplicates"] == {"num_records": 2, "num_groups": 1, "num_conflicts": 1}
+    assert done["leaks"]["near_duplicate_groups"] == 1
+    version = opened(tmp_path / "root")
+    part = version.manifest.near_duplicates
+    assert part is not None
+    table = version.checked_table(part.path, part.sha256).to_pylist()
+    assert {(row["uri"], row["label"], row["split"]) for row in table} == {
+        ("train/a/same.jpg", "a", "train"),
+        ("test/b/same.jpg", "b", "test"),
+    }
+    assert all(0 <= row["distance"] <= 4 for row in table)
+    lines = "\n".join(summary(done | {"peak_rss_bytes": 0}))
+    assert "2 records look the same, in 1 group, 1 group under several labels" in lines
+    assert "1 group is divided among the splits" in lines
+    assert run(divided, tmp_path / "root")["unchanged"]
+
+
+def test_a_leak_is_dropped_from_train(divided: Path, tmp_path: Path) -> None:
+    done = run(divided, tmp_path / "root", leakage="drop-from-train")
+    assert done["leaks"]["dropped_from_train"] == done["num_filtered"] == 1
+    version = opened(tmp_path / "root")
+    found = rows(version)["train/a/same.jpg"]
+    assert (found["outcome"], found["reason"]) == ("filtered", "leak")
+    assert found["message"] == "looks the same as test/b/same.jpg in test"
+    # Once the other is gone, it is a record again.
+    (divided / "test/b/same.jpg").unlink()
+    run(divided, tmp_path / "root", leakage="drop-from-train")
+    assert rows(opened(tmp_path / "root", 2))["train/a/same.jpg"]["outcome"] == "record"
+
+
+def test_a_leak_fails_the_run_where_none_may_be(divided: Path, tmp_path: Path) -> None:
+    with pytest.raises(LeakError, match=r"train/a/same.jpg \(train\) and test/b/same.jpg \(test\)"):
+        run(divided, tmp_path / "root", leakage="fail")
+    assert Catalog(tmp_path / "root").latest("d") is None
+
+
+def test_what_looks_the_same_follows_the_earlier_version(tmp_path: Path) -> None:
+    source = make_photos(tmp_path / "source", {"a": 30, "b": 20})
+    run(source, tmp_path / "root")
+    before = rows(opened(tmp_path / "root"))
+    tested = next(uri for uri, row in before.items() if row["split"] == "test")
+    image = Image.open(source / tested)
+    sink = io.BytesIO()
+    image.convert("RGB").save(sink, "PNG" if tested.endswith("jpg") else "JPEG")
+    write(source, {"b/copy.img": sink.getvalue()})
+    done = run(source, tmp_path / "root")
+    after = rows(opened(tmp_path / "root", 2))
+    assert after["b/copy.img"]["split"] == "test"
+    assert {uri: after[uri]["split"] for uri in before} == {uri: row["split"] for uri, row in before.items()}
+    assert done["leaks"]["near_duplicate_groups"] == 0
+    # Statistics are of all records, inherited ones among them.
+    manifest = Catalog(tmp_path / "root").open("d@2").manifest
+    pixels = manifest.statistics["train"].pixels
+    assert pixels is not None
+    assert pixels.num_pixels == 48 * 64 * manifest.splits["train"].num_examples
+
+
+def test_groups_by_key_stay_together(tmp_path: Path) -> None:
+    files = {
+        f"{'ab'[patient % 2]}/p{patient:02d}_{shot}.jpg": jpeg(patient * 10 + shot)
+        for patient in range(20)
+        for shot in range(3)
+    }
+    source = write(tmp_path / "source", files)
+    run(source, tmp_path / "root", pattern=r"/(p\d+)_", leakage="fail")
+    version = opened(tmp_path / "root")
+    found = rows(version)
+    splits: dict[str, set[str]] = {}
+    for uri, row in found.items():
+        assert row["group"] == uri.partition("/")[2].partition("_")[0]
+        splits.setdefault(row["group"], set()).add(row["split"])
+    assert all(len(names) == 1 for names in splits.values())
+    assert {name: split.num_examples for name, split in version.manifest.splits.items()} == {
+        "train": 48,
+        "validation": 6,
+        "test": 6,
+    }
+    indexed = {
+        row["id"]: row["group"] for s in version.manifest.shards for row in version.index(s).to_pylist()
+    }
+    assert indexed == {row["record_id"]: row["group"] for row in found.values()}
+
+
+def test_verify_sees_near_duplicates_that_were_tampered_with(divided: Path, tmp_path: Path) -> None:
+    run(divided, tmp_path / "root")
+    version = opened(tmp_path / "root")
+    part = version.manifest.near_duplicates
+    assert part is not None
+    path = tmp_path / "root" / "d" / part.path
+    table = pq.read_table(path)
+    pq.write_table(table.slice(1), path)
+    assert any(part.path in problem for problem in verify(version).problems)
