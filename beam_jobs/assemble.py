@@ -30,6 +30,7 @@ from beam_jobs.faults import carry_faults
 from beam_jobs.plan import PLAN_SCHEMA, PlannedShard
 from beam_jobs.plan.shards import Assembly
 from beam_jobs.spools import plan_file
+from beam_jobs.spreading import SpreadNumbers
 from infra.contract import INDEX_SCHEMA, Shard, data_dir, index_file, shard_file, shard_stem
 from infra.digests import sha256_hex, stream_sha256
 from infra.errors import NotFoundError, StorageError
@@ -98,7 +99,8 @@ class AssembleShardDoFn(beam.DoFn):  # type: ignore[misc]
         self._records = pa.ipc.open_file(self._file)
         self._copier = RecordCopier(self._task)
 
-    def process(self, shard_number: int) -> Iterator[int]:
+    def process(self, element: tuple[int, Iterable[int]]) -> Iterator[int]:
+        shard_number, _ = element
         with carry_faults():
             records = self._records.get_batch(shard_number)
             write_shard(self._task, shard_number, records, self._copier)
@@ -120,10 +122,8 @@ class AssembleShards(beam.PTransform):  # type: ignore[misc]
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         return (
             pipeline
-            | "ListShards" >> beam.Create(self._shard_numbers)
-            # int: number of a shard
-            | "SpreadShards" >> beam.Reshuffle()
-            # int: number of a shard, no longer fused to the one element that a Create begins as
+            | "SpreadShards" >> SpreadNumbers(self._shard_numbers)
+            # int, Iterable[int]: number of a shard, and its group
             | "AssembleShard" >> beam.ParDo(self._assemble)
             # int: number of a finished shard
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 import apache_beam as beam
@@ -31,6 +31,7 @@ from beam_jobs.guard.verdicts import NO_VERDICTS, Verdicts, known_verdicts
 from beam_jobs.images import LIBRARY_FAULTS, ImageFiltered, StoredImage, convert
 from beam_jobs.slots import computing
 from beam_jobs.sources.folder import SourceFault, SourceFolder
+from beam_jobs.spreading import SpreadNumbers
 from infra.codecs import ImageRejected, Pixels
 from infra.codecs.perceptual import perceptual_hashes
 from infra.contract import FILTERED, QUARANTINED
@@ -55,7 +56,8 @@ class EncodeBlockDoFn(beam.DoFn):  # type: ignore[misc]
         self._contents = KnownContents.read(self._spool)
         self._verdicts = known_verdicts(self._spool, self._config.runner)
 
-    def process(self, block_number: int) -> Iterator[int]:
+    def process(self, element: tuple[int, Iterable[int]]) -> Iterator[int]:
+        block_number, _ = element
         with carry_faults():
             references = self._references.get_batch(block_number)
             encode_block(references, self._source, self._spool, self._config, self._contents, self._verdicts)
@@ -78,10 +80,8 @@ class EncodeBlocks(beam.PTransform):  # type: ignore[misc]
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         return (
             pipeline
-            | "ListBlocks" >> beam.Create(self._block_numbers)
-            # int: number of a block
-            | "SpreadBlocks" >> beam.Reshuffle()
-            # int: number of a block, no longer fused to the one element that a Create begins as
+            | "SpreadBlocks" >> SpreadNumbers(self._block_numbers)
+            # int, Iterable[int]: number of a block, and its group
             | "EncodeBlock" >> beam.ParDo(self._encode)
             # int: number of a finished block
         )
