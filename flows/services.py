@@ -19,9 +19,9 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from infra.process_trees import kill_tree
 from infra.errors import EnvironmentFault
 from infra.process import LIFELINE_FD
+from infra.process_trees import kill_tree
 
 # The first start of a home makes the database of its history: 7 s here on an idle machine.
 START_SECONDS = 120.0
