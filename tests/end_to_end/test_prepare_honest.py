@@ -12,9 +12,11 @@ from PIL import Image
 
 from beam_jobs.config import PrepareConfig
 from beam_jobs.job import run_job
+from beam_jobs.purge import purge
 from beam_jobs.request import JobRequest
 from beam_jobs.summary import summary
 from infra.catalog import Catalog, DatasetVersion
+from infra.contract import Leaks
 from infra.errors import LeakError
 from infra.verify import verify
 from tests.samples.photos import jpeg, make_photos, picture, write
@@ -143,3 +145,23 @@ def test_verify_sees_near_duplicates_that_were_tampered_with(divided: Path, tmp_
     table = pq.read_table(path)
     pq.write_table(table.slice(1), path)
     assert any(part.path in problem for problem in verify(version).problems)
+
+
+@pytest.mark.parametrize("leakage", ["keep", "drop-from-train"])
+def test_leaks_are_counted_anew_when_something_is_purged(leakage: str, divided: Path, tmp_path: Path) -> None:
+    write(
+        divided,
+        {"train/a/cow1_x.jpg": jpeg(801), "train/a/cow2_y.jpg": jpeg(802), "train/b/plain.jpg": jpeg(805)},
+    )
+    write(divided, {"test/a/cow1_z.jpg": jpeg(803), "test/b/cow2_w.jpg": jpeg(804)})
+    run(divided, tmp_path / "root", leakage=leakage, pattern="(cow[0-9])_")
+    dropped = {"keep": 0, "drop-from-train": 3}[leakage]
+    counted = Leaks(near_duplicate_groups=1, key_groups=2, dropped_from_train=dropped)
+    assert opened(tmp_path / "root").manifest.leaks == counted
+    for source, left in {
+        "train/b/plain.jpg": counted,
+        "test/a/cow1_z.jpg": counted.model_copy(update={"key_groups": 1}),
+        "test/b/same.jpg": counted.model_copy(update={"key_groups": 1, "near_duplicate_groups": 0}),
+    }.items():
+        purge(Catalog(tmp_path / "root"), "d", [source])
+        assert opened(tmp_path / "root").manifest.leaks == left
