@@ -54,9 +54,10 @@ def find_garbage(
 
     Raises:
         NotFoundError: there is no such dataset, or no such version to drop.
-        UsageError: the newest version is among those to drop.
+        UsageError: the newest version is among those to drop. ConfigError: ``name`` is no name of a dataset.
         FormatVersionError, CorruptDataError: a kept manifest cannot be read: nobody can tell what it needs.
     """
+    storage = catalog.dataset_storage(name)
     catalog.open(name)  # says which datasets there are
     versions = catalog.versions(name)
     if unknown := sorted(set(drop) - set(versions)):
@@ -71,7 +72,6 @@ def find_garbage(
     old = versions[:-keep_last] if keep_last is not None else []
     dropped = sorted(set(drop) | set(old))
     kept = [version for version in versions if version not in dropped]
-    storage = catalog.dataset_storage(name)
     needed: set[str] = set()
     for version in kept:
         needed |= set(catalog.open(f"{name}@{version}").manifest.files())

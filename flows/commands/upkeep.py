@@ -13,7 +13,18 @@ if TYPE_CHECKING:
     from infra.catalog import Catalog
     from infra.garbage import Garbage
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A dataset")]
+
+def _whole_dataset(name: str) -> str:
+    from infra.errors import UsageError
+
+    if "@" in name:
+        raise UsageError(
+            f"{name} names a version, and this works on a dataset as a whole", f"say {name.partition('@')[0]}"
+        )
+    return name
+
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A dataset", callback=_whole_dataset)]
 Apply = Annotated[bool, typer.Option("--apply", help="Do it; without this, only say what would be done")]
 
 _SHOWN = 10

@@ -12,7 +12,7 @@ from beam_jobs import job as job_module
 from flows import cli
 from infra import garbage as garbage_module
 from infra.catalog import Catalog
-from infra.errors import CorruptDataError, LockedError, NotFoundError, UsageError
+from infra.errors import ConfigError, CorruptDataError, LockedError, NotFoundError, UsageError
 from infra.garbage import collect_garbage, find_garbage
 from infra.rollback import rollback
 from infra.upkeep import adding, removing
@@ -181,3 +181,13 @@ def test_who_removes_and_who_adds_exclude_each_other(root: Path, source: Path) -
         with pytest.raises(LockedError, match="making or removing a version of d"):
             collect_garbage(catalog, "d")
     assert collect_garbage(catalog, "d").dropped == []
+
+
+@pytest.mark.parametrize("argv", [["gc"], ["compact"], ["purge", "--source", "a/new.jpg"]])
+def test_what_works_on_a_dataset_takes_no_version(
+    argv: list[str], root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run([argv[0], "d@1", *argv[1:], "--root", str(root)]) == 2
+    assert "d@1 names a version" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="cannot be used"):
+        find_garbage(Catalog(root), "d@1")
