@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from beam_jobs.report.survey import CANDIDATES_PER_CLASS, Candidate, Survey
 from infra.codecs import ImageRejected, Pixels, decode, encode_jpeg, resize_short_side
+from infra.codecs.jpeg import decode_jpeg_small
 from infra.contract import Manifest
 from infra.errors import CorruptDataError, NotFoundError
 from infra.examples import ImageRecord, parse_example
@@ -127,7 +128,9 @@ def _read(reader: RangeReader, manifest: Manifest, candidate: Candidate) -> Thum
 
 
 def _pixels(record: ImageRecord, encoding: str) -> Pixels:
-    """uint8 [H, W, 1 or 3]"""
+    """uint8 [H, W, 1 or 3], not yet as small as a thumbnail"""
+    if encoding == "jpeg":
+        return decode_jpeg_small(record.image, THUMBNAIL_SHORT_SIDE)
     if encoding != "raw":
         return decode(record.image, 3).pixels
     shape = (record.height, record.width, record.channels)

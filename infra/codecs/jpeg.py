@@ -14,7 +14,7 @@ from infra.codecs.jpeg_header import JpegHeader, check_header, read_header
 from infra.codecs.orientation import apply_orientation
 from infra.jpeg_segments import EOI, without_metadata
 
-__all__ = ["JpegHeader", "check_header", "conversion_of", "decode_jpeg", "read_header"]
+__all__ = ["JpegHeader", "check_header", "conversion_of", "decode_jpeg", "decode_jpeg_small", "read_header"]
 
 _INKS = ("CMYK", "YCCK")
 
@@ -51,6 +51,25 @@ def decode_jpeg(data: bytes, channels: int, max_pixels: int, allow_truncated: bo
         icc_profile=conversion.description if conversion is not None else None,
         salvaged=salvaged,
     )
+
+
+def decode_jpeg_small(data: bytes, side: int) -> Pixels:
+    """A JPEG that needs no conversion, for a small picture of it: scaled down within its transform.
+
+    Args:
+        data: a JPEG in sRGB and upright, as shards hold them.
+        side: neither side becomes shorter than this, if the JPEG's are not (pixels).
+
+    Returns:
+        uint8 [H, W, 3].
+
+    Raises:
+        ImageRejected: it is not sound.
+    """
+    try:
+        return cast(Pixels, simplejpeg.decode_jpeg(data, colorspace="RGB", min_height=side, min_width=side))
+    except ValueError as error:
+        raise ImageRejected("corrupt", f"not a sound JPEG: {error}") from error
 
 
 def conversion_of(header: JpegHeader) -> Conversion | None:

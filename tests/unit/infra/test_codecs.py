@@ -11,6 +11,8 @@ from PIL import Image, ImageOps
 
 from infra import codecs
 from infra.codecs import ImageRejected, Pixels
+from infra.codecs.jpeg import decode_jpeg_small
+from infra.codecs.resize import resize
 from tests.samples.images import gradient, saved
 
 
@@ -210,3 +212,18 @@ def test_builds_name_every_library() -> None:
     builds = set(codecs.codec_builds())
     assert builds == {"shardmill", "simplejpeg", "turbojpeg", "opencv", "pillow", "littlecms", "heif"}
     assert all(codecs.codec_builds().values())
+
+
+@pytest.mark.parametrize(("size", "expected"), [((480, 256), (240, 128)), ((100, 60), (100, 60))])
+def test_a_jpeg_is_decoded_small(size: tuple[int, int], expected: tuple[int, int]) -> None:
+    pixels = gradient(*size)
+    small = decode_jpeg_small(codecs.encode_jpeg(pixels, 95), 112)
+    assert small.shape == (*expected, 3)
+    wanted = resize(pixels, expected).astype(np.float64)
+    assert np.abs(small - wanted).mean() < 2
+
+
+def test_a_truncated_jpeg_is_not_decoded_small() -> None:
+    data = codecs.encode_jpeg(gradient(480, 256), 95)
+    with pytest.raises(ImageRejected, match="not a sound JPEG"):
+        decode_jpeg_small(data[: len(data) // 2], 112)
