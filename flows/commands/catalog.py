@@ -115,7 +115,7 @@ def verify(dataset: options.Ref, root: options.Root = None, json_output: options
         )
     elif not report.problems:
         size = output.readable_bytes(report.num_bytes)
-        output.say(f"{opened.ref} is clean: {report.num_records:,} records, {size}")
+        output.say(f"{opened.ref} is clean: {output.counted(report.num_records, 'record')}, {size}")
     else:
         output.say(
             f"{opened.ref} has {len(report.problems)} problem(s):", *(f"  {line}" for line in report.problems)

@@ -77,7 +77,7 @@ def compact(dataset: Name, root: options.Root = None, json_output: options.Json 
     if json_output:
         output.print_json(found)
     elif found["unchanged"]:
-        output.say(f"{dataset}@{found['version']} is compact: {found['num_shards']:,} shards")
+        output.say(f"{dataset}@{found['version']} is compact: {output.counted(found['num_shards'], 'shard')}")
     else:
         output.say(
             f"Published {dataset}@{found['version']}: {found['num_records']:,} records in "

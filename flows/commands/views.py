@@ -58,7 +58,7 @@ def version(opened: DatasetVersion) -> None:
     manifest = opened.manifest
     say(f"{opened.ref}  from {manifest.source}", f"published {manifest.created_at}  in {opened.storage.uri}")
     image = manifest.config.get("image", {})
-    kept = ", ".join(f"{name} {value}" for name, value in image.items())
+    kept = ", ".join(f"{name} {value}" for name, value in image.items() if value is not None)
     say(f"container {manifest.container}; {kept}" if kept else f"container {manifest.container}")
     _accounting(manifest.accounting.model_dump())
     _shards(opened)
