@@ -19,7 +19,7 @@ from beam_jobs.accounting import account, quarantine_reasons
 from beam_jobs.input_parts import table_bytes
 from beam_jobs.plan.statistics import split_statistics
 from beam_jobs.purge.finding import ToPurge
-from beam_jobs.purge.leaks import count_leaks
+from beam_jobs.purge.leaks import count_crossing, count_leaks
 from beam_jobs.sources.listing import table_digest
 from infra.catalog import DatasetVersion
 from infra.contract import (
@@ -82,7 +82,9 @@ class Rewriter:
         )
         left = DatasetVersion(self._storage, changed)
         inputs, near = left.inputs(), changed.near_duplicates
+        crossing = manifest.cross_split_duplicates and count_crossing(inputs)
         rest = {
+            "cross_split_duplicates": min(manifest.cross_split_duplicates, crossing),
             "leaks": count_leaks(inputs, None if near is None else left.table(near.path)),
             "accounting": account(inputs),
             "quarantine": quarantine_reasons(inputs),

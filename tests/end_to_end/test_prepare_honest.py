@@ -165,3 +165,13 @@ def test_leaks_are_counted_anew_when_something_is_purged(leakage: str, divided: 
     }.items():
         purge(Catalog(tmp_path / "root"), "d", [source])
         assert opened(tmp_path / "root").manifest.leaks == left
+
+
+def test_duplicates_across_splits_are_counted_anew_when_one_is_purged(divided: Path, tmp_path: Path) -> None:
+    for seed in (810, 811):
+        write(divided, {f"{split}/a/twice{seed}.jpg": jpeg(seed) for split in ("train", "test")})
+    write(divided, {f"train/{label}/inside.jpg": jpeg(812) for label in "ab"})
+    run(divided, tmp_path / "root")
+    assert opened(tmp_path / "root").manifest.cross_split_duplicates == 2
+    purge(Catalog(tmp_path / "root"), "d", ["train/a/twice810.jpg"])
+    assert opened(tmp_path / "root").manifest.cross_split_duplicates == 1
