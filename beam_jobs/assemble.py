@@ -14,20 +14,24 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections import Counter
+import threading
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
 import apache_beam as beam
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from beam_jobs.copying import NO_SHARDS, RecordCopier, ShardsToCopyFrom
 from beam_jobs.faults import carry_faults
 from beam_jobs.plan import PLAN_SCHEMA, PlannedShard
+from beam_jobs.plan.columns import PLAN_ROWS
+from beam_jobs.plan.hashing import digest_bytes, hex_text
 from beam_jobs.plan.shards import Assembly
 from beam_jobs.spools import plan_file
 from beam_jobs.spreading import SpreadNumbers
@@ -43,6 +47,9 @@ NOTES_FOLDER = "shards"
 SPOOLED_PLAN_SCHEMA = PLAN_SCHEMA.append(pa.field("length_bytes", pa.int64()))
 
 _ROWS_AT_A_TIME = 1024
+
+# Shards of one size are finished at one time; their indexes need not be in memory all at once.
+_ONE_INDEX = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -102,7 +109,8 @@ class AssembleShardDoFn(beam.DoFn):  # type: ignore[misc]
     def process(self, element: tuple[int, Iterable[int]]) -> Iterator[int]:
         shard_number, _ = element
         with carry_faults():
-            records = self._records.get_batch(shard_number)
+            batches = batches_of(self._task.shards, shard_number)
+            records = PlannedBatches(self._records, batches)
             write_shard(self._task, shard_number, records, self._copier)
         yield shard_number
 
@@ -135,27 +143,52 @@ def write_plan(
     plan: Assembly,
     lengths: Callable[[pa.Table], npt.NDArray[np.int64]],
 ) -> None:
-    """Write the planned records, a record batch a shard, for workers to pick theirs from.
+    """Write the planned records, each shard in record batches of its own, for workers to pick theirs from.
 
     Args:
         lengths: PLAN_SCHEMA to int64 [records], how many bytes are copied of each.
     """
     path = plan_file(plan_digest)
     with spool.atomic_writer(path) as stream, pa.ipc.new_file(stream, SPOOLED_PLAN_SCHEMA) as writer:
-        for shard in plan.shards:
-            records = plan.records_of(shard)
+        for part in (part for shard in plan.shards for part in _parts(shard)):
+            records = plan.records_of(part)
             rows = records.append_column("length_bytes", pa.array(lengths(records), pa.int64()))
             (batch,) = rows.combine_chunks().to_batches()
             writer.write_batch(batch)
 
 
-def write_shard(task: AssembleTask, number: int, records: pa.RecordBatch, copier: RecordCopier) -> None:
+def _parts(shard: PlannedShard) -> Iterator[PlannedShard]:
+    """A shard in ranges of so many records as are made at a time."""
+    for start in range(0, shard.length, PLAN_ROWS):
+        yield replace(shard, start=shard.start + start, length=min(PLAN_ROWS, shard.length - start))
+
+
+def batches_of(shards: Sequence[PlannedShard], number: int) -> range:
+    """Numbers of the record batches that hold the records of a shard."""
+    counts = [-(-shard.length // PLAN_ROWS) for shard in shards[: number + 1]]
+    return range(sum(counts[:-1]), sum(counts))
+
+
+@dataclass(frozen=True)
+class PlannedBatches:
+    """The records of a shard in stored order (SPOOLED_PLAN_SCHEMA), read anew by each iteration."""
+
+    file: pa.ipc.RecordBatchFileReader
+    numbers: range
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return map(self.file.get_batch, self.numbers)
+
+
+def write_shard(
+    task: AssembleTask, number: int, records: Iterable[pa.RecordBatch], copier: RecordCopier
+) -> None:
     """Write a shard, then its index, then the note that both are complete.
 
     Args:
         task: what all shards have in common.
         number: of the shard.
-        records: SPOOLED_PLAN_SCHEMA, in stored order.
+        records: SPOOLED_PLAN_SCHEMA, in stored order; iterated twice.
         copier: fetches the records.
 
     Raises:
@@ -165,16 +198,21 @@ def write_shard(task: AssembleTask, number: int, records: pa.RecordBatch, copier
     with task.dataset.atomic_writer(path) as stream:
         hashed = _HashedWriter(stream)
         offsets, lengths = _write_records(records, copier, hashed)
-    index = _index_bytes(records, offsets, lengths)
-    task.dataset.write_atomic(index_path, index)
-    counts = Counter(records.column("label").to_pylist())
+    with _ONE_INDEX:
+        table = pa.Table.from_batches(records, SPOOLED_PLAN_SCHEMA)
+        index = _index_bytes(table, offsets, lengths)
+        task.dataset.write_atomic(index_path, index)
+        labels = pc.value_counts(table["label"]).to_pylist()
+        payload_bytes = pc.sum(table["stored_bytes"]).as_py()
+        del table
+    counts = {entry["values"]: entry["counts"] for entry in labels}
     shard = Shard(
         path=path,
         index_path=index_path,
         split=task.shards[number].split,
-        num_examples=records.num_rows,
+        num_examples=len(offsets),
         num_bytes=hashed.num_bytes,
-        payload_bytes=sum(records.column("stored_bytes").to_pylist()),
+        payload_bytes=payload_bytes,
         sha256=hashed.hexdigest(),
         index_bytes=len(index),
         index_sha256=sha256_hex(index),
@@ -184,10 +222,10 @@ def write_shard(task: AssembleTask, number: int, records: pa.RecordBatch, copier
 
 
 def _write_records(
-    records: pa.RecordBatch, copier: RecordCopier, out: _HashedWriter
-) -> tuple[list[int], list[int]]:
+    records: Iterable[pa.RecordBatch], copier: RecordCopier, out: _HashedWriter
+) -> tuple[array[int], array[int]]:
     """Write all records of a shard; returns the offset and the length of each (bytes)."""
-    offsets, lengths = [], []
+    offsets, lengths = array("q"), array("q")
     for record_id, label, block, offset, length, height, width in _rows(records):
         packed = copier.packed(record_id, label, (block, offset, length), (height, width))
         offsets.append(out.num_bytes)
@@ -196,21 +234,22 @@ def _write_records(
     return offsets, lengths
 
 
-def _rows(records: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+def _rows(records: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
     """What is needed to write each record, as Python values, a few at a time."""
     names = ["id", "label", "block", "offset_bytes", "length_bytes", "height", "width"]
-    for start in range(0, records.num_rows, _ROWS_AT_A_TIME):
-        part = records.slice(start, _ROWS_AT_A_TIME)
-        yield from zip(*(part.column(name).to_pylist() for name in names), strict=True)
+    for batch in records:
+        for start in range(0, batch.num_rows, _ROWS_AT_A_TIME):
+            part = batch.slice(start, _ROWS_AT_A_TIME)
+            yield from zip(*(part.column(name).to_pylist() for name in names), strict=True)
 
 
-def _index_bytes(records: pa.RecordBatch, offsets: list[int], lengths: list[int]) -> bytes:
+def _index_bytes(records: pa.Table, offsets: array[int], lengths: array[int]) -> bytes:
     """A shard's index as a Parquet file."""
-    columns = {name: records.column(name) for name in INDEX_SCHEMA.names if name in records.schema.names}
+    columns = {name: records[name] for name in INDEX_SCHEMA.names if name in records.column_names}
     columns |= {
-        "offset_bytes": pa.array(offsets, pa.int64()),
-        "length_bytes": pa.array(lengths, pa.int64()),
-        "sha256": pa.array([digest.hex() for digest in records.column("sha256").to_pylist()]),
+        "offset_bytes": pa.array(np.frombuffer(offsets, np.int64)),
+        "length_bytes": pa.array(np.frombuffer(lengths, np.int64)),
+        "sha256": pa.chunked_array([hex_text(digest_bytes(part)) for part in records["sha256"].chunks]),
     }
     table = pa.table({name: columns[name] for name in INDEX_SCHEMA.names}, schema=INDEX_SCHEMA)
     sink = io.BytesIO()

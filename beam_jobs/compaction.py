@@ -30,7 +30,7 @@ from beam_jobs.plan.shards import deal
 from beam_jobs.reuse import config_of
 from beam_jobs.sources.listing import table_digest
 from beam_jobs.spools import RunClaim
-from beam_jobs.stages import Copying, assemble_shards
+from beam_jobs.stages import Copying, assemble_shards, lay_out
 from beam_jobs.versions import shards_of_plan
 from infra.catalog import Catalog, DatasetVersion
 from infra.contract import Manifest, Shard, check_dataset_name, data_dir, spool_dir, summarise_splits
@@ -113,11 +113,11 @@ def _compacted(catalog: Catalog, before: DatasetVersion, run: str) -> DatasetVer
     storage = before.storage
     spool = storage.child(spool_dir(run))
     digest = digest_of(["compact", manifest.plan_digest, *_content(assembly), manifest.container])
-    copying = Copying(storage, spool, digest, [], parent)
+    copying = Copying(storage, spool, digest, [], before)
+    layout = lay_out(assembly, copying, parent, shards_of_plan(catalog, before.name, digest))
+    del assembly, parent
     try:
-        shards, _ = assemble_shards(
-            assembly, copying, manifest.container, config, shards_of_plan(catalog, before.name, digest)
-        )
+        shards, _ = assemble_shards(layout, copying, manifest.container, config)
     except CorruptDataError as error:
         raise CorruptDataError(error.message, _HEAL) from error
     check_shards(shards, manifest.accounting)

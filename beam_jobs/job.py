@@ -2,6 +2,9 @@
 
     list -> unchanged? -> known? -> encode the rest -> plan -> account -> assemble -> report -> publish
 
+What is known of each file is held while it is planned with, and no longer: before the shards are written, all
+tables of the plan lie in files.
+
 Killed at any point and run again, it goes on: finished blocks and shards are found under their digests, and a
 version becomes visible only by its manifest, at the very end. Where another process publishes first, the run
 plans anew on top of that version.
@@ -24,7 +27,7 @@ import sys
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -38,21 +41,31 @@ from beam_jobs.digests import Digests, plan_digest, run_digest, work_digest
 from beam_jobs.guard.attempts import adopt_guard
 from beam_jobs.known import Facts, Parent, merge
 from beam_jobs.loading import quick_loading
-from beam_jobs.memory import give_back
-from beam_jobs.outcome import Reused, outcome_of
+from beam_jobs.memory import give_back, give_back_at_once
+from beam_jobs.outcome import Reused, class_counts, outcome_of
 from beam_jobs.plan import Plan, plan_version
 from beam_jobs.request import JobRequest
 from beam_jobs.reuse import container_of, crowded_shards, retried_reasons, reuse_of
 from beam_jobs.runners import check_runner
 from beam_jobs.sources import list_inputs, open_source
-from beam_jobs.sources.listing import Listing
+from beam_jobs.sources.listing import Listing, read_listing, write_listing
 from beam_jobs.spools import RunClaim, damaged_shards
-from beam_jobs.stages import Copying, all_shards, assemble_shards, encode_files, inherited_paths
+from beam_jobs.stages import (
+    Copying,
+    EncodedFiles,
+    Layout,
+    all_shards,
+    assemble_shards,
+    encode_files,
+    inherited_shards,
+    lay_out,
+)
 from beam_jobs.versions import (
     INPUTS_FILE,
-    FinishedWork,
+    Outline,
     publish,
     shards_of_plan,
+    store_plan,
     unchanged_version,
 )
 from infra.catalog import Catalog, DatasetVersion
@@ -81,8 +94,9 @@ def run_job(request: JobRequest) -> dict[str, Any]:
         if claim.has_work():
             claim.take()  # at once: the clean-up of another run must not take what this one goes on from
         with job.timed("list"):
-            listing = job.list_source()
-        digests = Digests.of(job.source.uri, listing, request.config)
+            job.list_source()
+        digests = Digests.of(job.source.uri, job.listing, request.config)
+        counts = class_counts(job.listing.to_read()["label"])
         version = job.unchanged(digests)
         if version is None:
             claim.take()
@@ -90,11 +104,11 @@ def run_job(request: JobRequest) -> dict[str, Any]:
         if version is not None:
             if claim.is_held:
                 claim.clear()  # left by a run that was killed after it had published
-            return job.outcome(version, listing, Reused(), unchanged=True)
-        version, reused = job.prepare(listing, digests)
+            return job.outcome(version, counts, Reused(), unchanged=True)
+        version, reused = job.prepare(digests)
         claim.clear()
         claim.clear_abandoned()
-    return job.outcome(version, listing, reused, unchanged=False)
+    return job.outcome(version, counts, reused, unchanged=False)
 
 
 @dataclass
@@ -103,6 +117,7 @@ class _Job:
 
     request: JobRequest
     catalog: Catalog
+    listing: Listing = field(init=False)
     stage_seconds: dict[str, float] = field(default_factory=dict)
     stage_cpu_seconds: dict[str, float] = field(default_factory=dict)
     _started: float = field(default_factory=time.monotonic)
@@ -122,20 +137,20 @@ class _Job:
         self.stage_cpu_seconds[name] = round(self.stage_cpu_seconds.get(name, 0) + cpu_seconds, 3)
         give_back()
 
-    def list_source(self) -> Listing:
-        """List the source."""
+    def list_source(self) -> None:
+        """List the source: ``self.listing``."""
         stage("list", unit="files")
         listing = list_inputs(self.source, self.config)
         progress("list", listing.table.num_rows, listing.table.num_rows, unit="files")
         for warning in listing.warnings:
             log(warning, level="warning")
-        return listing
+        self.listing = listing
 
     def unchanged(self, digests: Digests) -> DatasetVersion | None:
         """The newest version, if this run would publish the same again."""
         return unchanged_version(self.catalog, self.request.dataset, digests, self.source, self.config.runner)
 
-    def prepare(self, listing: Listing, digests: Digests) -> tuple[DatasetVersion, Reused]:
+    def prepare(self, digests: Digests) -> tuple[DatasetVersion, Reused]:
         """Attempt to make the next version, again on top of each version that others publish meanwhile."""
         with self.timed("load"), quick_loading():
             # Beam is loaded only where there is work for it, and its time is not that of a stage.
@@ -144,11 +159,13 @@ class _Job:
         work = work_digest(self.source.uri, self.config)
         check_builds(self.dataset, digests.run, work, digests.builds)
         note_builds(spool, work, digests.builds)
+        write_listing(spool, self.listing.table)
+        del self.listing  # each attempt reads it anew, and lets go of it
         conflicts = 0
         while True:
             damaged = damaged_shards(spool)
             try:
-                return self.attempt(listing, digests, spool, damaged)
+                return self.attempt(digests, spool, damaged)
             except PublishConflict:
                 conflicts += 1
                 if conflicts == _ATTEMPTS:
@@ -160,54 +177,64 @@ class _Job:
                 log(f"{error.message}; it is read from the source in its place", level="warning")
 
     def attempt(
-        self, listing: Listing, digests: Digests, spool: Storage, damaged: Collection[str]
+        self, digests: Digests, spool: Storage, damaged: Collection[str]
     ) -> tuple[DatasetVersion, Reused]:
-        """Encode what is new, plan, account, assemble, report and publish, on top of the newest version."""
+        """Encode what is new, plan, assemble, report and publish, on top of the newest version."""
         newest = self.catalog.latest(self.request.dataset)
         parent = None
         if newest is not None:
             reuse = reuse_of(newest.manifest, self.config, self.source.uri, digests.builds)
             parent = Parent(newest, reuse, damaged)
         with self.timed("encode"):
+            listing = read_listing(spool)
             references = listing.to_read()
             known, facts = self.known(references, parent, spool)
             others = references.filter(pa.array(~known)) if known.any() else references
             encoded = encode_files(others, self.source, spool, self.config)
             del references, others
         with self.timed("plan"):
+            give_back_at_once()
             stage("plan")
             read = Facts(*encoded.facts(spool))
+            give_back()  # of which the tables of single blocks took as much again
             by_content = read.without_place()
-            num_encoded = int((~by_content & ~np.isin(read.blocks, encoded.reused)).sum())
+            reused = Reused(
+                blocks=len(encoded.reused),
+                images=encoded.num_reused_files(),
+                known_files=int(known.sum()),
+                known_contents=int(by_content.sum()),
+                num_encoded=int((~by_content & ~np.isin(read.blocks, encoded.reused)).sum()),
+            )
             facts = merge(known, facts, parent.with_known_contents(read) if parent else read)
             earlier = parent.earlier if parent else None
             plan = plan_version(listing.table, facts.table, facts.blocks, self.config, earlier)
             progress("plan", len(plan.input_rows), len(plan.input_rows))
-            del read, facts
-        accounting, reasons = self.account(plan, spool)
+            del read, facts, known, by_content, earlier
+            outline, layout, copying = self.store(plan, digests, spool, encoded, parent)
+            del plan, parent, listing  # from here on memory is for the shards
         with self.timed("assemble"):
-            choice = container_of(self.config, plan, spool, encoded.digests, parent)
-            digest = plan_digest(plan, digests, choice.container, inherited_paths(parent, plan))
-            copying = Copying(self.dataset, spool, digest, encoded.digests, parent)
-            published = shards_of_plan(self.catalog, self.request.dataset, digest)
-            written, num_reused = assemble_shards(plan, copying, choice.container, self.config, published)
-            shards = all_shards(parent, plan, written)
-            check_shards(shards, accounting)
+            written, num_reused = assemble_shards(layout, copying, outline.choice.container, self.config)
+            shards = all_shards(outline.inherited, written)
+            check_shards(shards, outline.accounting)
         with self.timed("publish"):
-            work = FinishedWork(plan, digest, choice, shards, accounting, reasons)
-            before = parent.version if parent else None
-            version = publish(self.catalog, self.request, self.source.uri, work, digests, before)
+            version = publish(self.catalog, self.request, self.source.uri, outline, shards, digests, newest)
         if crowding := crowded_shards(version.manifest):
             log(crowding, level="warning")
-        return version, Reused(
-            blocks=len(encoded.reused),
-            images=encoded.num_reused_files(),
-            shards=num_reused,
-            known_files=int(known.sum()),
-            known_contents=int(by_content.sum()),
-            inherited_shards=len(plan.inherited),
-            num_encoded=num_encoded,
-        )
+        return version, replace(reused, shards=num_reused, inherited_shards=len(outline.inherited))
+
+    def store(
+        self, plan: Plan, digests: Digests, spool: Storage, encoded: EncodedFiles, parent: Parent | None
+    ) -> tuple[Outline, Layout, Copying]:
+        """Account for a plan, and write all that is in it, so that it can be let go of."""
+        counts = self.account(plan, spool)
+        before = parent.version if parent else None
+        choice = container_of(self.config, plan, spool, encoded.digests, parent)
+        inherited = [shard.path for shard in inherited_shards(before, plan)]
+        digest = plan_digest(plan, digests, choice.container, inherited)
+        copying = Copying(self.dataset, spool, digest, encoded.digests, before)
+        published = list(shards_of_plan(self.catalog, self.request.dataset, digest))
+        layout = lay_out(plan, copying, parent, published)
+        return store_plan(plan, self.dataset, digest, choice, counts, before), layout, copying
 
     def known(
         self, references: pa.Table, parent: Parent | None, spool: Storage
@@ -230,12 +257,11 @@ class _Job:
         return accounting, reasons
 
     def outcome(
-        self, version: DatasetVersion, listing: Listing, reused: Reused, *, unchanged: bool
+        self, version: DatasetVersion, counts: dict[str, int], reused: Reused, *, unchanged: bool
     ) -> dict[str, Any]:
         """What ``--json`` prints."""
         seconds = time.monotonic() - self._started
-        labels = listing.to_read()["label"]
-        outcome = outcome_of(version, labels, reused, seconds, unchanged=unchanged)
+        outcome = outcome_of(version, counts, reused, seconds, unchanged=unchanged)
         return outcome | {"stage_seconds": self.stage_seconds, "stage_cpu_seconds": self.stage_cpu_seconds}
 
 

@@ -7,6 +7,8 @@ import os
 
 _MALLOPT_ARENA_MAX = -8  # M_ARENA_MAX of glibc's malloc.h
 _ARENAS = 2
+_MALLOPT_MMAP_THRESHOLD = -3  # M_MMAP_THRESHOLD
+_LARGE_BYTES = 128 << 10
 
 
 def choose_allocators() -> None:
@@ -26,6 +28,17 @@ def give_back() -> None:
     malloc_trim = _of_libc("malloc_trim")
     if malloc_trim is not None:
         malloc_trim(0)
+
+
+def give_back_at_once() -> None:
+    """Return large blocks to the system as soon as they are free, from here on.
+
+    By itself the C library takes what was large and came back as a sign that more of it will be wanted, and
+    keeps it. That is right for images, one after the other, and wrong for the columns of a plan.
+    """
+    mallopt = _of_libc("mallopt")
+    if mallopt is not None:
+        mallopt(_MALLOPT_MMAP_THRESHOLD, _LARGE_BYTES)
 
 
 def _of_libc(name: str) -> ctypes._NamedFuncPointer | None:

@@ -35,7 +35,7 @@ class Reused:
 
 def outcome_of(
     version: DatasetVersion,
-    labels: pa.ChunkedArray,
+    counts_before: dict[str, int],
     reused: Reused,
     seconds: float,
     *,
@@ -45,7 +45,7 @@ def outcome_of(
 
     Args:
         version: what was published, or found unchanged.
-        labels: of all files that were to be read: the classes before anything was lost or dropped.
+        counts_before: class -> files that were to be read, before anything was lost or dropped.
         reused: what an earlier run had finished.
         seconds: of the whole run.
         unchanged: whether there was nothing to do.
@@ -60,7 +60,7 @@ def outcome_of(
         "container": manifest.container,
         "container_reason": manifest.container_reason,
         "classes": manifest.classes,
-        "class_counts_before": class_counts(labels),
+        "class_counts_before": counts_before,
         "quarantine": manifest.quarantine,
         "num_label_conflicts": len(manifest.label_conflicts),
         "near_duplicates": _near_duplicates(version),

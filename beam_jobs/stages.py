@@ -23,16 +23,19 @@ from beam_jobs.config import PrepareConfig
 from beam_jobs.copying import ShardsToCopyFrom
 from beam_jobs.guard.verdicts import known_verdicts
 from beam_jobs.known import Parent
-from beam_jobs.plan import Plan
+from beam_jobs.plan import Plan, PlannedShard
 from beam_jobs.plan.hashing import digest_bytes, record_ids
 from beam_jobs.plan.shards import Assembly
 from beam_jobs.runners import run_pipeline
 from beam_jobs.sources.folder import SourceFolder
 from beam_jobs.watch import watched
+from infra.catalog import DatasetVersion
 from infra.contract import SPLITS, Shard
 from infra.progress import log
 from infra.records import Container
 from infra.storage import Storage
+
+_BLOCKS_AT_A_TIME = 64  # whose tables are joined to one
 
 
 @dataclass(frozen=True)
@@ -58,12 +61,25 @@ class EncodedFiles:
 
     def facts(self, spool: Storage) -> tuple[pa.Table, npt.NDArray[np.int32]]:
         """(FACTS_SCHEMA, a row a file; the number of the block of each: int32 [N])."""
-        tables = [read_facts(spool, block) for block in self.blocks]
         lengths = [block.length for block in self.blocks]
         numbers = np.repeat(np.arange(len(self.blocks), dtype=np.int32), lengths)
-        facts = pa.concat_tables([FACTS_SCHEMA.empty_table(), *tables])
-        del tables  # planning takes rows from one chunk, and should not hold all of them twice
-        return facts.combine_chunks(), numbers
+        parts = [FACTS_SCHEMA.empty_table()]
+        for start in range(0, len(self.blocks), _BLOCKS_AT_A_TIME):
+            blocks = self.blocks[start : start + _BLOCKS_AT_A_TIME]
+            parts.append(pa.concat_tables([read_facts(spool, block) for block in blocks]).combine_chunks())
+        return _in_one_chunk(parts), numbers
+
+
+def _in_one_chunk(parts: list[pa.Table]) -> pa.Table:
+    """Tables joined, column by column: never more than one column is there twice. Empties the list."""
+    columns = {}
+    for name in FACTS_SCHEMA.names:
+        columns[name] = pa.chunked_array(
+            [chunk for part in parts for chunk in part[name].chunks], FACTS_SCHEMA.field(name).type
+        )
+        columns[name] = pa.table({name: columns[name]}).combine_chunks()[name]
+        parts[:] = [part.drop_columns([name]) for part in parts]
+    return pa.table(columns, schema=FACTS_SCHEMA)
 
 
 def encode_files(
@@ -103,61 +119,79 @@ class Copying:
         spool: of the run.
         plan_digest: names the folder of the new shards.
         block_digests: of the blocks in the spool, by number.
-        parent: whose stored records are copied.
+        before: the version whose stored records are copied.
     """
 
     dataset: Storage
     spool: Storage
     plan_digest: str
     block_digests: Sequence[str]
-    parent: Parent | None
+    before: DatasetVersion | None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is assembled, but for its records, which lie in the spool: these may be many.
+
+    Attributes:
+        shards: ranges of the records, train first.
+        classes: names by label.
+        published: shards that the same plan wrote for earlier versions.
+    """
+
+    shards: Sequence[PlannedShard]
+    classes: Sequence[str]
+    published: Sequence[Shard]
+
+
+def lay_out(
+    plan: Assembly, copying: Copying, parent: Parent | None, published: Iterable[Shard] = ()
+) -> Layout:
+    """Write the records of a plan to the spool, for workers to pick theirs from.
+
+    Args:
+        parent: of the version that stored records are copied from.
+        published: shards that the same plan wrote for earlier versions.
+    """
+    from beam_jobs.assemble import write_plan
+
+    write_plan(copying.spool, copying.plan_digest, plan, partial(_lengths, parent=parent))
+    return Layout(list(plan.shards), list(plan.classes), list(published))
 
 
 def assemble_shards(
-    plan: Assembly,
+    layout: Layout,
     copying: Copying,
     container: Container,
     config: PrepareConfig,
-    published: Iterable[Shard] = (),
 ) -> tuple[list[Shard], int]:
-    """Write the shards that are not finished; returns all that are planned, and how many were found finished.
-
-    Args:
-        published: shards that the same plan wrote for earlier versions.
-    """
-    from beam_jobs.assemble import (
-        AssembleShards,
-        AssembleTask,
-        finished_shards,
-        reuse_shards,
-        write_plan,
-    )
+    """Write the shards that are not finished; returns all that are planned, and how many were found."""
+    from beam_jobs.assemble import AssembleShards, AssembleTask, finished_shards, reuse_shards
 
     earlier = ShardsToCopyFrom()
-    if copying.parent is not None:
-        before = copying.parent.version.manifest
+    if copying.before is not None:
+        before = copying.before.manifest
         earlier = ShardsToCopyFrom([shard.path for shard in before.shards], before.container)
-    write_plan(copying.spool, copying.plan_digest, plan, partial(_lengths, parent=copying.parent))
     task = AssembleTask(
         copying.spool,
         copying.dataset,
         copying.plan_digest,
-        plan.shards,
+        layout.shards,
         copying.block_digests,
-        plan.classes,
+        layout.classes,
         config.image.channels,
         container,
         earlier,
     )
-    reused = reuse_shards(task, published)
-    todo = [number for number in range(len(plan.shards)) if number not in reused]
+    reused = reuse_shards(task, layout.published)
+    todo = [number for number in range(len(layout.shards)) if number not in reused]
     if reused:
-        log(f"going on from {len(reused):,} of {len(plan.shards):,} finished shards")
+        log(f"going on from {len(reused):,} of {len(layout.shards):,} finished shards")
 
     def count_done() -> int:
         return sum(shard.num_examples for shard in finished_shards(task).values())
 
-    with watched("assemble", sum(shard.length for shard in plan.shards), count_done):
+    with watched("assemble", sum(shard.length for shard in layout.shards), count_done):
         if todo:
             run_pipeline(AssembleShards(todo, task), config.runner)
     return [shard for _, shard in sorted(finished_shards(task).items())], len(reused)
@@ -173,12 +207,11 @@ def _lengths(records: pa.Table, parent: Parent | None) -> npt.NDArray[np.int64]:
     return np.where(in_shards, parent.stored_lengths(ids), lengths)
 
 
-def inherited_paths(parent: Parent | None, plan: Plan) -> list[str]:
-    """Paths of the shards that stay as they are."""
-    return [parent.version.manifest.shards[number].path for number in plan.inherited] if parent else []
+def inherited_shards(before: DatasetVersion | None, plan: Plan) -> list[Shard]:
+    """Those of the version before that stay as they are."""
+    return [before.manifest.shards[number] for number in plan.inherited] if before else []
 
 
-def all_shards(parent: Parent | None, plan: Plan, written: Sequence[Shard]) -> list[Shard]:
+def all_shards(inherited: Sequence[Shard], written: Sequence[Shard]) -> list[Shard]:
     """The shards of the version: train first, and of each split the inherited ones first."""
-    inherited = [parent.version.manifest.shards[number] for number in plan.inherited] if parent else []
     return sorted([*inherited, *written], key=lambda shard: SPLITS.index(shard.split))

@@ -17,8 +17,19 @@ from beam_jobs.input_parts import table_bytes, write_inputs
 from beam_jobs.plan import Plan
 from beam_jobs.request import JobRequest
 from beam_jobs.sources.folder import PASSING_REASONS, SourceFault, SourceFolder
+from beam_jobs.stages import inherited_shards
 from infra.catalog import Catalog, DatasetVersion
-from infra.contract import Accounting, Manifest, Shard, TableFile, data_dir, summarise_splits
+from infra.contract import (
+    Accounting,
+    LabelConflict,
+    Leaks,
+    Manifest,
+    Shard,
+    SplitStatistics,
+    TableFile,
+    data_dir,
+    summarise_splits,
+)
 from infra.digests import sha256_hex
 from infra.progress import progress, stage
 from infra.storage import Storage
@@ -30,24 +41,66 @@ _PASSING = pa.array(PASSING_REASONS)
 
 
 @dataclass(frozen=True)
-class FinishedWork:
-    """Everything of a version but its publication.
+class Outline:
+    """What is left of a plan once its rows are stored: small, however many files there are.
 
     Attributes:
-        plan: what it holds.
-        plan_digest: names its folder.
+        digest: of the plan; names the version's folder.
         choice: the container of the shards, and why.
-        shards: as they were written.
+        inherited: shards of the version before that stay as they are.
         accounting: of all inputs.
         reasons: reason -> number of quarantined inputs.
+        inputs: the parts that hold the rows of all inputs.
+        near_duplicates: NEAR_DUPLICATES_SCHEMA; None where they were not looked for.
+        classes, label_conflicts, cross_split_duplicates, leaks, statistics: as in the plan.
     """
 
-    plan: Plan
-    plan_digest: str
+    digest: str
     choice: ContainerChoice
-    shards: list[Shard]
+    inherited: list[Shard]
     accounting: Accounting
     reasons: dict[str, int]
+    inputs: list[TableFile]
+    near_duplicates: TableFile | None
+    classes: list[str]
+    label_conflicts: list[LabelConflict]
+    cross_split_duplicates: int
+    leaks: Leaks
+    statistics: dict[str, SplitStatistics]
+
+
+def store_plan(
+    plan: Plan,
+    dataset: Storage,
+    digest: str,
+    choice: ContainerChoice,
+    counts: tuple[Accounting, dict[str, int]],
+    before: DatasetVersion | None,
+) -> Outline:
+    """Write the tables of a plan, so that it can be let go of before its shards are written.
+
+    Args:
+        digest: of the plan. The spool names it already: what a killed run leaves is found by that.
+        counts: accounting and reasons.
+        before: the version that was planned on top of; its parts are inherited where they are equal.
+    """
+    near = plan.near_duplicates
+    return Outline(
+        digest=digest,
+        choice=choice,
+        inherited=inherited_shards(before, plan),
+        accounting=counts[0],
+        reasons=counts[1],
+        inputs=write_inputs(dataset, data_dir(digest), plan.input_rows, before),
+        near_duplicates=None
+        if near is None
+        else _write_table(dataset, f"{data_dir(digest)}/{NEAR_DUPLICATES_FILE}", near),
+        classes=plan.classes,
+        label_conflicts=plan.label_conflicts,
+        cross_split_duplicates=plan.cross_split_duplicates,
+        leaks=plan.leaks,
+        statistics=plan.statistics,
+    )
 
 
 def unchanged_version(
@@ -97,14 +150,17 @@ def publish(
     catalog: Catalog,
     request: JobRequest,
     source_uri: str,
-    work: FinishedWork,
+    outline: Outline,
+    shards: list[Shard],
     digests: Digests,
     parent: DatasetVersion | None,
 ) -> DatasetVersion:
-    """Write the rows of all inputs and the report, sweep up, and make the version visible.
+    """Sweep up, write the report, and make the version visible.
 
     Args:
-        parent: the version that the work was planned on top of.
+        outline: of the version.
+        shards: all of it, as they were written.
+        parent: the version that it was planned on top of.
 
     Raises:
         PublishConflict: another writer took the number after the parent's.
@@ -113,43 +169,40 @@ def publish(
 
     stage("publish", unit="versions")
     storage = catalog.dataset_storage(request.dataset)
-    folder = data_dir(work.plan_digest)
-    storage.sweep(folder)
-    near = work.plan.near_duplicates
+    storage.sweep(data_dir(outline.digest))
     manifest = Manifest(
         dataset=request.dataset,
         version=parent.version + 1 if parent else 1,
         parent=parent.version if parent else None,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        plan_digest=work.plan_digest,
+        plan_digest=outline.digest,
         run_digest=digests.run,
         source=source_uri,
         source_digest=digests.source,
-        classes=work.plan.classes,
-        container=work.choice.container,
-        container_reason=work.choice.reason,
+        classes=outline.classes,
+        container=outline.choice.container,
+        container_reason=outline.choice.reason,
         image_encoding=request.config.image.encoding,
         config=request.config.model_dump(mode="json"),
         codecs=digests.builds,
-        shards=work.shards,
-        inputs=write_inputs(storage, folder, work.plan.input_rows, parent),
-        near_duplicates=None if near is None else _write_table(storage, work, NEAR_DUPLICATES_FILE, near),
-        accounting=work.accounting,
-        splits=summarise_splits(work.shards),
-        quarantine=work.reasons,
-        label_conflicts=work.plan.label_conflicts,
-        cross_split_duplicates=work.plan.cross_split_duplicates,
-        leaks=work.plan.leaks,
-        statistics=work.plan.statistics,
+        shards=shards,
+        inputs=outline.inputs,
+        near_duplicates=outline.near_duplicates,
+        accounting=outline.accounting,
+        splits=summarise_splits(shards),
+        quarantine=outline.reasons,
+        label_conflicts=outline.label_conflicts,
+        cross_split_duplicates=outline.cross_split_duplicates,
+        leaks=outline.leaks,
+        statistics=outline.statistics,
     )
-    report = write_report(storage, manifest, work.plan.inputs)
+    report = write_report(storage, manifest)
     version = catalog.publish(manifest.model_copy(update={"report": report}))
     progress("publish", 1, 1, unit="versions")
     return version
 
 
-def _write_table(storage: Storage, work: FinishedWork, name: str, table: pa.Table) -> TableFile:
-    path = f"{data_dir(work.plan_digest)}/{name}"
+def _write_table(storage: Storage, path: str, table: pa.Table) -> TableFile:
     data = table_bytes(table)
     storage.write_atomic(path, data)
     return TableFile(path=path, num_rows=table.num_rows, num_bytes=len(data), sha256=sha256_hex(data))

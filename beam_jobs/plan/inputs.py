@@ -14,12 +14,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.plan.columns import Rows, places_of
+from beam_jobs.plan.columns import PLAN_ROWS, Rows, places_of
 from beam_jobs.plan.duplicates import Duplicates, Files
 from beam_jobs.plan.hashing import hex_text
 from beam_jobs.plan.leaks import Dropped
 from beam_jobs.plan.splits import Codes
-from beam_jobs.sources.listing import DIGEST_ROWS
 from infra.contract import DUPLICATE, FILTERED, INPUTS_SCHEMA, RECORD, SPLITS
 
 Int64 = npt.NDArray[np.int64]
@@ -52,9 +51,9 @@ class InputRows:
         return int(self.listing.num_rows)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """INPUTS_SCHEMA, sorted by URI: all rows, DIGEST_ROWS at a time."""
-        for start in range(0, len(self), DIGEST_ROWS):
-            yield from self.table(start, DIGEST_ROWS).combine_chunks().to_batches()
+        """INPUTS_SCHEMA, sorted by URI: all rows, PLAN_ROWS at a time."""
+        for start in range(0, len(self), PLAN_ROWS):
+            yield from self.table(start, PLAN_ROWS).combine_chunks().to_batches()
 
     def table(self, start: int = 0, length: int | None = None) -> pa.Table:
         """INPUTS_SCHEMA, sorted by URI: the rows [start, start + length), or all from there on."""

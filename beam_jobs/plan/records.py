@@ -13,14 +13,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from beam_jobs.blocks import FACTS_SCHEMA
-from beam_jobs.plan.columns import Rows
+from beam_jobs.plan.columns import PLAN_ROWS, Rows
 from beam_jobs.plan.hashing import UInt64, digest_bytes, hex_text, record_ids
-from beam_jobs.sources.listing import DIGEST_ROWS
 from infra.contract import IMAGE_COLUMNS
 
 _STORED_FACTS = ("offset_bytes", *(field.name for field in IMAGE_COLUMNS))
 
-# A record batch of it, in stored order, is a shard.
+# Of each shard in stored order.
 PLAN_SCHEMA = pa.schema(
     [
         ("id", pa.string()),
@@ -63,9 +62,9 @@ class PlannedRecords:
         return record_ids(digest_bytes(self.facts["sha256"]))[self.places]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """PLAN_SCHEMA: all records, DIGEST_ROWS at a time."""
-        for start in range(0, len(self), DIGEST_ROWS):
-            yield from self.table(start, DIGEST_ROWS).combine_chunks().to_batches()
+        """PLAN_SCHEMA: all records, PLAN_ROWS at a time."""
+        for start in range(0, len(self), PLAN_ROWS):
+            yield from self.table(start, PLAN_ROWS).combine_chunks().to_batches()
 
     def table(self, start: int = 0, length: int | None = None) -> pa.Table:
         """PLAN_SCHEMA: the records [start, start + length), or all from there on."""

@@ -20,7 +20,7 @@ Numbers = npt.NDArray[np.int32] | npt.NDArray[np.int64] | npt.NDArray[np.float64
 # Far below what a float32 can tell, far above what the order of a sum changes.
 _DECIMALS = 4
 
-_IMAGES_AT_A_TIME = 1 << 17
+_IMAGES_AT_A_TIME = 1 << 14
 
 
 def split_statistics(facts: pa.Table, rows: Rows | Int64, splits: Codes) -> dict[str, SplitStatistics]:

@@ -62,4 +62,5 @@ def list_inputs(source: SourceFolder, config: PrepareConfig) -> Listing:
         for place in source.left_out
         if Storage.at(place).exists("")
     ]
-    return replace(listing, warnings=told + listing.warnings)
+    # In one chunk: planning takes rows from it, and would make a copy of its own.
+    return replace(listing, table=listing.table.combine_chunks(), warnings=told + listing.warnings)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from infra.storage import Storage
+
 # A row whose outcome is null goes on to be read; the others are settled by the listing itself.
 LISTING_SCHEMA = pa.schema(
     [
@@ -26,6 +28,7 @@ LISTING_SCHEMA = pa.schema(
 )
 
 DIGEST_ROWS = 65_536
+_LISTING_FILE = "listing.arrow"
 _GROUP_ROWS = 8192  # as Python values at a time
 
 
@@ -50,6 +53,18 @@ class Listing:
     def digest(self) -> str:
         """SHA-256 over all rows: equal exactly where nothing about any file has changed."""
         return table_digest(self.table)
+
+
+def write_listing(spool: Storage, table: pa.Table) -> None:
+    """Keep a listing (LISTING_SCHEMA) in the spool: memory need not hold it while shards are written."""
+    with spool.atomic_writer(_LISTING_FILE) as stream, pa.ipc.new_file(stream, LISTING_SCHEMA) as writer:
+        writer.write_table(table)
+
+
+def read_listing(spool: Storage) -> Listing:
+    """The listing that ``write_listing`` kept."""
+    with spool.open_input(_LISTING_FILE) as stream, pa.ipc.open_file(stream) as reader:
+        return Listing(reader.read_all())
 
 
 def group_by_pattern(table: pa.Table, pattern: str) -> pa.Table:
@@ -78,7 +93,7 @@ def table_digest(table: pa.Table) -> str:
 
 
 def batches_digest(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> str:
-    """``table_digest`` of a table that comes DIGEST_ROWS at a time."""
+    """SHA-256 (hexadecimal) of rows that come in batches: it depends on where they are cut."""
     digest = hashlib.sha256(str(schema).encode())
     for batch in batches:
         for column in batch.columns:

@@ -86,14 +86,14 @@ def test_a_damaged_table_of_a_block_is_encoded_again(source: Path, root: Path) -
 def test_the_report_names_a_damaged_record_and_the_way_out(
     source: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_inputs = versions_module.write_inputs
+    publish = versions_module.publish
 
     def damage(*arguments: Any) -> Any:
         shard = next(root.rglob("train-*.tfrecord*"))
         shard.write_bytes(b"\0" * shard.stat().st_size)
-        return write_inputs(*arguments)
+        return publish(*arguments)
 
-    monkeypatch.setattr(versions_module, "write_inputs", damage)
+    monkeypatch.setattr(job_module, "publish", damage)
     with pytest.raises(CorruptDataError, match=r"train-.*tfrecord\.gz at byte \d+: .*nothing was") as caught:
         run(source, root)
     monkeypatch.undo()
