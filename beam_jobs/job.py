@@ -41,7 +41,7 @@ from beam_jobs.digests import Digests, plan_digest, run_digest, work_digest
 from beam_jobs.guard.attempts import adopt_guard
 from beam_jobs.known import Facts, Parent, merge
 from beam_jobs.loading import quick_loading
-from beam_jobs.memory import give_back, give_back_at_once
+from beam_jobs.memory import columns_given_back, give_back
 from beam_jobs.outcome import Reused, class_counts, outcome_of
 from beam_jobs.plan import Plan, plan_version
 from beam_jobs.request import JobRequest
@@ -192,8 +192,7 @@ class _Job:
             others = references.filter(pa.array(~known)) if known.any() else references
             encoded = encode_files(others, self.source, spool, self.config)
             del references, others
-        with self.timed("plan"):
-            give_back_at_once()
+        with self.timed("plan"), columns_given_back():
             stage("plan")
             read = Facts(*encoded.facts(spool))
             give_back()  # of which the tables of single blocks took as much again
@@ -226,7 +225,9 @@ class _Job:
         self, plan: Plan, digests: Digests, spool: Storage, encoded: EncodedFiles, parent: Parent | None
     ) -> tuple[Outline, Layout, Copying]:
         """Account for a plan, and write all that is in it, so that it can be let go of."""
+        give_back()
         counts = self.account(plan, spool)
+        give_back()
         before = parent.version if parent else None
         choice = container_of(self.config, plan, spool, encoded.digests, parent)
         inherited = [shard.path for shard in inherited_shards(before, plan)]
@@ -234,6 +235,7 @@ class _Job:
         copying = Copying(self.dataset, spool, digest, encoded.digests, before)
         published = list(shards_of_plan(self.catalog, self.request.dataset, digest))
         layout = lay_out(plan, copying, parent, published)
+        give_back()
         return store_plan(plan, self.dataset, digest, choice, counts, before), layout, copying
 
     def known(

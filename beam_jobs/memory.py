@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _MALLOPT_ARENA_MAX = -8  # M_ARENA_MAX of glibc's malloc.h
 _ARENAS = 2
 _MALLOPT_MMAP_THRESHOLD = -3  # M_MMAP_THRESHOLD
-_LARGE_BYTES = 128 << 10
+_LARGE_BYTES = 128 << 10  # what it is at first
+_COLUMN_BYTES = 32 << 10  # of a few thousand rows
 
 
 def choose_allocators() -> None:
@@ -30,15 +33,21 @@ def give_back() -> None:
         malloc_trim(0)
 
 
-def give_back_at_once() -> None:
-    """Return large blocks to the system as soon as they are free, from here on.
+@contextmanager
+def columns_given_back() -> Iterator[None]:
+    """Return columns to the system as soon as they are free; and after that, what is larger still.
 
     By itself the C library takes what was large and came back as a sign that more of it will be wanted, and
     keeps it. That is right for images, one after the other, and wrong for the columns of a plan.
     """
     mallopt = _of_libc("mallopt")
     if mallopt is not None:
-        mallopt(_MALLOPT_MMAP_THRESHOLD, _LARGE_BYTES)
+        mallopt(_MALLOPT_MMAP_THRESHOLD, _COLUMN_BYTES)
+    try:
+        yield
+    finally:
+        if mallopt is not None:
+            mallopt(_MALLOPT_MMAP_THRESHOLD, _LARGE_BYTES)
 
 
 def _of_libc(name: str) -> ctypes._NamedFuncPointer | None:

@@ -71,14 +71,19 @@ class EncodedFiles:
 
 
 def _in_one_chunk(parts: list[pa.Table]) -> pa.Table:
-    """Tables joined, column by column: never more than one column is there twice. Empties the list."""
+    """Tables joined, column by column: never more than one column is there twice. Empties the list.
+
+    Texts of which there is none at all, as a rule the reasons why files were lost, share their memory.
+    """
     columns = {}
-    for name in FACTS_SCHEMA.names:
-        columns[name] = pa.chunked_array(
-            [chunk for part in parts for chunk in part[name].chunks], FACTS_SCHEMA.field(name).type
-        )
-        columns[name] = pa.table({name: columns[name]}).combine_chunks()[name]
-        parts[:] = [part.drop_columns([name]) for part in parts]
+    no_text = pa.chunked_array([pa.nulls(sum(part.num_rows for part in parts), pa.string())])
+    for field in FACTS_SCHEMA:
+        joined = pa.chunked_array([chunk for part in parts for chunk in part[field.name].chunks], field.type)
+        parts[:] = [part.drop_columns([field.name]) for part in parts]
+        if field.type == no_text.type and joined.null_count == len(joined):
+            joined = no_text
+        columns[field.name] = pa.table({field.name: joined}).combine_chunks()[field.name]
+        del joined
     return pa.table(columns, schema=FACTS_SCHEMA)
 
 
