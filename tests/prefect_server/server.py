@@ -113,6 +113,13 @@ class RunningServer:
         )
         return [entry["message"] for entry in found]
 
+    def logged(self, run_id: str, words: str, timeout: float = 30.0) -> bool:
+        """Whether the run logged a line with these words: its process sends logs a while after it said them."""
+        deadline = time.monotonic() + timeout
+        while not (found := any(words in line for line in self.logs(run_id))) and time.monotonic() < deadline:
+            time.sleep(0.3)
+        return found
+
     def page(self, run_id: str, tab: str = "Artifacts") -> str:
         """Address of a run's page."""
         return f"{self.ui_url}/runs/flow-run/{run_id}?tab={tab}"

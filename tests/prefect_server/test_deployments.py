@@ -55,7 +55,7 @@ def test_a_deployment_run_publishes_and_shows_what_it_did(
     picture = shown["shapes-class-balance"]["data"]
     assert b"circle" in base64.b64decode(picture.removeprefix("data:image/svg+xml;base64,"))
     assert "report.html" in shown["shapes-where-to-look"]["data"]
-    assert any("encode" in line for line in shardmill_up.logs(run)), "progress is in the run's logs"
+    assert shardmill_up.logged(run, "encode"), "progress is in the run's logs"
 
 
 def test_a_pipeline_run_trains_on_what_it_published(shardmill_up: RunningServer, tmp_path: Path) -> None:
