@@ -114,7 +114,7 @@ class RunningServer:
         return [entry["message"] for entry in found]
 
     def logged(self, run_id: str, words: str, timeout: float = 30.0) -> bool:
-        """Whether the run logged a line with these words: its process sends logs a while after it said them."""
+        """Whether the run logged a line with these words: its process sends them a while after it logs."""
         deadline = time.monotonic() + timeout
         while not (found := any(words in line for line in self.logs(run_id))) and time.monotonic() < deadline:
             time.sleep(0.3)
