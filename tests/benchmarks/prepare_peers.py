@@ -235,6 +235,8 @@ def main() -> None:
     pythons = {requirements: environment(told.environments, requirements) for requirements in sorted(lists)}
     folder = told.folder or (PHOTOGRAPHS if PHOTOGRAPHS.is_dir() else None)
     runs: dict[str, list[Run]] = {name: [] for name in names}
+    if told.work is not None:
+        told.work.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=told.work, prefix="prepare-peers-") as scratch:
         source = make_photographs(Path(scratch, "photographs"), told.images, folder)
         for turn in range(told.repeats):
