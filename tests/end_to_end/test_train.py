@@ -114,6 +114,7 @@ def test_a_model_of_grey_records_sees_grey(tmp_path: Path) -> None:
     assert out[0] != pytest.approx(out[2], abs=1e-5), "another grey is another answer"
 
 
+@pytest.mark.slow
 def test_a_model_of_ones_own_may_give_logits_of_half_precision(tmp_path: Path) -> None:
     publish(
         tmp_path / "datasets", coloured({split: COUNTS[split] for split in ("train", "test")}), name="set"

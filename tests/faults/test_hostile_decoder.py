@@ -139,6 +139,7 @@ def test_a_hang_or_a_glut_costs_one_row(
     assert not list((tmp_path / "root/d").glob("spool/*/verdicts/*")), "verdicts go with the spool"
 
 
+@pytest.mark.slow
 def test_rows_are_the_same_in_one_thread_and_in_several(
     clean: tuple[Path, dict[str, bytes]], tmp_path: Path
 ) -> None:
@@ -180,6 +181,7 @@ def test_a_crash_that_no_file_does_alone_ends_the_job(
     assert not (tmp_path / "root/d/manifests").exists()
 
 
+@pytest.mark.slow
 def test_a_larger_limit_tries_again(clean: tuple[Path, dict[str, bytes]], tmp_path: Path) -> None:
     """A run that failed because of a hung file goes on with a larger limit, and tries the file anew."""
     source = with_files(clean, tmp_path, {"a/slow.png": deed("sleep_3_seconds")})
@@ -194,6 +196,7 @@ def test_a_larger_limit_tries_again(clean: tuple[Path, dict[str, bytes]], tmp_pa
     assert patient["reused"]["images"] >= 30
 
 
+@pytest.mark.slow
 def test_a_published_row_is_tried_again_with_a_larger_limit(
     clean: tuple[Path, dict[str, bytes]], tmp_path: Path
 ) -> None:

@@ -73,6 +73,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_photos(tmp_path_factory.mktemp("source"), {"a": 40, "b": 30}, height=240, width=320)
 
 
+@pytest.mark.slow
 def test_a_full_disk_at_every_stage(source: Path, tmp_path: Path) -> None:
     """The disk grows a little each time the run fails, until it is large enough: the same bytes as ever."""
     script = """

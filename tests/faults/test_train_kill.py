@@ -37,7 +37,10 @@ def checkpoint_of(root: Path, run: str) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize(
     ("num_kills", "epochs"),
-    [(2, 3), pytest.param(10, 8, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])],
+    [
+        pytest.param(2, 3, marks=pytest.mark.slow),
+        pytest.param(10, 8, marks=[pytest.mark.slow, pytest.mark.timeout(1800)]),
+    ],
 )
 def test_a_killed_run_goes_on_exactly(tmp_path: Path, num_kills: int, epochs: int) -> None:
     config = {**CONFIG, "run": {**CONFIG["run"], "epochs": epochs}}

@@ -195,6 +195,7 @@ def test_a_killed_flow_process_takes_the_job_with_it(shardmill_up: RunningServer
     assert shardmill_up.wait(inside["id"], timeout=60)["state_type"] == "CRASHED", "and the run inside it"
 
 
+@pytest.mark.slow
 def test_a_killed_worker_takes_its_runs_with_it_and_is_started_again(
     shardmill_up: RunningServer, tmp_path: Path
 ) -> None:
