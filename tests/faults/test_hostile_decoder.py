@@ -121,7 +121,9 @@ def test_every_crash_costs_one_row(clean: tuple[Path, dict[str, bytes]], tmp_pat
     assert processes_of(source) == []
 
 
-@pytest.mark.parametrize("name", SLOW_OR_LARGE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name == "sleep" else ()) for name in SLOW_OR_LARGE]
+)
 def test_a_hang_or_a_glut_costs_one_row(
     name: str, clean: tuple[Path, dict[str, bytes]], tmp_path: Path
 ) -> None:

@@ -90,7 +90,7 @@ def test_too_many_broken_images_are_status_3_and_publish_nothing(home: Path, tmp
     assert flow_runs(home)[-1] == ("prepare-bad", "FAILED")
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_an_interrupted_prepare_is_status_130_and_goes_on(
     home: Path, tmp_path: Path, how: signal.Signals
 ) -> None:
