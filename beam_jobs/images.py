@@ -23,23 +23,19 @@ from infra.codecs.pixels import fit_pixels, luma
 from infra.codecs.planes import cuts_exactly, fit, turn_upright, turns_exactly
 from infra.codecs.resize import Geometry, Sizing, geometry
 from infra.codecs.turbojpeg import decode_planes, encode_planes, library, read_planar_header
+from infra.errors import UnusableInput
 
 # What libraries raise on hostile bytes, beside their own errors: the image's fault, not ours.
 LIBRARY_FAULTS = (ValueError, ArithmeticError, LookupError, TypeError, RuntimeError, cv2.error)
 
 
-class ImageFiltered(Exception):
+class ImageFiltered(UnusableInput):
     """A filter of the configuration leaves this image out.
 
     Attributes:
         reason: "too_small" or "aspect".
         message: the sizes and the limit.
     """
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(reason, message)
-        self.reason = reason
-        self.message = message
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,7 +161,7 @@ class Parent:
         held = self._held(splits) if self.reuse.shards and self.is_whole else None
         if not self.is_whole and self._inputs is not None:
             rows = self._inputs.filter(pc.equal(self._inputs["outcome"], RECORD))
-            ids = hex_bytes(rows["record_id"], 8).view(">u8").astype(np.uint64).reshape(-1)
+            ids = record_ids(hex_bytes(rows["record_id"], 8))
             order = np.argsort(ids)
             ids, splits = ids[order], split_codes(rows["split"])[order]
         return Earlier(ids, splits, tuple(self.version.manifest.classes), held)
@@ -207,7 +207,7 @@ class Parent:
         _, ids = self._indexes
         rows, files = self._same_files(references, purged)
         record_ids_of = pc.fill_null(rows["record_id"], "0" * 16)
-        places, found = _find(ids, hex_bytes(record_ids_of, 8).view(">u8").astype(np.uint64).reshape(-1))
+        places, found = _find(ids, record_ids(hex_bytes(record_ids_of, 8)))
         has_record = _mask(pc.is_valid(rows["record_id"])) & found
         lost = _mask(
             pc.and_(

@@ -18,8 +18,8 @@
     └── Cancelled                   130  stopped on request
 
 An error names the file, key or value at fault and, as ``remedy``, what to do about it.
-A single image that cannot be decoded is no error of this tree: it is ``codecs.ImageRejected``,
-and becomes a quarantine row.
+A single input that cannot become a record is no error of this tree: it is an ``UnusableInput``, and becomes a
+row of the inputs.
 """
 
 from __future__ import annotations
@@ -122,6 +122,20 @@ class Cancelled(ShardmillError):
     """The work was stopped on request and can be resumed."""
 
     exit_code = 130
+
+
+class UnusableInput(Exception):
+    """One input cannot become a record. It becomes a row that says why, and is never the end of a job.
+
+    Attributes:
+        reason: a short code.
+        message: what is wrong, for a person.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(reason, message)
+        self.reason = reason
+        self.message = message
 
 
 def _subclasses(cls: type[ShardmillError]) -> dict[str, type[ShardmillError]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import accumulate, combinations, pairwise
 from math import comb
 
 import numpy as np
@@ -111,15 +111,17 @@ def _pairs_of_tables(hashes: UInt64, max_distance: int, agreeing: int, budget: i
         layout = [bands[at] for at in chosen]
         key_bits = sum(width for _, width in layout)
         layout += [band for at, band in enumerate(bands) if at not in chosen]
-        moved = np.sort(_move_bits(hashes, layout))
+        moves = _moves(layout)
+        moves_back = [(to, low, width) for low, to, width in moves]
+        moved = np.sort(_moved(hashes, moves))
         if budget is not None:
             spent += _num_comparisons(moved, key_bits)
             if spent > budget:
                 raise _TooManyError
         for one, other, distance in _pairs_in_buckets(moved, key_bits, max_distance):
             yield (
-                np.searchsorted(hashes, _restore_bits(one, layout)),
-                np.searchsorted(hashes, _restore_bits(other, layout)),
+                np.searchsorted(hashes, _moved(one, moves_back)),
+                np.searchsorted(hashes, _moved(other, moves_back)),
                 distance,
             )
 
@@ -130,24 +132,18 @@ def _bands(count: int) -> list[tuple[int, int]]:
     return [(low, high - low) for low, high in pairwise(edges)]
 
 
-def _move_bits(hashes: UInt64, layout: list[tuple[int, int]]) -> UInt64:
-    """The bands side by side in another order, the first of ``layout`` at the top."""
-    moved = np.zeros_like(hashes)
-    top = HASH_BITS
-    for low, width in layout:
-        top -= width
-        moved |= (hashes >> np.uint64(low) & np.uint64((1 << width) - 1)) << np.uint64(top)
+def _moves(layout: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
+    """(from, to, width) of each band, to bring them side by side, the first of ``layout`` at the top."""
+    ends = accumulate((width for _, width in layout), initial=0)
+    return [(low, HASH_BITS - end - width, width) for (low, width), end in zip(layout, ends, strict=False)]
+
+
+def _moved(values: UInt64, moves: list[tuple[int, int, int]]) -> UInt64:
+    """Bands of bits at other places: uint64 [N]."""
+    moved = np.zeros_like(values)
+    for low, to, width in moves:
+        moved |= (values >> np.uint64(low) & np.uint64((1 << width) - 1)) << np.uint64(to)
     return moved
-
-
-def _restore_bits(moved: UInt64, layout: list[tuple[int, int]]) -> UInt64:
-    """Inverse of ``_move_bits``."""
-    hashes = np.zeros_like(moved)
-    top = HASH_BITS
-    for low, width in layout:
-        top -= width
-        hashes |= (moved >> np.uint64(top) & np.uint64((1 << width) - 1)) << np.uint64(low)
-    return hashes
 
 
 def _num_comparisons(moved: UInt64, key_bits: int) -> int:

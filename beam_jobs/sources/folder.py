@@ -15,7 +15,7 @@ from pathlib import Path
 
 from beam_jobs.places import is_within, place_of
 from beam_jobs.sources.ignore import IgnorePatterns
-from infra.errors import NotFoundError, StorageError
+from infra.errors import NotFoundError, StorageError, UnusableInput
 from infra.names import name_of, uri_of
 from infra.storage import Storage
 
@@ -27,18 +27,13 @@ PASSING_REASONS = ("unreadable", "vanished", "changed")
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # our own machine's doing, not the file's
 
 
-class SourceFault(Exception):
+class SourceFault(UnusableInput):
     """One file cannot be read. Becomes a quarantine row.
 
     Attributes:
         reason: "vanished", "changed", "unreadable", "broken_link" or "too_large".
         message: what is wrong, for a person; the same whenever it happens.
     """
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(reason, message)
-        self.reason = reason
-        self.message = message
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from infra.errors import UnusableInput
+
 Pixels = npt.NDArray[np.uint8]
 Color = tuple[int, int, int]  # red, green, blue, 0 to 255
 
@@ -62,7 +64,7 @@ _STRANGERS: tuple[tuple[bytes, str], ...] = (
 )
 
 
-class ImageRejected(Exception):
+class ImageRejected(UnusableInput):
     """One image cannot be used. Becomes a quarantine row, never the end of a job.
 
     Attributes:
@@ -70,11 +72,6 @@ class ImageRejected(Exception):
             "too_many_pixels", "bomb" or "too_long".
         message: what is wrong, for a person.
     """
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(reason, message)
-        self.reason = reason
-        self.message = message
 
 
 @dataclass(frozen=True, slots=True)

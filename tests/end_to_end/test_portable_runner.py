@@ -23,6 +23,7 @@ import pytest
 
 from infra.catalog import Catalog
 from infra.verify import verify
+from tests.samples.command import prepare_command
 from tests.samples.photos import jpeg, make_photos, write
 
 REPOSITORY = Path(__file__).parents[2]
@@ -118,7 +119,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 def prepare(source: Path, root: Path, *settings: str, name: str = "d") -> subprocess.CompletedProcess[str]:
     given = ("runner.block_images=8", "shards.num_shards=2", "image.size=32", *settings)
-    argv = [sys.executable, "-m", "beam_jobs.prepare", str(source), "--dataset", name, "--root", str(root)]
+    argv = prepare_command(source, root, dataset=name)
     argv += ["--json", "--failure-budget", "0.5", *(word for one in given for word in ("--set", one))]
     return subprocess.run(argv, capture_output=True, text=True, timeout=240, check=False, cwd=REPOSITORY)
 

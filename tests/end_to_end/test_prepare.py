@@ -21,23 +21,14 @@ from infra.errors import ConfigError, DataError, FailureBudgetExceeded, LockedEr
 from infra.examples import parse_example
 from infra.records import iter_records
 from infra.verify import verify
+from tests.samples.command import prepare_command
 from tests.samples.photos import jpeg, make_photos, png, rotated_jpeg, write
 
 CLOTHING = Path(__file__).parents[2] / "../shared/data/clothing"
 
 
 def prepare(source: Path, root: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    argv = [
-        sys.executable,
-        "-m",
-        "beam_jobs.prepare",
-        str(source),
-        "--dataset",
-        "d",
-        "--root",
-        str(root),
-        *more,
-    ]
+    argv = prepare_command(source, root, *more)
     return subprocess.run(argv, capture_output=True, text=True, timeout=240, check=False)
 
 

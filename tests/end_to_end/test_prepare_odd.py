@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from beam_jobs.report.findings import REASONS
 from infra.catalog import Catalog
 from infra.contract import QUARANTINED
 from infra.verify import verify
+from tests.samples.command import prepare_command
 
 ODD = Path(__file__).parents[2] / "../shared/data/odd"
 
@@ -23,7 +23,7 @@ ODD = Path(__file__).parents[2] / "../shared/data/odd"
 )
 def test_every_odd_image_is_stored_or_told_why_not(settings: tuple[str, ...], tmp_path: Path) -> None:
     root = tmp_path / "root"
-    argv = [sys.executable, "-m", "beam_jobs.prepare", str(ODD), "--dataset", "odd", "--root", str(root)]
+    argv = prepare_command(ODD, root, dataset="odd")
     argv += ["--json", "--failure-budget", "1", *(word for given in settings for word in ("--set", given))]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

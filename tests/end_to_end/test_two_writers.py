@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,14 @@ import pytest
 from beam_jobs import job as job_module
 from infra.catalog import Catalog
 from infra.errors import PublishConflict
+from tests.samples.command import prepare_command
 from tests.samples.contents import outcomes, records, splits
 from tests.samples.photos import jpeg, make_photos, write
 from tests.samples.runs import during, problems, run
 
 
 def started(source: Path, root: Path) -> subprocess.Popen[str]:
-    argv = [sys.executable, "-m", "beam_jobs.prepare", str(source), "--dataset", "d", "--root", str(root)]
+    argv = prepare_command(source, root)
     return subprocess.Popen([*argv, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

@@ -14,6 +14,7 @@ from beam_jobs.report.findings import REASONS
 from infra.catalog import Catalog
 from infra.contract import QUARANTINED, RECORD
 from infra.verify import verify
+from tests.samples.command import prepare_command
 from tests.samples.mutants import FORMATS, mutant
 from tests.samples.photos import write
 
@@ -41,16 +42,7 @@ def test_no_damage_brings_the_conversion_down(count: int) -> None:
 def test_prepare_accounts_for_every_damaged_image(count: int, tmp_path: Path) -> None:
     names = [f"{FORMATS[number % len(FORMATS)]}/{number:05d}" for number in range(count)]
     source = write(tmp_path / "source", {name: mutant(number) for number, name in enumerate(names)})
-    argv = [
-        sys.executable,
-        "-m",
-        "beam_jobs.prepare",
-        str(source),
-        "--dataset",
-        "d",
-        "--root",
-        str(tmp_path / "root"),
-    ]
+    argv = prepare_command(source, tmp_path / "root")
     argv += ["--json", "--failure-budget", "1", "--set", "image.max_pixels=4000000", "--set", "image.size=48"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 from infra.catalog import Catalog
 from infra.verify import verify
 from tests.faults.hostile.deeds import WIDTH, height_of
+from tests.samples.command import prepare_command
 from tests.samples.photos import make_photos, png, write
 
 HOSTILE = Path(__file__).parent / "hostile"
@@ -44,7 +44,7 @@ def prepare(
     source: Path, root: Path, *settings: str, more: tuple[str, ...] = (), hostile: bool = True
 ) -> subprocess.CompletedProcess[str]:
     given = (*LIMITS, "runner.workers=2", "runner.block_images=8", "shards.num_shards=2", *settings)
-    argv = [sys.executable, "-m", "beam_jobs.prepare", str(source), "--dataset", "d", "--root", str(root)]
+    argv = prepare_command(source, root)
     argv += ["--json", "--failure-budget", "0.5", *more]
     argv += [word for setting in given for word in ("--set", setting)]
     environment = {**os.environ}

@@ -13,7 +13,6 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ import pytest
 
 from infra.catalog import Catalog
 from infra.verify import verify
+from tests.samples.command import prepare_command
 from tests.samples.photos import jpeg, make_photos, write
 
 # How often, and in place of a made folder a real one: `make test-faults` with these in the environment.
@@ -69,17 +69,7 @@ class Undisturbed:
 
 
 def start(source: Path, root: Path) -> subprocess.Popen[str]:
-    argv = [
-        sys.executable,
-        "-m",
-        "beam_jobs.prepare",
-        str(source),
-        "--dataset",
-        "d",
-        "--root",
-        str(root),
-        "--json",
-    ]
+    argv = prepare_command(source, root, "--json")
     settings = [word for setting in SETTINGS for word in ("--set", setting)]
     return subprocess.Popen([*argv, *settings], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

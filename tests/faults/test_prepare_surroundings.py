@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,13 +20,14 @@ import pytest
 from infra.catalog import Catalog
 from infra.contract import FORMAT_VERSION
 from infra.verify import verify
+from tests.samples.command import prepare_command
 from tests.samples.photos import jpeg, make_photos
 
 SETTINGS = ("runner.workers=1", "runner.block_images=8", "shards.num_shards=2", "image.size=160")
 
 
 def command(source: Path, root: Path, *more: str) -> list[str]:
-    argv = [sys.executable, "-m", "beam_jobs.prepare", str(source), "--dataset", "d", "--root", str(root)]
+    argv = prepare_command(source, root)
     return [*argv, "--json", *more, *(word for one in SETTINGS for word in ("--set", one))]
 
 

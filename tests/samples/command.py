@@ -1,0 +1,12 @@
+"""The command line of prepare, as tests start it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+
+def prepare_command(source: Path, root: Path, *more: str, dataset: str = "d") -> list[str]:
+    """argv of ``prepare`` in a process of its own, with more words behind."""
+    words = [str(source), "--dataset", dataset, "--root", str(root), *more]
+    return [sys.executable, "-m", "beam_jobs.prepare", *words]
