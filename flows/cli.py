@@ -1,8 +1,8 @@
 """The command `shardmill`.
 
 Exit status: 0 done, 2 usage or configuration, 3 bad data beyond the failure budget, 4 environment,
-130 cancelled. Errors are two lines on standard error, ``error:`` and ``remedy:``; only a defect has a
-traceback.
+130 cancelled, 141 what read standard output went away (``| head``), which is no error. Errors are two lines
+on standard error, ``error:`` and ``remedy:``; only a defect has a traceback.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from flows.commands import catalog, jobs, service, upkeep, versions
 from flows.commands.report import report
 from flows.commands.schedule import schedule
 from infra.errors import ShardmillError
-from infra.terminal import guard_standard_streams, printable
+from infra.terminal import READER_GONE, ReaderGone, guard_standard_streams, output_flushed, printable
 
 # Typer brings its own copy of click or uses the installed one, depending on its release.
 _CLICK_EXCEPTION, _USAGE_ERROR = typer.BadParameter.__mro__[2], typer.BadParameter.__mro__[1]
@@ -83,7 +83,11 @@ def run(argv: Sequence[str] | None = None) -> int:
     """Run a command line; its exit status. Lets defects through with their traceback."""
     _stop_on_signals()
     try:
-        status = app(args=None if argv is None else list(argv), prog_name="shardmill", standalone_mode=False)
+        with output_flushed():
+            arguments = None if argv is None else list(argv)
+            status = app(args=arguments, prog_name="shardmill", standalone_mode=False)
+    except ReaderGone:
+        return READER_GONE
     except ShardmillError as error:
         return _fail(error.message, error.remedy, error.exit_code)
     except (KeyboardInterrupt, typer.Abort):

@@ -17,6 +17,7 @@ from types import FrameType
 
 from infra.errors import Cancelled, ShardmillError
 from infra.progress import adopt_parent, failure
+from infra.terminal import READER_GONE, ReaderGone, guard_standard_streams, output_flushed
 
 LIFELINE_FD = "SHARDMILL_LIFELINE_FD"
 _PR_SET_PDEATHSIG = 1  # prctl(2)
@@ -75,12 +76,17 @@ def install_signal_handlers() -> None:
 def run_main(main: Callable[[], int]) -> int:
     """Run a command's body and turn its errors into messages, events and exit codes.
 
-    Defects (anything but a ``ShardmillError``) keep their traceback and end with status 1.
+    Defects (anything but a ``ShardmillError``) keep their traceback and end with status 1. Where nobody reads
+    standard output any more (``| head``), the command ends quietly, with status 141.
     """
     follow_parent()
     install_signal_handlers()
+    guard_standard_streams()
     try:
-        return main()
+        with output_flushed():
+            return main()
+    except ReaderGone:
+        return READER_GONE
     except ShardmillError as error:
         failure(error)
         print_error(error)

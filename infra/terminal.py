@@ -1,20 +1,34 @@
 """Standard output and error as a user's shell may leave them, and text that cannot harm a terminal.
 
 A shell can close them (``>&-``), and what reads them can go away (``| head``) or be full (``/dev/full``).
-Then a result that cannot be written is an error like any other; progress that cannot is simply not shown.
+A reader of standard output that has seen enough ends the command quietly; otherwise a result that cannot be
+written is an error like any other. Progress that cannot be shown is simply not shown.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import re
+import signal
 import sys
+from collections.abc import Iterator
 from typing import Any, TextIO, cast
 
 from infra.errors import EnvironmentFault
 
 # C0 and C1 controls, the marks that turn the direction of text or break lines, and halves of surrogate pairs.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+READER_GONE = 128 + signal.SIGPIPE  # what a shell says of a command that the signal ended
+
+
+class ReaderGone(SystemExit):
+    """What read standard output has gone away. No error, and not for anyone on the way to handle."""
+
+    def __init__(self) -> None:
+        super().__init__(READER_GONE)
 
 
 def printable(text: str, *, keep: str = "") -> str:
@@ -32,7 +46,8 @@ def printable(text: str, *, keep: str = "") -> str:
 def guard_standard_streams() -> None:
     """Make this process's standard streams safe to write to. Called once, first thing in a command's main.
 
-    Where a write to standard output fails, it raises ``EnvironmentFault``; to standard error, nothing.
+    A write to standard output that fails raises ``ReaderGone`` or ``EnvironmentFault``; to standard error,
+    nothing.
     """
     for descriptor in (0, 1, 2):
         try:
@@ -41,6 +56,17 @@ def guard_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
     sys.stdout = cast(TextIO, _Guarded(sys.stdout or open(1, "w", closefd=False), 1))  # noqa: SIM115
     sys.stderr = cast(TextIO, _Guarded(sys.stderr or open(2, "w", closefd=False), 2))  # noqa: SIM115
+
+
+@contextlib.contextmanager
+def output_flushed() -> Iterator[None]:
+    """Flush standard output when the body of a command ends: a failure later has no one to handle it."""
+    try:
+        yield
+    except SystemExit:  # after --help, for one
+        sys.stdout.flush()
+        raise
+    sys.stdout.flush()
 
 
 class _Guarded:
@@ -68,6 +94,8 @@ class _Guarded:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._descriptor)
         os.close(nowhere)
+        if self._descriptor == 1 and error.errno == errno.EPIPE:
+            raise ReaderGone from error
         if self._descriptor == 1:
             raise EnvironmentFault(
                 f"standard output cannot be written to: {error.strerror}",

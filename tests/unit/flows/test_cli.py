@@ -190,6 +190,24 @@ def test_show_is_readable(root: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert manifest["accounting"]["num_quarantined"] == 1  # type: ignore[index]
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["show", "shapes"], ["show", "shapes", "--json"], ["datasets"], ["diff", "--help"]],
+)
+def test_a_reader_that_goes_away_ends_a_command_quietly(arguments: list[str], root: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "flows.cli", *arguments],
+            env=os.environ | {"SHARDMILL_ROOT": str(root)},
+            stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
 @pytest.mark.parametrize(("count", "text"), [(0, "0 inputs"), (1, "1 input"), (2000, "2,000 inputs")])
 def test_counts_for_people(count: int, text: str) -> None:
     assert output.counted(count, "input") == text

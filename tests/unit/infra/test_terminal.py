@@ -64,3 +64,34 @@ def test_progress_that_cannot_be_shown_is_no_error(tmp_path: Path) -> None:
     program = WRITES + "print('y', file=sys.stderr, flush=True); print('x', flush=True)"
     done = run_shell(tmp_path, program, "2> /dev/full")
     assert (done.returncode, done.stdout) == (0, "x\n")
+
+
+def run_without_reader(command: list[str]) -> tuple[int, str]:
+    """(exit status, standard error) of a command whose standard output nobody reads."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            command, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=120, check=False
+        )
+    finally:
+        os.close(writing)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "print('x', flush=True)",
+        "print('x')",
+        "import argparse; argparse.ArgumentParser().parse_args(['--help'])",
+    ],
+)
+def test_a_reader_that_goes_away_ends_a_command_quietly(body: str) -> None:
+    program = f"import sys; from infra.process import run_main\ndef main():\n    {body}\n    return 0\n"
+    assert run_without_reader([sys.executable, "-c", program + "sys.exit(run_main(main))"]) == (141, "")
+
+
+def test_every_job_guards_its_streams() -> None:
+    for module in ("beam_jobs.prepare", "training.train"):
+        assert run_without_reader([sys.executable, "-m", module, "--help"]) == (141, ""), module
