@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from beam_jobs.summary import counted, size, split_table
+from beam_jobs.summary import size, split_table
+from infra.wording import counted
 
 _CLASSES_SHOWN = 20
 
@@ -37,6 +38,6 @@ def describe(outcome: Mapping[str, Any]) -> Iterator[str]:
         f"time: about {outcome['seconds']:,.0f} s"
     )
     yield (
-        f"  (measured on {sample['num_images']} files, {sample['num_stored']} of them usable: "
+        f"  (measured on {counted(sample['num_images'], 'file')}, {sample['num_stored']} of them usable: "
         f"{sample['images_per_second']:,.0f} images/s in one thread)"
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from infra.wording import counted
+
 
 def summary(outcome: Mapping[str, Any]) -> Iterator[str]:
     """The result in lines for people."""
@@ -66,14 +68,8 @@ def _groups(outcome: Mapping[str, Any]) -> Iterator[str]:
 def split_table(splits: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """A line a split."""
     for name, split in splits.items():
-        shards = counted(split["num_shards"], "shard")
-        examples = f"{split['num_examples']:>9,} examples"
-        yield f"  {name:<10} {examples}  {shards:>12}  {size(split['num_bytes']):>10}"
-
-
-def counted(number: int, thing: str) -> str:
-    """1 shard; 1,200 shards"""
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+        examples, shards = counted(split["num_examples"], "example"), counted(split["num_shards"], "shard")
+        yield f"  {name:<10} {examples:>18}  {shards:>12}  {size(split['num_bytes']):>10}"
 
 
 def size(num_bytes: float) -> str:

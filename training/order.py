@@ -44,6 +44,7 @@ import numpy as np
 import numpy.typing as npt
 
 from infra.errors import ConfigError, DataError
+from infra.wording import counted
 from training.balance import RULES
 from training.hashing import key_of
 from training.permutation import permute
@@ -123,7 +124,7 @@ class TrainingOrder:
             raise DataError("the split has no records to train on", "prepare a dataset with a train split")
         if last_batch == "drop" and self.num_records < global_batch_size:
             raise ConfigError(
-                f"an epoch of {self.num_records} records has no full batch of {global_batch_size}",
+                f"an epoch of {counted(self.num_records, 'record')} has no full batch of {global_batch_size}",
                 f"set data.global_batch_size to at most {self.num_records}, or data.last_batch to pad",
             )
         full, rest = divmod(self.num_records, global_batch_size)

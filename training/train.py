@@ -27,6 +27,7 @@ from infra.job_command import JobParser, settings_of
 from infra.process import own_peak_rss_bytes, run_main
 from infra.settings import default_runs
 from infra.storage import Storage
+from infra.wording import counted
 from training.config import TrainConfig, run_identity, run_name
 
 # Beside the runs: a lock's file stays for ever, and a run that was refused leaves no folder.
@@ -182,17 +183,16 @@ def _forget_if_empty(folder: Storage) -> None:
 
 def summary(result: dict[str, Any]) -> str:
     """The result in a few lines for a person."""
-    lines = [
-        f"trained {result['model']} on {result['dataset']}@{result['version']} for {result['epochs']} epochs"
-    ]
+    ref, epochs = f"{result['dataset']}@{result['version']}", counted(result["epochs"], "epoch")
+    lines = [f"trained {result['model']} on {ref} for {epochs}"]
     if result["unchanged"]:
         lines[0] += " (finished before; run.fresh=true trains anew)"
     for split, figures in result["metrics"].items():
         lines.append(f"  {split:<10} accuracy {figures['accuracy']:.2%}, loss {figures['loss']:.4f}")
     lines += [f"  note: {note}" for note in result["notes"]]
-    rate, replicas = f"{result['images_per_second']:,.0f} images/s", result["num_replicas"]
+    rate, devices = f"{result['images_per_second']:,.0f} images/s", counted(result["num_replicas"], "device")
     lines += [
-        f"  {rate} on {replicas} device(s), waiting for data {result['input_wait_fraction']:.0%} of the time",
+        f"  {rate} on {devices}, waiting for data {result['input_wait_fraction']:.0%} of the time",
         f"  model:       {result['export_dir']}",
         f"  TensorBoard: tensorboard --logdir {result['tensorboard_dir']}",
     ]

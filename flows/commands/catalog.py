@@ -118,7 +118,8 @@ def verify(dataset: options.Ref, root: options.Root = None, json_output: options
         output.say(f"{opened.ref} is clean: {output.counted(report.num_records, 'record')}, {size}")
     else:
         output.say(
-            f"{opened.ref} has {len(report.problems)} problem(s):", *(f"  {line}" for line in report.problems)
+            f"{opened.ref} has {output.counted(len(report.problems), 'problem')}:",
+            *(f"  {line}" for line in report.problems),
         )
         output.note("remedy: restore the files from a copy; or delete them and prepare the same source again")
     if report.problems:

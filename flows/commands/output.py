@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from infra.terminal import printable
+from infra.wording import counted as counted
 
 _PLAIN_WIDTH = 120
 
@@ -73,11 +74,6 @@ def cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
     return printable(str(value))
-
-
-def counted(count: int, noun: str) -> str:
-    """``1 input``, ``2 inputs``."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def readable_bytes(count: int) -> str:

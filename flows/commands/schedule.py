@@ -60,7 +60,7 @@ def schedule(
 
         if remove:
             removed = deployments.remove_schedules(dataset)
-            output.say(f"Removed {removed} schedule(s) of {dataset}")
+            output.say(f"Removed {output.counted(removed, 'schedule')} of {dataset}")
             return
         assert source is not None
         wanted = _schedule(dataset, source, cron, every, timezone, train, config, overrides or [])

@@ -79,9 +79,10 @@ def compact(dataset: Name, root: options.Root = None, json_output: options.Json 
     elif found["unchanged"]:
         output.say(f"{dataset}@{found['version']} is compact: {output.counted(found['num_shards'], 'shard')}")
     else:
+        records, shards = (output.counted(found[f"num_{what}s"], what) for what in ("record", "shard"))
         output.say(
-            f"Published {dataset}@{found['version']}: {found['num_records']:,} records in "
-            f"{found['num_shards']:,} shards, where there were {found['num_shards_before']:,}",
+            f"Published {dataset}@{found['version']}: {records} in {shards}, "
+            f"where there were {found['num_shards_before']:,}",
             f"The earlier versions keep theirs: `shardmill gc {dataset} --keep-last 1` would remove them",
         )
 

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from infra.compare import Changes, VersionDiff
 
 _SHOWN = {
-    "inputs_added": "inputs added",
-    "inputs_removed": "inputs removed",
-    "inputs_changed": "inputs with other content",
-    "outcomes_changed": "inputs that came out another way",
-    "records_added": "records added",
-    "records_removed": "records removed",
-    "relabelled": "records with another label",
-    "moved": "records in another split",
+    "inputs_added": ("input", "added"),
+    "inputs_removed": ("input", "removed"),
+    "inputs_changed": ("input", "with other content"),
+    "outcomes_changed": ("input", "that came out another way"),
+    "records_added": ("record", "added"),
+    "records_removed": ("record", "removed"),
+    "relabelled": ("record", "with another label"),
+    "moved": ("record", "in another split"),
 }
 _CLASSES_SHOWN = 20
 
@@ -90,7 +90,8 @@ def _show(found: VersionDiff) -> None:
         output.say("  the same inputs and the same records")
     for name, changes in found.changes().items():
         if changes.count:
-            output.say(f"  {changes.count:,} {_SHOWN[name]}", *_lines(changes))
+            noun, what = _SHOWN[name]
+            output.say(f"  {output.counted(changes.count, noun)} {what}", *_lines(changes))
     changed = {name: counts for name, counts in found.class_counts.items() if counts[0] != counts[1]}
     if changed:
         most = sorted(changed.items(), key=lambda item: (-abs(item[1][1] - item[1][0]), item[0]))

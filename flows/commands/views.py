@@ -39,8 +39,9 @@ def trained(result: Mapping[str, Any]) -> None:
     """What a training run came to."""
     done = "Already trained (the same run)" if result.get("unchanged") else "Trained"
     say(
-        f"{done} on {result['dataset']}@{result['version']}: {result['epochs']} epochs, "
-        f"{result['steps']:,} steps of {result['global_batch_size']} on {result['num_replicas']} device(s), "
+        f"{done} on {result['dataset']}@{result['version']}: {counted(result['epochs'], 'epoch')}, "
+        f"{counted(result['steps'], 'step')} of {result['global_batch_size']} "
+        f"on {counted(result['num_replicas'], 'device')}, "
         f"{result['images_per_second']:,.0f} images/s, "
         f"{result['input_wait_fraction']:.0%} of the time waiting for data"
     )

@@ -18,7 +18,7 @@ from beam_jobs.faults import CarriedFault, carry_faults, recover_fault
 from beam_jobs.prepare import build_parser, parse_request
 from beam_jobs.report.findings import FILTER_REASONS, explain
 from beam_jobs.runners import check_runner, num_workers
-from beam_jobs.summary import size, summary
+from beam_jobs.summary import size, split_table, summary
 from beam_jobs.watch import watched
 from infra.contract import INPUTS_SCHEMA, Accounting
 from infra.errors import AccountingError, ConfigError, DataError, FailureBudgetExceeded, StorageError
@@ -210,6 +210,15 @@ def test_the_flag_wins_over_json_and_json_over_set() -> None:
 )
 def test_size(num_bytes: int, text: str) -> None:
     assert size(num_bytes) == text
+
+
+def test_a_split_is_counted_in_words_in_even_columns() -> None:
+    splits = {"train": {"num_examples": 1200, "num_shards": 2, "num_bytes": 5 << 20}}
+    splits["test"] = {"num_examples": 1, "num_shards": 1, "num_bytes": 9}
+    assert list(split_table(splits)) == [
+        "  train          1,200 examples      2 shards     5.0 MiB",
+        "  test                1 example       1 shard         9 B",
+    ]
 
 
 def test_the_summary_counts_in_words_and_tells_of_crossing_duplicates() -> None:

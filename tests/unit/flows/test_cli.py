@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from flows import cli
-from flows.commands import output
+from flows.commands import output, views
 from flows.commands.schedule import parse_interval
 from infra.errors import UsageError
 from tests.samples.image_folders import write_image_folder
@@ -211,6 +211,23 @@ def test_a_reader_that_goes_away_ends_a_command_quietly(arguments: list[str], ro
 @pytest.mark.parametrize(("count", "text"), [(0, "0 inputs"), (1, "1 input"), (2000, "2,000 inputs")])
 def test_counts_for_people(count: int, text: str) -> None:
     assert output.counted(count, "input") == text
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(1, "1 epoch, 1 step of 8 on 1 device, "), (2, "2 epochs, 2 steps of 8 on 2 devices, ")],
+)
+def test_what_was_trained_is_counted_in_words(
+    count: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    views.trained(
+        {
+            "dataset": "d", "version": 1, "epochs": count, "steps": count, "num_replicas": count,
+            "global_batch_size": 8, "images_per_second": 9.0, "input_wait_fraction": 0.1,
+            "metrics": {"test": {"accuracy": 0.5, "loss": 1.0}}, "run_dir": "/r", "export_dir": "/e",
+        }
+    )  # fmt: skip
+    assert f"Trained on d@1: {said}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", [command.callback for command in cli.app.registered_commands])

@@ -185,6 +185,6 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert cli.run(["diff", *argv, "--root", str(tmp_path)]) == 0
         told = capsys.readouterr().out
         assert "From d@1 to d@2" in told
-        assert "1 records added\n    b/dog.jpg\n" in told.replace("  1 inputs added\n    b/dog.jpg\n", "")
+        assert "\n  1 input added\n    b/dog.jpg\n  1 record added\n    b/dog.jpg\n" in told
     assert cli.run(["diff", "d", "--json", "--root", str(tmp_path)]) == 0
     assert '"records_added": {"count": 1' in capsys.readouterr().out

@@ -13,7 +13,7 @@ from infra.errors import ConfigError, DataError, LockedError, NotFoundError
 from infra.storage import Storage
 from tests.samples.published import coloured, publish
 from training.config import TrainConfig, run_name
-from training.train import main, train_dataset
+from training.train import main, summary, train_dataset
 
 TRAINABLE = {"train": {"a": 2, "b": 2}}
 
@@ -94,3 +94,17 @@ def test_wrong_commands_end_with_status_2(
     publish(tmp_path, coloured(TRAINABLE), name="set")
     assert main([*argv, "--root", str(tmp_path)]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("count", "epochs", "devices"), [(1, "1 epoch", "1 device"), (2, "2 epochs", "2 devices")]
+)
+def test_the_summary_counts_in_words(count: int, epochs: str, devices: str) -> None:
+    result = {
+        "model": "m", "dataset": "d", "version": 1, "epochs": count, "num_replicas": count,
+        "unchanged": False, "metrics": {}, "notes": [], "images_per_second": 9.0, "input_wait_fraction": 0.1,
+        "export_dir": "/e", "tensorboard_dir": "/t",
+    }  # fmt: skip
+    first, rate, *_ = summary(result).splitlines()
+    assert first == f"trained m on d@1 for {epochs}"
+    assert rate == f"  9 images/s on {devices}, waiting for data 10% of the time"
