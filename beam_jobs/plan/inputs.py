@@ -22,7 +22,11 @@ from beam_jobs.plan.splits import Codes
 from infra.contract import DUPLICATE, FILTERED, INPUTS_SCHEMA, RECORD, SPLITS
 
 Int64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 Columns = dict[str, pa.Array | pa.ChunkedArray]
+
+# Why a file is a duplicate; the second where the source gives it another split than the record it repeats.
+SAME_BYTES, ACROSS_SPLITS = "same_bytes", "same_bytes_across_splits"
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class InputRows:
         read: int32, rows of the listing that were read.
         files: those of them that have a stored form.
         found: which of these repeat another.
+        crossing: bool, of each of ``found.repeats``: the source gives it another split than its record.
         splits: int8, of each record of ``found.kept``.
         dropped: which of these records are dropped; all files of their content are.
     """
@@ -44,11 +49,18 @@ class InputRows:
     read: Rows
     files: Files
     found: Duplicates
+    crossing: Mask
     splits: Codes
     dropped: Dropped
 
     def __len__(self) -> int:
         return int(self.listing.num_rows)
+
+    @property
+    def num_crossing(self) -> int:
+        """Duplicates that the source gives another split than the record that they repeat."""
+        stays = ~np.isin(self.found.record_of_repeat, self.dropped.records)
+        return int((self.crossing & stays).sum())
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """INPUTS_SCHEMA, sorted by URI: all rows, PLAN_ROWS at a time."""
@@ -84,7 +96,7 @@ class InputRows:
         """The same, with record id and split, of the files that have a stored form."""
         first, last = np.searchsorted(self.files.rows, [start, stop])
         files = np.arange(first, last)
-        record, is_repeat = self._record_of(files)
+        record, is_repeat, crosses = self._record_of(files)
         is_dropped = np.isin(record, self.dropped.records)
         stays = np.flatnonzero(~is_dropped)
         at = self._positions(files[stays], start, stop)
@@ -97,13 +109,14 @@ class InputRows:
             "outcome": pc.coalesce(columns["outcome"], outcomes.take(at)),
         }
         columns = columns | planned
-        repeats = np.flatnonzero(is_repeat & ~is_dropped)
-        columns |= self._explained(
-            columns,
-            self._positions(files[repeats], start, stop),
-            {"stage": "plan", "reason": "same_bytes"},
-            self._repetitions(record[repeats]),
-        )
+        for reason, chosen in ((SAME_BYTES, is_repeat & ~crosses), (ACROSS_SPLITS, crosses)):
+            repeats = np.flatnonzero(chosen & ~is_dropped)
+            columns |= self._explained(
+                columns,
+                self._positions(files[repeats], start, stop),
+                {"stage": "plan", "reason": reason},
+                self._repetitions(record[repeats]),
+            )
         leaking = np.flatnonzero(is_dropped)
         return columns | self._explained(
             columns,
@@ -112,16 +125,17 @@ class InputRows:
             self.dropped.messages.take(pa.array(np.searchsorted(self.dropped.records, record[leaking]))),
         )
 
-    def _record_of(self, files: Int64) -> tuple[Int64, npt.NDArray[np.bool_]]:
-        """(position among the kept of the record that each file is or repeats, whether it repeats one)."""
+    def _record_of(self, files: Int64) -> tuple[Int64, Mask, Mask]:
+        """Of each file the place of its record among the kept, whether it repeats that, and across splits."""
         if not len(files):
-            return np.empty(0, np.int64), np.empty(0, np.bool_)
+            return np.empty(0, np.int64), np.empty(0, np.bool_), np.empty(0, np.bool_)
         first, last = np.searchsorted(self.found.repeats, [files[0], files[-1] + 1])
-        is_repeat = np.zeros(len(files), np.bool_)
-        is_repeat[self.found.repeats[first:last] - files[0]] = True
+        is_repeat, crosses = np.zeros((2, len(files)), np.bool_)
+        at = self.found.repeats[first:last] - files[0]
+        is_repeat[at], crosses[at] = True, self.crossing[first:last]
         record = np.searchsorted(self.found.kept, files)
         record[is_repeat] = self.found.record_of_repeat[first:last]
-        return record, is_repeat
+        return record, is_repeat, crosses
 
     def _positions(self, files: Int64, start: int, stop: int) -> pa.Array:
         return places_of(self.files.rows[files] - start, stop - start)

@@ -127,12 +127,13 @@ class _Known:
         """Row of the facts of each record: int32 [K]."""
         return self.files.places[self.found.kept]
 
-    def num_crossing(self) -> int:
-        """Duplicates that the source gives another split than the record that they repeat."""
+    def crossing(self) -> npt.NDArray[np.bool_]:
+        """Which repeats the source gives another split than the record that they repeat: bool [R]."""
         repeats = self.given[self.files.rows[self.found.repeats]]
         records = self.given[self.rows[self.found.record_of_repeat]]
         # Only where the source gives both splits can a duplicate cross them.
-        return int(((records >= 0) & (records != repeats)).sum())
+        crossing: npt.NDArray[np.bool_] = (repeats >= 0) & (records >= 0) & (records != repeats)
+        return crossing
 
 
 def plan_version(
@@ -168,17 +169,25 @@ def plan_version(
     splits = grouped.splits[stays]
     dealt = _deal(known, rows, places, known.ids[stays], labels, splits, config, earlier)
     order = dealt.order
+    input_rows = InputRows(
+        known.listing,
+        known.facts,
+        known.read,
+        known.files,
+        known.found,
+        known.crossing(),
+        grouped.splits,
+        dropped,
+    )
     return Plan(
-        input_rows=InputRows(
-            known.listing, known.facts, known.read, known.files, known.found, grouped.splits, dropped
-        ),
+        input_rows=input_rows,
         planned=PlannedRecords(
             known.listing, known.facts, rows[order], places[order], labels[order].astype(np.int32), blocks
         ),
         shards=dealt.shards,
         classes=classes,
         label_conflicts=find_label_conflicts(known.files, known.labels, known.found),
-        cross_split_duplicates=known.num_crossing(),
+        cross_split_duplicates=input_rows.num_crossing,
         statistics=split_statistics(known.facts, places, splits),
         near_duplicates=_near_table(known, near, grouped, dropped),
         leaks=leaks,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.sources.image_folder import SPLIT_OF_FOLDER
+from beam_jobs.plan.inputs import ACROSS_SPLITS
 from infra.contract import DUPLICATE, RECORD, Leaks
 
 
@@ -29,14 +29,12 @@ def count_leaks(inputs: pa.Table, near_duplicates: pa.Table | None) -> Leaks:
 
 
 def count_crossing(inputs: pa.Table) -> int:
-    """Duplicates that their top folder gives another split than the record that they repeat.
+    """Duplicates that the source gives another split than the record that they repeat.
 
     Args:
-        inputs: INPUTS_SCHEMA, of a source that gives the splits by its folders.
+        inputs: INPUTS_SCHEMA.
     """
-    rows = inputs.filter(pc.equal(inputs["outcome"], DUPLICATE)).select(["uri", "split"]).to_pylist()
-    given = [SPLIT_OF_FOLDER.get(row["uri"].partition("/")[0].lower()) for row in rows]
-    return sum(split not in (None, row["split"]) for split, row in zip(given, rows, strict=True))
+    return int(pc.sum(pc.equal(inputs["reason"], ACROSS_SPLITS)).as_py() or 0)
 
 
 def _num_divided(members: pa.Table) -> int:

@@ -82,15 +82,25 @@ class Rewriter:
         )
         left = DatasetVersion(self._storage, changed)
         inputs, near = left.inputs(), changed.near_duplicates
-        crossing = manifest.cross_split_duplicates and count_crossing(inputs)
         rest = {
-            "cross_split_duplicates": min(manifest.cross_split_duplicates, crossing),
+            "cross_split_duplicates": self._num_crossing(version, inputs),
             "leaks": count_leaks(inputs, None if near is None else left.table(near.path)),
             "accounting": account(inputs),
             "quarantine": quarantine_reasons(inputs),
             "statistics": self._statistics(changed) if manifest.statistics else {},
         }
         return Manifest.model_validate(changed.model_copy(update=rest).model_dump())
+
+    def _num_crossing(self, version: DatasetVersion, inputs: pa.Table) -> int:
+        """Duplicates across given splits among the inputs that are left.
+
+        Rows that were written before they said so count as before, as far as so many duplicates are left.
+        """
+        before = version.manifest.cross_split_duplicates
+        if not before:
+            return 0
+        lost = count_crossing(version.inputs()) - count_crossing(inputs)
+        return min(before - lost, account(inputs).num_duplicates)
 
     def _shard(self, version: DatasetVersion, shard: Shard) -> Shard | None:
         """The shard as it stays; None where nothing of it does."""

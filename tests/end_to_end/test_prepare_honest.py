@@ -6,14 +6,19 @@ import io
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from beam_jobs import job as job_module
 from beam_jobs.config import PrepareConfig
 from beam_jobs.job import run_job
+from beam_jobs.plan import inputs as inputs_module
 from beam_jobs.purge import purge
 from beam_jobs.request import JobRequest
+from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.listing import Listing
 from beam_jobs.summary import summary
 from infra.catalog import Catalog, DatasetVersion
 from infra.contract import Leaks
@@ -175,3 +180,43 @@ def test_duplicates_across_splits_are_counted_anew_when_one_is_purged(divided: P
     assert opened(tmp_path / "root").manifest.cross_split_duplicates == 2
     purge(Catalog(tmp_path / "root"), "d", ["train/a/twice810.jpg"])
     assert opened(tmp_path / "root").manifest.cross_split_duplicates == 1
+
+
+def test_splits_that_are_not_given_by_the_top_folder_are_counted_anew_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = job_module.list_inputs
+
+    def deeper(source: SourceFolder, config: PrepareConfig) -> Listing:
+        """Classes on top, one of them named like a split; the splits are given below them."""
+        listing = original(source, config)
+        splits = [uri.split("/")[1] for uri in listing.table["uri"].to_pylist()]
+        at = listing.table.schema.get_field_index("split")
+        return Listing(listing.table.set_column(at, "split", pa.array(splits)))
+
+    monkeypatch.setattr(job_module, "list_inputs", deeper)
+    source = make_photos(tmp_path / "source", {f"{name}/train": 5 for name in ("a", "test")})
+    for seed in (810, 811):
+        write(source, {f"{name}/x{seed}.jpg": jpeg(seed) for name in ("a/train", "test/test", "test/train")})
+    config = PrepareConfig.model_validate({"source": {"layout": "classes"}, "runner": {"workers": 2}})
+    run_job(JobRequest(source=str(source), dataset="d", root=str(tmp_path / "root"), config=config))
+    assert opened(tmp_path / "root").manifest.cross_split_duplicates == 2
+    purge(Catalog(tmp_path / "root"), "d", ["a/train/x810.jpg"])
+    assert opened(tmp_path / "root").manifest.cross_split_duplicates == 1
+
+
+def test_rows_from_before_they_told_of_crossing_are_counted_as_before(
+    divided: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in (810, 811):
+        write(divided, {f"{split}/a/twice{seed}.jpg": jpeg(seed) for split in ("train", "test")})
+    with monkeypatch.context() as patch:
+        patch.setattr(inputs_module, "ACROSS_SPLITS", inputs_module.SAME_BYTES)
+        run(divided, tmp_path / "root")
+    for source, left in {
+        "train/a/00001.jpg": 2,
+        "train/a/twice810.jpg": 1,
+        "train/a/twice811.jpg": 0,
+    }.items():
+        purge(Catalog(tmp_path / "root"), "d", [source])
+        assert opened(tmp_path / "root").manifest.cross_split_duplicates == left

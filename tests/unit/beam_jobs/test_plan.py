@@ -186,8 +186,22 @@ def test_given_splits_and_duplicates_across_them() -> None:
     found = plan(files)
     assert found.cross_split_duplicates == 1
     assert found.inputs["split"].to_pylist() == ["train"] * 3
-    assert found.inputs["reason"].to_pylist() == [None, "same_bytes", "same_bytes"]
+    assert found.inputs["reason"].to_pylist() == [None, "same_bytes_across_splits", "same_bytes"]
     assert found.inputs["message"].to_pylist()[1] == "the same bytes as 0000"
+
+
+@settings(deadline=None)
+@given(FILES)
+def test_a_duplicate_crosses_where_both_splits_are_given_and_differ(files: list[File]) -> None:
+    found = plan(files)
+    first: dict[int, str | None] = {}
+    crossing = []
+    for number, (content, _, split, fate) in enumerate(files):
+        if fate == "stored" and first.setdefault(content, split) not in (None, split) and split is not None:
+            crossing.append(f"{number:04d}")
+    rows = found.inputs.to_pylist()
+    assert [row["uri"] for row in rows if row["reason"] == "same_bytes_across_splits"] == crossing
+    assert found.cross_split_duplicates == len(crossing)
 
 
 def test_different_contents_of_one_id_are_an_error() -> None:

@@ -314,6 +314,8 @@ def test_everything_adds_up_whatever_is_divided(files: list[File], leakage: str)
     kept = {row["record_id"] for row in table if row["outcome"] == "record"}
     assert {row["record_id"] for row in table if row["outcome"] == "duplicate"} <= kept
     assert sum(row["outcome"] == "record" for row in table) == len(kept)
+    crossing = [row["outcome"] for row in table if row["reason"] == "same_bytes_across_splits"]
+    assert crossing == ["duplicate"] * found.cross_split_duplicates
     if leakage == "keep":
         assert counted.num_filtered == 0
         return
