@@ -19,6 +19,7 @@ from infra.contract import Manifest, data_dir, spool_dir
 from infra.digests import digest_of
 from infra.errors import DataError, EnvironmentFault, LockedError
 from infra.progress import log
+from infra.purged import warning_of_unfinished_purge
 from infra.storage import Storage
 from infra.upkeep import adding
 
@@ -61,6 +62,8 @@ class RunClaim:
         self.is_held = False
 
     def __enter__(self) -> Self:
+        if warning := warning_of_unfinished_purge(self._storage, self._dataset):
+            log(warning, level="warning")
         return self
 
     def __exit__(

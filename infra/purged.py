@@ -1,14 +1,22 @@
-"""The contents that were purged from a dataset and must not come back, by their SHA-256 alone."""
+"""What was purged from a dataset, by SHA-256 alone; and whether a purge has still to be finished.
+
+Of contents, so that they do not come back; of URIs, so that asking again for what is gone is no error. Who
+has a content or a name can find out whether it was purged; none can be read from the list.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
 
+from infra.digests import sha256_hex
 from infra.errors import CorruptDataError, NotFoundError
 from infra.storage import Storage
 
 PURGED_FILE = "purged.json"
+PURGING_FILE = "purging.json"  # there from the beginning of a purge to its end
+
+_CONTENTS, _URIS = "sha256", "uri_sha256"
 
 
 def purged_contents(dataset: Storage) -> frozenset[bytes]:
@@ -17,19 +25,48 @@ def purged_contents(dataset: Storage) -> frozenset[bytes]:
     Raises:
         CorruptDataError: the list is not readable.
     """
+    return frozenset(bytes.fromhex(digest) for digest in _listed(dataset)[_CONTENTS])
+
+
+def purged_uris(dataset: Storage, uris: Iterable[str]) -> set[str]:
+    """Those of the URIs (text, as in inputs) that were purged from a dataset.
+
+    Raises:
+        CorruptDataError: the list is not readable.
+    """
+    listed = _listed(dataset)[_URIS]
+    return {uri for uri in uris if sha256_hex(uri.encode()) in listed}
+
+
+def add_purged(dataset: Storage, contents: Iterable[bytes], uris: Iterable[str]) -> None:
+    """Let these contents (SHA-256) never come back into a dataset, and know these URIs as purged."""
+    listed = _listed(dataset)
+    found = {
+        _CONTENTS: sorted(listed[_CONTENTS] | {digest.hex() for digest in contents}),
+        _URIS: sorted(listed[_URIS] | {sha256_hex(uri.encode()) for uri in uris}),
+    }
+    dataset.write_atomic(PURGED_FILE, json.dumps(found, indent=0).encode())
+
+
+def warning_of_unfinished_purge(dataset: Storage, name: str) -> str | None:
+    """What to say where a purge has begun and not ended; None where none has."""
+    if not dataset.exists(PURGING_FILE):
+        return None
+    return (
+        f"a purge of {name} is not finished: what it removes may still lie there; "
+        f"`shardmill purge {name} --apply` finishes it"
+    )
+
+
+def _listed(dataset: Storage) -> dict[str, set[str]]:
     try:
-        listed = json.loads(dataset.read_bytes(PURGED_FILE))["sha256"]
-        return frozenset(bytes.fromhex(text) for text in listed)
+        found = json.loads(dataset.read_bytes(PURGED_FILE))
+        listed = {_CONTENTS: found[_CONTENTS], _URIS: found.get(_URIS, [])}  # earlier lists know no URIs
+        return {what: {bytes.fromhex(text).hex() for text in digests} for what, digests in listed.items()}
     except NotFoundError:
-        return frozenset()
-    except (ValueError, KeyError, TypeError) as error:
+        return {_CONTENTS: set(), _URIS: set()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptDataError(
             f"{dataset.uri}/{PURGED_FILE} is not readable: {error}",
             "restore it from a copy: without it, what was purged would come back",
         ) from error
-
-
-def add_purged_contents(dataset: Storage, digests: Iterable[bytes]) -> None:
-    """Let these contents never come back into a dataset."""
-    listed = sorted(digest.hex() for digest in purged_contents(dataset) | frozenset(digests))
-    dataset.write_atomic(PURGED_FILE, json.dumps({"sha256": listed}, indent=0).encode())

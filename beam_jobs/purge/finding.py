@@ -13,12 +13,10 @@ import pyarrow.parquet as pq
 
 from infra.catalog import Catalog, DatasetVersion
 from infra.contract import Manifest
-from infra.errors import CorruptDataError, NotFoundError
+from infra.errors import CorruptDataError, NotFoundError, UsageError
 from infra.names import is_text, uri_of
-from infra.purged import purged_contents
+from infra.purged import PURGING_FILE, purged_contents, purged_uris
 from infra.storage import Storage
-
-JOURNAL_FILE = "purging.json"
 
 _PARTS_IN_MEMORY = 64
 
@@ -34,6 +32,7 @@ class ToPurge:
         digests: SHA-256 of every content that goes, or went before.
         rows: version -> how many rows of inputs go from it; versions that lose none are not named.
         pending: whether a purge that was killed is finished with this one.
+        gone: sources that were asked for of which nothing is left, since they were purged before.
     """
 
     dataset: str
@@ -42,6 +41,7 @@ class ToPurge:
     digests: frozenset[str]
     rows: dict[int, int] = field(default_factory=dict)
     pending: bool = False
+    gone: list[str] = field(default_factory=list)
 
     @property
     def ids(self) -> set[str]:
@@ -58,32 +58,51 @@ def find_to_purge(catalog: Catalog, name: str, sources: Sequence[str]) -> ToPurg
     """What would go; nothing is removed.
 
     Args:
-        sources: URIs relative to the source, or paths of files.
+        sources: URIs relative to the source, or paths of files; none to finish a purge that was killed.
 
     Raises:
-        NotFoundError: there is no such dataset, or no version knows one of the sources.
+        NotFoundError: there is no such dataset, or no version ever knew one of the sources.
+        UsageError: no source is given, and no purge has to be finished.
     """
     catalog.open(name)  # says which datasets there are
     versions = [catalog.open(f"{name}@{number}") for number in catalog.versions(name)]
     storage = catalog.dataset_storage(name)
     journal = read_journal(storage)
     tables = _Tables(storage)
-    asked, digests = set(journal), {digest.hex() for digest in purged_contents(storage)}
+    if not sources and not journal:
+        raise UsageError(
+            f"no input is named, and no purge of {name} has to be finished",
+            f"name what is to go: `shardmill purge {name} --source URI`",
+        )
+    asked, gone = set(journal), []
     for source in sources:
-        found = {uri for version in versions for uri in tables.named(version, source)}
-        if not found and not journal:
-            raise NotFoundError(
-                f"no version of {name} knows the source {uri_of(source)!r}",
-                f"URIs are relative to {versions[-1].manifest.source}; see `shardmill locate`",
-            )
+        names = {uri for version in versions for uri in _uris_of(version, source)}
+        found = {uri for version in versions for uri in tables.among(version.manifest, names)}
+        if not found and not names & set(journal):
+            if not purged_uris(storage, names):
+                raise NotFoundError(
+                    f"no version of {name} knows the source {uri_of(source)!r}",
+                    f"URIs are relative to {versions[-1].manifest.source}; see `shardmill locate`",
+                )
+            gone.append(uri_of(source))
         asked |= found
+    if not asked:
+        return ToPurge(name, [], [], frozenset(), gone=gone)
+    digests = {digest.hex() for digest in purged_contents(storage)}
     for version in versions:
         digests |= tables.digests_of(version.manifest, asked)
-    wanted = ToPurge(name, sorted(asked), [], frozenset(digests), pending=bool(journal))
+    wanted = ToPurge(name, sorted(asked), [], frozenset(digests), pending=bool(journal), gone=gone)
     going = {version.version: tables.matching(version.manifest, wanted) for version in versions}
     others = {uri for uris in going.values() for uri in uris} - asked
     rows = {number: len(uris) for number, uris in going.items() if uris}
     return replace(wanted, other_uris=sorted(others), rows=rows)
+
+
+def _uris_of(version: DatasetVersion, source: str) -> set[str]:
+    """The URIs that a person may mean by ``source``, as a version would have them."""
+    prefix = version.manifest.source.rstrip("/") + "/"
+    shown, named = source.removeprefix(prefix), uri_of(source).removeprefix(prefix)
+    return {shown, named} if is_text(shown) else {named}
 
 
 class _Tables:
@@ -100,13 +119,11 @@ class _Tables:
     def _parts(self, manifest: Manifest) -> Iterator[pa.Table]:
         return (self._read(part.path) for part in manifest.inputs)
 
-    def named(self, version: DatasetVersion, source: str) -> set[str]:
-        """The URIs of a version that a person means by ``source``."""
-        prefix = version.manifest.source.rstrip("/") + "/"
-        shown, named = source.removeprefix(prefix), uri_of(source).removeprefix(prefix)
-        wanted = pa.array(sorted({shown, named} if is_text(shown) else {named}), pa.string())
+    def among(self, manifest: Manifest, uris: Iterable[str]) -> set[str]:
+        """Those of the URIs that a version has."""
+        wanted = pa.array(sorted(uris), pa.string())
         found: set[str] = set()
-        for part in self._parts(version.manifest):
+        for part in self._parts(manifest):
             found |= set(part["uri"].filter(pc.is_in(part["uri"], wanted)).to_pylist())
         return found
 
@@ -134,16 +151,16 @@ def read_journal(storage: Storage) -> list[str]:
         CorruptDataError: the journal is not readable.
     """
     try:
-        return [str(uri) for uri in json.loads(storage.read_bytes(JOURNAL_FILE))["uris"]]
+        return [str(uri) for uri in json.loads(storage.read_bytes(PURGING_FILE))["uris"]]
     except NotFoundError:
         return []
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptDataError(
-            f"{storage.uri}/{JOURNAL_FILE} is not readable: {error}",
+            f"{storage.uri}/{PURGING_FILE} is not readable: {error}",
             "delete it, and purge the same sources again",
         ) from error
 
 
 def write_journal(storage: Storage, wanted: ToPurge) -> None:
     """Note what is to go, until it has gone."""
-    storage.write_atomic(JOURNAL_FILE, json.dumps({"uris": wanted.uris}).encode())
+    storage.write_atomic(PURGING_FILE, json.dumps({"uris": wanted.uris}).encode())

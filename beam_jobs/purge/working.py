@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from beam_jobs.purge.finding import JOURNAL_FILE, ToPurge, find_to_purge, write_journal
+from beam_jobs.purge.finding import ToPurge, find_to_purge, write_journal
 from beam_jobs.purge.rewriting import Rewriter
 from infra.catalog import Catalog
 from infra.contract import manifest_file
 from infra.garbage import find_garbage, remove_files
 from infra.progress import progress, stage
-from infra.purged import add_purged_contents
+from infra.purged import PURGING_FILE, add_purged
 from infra.storage import Storage
 from infra.upkeep import removing
 
@@ -19,23 +19,27 @@ def purge(catalog: Catalog, name: str, sources: Sequence[str]) -> ToPurge:
     """Remove contents from every version of a dataset, and keep them from coming back.
 
     Args:
-        sources: URIs relative to the source, or paths of files.
+        sources: URIs relative to the source, or paths of files; none to finish a purge that was killed.
 
     Raises:
-        NotFoundError: no version knows one of the sources.
+        NotFoundError: no version ever knew one of the sources.
+        UsageError: no source is given, and no purge has to be finished.
         LockedError: a version is being made at this moment.
         CorruptDataError: what stays cannot be copied; run again once it is mended.
     """
     storage = catalog.dataset_storage(name)
-    find_to_purge(catalog, name, sources)  # before the lock's file makes a folder
+    wanted = find_to_purge(catalog, name, sources)  # before the lock's file makes a folder
+    if not wanted.uris:
+        return wanted  # all of it is gone already
     with removing(storage, name):
         wanted = find_to_purge(catalog, name, sources)
         write_journal(storage, wanted)
-        add_purged_contents(storage, (bytes.fromhex(digest) for digest in wanted.digests))
+        contents = (bytes.fromhex(digest) for digest in wanted.digests)
+        add_purged(storage, contents, [*wanted.uris, *wanted.other_uris])
         _rewrite_manifests(catalog, storage, wanted)
         _write_reports(catalog, storage, name)
         _remove_the_rest(catalog, storage, name)
-        storage.delete(JOURNAL_FILE)
+        storage.delete(PURGING_FILE)
     return wanted
 
 

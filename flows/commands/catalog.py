@@ -10,7 +10,7 @@ import typer
 from flows.commands import options
 
 if TYPE_CHECKING:
-    from infra.catalog import Catalog
+    from infra.catalog import Catalog, DatasetVersion
 
 
 def datasets(root: options.Root = None, json_output: options.Json = False) -> None:
@@ -75,6 +75,7 @@ def show(dataset: options.Ref, root: options.Root = None, json_output: options.J
         )
     else:
         views.version(opened)
+    _warn_of_unfinished_purge(opened)
 
 
 def verify(dataset: options.Ref, root: options.Root = None, json_output: options.Json = False) -> None:
@@ -122,6 +123,7 @@ def verify(dataset: options.Ref, root: options.Root = None, json_output: options
             *(f"  {line}" for line in report.problems),
         )
         output.note("remedy: restore the files from a copy; or delete them and prepare the same source again")
+    _warn_of_unfinished_purge(opened)
     if report.problems:
         raise typer.Exit(3)
 
@@ -167,6 +169,14 @@ def locate(
         rows = [[key, value] for key, value in entry.items() if value is not None]
         versions = ", ".join(f"{name}@{number}" for number in found.versions)
         output.print_table(str(entry["uri"]), ["", ""], [*rows, ["in versions", versions]])
+
+
+def _warn_of_unfinished_purge(opened: DatasetVersion) -> None:
+    from flows.commands import output
+    from infra.purged import warning_of_unfinished_purge
+
+    if warning := warning_of_unfinished_purge(opened.storage, opened.name):
+        output.note(f"warning: {warning}")
 
 
 def _catalog(root: str | None) -> Catalog:

@@ -132,9 +132,9 @@ def gc(
 def purge(
     dataset: Name,
     source: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option("--source", metavar="URI", help="An input, relative to the source; may be repeated"),
-    ],
+    ] = None,
     apply: Apply = False,
     root: options.Root = None,
     json_output: options.Json = False,
@@ -142,7 +142,7 @@ def purge(
     """Remove inputs from every version for good, for requests of deletion. Says what it would do first.
 
     With each goes every other input that ever had the same bytes. What was purged never comes back, even
-    where the file still lies in the source.
+    where the file still lies in the source. A purge that was interrupted is finished, without --source too.
 
     [bold]Examples[/bold]
 
@@ -154,7 +154,7 @@ def purge(
     from beam_jobs.purge import purge as remove
     from flows.commands import output
 
-    found = (remove if apply else find_to_purge)(_catalog(root), dataset, source)
+    found = (remove if apply else find_to_purge)(_catalog(root), dataset, source or [])
     if json_output:
         output.print_json(
             {
@@ -164,6 +164,7 @@ def purge(
                 "other_uris": found.other_uris,
                 "rows": found.rows,
                 "finished_an_earlier_one": found.pending,
+                "purged_before": found.gone,
             }
         )
     else:
@@ -173,6 +174,10 @@ def purge(
 def _show_purge(found: ToPurge, *, applied: bool) -> None:
     from flows.commands import output
 
+    if found.gone:
+        output.say("Nothing is left of:", *(f"  {uri}  (purged before)" for uri in found.gone))
+    if not found.uris:
+        return
     if found.pending:
         output.note("note: a purge of this dataset was interrupted; it is finished with this one")
     output.say(

@@ -6,18 +6,21 @@ import hashlib
 import json
 import random
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from beam_jobs import job as job_module
-from beam_jobs.purge import find_to_purge, purge
+from beam_jobs.purge import find_to_purge, purge, working
 from flows import cli
 from infra.catalog import Catalog
 from infra.errors import LockedError, NotFoundError
+from infra.purged import purged_contents
 from infra.storage import Storage
 from infra.upkeep import adding
+from tests.samples.command import prepare_command
 from tests.samples.contents import outcomes, records
 from tests.samples.photos import jpeg, make_photos, write
 from tests.samples.runs import Stopped, problems, run, stopped
@@ -101,8 +104,61 @@ def test_what_is_purged_is_nowhere(root: Path, source: Path, capsys: pytest.Capt
         assert records(catalog.open(f"d@{number}")) == {row for row in held if row[0] not in ids}
     assert COPY in outcomes(catalog.open("d")), "it has other content by now"
     assert problems(root) == []
-    with pytest.raises(NotFoundError, match="no version of d knows the source"):
-        purge(catalog, "d", [ASKED])
+
+
+def test_what_is_gone_already_is_no_error_and_what_was_never_there_is(
+    root: Path, source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    purge(Catalog(root), "d", [ASKED])
+    before = everything(root)
+    for named in (ASKED, str(source / ASKED)):
+        for more in ([], ["--apply"]):
+            assert cli.run(["purge", "d", "--source", named, "--root", str(root), *more]) == 0
+            told = capsys.readouterr().out
+            assert told == f"Nothing is left of:\n  {named}  (purged before)\n"
+    assert everything(root) == before
+    assert cli.run(["purge", "d", "--source", "a/never.jpg", "--apply", "--root", str(root)]) == 2
+    assert "error: no version of d knows the source 'a/never.jpg'" in capsys.readouterr().err
+    found = purge(Catalog(root), "d", [ASKED, CHANGED])
+    assert (found.uris, found.gone) == ([CHANGED], [ASKED])
+    assert problems(root) == []
+
+
+def test_an_unfinished_purge_is_said_until_it_is_finished(
+    root: Path, source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warning = (
+        "warning: a purge of d is not finished: what it removes may still lie there; "
+        "`shardmill purge d --apply` finishes it\n"
+    )
+    prepare = prepare_command(source, root)
+    with stopped(working, "_write_reports"):
+        purge(Catalog(root), "d", [ASKED])
+    for command in ("show", "verify"):
+        assert cli.run([command, "d@2", "--root", str(root)]) == 0
+        assert capsys.readouterr().err.endswith(warning)
+    done = subprocess.run(prepare, capture_output=True, text=True, check=True)
+    assert warning in done.stderr
+    assert cli.run(["purge", "d", "--source", "a/never.jpg", "--apply", "--root", str(root)]) == 2
+    assert cli.run(["purge", "d", "--apply", "--root", str(root)]) == 0
+    assert f"Purged:\n  {ASKED}\n" in capsys.readouterr().out
+    for command in ("show", "verify"):
+        assert cli.run([command, "d@2", "--root", str(root)]) == 0
+    done = subprocess.run(prepare, capture_output=True, text=True, check=True)
+    assert "warning" not in capsys.readouterr().err + done.stderr
+    assert cli.run(["purge", "d", "--apply", "--root", str(root)]) == 2
+    assert "no input is named, and no purge of d has to be finished" in capsys.readouterr().err
+
+
+def test_a_list_from_before_it_knew_uris_is_read(root: Path) -> None:
+    purge(Catalog(root), "d", [ASKED])
+    listed = json.loads((root / "d/purged.json").read_bytes())
+    (root / "d/purged.json").write_text(json.dumps({"sha256": listed["sha256"]}))
+    assert {digest.hex() for digest in purged_contents(Storage.at(root / "d"))} == set(listed["sha256"])
+    with pytest.raises(NotFoundError):
+        purge(Catalog(root), "d", [ASKED])
+    purge(Catalog(root), "d", [CHANGED])
+    assert purge(Catalog(root), "d", [CHANGED]).gone == [CHANGED]
 
 
 def test_what_was_purged_does_not_come_back(root: Path, source: Path) -> None:
