@@ -28,10 +28,12 @@ from infra.contract import (
     SplitStatistics,
     TableFile,
     data_dir,
+    is_inputs_file,
     summarise_splits,
 )
 from infra.digests import sha256_hex
-from infra.progress import progress, stage
+from infra.errors import DataError, EnvironmentFault
+from infra.progress import log, progress, stage
 from infra.storage import Storage
 
 INPUTS_FILE = "inputs.parquet"
@@ -155,7 +157,7 @@ def publish(
     digests: Digests,
     parent: DatasetVersion | None,
 ) -> DatasetVersion:
-    """Sweep up, write the report, and make the version visible.
+    """Sweep up, write the report, make the version visible, and clear away what earlier attempts at it left.
 
     Args:
         outline: of the version.
@@ -198,8 +200,29 @@ def publish(
     )
     report = write_report(storage, manifest)
     version = catalog.publish(manifest.model_copy(update={"report": report}))
+    try:
+        _remove_unnamed_inputs(catalog, version)
+    except (OSError, EnvironmentFault, DataError) as error:
+        log(f"not everything that earlier attempts left could be removed: {error}", level="warning")
     progress("publish", 1, 1, unit="versions")
     return version
+
+
+def _remove_unnamed_inputs(catalog: Catalog, version: DatasetVersion) -> None:
+    """Remove the parts of inputs in the plan's folder that no version names.
+
+    An attempt that lost a race, or was killed, may have written a part that the version planned upon next has
+    too, and that is inherited from there. Nobody can be about to name what is left here: only who holds the
+    claim to this run writes in the folder, others inherit only what a published version names, and as long as
+    the claim is held no version is dropped.
+    """
+    folder = data_dir(version.manifest.plan_digest)
+    entries = version.storage.list_files(folder, recursive=False)
+    left = {entry.path for entry in entries if is_inputs_file(entry.path)} - set(version.manifest.files())
+    for number in catalog.versions(version.name) if left else ():
+        left -= set(catalog.open(f"{version.name}@{number}").manifest.files())
+    for path in left:
+        version.storage.delete(path)
 
 
 def _write_table(storage: Storage, path: str, table: pa.Table) -> TableFile:

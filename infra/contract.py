@@ -116,6 +116,7 @@ NEAR_DUPLICATES_SCHEMA = pa.schema(
 
 _RESTORE = "restore the file from a copy; moved out of the folder, it no longer hides the other versions"
 _MANIFEST_NAME = re.compile(r"(\d{6,})\.json")
+_INPUTS_NAME = re.compile(r"inputs-[0-9a-f]+\.parquet")
 
 
 def shard_stem(split: str, index: int, count: int) -> str:
@@ -137,6 +138,11 @@ def index_file(split: str, index: int, count: int) -> str:
 def inputs_file(digest: str) -> str:
     """File name of a part of the inputs; ``digest`` is of its rows."""
     return f"inputs-{digest}.parquet"
+
+
+def is_inputs_file(path: str) -> bool:
+    """Whether a path is that of a part of the inputs."""
+    return _INPUTS_NAME.fullmatch(path.rpartition("/")[2]) is not None
 
 
 def data_dir(plan_digest: str) -> str:

@@ -13,6 +13,7 @@ import pytest
 from beam_jobs import job as job_module
 from infra.catalog import Catalog
 from infra.errors import PublishConflict
+from infra.garbage import find_garbage
 from tests.samples.command import prepare_command
 from tests.samples.contents import outcomes, records, splits
 from tests.samples.photos import jpeg, make_photos, write
@@ -101,3 +102,34 @@ def test_who_loses_every_race_gives_up_with_a_word(tmp_path: Path, monkeypatch: 
         run(source, root)
     monkeypatch.undo()
     assert run(source, root)["reused"]["images"] == 22
+
+
+def test_who_lost_the_race_leaves_nothing_that_no_version_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, source = tmp_path / "root", make_photos(tmp_path / "source", {"a": 14, "b": 8})
+
+    def publish_the_same_inputs() -> None:
+        run(source, root, shards={"container": "none"})
+
+    monkeypatch.setattr(job_module, "publish", during(job_module, "publish", publish_the_same_inputs))
+    run(source, root, shards={"container": "gzip"})
+    first, second = (Catalog(root).open(f"d@{number}").manifest for number in (1, 2))
+    assert first.inputs == second.inputs, "a part that the winner has is inherited"
+    assert find_garbage(Catalog(root), "d").files == []
+    assert problems(root) == []
+
+
+def test_what_another_version_names_stays_in_the_folder_of_the_plan(tmp_path: Path) -> None:
+    root, source = tmp_path / "root", make_photos(tmp_path / "source", {"a": 14, "b": 8})
+    run(source, root, shards={"container": "gzip"})
+    write(source, {"a/passing.jpg": jpeg(700)})
+    run(source, root, shards={"container": "none"})
+    (source / "a/passing.jpg").unlink()
+    run(source, root, shards={"container": "none"})
+    run(source, root, shards={"container": "gzip"})
+    first, _, third, last = (Catalog(root).open(f"d@{number}").manifest for number in (1, 2, 3, 4))
+    assert last.plan_digest == first.plan_digest
+    assert last.inputs == third.inputs != first.inputs, "the first alone names its part in that folder"
+    assert problems(root) == []
+    assert find_garbage(Catalog(root), "d").files == []
