@@ -1,5 +1,5 @@
 # Shardmill: `make help` lists what there is. Everything runs in .venv, which is made on first use and again
-# whenever pyproject.toml or constraints.txt change. Choose an interpreter with PYTHON=/path/to/python3.11.
+# whenever pyproject.toml, constraints.txt or compiled sources change. Choose an interpreter with PYTHON=/path/to/python3.11.
 
 SHELL := /bin/sh
 .SHELLFLAGS := -eu -c
@@ -48,7 +48,7 @@ endef
 .PHONY: install
 install: $(VENV)/.stamp ## Make .venv from constraints.txt (the other targets do it when needed)
 
-$(VENV)/.stamp: pyproject.toml constraints.txt
+$(VENV)/.stamp: pyproject.toml constraints.txt infra/codecs/area.c
 	@$(FIND_PYTHON); \
 	echo "Making $(VENV) with $$("$$found" --version): about 2 GB, a few minutes."; \
 	rm -rf $(VENV); \

@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 from PIL import Image
 
+from infra.codecs.area import area_average
 from infra.codecs.formats import Pixels
 
 Resample = Literal["area", "lanczos"]
@@ -143,7 +144,7 @@ def _area(image: Pixels, size: tuple[int, int]) -> Pixels:
     # OpenCV's INTER_AREA averages only where neither side grows; else it repeats pixels.
     shrunk = min(size[0], image.shape[0]), min(size[1], image.shape[1])
     if shrunk != image.shape[:2]:
-        image = cast(Pixels, cv2.resize(image, shrunk[::-1], interpolation=cv2.INTER_AREA))
+        image = area_average(image, shrunk)
     if shrunk != size:
         image = cast(Pixels, cv2.resize(image, size[::-1], interpolation=cv2.INTER_LINEAR))
     return image
