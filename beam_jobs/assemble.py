@@ -1,8 +1,8 @@
 """Beam job 2: a planned shard to one TFRecord file and its index, copied from the spool and from shards.
 
-An element is the number of a shard. Of each record the encoded image is fetched from the spool, framed, and
+The work is numbered by shard. Of each record the encoded image is fetched from the spool, framed, and
 appended; or the stored record from a shard of the earlier version, checked by its checksum, and appended as
-it is where nothing of it changes. Nothing is decoded. A thread holds one image at a time, and of its shard
+it is where nothing of it changes. Nothing is decoded. A worker holds one image at a time, and of its shard
 only the index.
 
 The index is renamed into place after the shard, and after both a note of what they are
@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
-import apache_beam as beam
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -28,13 +27,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from beam_jobs.copying import NO_SHARDS, RecordCopier, ShardsToCopyFrom
-from beam_jobs.faults import carry_faults
 from beam_jobs.plan import PLAN_SCHEMA, PlannedShard
 from beam_jobs.plan.columns import PLAN_ROWS
 from beam_jobs.plan.hashing import digest_bytes, hex_text
 from beam_jobs.plan.shards import Assembly
 from beam_jobs.spools import plan_file
-from beam_jobs.spreading import SpreadNumbers
 from infra.contract import INDEX_SCHEMA, Shard, data_dir, index_file, shard_file, shard_stem
 from infra.digests import sha256_hex, stream_sha256
 from infra.errors import NotFoundError, StorageError
@@ -95,46 +92,29 @@ class AssembleTask:
         return f"{NOTES_FOLDER}/{self.plan_digest}/{shard_stem(shard.split, shard.index, shard.count)}.json"
 
 
-class AssembleShardDoFn(beam.DoFn):  # type: ignore[misc]
-    """Writes one shard and its index. Running it twice writes the same bytes twice."""
+class AssembleShards:
+    """Writes shards and their indexes, each by its number. Implements beam_jobs.work.Work."""
+
+    name = "AssembleShards"
 
     def __init__(self, task: AssembleTask) -> None:
         self._task = task
 
-    def setup(self) -> None:
+    def open(self) -> None:
+        """Open the plan, and what records are copied from."""
         self._file = self._task.spool.open_input(plan_file(self._task.plan_digest))
         self._records = pa.ipc.open_file(self._file)
         self._copier = RecordCopier(self._task)
 
-    def process(self, element: tuple[int, Iterable[int]]) -> Iterator[int]:
-        shard_number, _ = element
-        with carry_faults():
-            batches = batches_of(self._task.shards, shard_number)
-            records = PlannedBatches(self._records, batches)
-            write_shard(self._task, shard_number, records, self._copier)
-        yield shard_number
+    def do(self, number: int) -> None:
+        """Write the shard of this number."""
+        records = PlannedBatches(self._records, batches_of(self._task.shards, number))
+        write_shard(self._task, number, records, self._copier)
 
-    def teardown(self) -> None:
+    def close(self) -> None:
+        """Close the plan, and what was copied from."""
         self._copier.close()
         self._file.close()
-
-
-class AssembleShards(beam.PTransform):  # type: ignore[misc]
-    """Writes the shards of the given numbers."""
-
-    def __init__(self, shard_numbers: Sequence[int], task: AssembleTask) -> None:
-        super().__init__()
-        self._shard_numbers = shard_numbers
-        self._assemble = AssembleShardDoFn(task)
-
-    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        return (
-            pipeline
-            | "SpreadShards" >> SpreadNumbers(self._shard_numbers)
-            # int, Iterable[int]: number of a shard, and its group
-            | "AssembleShard" >> beam.ParDo(self._assemble)
-            # int: number of a finished shard
-        )
 
 
 def write_plan(

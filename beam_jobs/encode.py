@@ -1,7 +1,7 @@
 """Beam job 1: references to stored images in spool blocks, with everything known of each.
 
-An element is the number of a block. What a worker needs is in the spool (the references) and in the ``DoFn``
-(the settings); what it makes goes to the spool. No image passes through Beam, so memory stays flat: a thread
+The work is numbered by block. What a worker needs is in the spool (the references) and in ``EncodeBlocks``
+(the settings); what it makes goes to the spool. No image passes through Beam, so memory stays flat: a worker
 holds one image at a time, and of its block only what is known of the images.
 """
 
@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
-import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
@@ -25,13 +23,11 @@ from beam_jobs.blocks import (
 )
 from beam_jobs.config import PrepareConfig
 from beam_jobs.contents import NOTHING_KNOWN, KnownContents
-from beam_jobs.faults import carry_faults
 from beam_jobs.guard.attempts import guarded_block
 from beam_jobs.guard.verdicts import NO_VERDICTS, Verdicts, known_verdicts
 from beam_jobs.images import LIBRARY_FAULTS, ImageFiltered, StoredImage, convert
 from beam_jobs.slots import computing
 from beam_jobs.sources.folder import SourceFault, SourceFolder
-from beam_jobs.spreading import SpreadNumbers
 from infra.codecs import ImageRejected, Pixels
 from infra.codecs.perceptual import perceptual_hashes
 from infra.contract import FILTERED, QUARANTINED
@@ -42,49 +38,31 @@ _MESSAGE_CHARACTERS = 300
 _HASH_COLUMN = FACTS_SCHEMA.get_field_index("perceptual_hash")
 
 
-class EncodeBlockDoFn(beam.DoFn):  # type: ignore[misc]
-    """Encodes one block of files into the spool. Running it twice writes the same bytes twice."""
+class EncodeBlocks:
+    """Encodes blocks of files into the spool, each by its number. Implements beam_jobs.work.Work."""
+
+    name = "EncodeBlocks"
 
     def __init__(self, source: SourceFolder, spool: Storage, config: PrepareConfig) -> None:
         self._source = source
         self._spool = spool
         self._config = config
 
-    def setup(self) -> None:
+    def open(self) -> None:
+        """Open the references, and read what need not and what must not be decoded."""
         self._file = self._spool.open_input(REFERENCES_FILE)
         self._references = pa.ipc.open_file(self._file)
         self._contents = KnownContents.read(self._spool)
         self._verdicts = known_verdicts(self._spool, self._config.runner)
 
-    def process(self, element: tuple[int, Iterable[int]]) -> Iterator[int]:
-        block_number, _ = element
-        with carry_faults():
-            references = self._references.get_batch(block_number)
-            encode_block(references, self._source, self._spool, self._config, self._contents, self._verdicts)
-        yield block_number
+    def do(self, number: int) -> None:
+        """Encode the block of this number."""
+        references = self._references.get_batch(number)
+        encode_block(references, self._source, self._spool, self._config, self._contents, self._verdicts)
 
-    def teardown(self) -> None:
+    def close(self) -> None:
+        """Close the references."""
         self._file.close()
-
-
-class EncodeBlocks(beam.PTransform):  # type: ignore[misc]
-    """Encodes the blocks of the given numbers."""
-
-    def __init__(
-        self, block_numbers: Sequence[int], source: SourceFolder, spool: Storage, config: PrepareConfig
-    ) -> None:
-        super().__init__()
-        self._block_numbers = block_numbers
-        self._encode = EncodeBlockDoFn(source, spool, config)
-
-    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        return (
-            pipeline
-            | "SpreadBlocks" >> SpreadNumbers(self._block_numbers)
-            # int, Iterable[int]: number of a block, and its group
-            | "EncodeBlock" >> beam.ParDo(self._encode)
-            # int: number of a finished block
-        )
 
 
 def encode_block(

@@ -40,13 +40,14 @@ from beam_jobs.contents import DigestList, KnownContents
 from beam_jobs.digests import Digests, plan_digest, run_digest, work_digest
 from beam_jobs.guard.attempts import adopt_guard
 from beam_jobs.known import Facts, Parent, merge
-from beam_jobs.loading import quick_loading
+from beam_jobs.loading import meanwhile, quick_loading
 from beam_jobs.memory import columns_given_back, give_back
 from beam_jobs.outcome import Reused, class_counts, outcome_of
 from beam_jobs.plan import Plan, plan_version
+from beam_jobs.pool import pool_cpu_seconds, pool_processes
 from beam_jobs.request import JobRequest
 from beam_jobs.reuse import container_of, crowded_shards, retried_reasons, reuse_of
-from beam_jobs.runners import check_runner
+from beam_jobs.runners import check_runner, pool_size
 from beam_jobs.sources import list_inputs, open_source
 from beam_jobs.sources.listing import Listing, read_listing, write_listing
 from beam_jobs.spools import RunClaim, damaged_shards
@@ -130,9 +131,9 @@ class _Job:
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
         """Note how long a stage takes, by the clock and of the processor (seconds)."""
-        started, cpu_started = time.monotonic(), time.process_time()
+        started, cpu_started = time.monotonic(), _cpu_seconds()
         yield
-        seconds, cpu_seconds = time.monotonic() - started, time.process_time() - cpu_started
+        seconds, cpu_seconds = time.monotonic() - started, _cpu_seconds() - cpu_started
         self.stage_seconds[name] = round(self.stage_seconds.get(name, 0) + seconds, 3)
         self.stage_cpu_seconds[name] = round(self.stage_cpu_seconds.get(name, 0) + cpu_seconds, 3)
         give_back()
@@ -154,7 +155,7 @@ class _Job:
         """Attempt to make the next version, again on top of each version that others publish meanwhile."""
         with self.timed("load"), quick_loading():
             # Beam is loaded only where there is work for it, and its time is not that of a stage.
-            from beam_jobs import assemble, encode  # noqa: F401
+            from beam_jobs import pipeline  # noqa: F401
         spool = self.dataset.child(spool_dir(digests.run))
         work = work_digest(self.source.uri, self.config)
         check_builds(self.dataset, digests.run, work, digests.builds)
@@ -211,7 +212,7 @@ class _Job:
             del read, facts, known, by_content, earlier
             outline, layout, copying = self.store(plan, digests, spool, encoded, parent)
             del plan, parent, listing  # from here on memory is for the shards
-        with self.timed("assemble"):
+        with self.timed("assemble"), meanwhile(_load_report):
             written, num_reused = assemble_shards(layout, copying, outline.choice.container, self.config)
             shards = all_shards(outline.inherited, written)
             check_shards(shards, outline.accounting)
@@ -267,6 +268,16 @@ class _Job:
         return outcome | {"stage_seconds": self.stage_seconds, "stage_cpu_seconds": self.stage_cpu_seconds}
 
 
+def _load_report() -> None:
+    from beam_jobs.report import load_templates
+
+    load_templates()
+
+
+def _cpu_seconds() -> float:
+    return time.process_time() + pool_cpu_seconds()
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the job that ``--request`` describes; its result is an event (infra.progress)."""
     parser = argparse.ArgumentParser(prog="python -m beam_jobs.job", description=__doc__)
@@ -274,7 +285,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     adopt_guard()
     logging.basicConfig(level=logging.ERROR)  # Beam warns of every optional library that is not there
-    result(run_job(JobRequest.model_validate(json.loads(arguments.request))))
+    request = JobRequest.model_validate(json.loads(arguments.request))
+    with pool_processes(pool_size(request.config.runner)):
+        result(run_job(request))
     return 0
 
 

@@ -1,9 +1,10 @@
-"""Loading what stays loaded, quickly."""
+"""Loading what stays loaded, quickly, or while others work."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
@@ -23,3 +24,15 @@ def quick_loading() -> Iterator[None]:
         gc.freeze()
         if was_on:
             gc.enable()
+
+
+@contextmanager
+def meanwhile(load: Callable[[], None]) -> Iterator[None]:
+    """Load something on a thread while this block waits for others; it is there when the block ends.
+
+    What goes wrong with it is left to those who use it.
+    """
+    thread = threading.Thread(target=load, name="loading", daemon=True)
+    thread.start()
+    yield
+    thread.join()

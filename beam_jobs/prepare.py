@@ -58,7 +58,7 @@ def run_prepare(request: JobRequest) -> dict[str, Any]:
     return {
         **(child.result or {}),
         "seconds": round(time.monotonic() - started, 3),
-        "peak_rss_bytes": child.peak_rss_bytes,
+        "peak_memory_bytes": child.peak_memory_bytes,
     }
 
 

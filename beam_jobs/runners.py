@@ -12,12 +12,14 @@ import difflib
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from beam_jobs.config import RunnerConfig
 from beam_jobs.faults import recover_fault
-from beam_jobs.slots import SPARE_THREADS, allow_at_once
+from beam_jobs.pool import has_pool
+from beam_jobs.slots import SPARE, allow_at_once
+from beam_jobs.work import Work
 from infra.errors import Cancelled, ConfigError, EnvironmentFault
 
 EMBEDDED, PORTABLE = "embedded", "portable"
@@ -55,6 +57,15 @@ def num_workers(runner: RunnerConfig) -> int:
         return runner.workers
     # A container may be given fewer cores than the machine has; not every system can say so.
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def pool_size(runner: RunnerConfig) -> int:
+    """How many processes the job keeps for the work (beam_jobs.pool); 0 where it does without.
+
+    One more than workers: while it computes, another may wait for the disk.
+    """
+    workers = num_workers(runner)
+    return workers + SPARE if runner.name == EMBEDDED and workers > 1 else 0
 
 
 def check_runner(runner: RunnerConfig) -> None:
@@ -107,11 +118,12 @@ def _no_runner(name: str) -> ConfigError:
     )
 
 
-def run_pipeline(transform: Any, runner: RunnerConfig) -> None:
-    """Run a pipeline that is this one transform, to its end.
+def run_pipeline(work: Work, numbers: Sequence[int], runner: RunnerConfig) -> None:
+    """Run the pipeline that does a work on each of the given numbers, to its end.
 
     Args:
-        transform: a ``beam.PTransform`` of a pipeline.
+        work: what is done.
+        numbers: on which.
         runner: where.
 
     Raises:
@@ -121,11 +133,13 @@ def run_pipeline(transform: Any, runner: RunnerConfig) -> None:
     check_runner(runner)
     import apache_beam as beam
 
+    from beam_jobs.pipeline import WorkOnEach
+
     # Beam logs a failing DoFn at length, several times over; what matters of it is in the error.
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     with _faults_recovered(runner):
         pipeline = _pipeline(runner)
-        _ = pipeline | type(transform).__name__ >> transform
+        _ = pipeline | WorkOnEach(work, numbers)
         result = pipeline.run()
         try:
             state = result.wait_until_finish()
@@ -148,10 +162,11 @@ def _pipeline(runner: RunnerConfig) -> Any:
         return beam.Pipeline(runner=PortableRunner(), options=PipelineOptions(flags=list(runner.options)))
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-    allow_at_once(num_workers(runner))
+    if not has_pool():  # whose processes are not limited: the system divides the cores among them
+        allow_at_once(num_workers(runner))
     options = PipelineOptions(
         flags=[],
-        direct_num_workers=num_workers(runner) + SPARE_THREADS,
+        direct_num_workers=num_workers(runner) + SPARE,
         direct_running_mode="multi_threading",
     )
     return beam.Pipeline(runner=FnApiRunner(), options=options)

@@ -6,7 +6,8 @@ disk, and in the end for the thread whose blocks were the larger ones. So there 
 are slots, and who computes holds a slot. Threads take turns, so all come to their ends together, whatever
 their blocks.
 
-Elsewhere than in the embedded runner nothing is limited: there a process is not ours to divide.
+Where the work is done in processes (beam_jobs.pool) nothing is limited: the system divides the cores among
+them. Nor is it on other runners, whose processes are not ours to divide.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 # Waits for the disk while the others compute, or for its turn. A thread costs Beam 50 ms of processor time.
-SPARE_THREADS = 1
+SPARE = 1
 
 _slots: threading.Semaphore | None = None
 

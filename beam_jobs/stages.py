@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from beam_jobs.assemble import AssembleShards, AssembleTask, finished_shards, reuse_shards, write_plan
 from beam_jobs.blocks import (
     FACTS_SCHEMA,
     Block,
@@ -21,6 +22,7 @@ from beam_jobs.blocks import (
 )
 from beam_jobs.config import PrepareConfig
 from beam_jobs.copying import ShardsToCopyFrom
+from beam_jobs.encode import EncodeBlocks
 from beam_jobs.guard.verdicts import known_verdicts
 from beam_jobs.known import Parent
 from beam_jobs.plan import Plan, PlannedShard
@@ -30,6 +32,7 @@ from beam_jobs.runners import run_pipeline
 from beam_jobs.sources.folder import SourceFolder
 from beam_jobs.watch import watched
 from infra.catalog import DatasetVersion
+from infra.codecs import area
 from infra.contract import SPLITS, Shard
 from infra.progress import log
 from infra.records import Container
@@ -107,11 +110,11 @@ def encode_files(
     def count_done() -> int:
         return sum(length_of.get(digest, 0) for digest in finished_blocks(spool))
 
+    if todo and not area.is_compiled():
+        log("area averaging is not compiled, so images take half as long again; see docs/first-dataset.md")
     with watched("encode", references.num_rows, count_done):
         if todo:
-            from beam_jobs.encode import EncodeBlocks
-
-            run_pipeline(EncodeBlocks(todo, source, spool, config), config.runner)
+            run_pipeline(EncodeBlocks(source, spool, config), todo, config.runner)
     return EncodedFiles(blocks, reused)
 
 
@@ -158,8 +161,6 @@ def lay_out(
         parent: of the version that stored records are copied from.
         published: shards that the same plan wrote for earlier versions.
     """
-    from beam_jobs.assemble import write_plan
-
     write_plan(copying.spool, copying.plan_digest, plan, partial(_lengths, parent=parent))
     return Layout(list(plan.shards), list(plan.classes), list(published))
 
@@ -171,8 +172,6 @@ def assemble_shards(
     config: PrepareConfig,
 ) -> tuple[list[Shard], int]:
     """Write the shards that are not finished; returns all that are planned, and how many were found."""
-    from beam_jobs.assemble import AssembleShards, AssembleTask, finished_shards, reuse_shards
-
     earlier = ShardsToCopyFrom()
     if copying.before is not None:
         before = copying.before.manifest
@@ -198,7 +197,7 @@ def assemble_shards(
 
     with watched("assemble", sum(shard.length for shard in layout.shards), count_done):
         if todo:
-            run_pipeline(AssembleShards(todo, task), config.runner)
+            run_pipeline(AssembleShards(task), todo, config.runner)
     return [shard for _, shard in sorted(finished_shards(task).items())], len(reused)
 
 

@@ -42,7 +42,7 @@ def summary(outcome: Mapping[str, Any]) -> Iterator[str]:
     if not outcome["unchanged"]:
         yield (
             f"  {outcome['seconds']:.1f} s, {outcome['images_per_second']:,.0f} images/s, "
-            f"peak memory {size(outcome['peak_rss_bytes'])}"
+            f"peak memory {size(outcome['peak_memory_bytes'])}"
         )
     if outcome["report"]:
         yield f"  report: {outcome['report']}"

@@ -36,7 +36,7 @@ class ChildResult:
         returncode: exit status; negative where a signal ended it.
         result: what the child gave to ``progress.result``, or None.
         error: the child's "error" event, or None.
-        peak_rss_bytes: largest resident memory of its process tree.
+        peak_memory_bytes: largest memory of its process tree; what is shared counts once.
         seconds: from its start to its end.
         last_lines: the end of what it printed.
         was_stopped: whether ``watch`` ended it.
@@ -45,7 +45,7 @@ class ChildResult:
     returncode: int
     result: dict[str, Any] | None
     error: dict[str, Any] | None
-    peak_rss_bytes: int
+    peak_memory_bytes: int
     seconds: float
     last_lines: list[str] = field(default_factory=list)
     was_stopped: bool = False

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from beam_jobs.config import PrepareConfig
-from beam_jobs.guard.journal import Slot, Suspect, adopt_journal, open_slot
+from beam_jobs.guard.journal import Slot, Suspect, adopt_journal, one_at_a_time, open_slot
 from beam_jobs.guard.memory import is_out_of_memory
 from beam_jobs.guard.trial import try_alone
 from beam_jobs.guard.verdicts import Verdict, Verdicts, adopt_verdicts, keep_verdict
@@ -19,9 +18,6 @@ from infra.process import die_at_once_with_parent
 from infra.storage import Storage
 
 T = TypeVar("T")
-
-# Where memory is short, one trial at a time.
-_one_trial = threading.Lock()
 
 
 def adopt_guard() -> None:
@@ -65,7 +61,7 @@ class Attempts:
 
     def _judge(self, suspect: Suspect) -> None:
         """Memory ran out while this file was in work: whose doing was it?"""
-        with _one_trial:
+        with one_at_a_time():  # where memory is short
             verdict = try_alone(suspect, self._config).verdict
         if verdict is not None:
             if self._spool is not None:
@@ -75,7 +71,7 @@ class Attempts:
     def _again(self, work: Callable[[], T], uri: str) -> T:
         """Alone the file is harmless, so it was the others'; they may be done by now."""
         try:
-            with _one_trial:
+            with one_at_a_time():
                 return work()
         except Exception as error:
             if not is_out_of_memory(error):

@@ -1,7 +1,7 @@
 """The journal: which images are in work, known to the parent even when the process that did it is dead.
 
 An anonymous file in memory that parent and child share, without a name and so without anything to clean up.
-Each block in work has a slot of it, mapped into the child::
+Each block in work has a slot of it, mapped into the process that works on it::
 
     float64   since when (time.monotonic, one clock for all processes), 0 while no image is in work
     int64     size of the file (bytes)
@@ -16,6 +16,7 @@ the GIL is never let go.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import mmap
 import os
 import struct
@@ -34,6 +35,9 @@ _SINCE = struct.Struct("<d")
 _FILE = struct.Struct("<qqII")
 _HEADER_BYTES = _SINCE.size + _FILE.size
 _IDLE = 0.0
+_ONE_AT = 1 << 40  # a place in the file that is only ever locked
+
+_one = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,20 +125,24 @@ class _Slots:
     """The slots of this process: taken for a block, given back and used again."""
 
     def __init__(self, fd: int) -> None:
-        self._fd = fd
+        self.fd = fd
         self._free: list[mmap.mmap] = []
-        self._count = 0
         self._lock = threading.Lock()
 
     def take(self) -> mmap.mmap:
         with self._lock:
-            if self._free:
-                return self._free.pop()
-            offset = self._count * _SLOT_BYTES
+            return self._free.pop() if self._free else self._new()
+
+    def _new(self) -> mmap.mmap:
+        """A slot at the end of the journal, which the processes of a pool lengthen in turn."""
+        fcntl.lockf(self.fd, fcntl.LOCK_EX, _SLOT_BYTES)
+        try:
+            offset = os.fstat(self.fd).st_size
             # Written, not only lengthened: a page that the system could not provide later would be a SIGBUS.
-            os.pwrite(self._fd, bytes(_SLOT_BYTES), offset)
-            self._count += 1
-            return mmap.mmap(self._fd, _SLOT_BYTES, offset=offset)
+            os.pwrite(self.fd, bytes(_SLOT_BYTES), offset)
+        finally:
+            fcntl.lockf(self.fd, fcntl.LOCK_UN, _SLOT_BYTES)
+        return mmap.mmap(self.fd, _SLOT_BYTES, offset=offset)
 
     def give_back(self, slot: mmap.mmap) -> None:
         with self._lock:
@@ -167,6 +175,20 @@ def open_slot(source: str) -> Iterator[Slot]:
     finally:
         slot.end()
         slots.give_back(taken)
+
+
+@contextlib.contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """What only one thread may do, of all processes that share the journal."""
+    with _one:
+        if _slots is None:
+            yield
+            return
+        fcntl.lockf(_slots.fd, fcntl.LOCK_EX, 1, _ONE_AT)
+        try:
+            yield
+        finally:
+            fcntl.lockf(_slots.fd, fcntl.LOCK_UN, 1, _ONE_AT)
 
 
 def anonymous_file(name: str) -> int:

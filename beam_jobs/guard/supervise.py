@@ -7,16 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from signal import SIGINT, SIGKILL, SIGTERM
 
-from beam_jobs.config import PrepareConfig
+from beam_jobs.config import MIB, PrepareConfig, RunnerConfig
 from beam_jobs.guard.journal import Journal, Suspect
 from beam_jobs.guard.trial import OWN_BYTES, how_it_ended, try_alone
 from beam_jobs.guard.verdicts import HUNG, Verdict, handed_over
+from beam_jobs.runners import pool_size
 from infra.children import ChildResult, run_child
 from infra.errors import Cancelled, ChildDied
 from infra.progress import Listener
 
 # So many ends in a row for which no file is to blame, and we give up.
 MAX_BARREN = 3
+
+# What a process of the job's pool has resident by itself, shared or not, at the most (bytes).
+_POOLED_BYTES = 160 * MIB
 
 _STOPPED = (Cancelled.exit_code, -SIGINT, -SIGTERM)
 _NAMES_SHOWN = 4
@@ -52,24 +56,31 @@ def run_guarded(argv: Sequence[str], config: PrepareConfig, on_event: Listener) 
     return _Supervisor(argv, config, on_event).run()
 
 
+def most_resident_bytes(runner: RunnerConfig) -> int:
+    """How much memory all processes of a job may have resident before its images are suspects (bytes)."""
+    return OWN_BYTES + pool_size(runner) * _POOLED_BYTES + runner.image_memory_bytes
+
+
 class _Supervisor:
     def __init__(self, argv: Sequence[str], config: PrepareConfig, on_event: Listener) -> None:
         self._argv, self._config, self._on_event = argv, config, on_event
         self._verdicts: dict[str, Verdict] = {}
-        self._resident_bytes = OWN_BYTES + config.runner.image_memory_bytes
+        self._resident_bytes = most_resident_bytes(config.runner)
 
     def run(self) -> ChildResult:
-        peak_rss_bytes, barren = 0, 0
+        peak_memory_bytes, barren = 0, 0
         while True:
             child, alarm, suspects = self._run_child()
-            peak_rss_bytes = max(peak_rss_bytes, child.peak_rss_bytes)
+            peak_memory_bytes = max(peak_memory_bytes, child.peak_memory_bytes)
             if alarm is None or not suspects:
-                return replace(child, peak_rss_bytes=peak_rss_bytes)
+                return replace(child, peak_memory_bytes=peak_memory_bytes)
             if self._find_culprits(suspects, alarm):
                 barren = 0
                 continue
             if child.returncode == -SIGKILL and alarm.kind == "died":
-                return replace(child, peak_rss_bytes=peak_rss_bytes)  # someone's wish, or the system's need
+                return replace(
+                    child, peak_memory_bytes=peak_memory_bytes
+                )  # someone's wish, or the system's need
             if alarm.kind == "memory":
                 self._resident_bytes *= 2  # all of them together, then, and each within what it may take
             else:

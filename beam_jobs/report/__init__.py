@@ -9,5 +9,6 @@ lists end with a count of the rest. So is memory: tables are read in batches, an
 """
 
 from beam_jobs.report.making import PAGE_AT_MOST_BYTES, make_report, report_path, write_report
+from beam_jobs.report.page import load_templates
 
-__all__ = ["PAGE_AT_MOST_BYTES", "make_report", "report_path", "write_report"]
+__all__ = ["PAGE_AT_MOST_BYTES", "load_templates", "make_report", "report_path", "write_report"]

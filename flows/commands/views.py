@@ -21,7 +21,7 @@ def prepared(result: Mapping[str, Any]) -> None:
             f"Published {ref} in {readable_seconds(result['seconds'])}: "
             f"{counted(result['num_inputs'], 'input')}, "
             f"{result['images_per_second']:,.0f} images/s, "
-            f"peak memory {readable_bytes(result['peak_rss_bytes'])}"
+            f"peak memory {readable_bytes(result['peak_memory_bytes'])}"
         )
     _accounting(result)
     _splits(result["splits"])

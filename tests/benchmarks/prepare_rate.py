@@ -168,7 +168,7 @@ def main() -> None:
         stages = {name: [outcome[clock][name] for _, _, outcome in turns] for name in turns[0][2][clock]}
         told = ", ".join(f"{name} {statistics.median(seconds):.2f}" for name, seconds in stages.items())
         print(f"{clock}: {told}")
-    print(f"peak memory of the Beam child: {max(o['peak_rss_bytes'] for *_, o in turns) / 2**20:.0f} MiB")
+    print(f"peak memory of the Beam child: {max(o['peak_memory_bytes'] for *_, o in turns) / 2**20:.0f} MiB")
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ def test_every_input_has_its_outcome(messy: Path, tmp_path: Path) -> None:
     assert done["quarantine"] == {"empty": 1, "no_class": 1, "truncated": 1, "unknown_format": 1}
     assert done["num_label_conflicts"] == 2
     assert done["class_counts_before"] == {"cat": 18, "dog": 11}
-    assert done["peak_rss_bytes"] > 50 << 20
+    assert done["peak_memory_bytes"] > 50 << 20
     assert not done["unchanged"]
 
     version = Catalog(tmp_path / "root").open("d")
@@ -420,4 +420,4 @@ def test_photographs(tmp_path: Path) -> None:
         "test": 372,
     }
     assert verify(Catalog(tmp_path / "root").open("d")).problems == []
-    assert done["peak_rss_bytes"] < 400 << 20
+    assert done["peak_memory_bytes"] < 400 << 20

@@ -32,7 +32,7 @@ RESULT = {
     "container": "gzip",
     "seconds": 0.1,
     "images_per_second": 70.0,
-    "peak_rss_bytes": 1000,
+    "peak_memory_bytes": 1000,
     "quarantine": {"truncated": 1},
     "unchanged": True,
 }

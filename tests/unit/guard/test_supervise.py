@@ -12,21 +12,21 @@ from beam_jobs.config import PrepareConfig
 from beam_jobs.guard import journal as journal_module
 from beam_jobs.guard import supervise
 from beam_jobs.guard.journal import JOURNAL_FD, Suspect
-from beam_jobs.guard.supervise import MAX_BARREN, run_guarded
-from beam_jobs.guard.trial import OWN_BYTES, Trial
+from beam_jobs.guard.supervise import MAX_BARREN, most_resident_bytes, run_guarded
+from beam_jobs.guard.trial import Trial
 from beam_jobs.guard.verdicts import VERDICTS_FD, Verdict
 from infra.children import ChildResult
 from infra.errors import ChildDied
 
 CONFIG = PrepareConfig.model_validate({"runner": {"image_seconds": 0.2, "image_memory_bytes": 1 << 28}})
-LIMIT = OWN_BYTES + (1 << 28)
+LIMIT = most_resident_bytes(CONFIG.runner)
 
 WELL = ChildResult(0, {"num_records": 1}, None, 100, 0.0)
 STOPPED = ChildResult(-9, None, None, 100, 0.0, [], True)
 
 
-def died(number: int, peak_rss_bytes: int = 100) -> ChildResult:
-    return ChildResult(-number, None, None, peak_rss_bytes, 0.0)
+def died(number: int, peak_memory_bytes: int = 100) -> ChildResult:
+    return ChildResult(-number, None, None, peak_memory_bytes, 0.0)
 
 
 class Children:
@@ -108,7 +108,7 @@ def test_a_death_with_nothing_in_work_is_no_images_doing(run: Any) -> None:
 def test_the_culprit_of_a_crash_is_handed_to_the_next_child(run: Any) -> None:
     children = Children((["a.jpg", "bad.jpg", "c.jpg"], None, died(11, 700)), ([], None, WELL))
     result, tried, said = run(children)
-    assert (result.result, result.peak_rss_bytes) == (WELL.result, 700)
+    assert (result.result, result.peak_memory_bytes) == (WELL.result, 700)
     assert tried == ["a.jpg", "bad.jpg"], "one explains it"
     assert children.handed[0] == b"[]"
     assert b"decoder_crashed" in children.handed[1]

@@ -1,0 +1,17 @@
+"""A pool of processes for the embedded runner: no image waits for the interpreter to be done with another.
+
+Image libraries release the interpreter's lock, but what lies between their calls holds it, on two cores for a
+sixth of the time. So the job forks itself before it loads Beam, once for each worker. The copies share the
+memory of all that was loaded until then. Beam deals out numbers to its threads as ever; a thread lends its
+number to a process and waits for it::
+
+    forking.py     the job's side: forks, lends, and dies as a process of it died
+    serving.py     the process's side: does the work that it is lent, until the job ends
+
+Other runners have processes of their own, and on systems other than Linux a fork of a process that has loaded
+libraries is not safe: there the work is done where Beam calls for it. What comes out is the same.
+"""
+
+from beam_jobs.pool.forking import has_pool, lend, pool_cpu_seconds, pool_processes
+
+__all__ = ["has_pool", "lend", "pool_cpu_seconds", "pool_processes"]
