@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-import threading
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
@@ -44,9 +44,6 @@ NOTES_FOLDER = "shards"
 SPOOLED_PLAN_SCHEMA = PLAN_SCHEMA.append(pa.field("length_bytes", pa.int64()))
 
 _ROWS_AT_A_TIME = 1024
-
-# Shards of one size are finished at one time; their indexes need not be in memory all at once.
-_ONE_INDEX = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -178,25 +175,22 @@ def write_shard(
     with task.dataset.atomic_writer(path) as stream:
         hashed = _HashedWriter(stream)
         offsets, lengths = _write_records(records, copier, hashed)
-    with _ONE_INDEX:
-        table = pa.Table.from_batches(records, SPOOLED_PLAN_SCHEMA)
-        index = _index_bytes(table, offsets, lengths)
-        task.dataset.write_atomic(index_path, index)
-        labels = pc.value_counts(table["label"]).to_pylist()
-        payload_bytes = pc.sum(table["stored_bytes"]).as_py()
-        del table
-    counts = {entry["values"]: entry["counts"] for entry in labels}
+    index = _Index(offsets, lengths)
+    for batch in records:
+        index.add(batch)
+    content = index.content()
+    task.dataset.write_atomic(index_path, content)
     shard = Shard(
         path=path,
         index_path=index_path,
         split=task.shards[number].split,
         num_examples=len(offsets),
         num_bytes=hashed.num_bytes,
-        payload_bytes=payload_bytes,
+        payload_bytes=index.payload_bytes,
         sha256=hashed.hexdigest(),
-        index_bytes=len(index),
-        index_sha256=sha256_hex(index),
-        class_counts={task.classes[label]: counts[label] for label in sorted(counts)},
+        index_bytes=len(content),
+        index_sha256=sha256_hex(content),
+        class_counts={task.classes[label]: index.labels[label] for label in sorted(index.labels)},
     )
     task.spool.write_atomic(task.note_path(number), shard.model_dump_json().encode())
 
@@ -223,18 +217,44 @@ def _rows(records: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
             yield from zip(*(part.column(name).to_pylist() for name in names), strict=True)
 
 
-def _index_bytes(records: pa.Table, offsets: array[int], lengths: array[int]) -> bytes:
-    """A shard's index as a Parquet file."""
-    columns = {name: records[name] for name in INDEX_SCHEMA.names if name in records.column_names}
-    columns |= {
-        "offset_bytes": pa.array(np.frombuffer(offsets, np.int64)),
-        "length_bytes": pa.array(np.frombuffer(lengths, np.int64)),
-        "sha256": pa.chunked_array([hex_text(digest_bytes(part)) for part in records["sha256"].chunks]),
-    }
-    table = pa.table({name: columns[name] for name in INDEX_SCHEMA.names}, schema=INDEX_SCHEMA)
-    sink = io.BytesIO()
-    pq.write_table(table, sink, compression="zstd")
-    return sink.getvalue()
+class _Index:
+    """A shard's index as a Parquet file in the making, a row group for each batch of records.
+
+    Attributes:
+        labels: how many records have each.
+        payload_bytes: of all encoded images.
+    """
+
+    def __init__(self, offsets: array[int], lengths: array[int]) -> None:
+        self.labels: Counter[int] = Counter()
+        self.payload_bytes = 0
+        self._offsets = np.frombuffer(offsets, np.int64)
+        self._lengths = np.frombuffer(lengths, np.int64)
+        self._num_rows = 0
+        self._sink = io.BytesIO()
+        self._writer = pq.ParquetWriter(self._sink, INDEX_SCHEMA, compression="zstd")
+
+    def add(self, records: pa.RecordBatch) -> None:
+        """Add the rows of the next records (SPOOLED_PLAN_SCHEMA)."""
+        rows = slice(self._num_rows, self._num_rows + records.num_rows)
+        columns = {name: records[name] for name in INDEX_SCHEMA.names if name in records.schema.names}
+        columns |= {
+            "offset_bytes": pa.array(self._offsets[rows]),
+            "length_bytes": pa.array(self._lengths[rows]),
+            "sha256": hex_text(digest_bytes(records["sha256"])),
+        }
+        self._writer.write_batch(
+            pa.record_batch([columns[name] for name in INDEX_SCHEMA.names], schema=INDEX_SCHEMA)
+        )
+        self._num_rows = rows.stop
+        for count in pc.value_counts(records["label"]).to_pylist():
+            self.labels[count["values"]] += count["counts"]
+        self.payload_bytes += pc.sum(records["stored_bytes"]).as_py()
+
+    def content(self) -> bytes:
+        """The whole file; nothing can be added any more."""
+        self._writer.close()
+        return self._sink.getvalue()
 
 
 class _HashedWriter:

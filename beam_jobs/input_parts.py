@@ -20,7 +20,7 @@ from infra.contract import TableFile, inputs_file
 from infra.digests import sha256_hex
 from infra.storage import Storage
 
-ROWS_OF_A_PART = 16_384  # on average
+ROWS_OF_A_PART = 8_192  # on average
 
 
 def write_inputs(

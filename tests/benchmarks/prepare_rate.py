@@ -5,7 +5,8 @@
 *Limit*: as many processes as workers, each taking its part of the photos from memory through the codec in a
 tight loop: JPEG to planes, planes scaled by area, planes to JPEG, and nothing else: no file is read or
 written, nothing is hashed, nothing is known of a photo afterwards. A file that is no JPEG of planes is
-converted as prepare would.
+converted as prepare would. There are two: with OpenCV's area averaging, which is what anyone would write, and
+with the one that prepare has compiled, which gives the same bytes (infra.codecs.area).
 *Prepare*: ``python -m beam_jobs.prepare`` on the same photos, from files to a published version with eight
 shards a split. Both in turn, several times; medians are shown, and the median of the ratios within a turn.
 Other work on the machine slows both, so trust the ratios, and the CPU seconds more than the clock.
@@ -31,7 +32,7 @@ from beam_jobs.config import PrepareConfig
 from beam_jobs.images import convert
 from beam_jobs.sources import list_inputs
 from beam_jobs.sources.folder import SourceFolder
-from infra.codecs import WHITE, ImageRejected
+from infra.codecs import WHITE, ImageRejected, area
 from infra.codecs.planes import fit
 from infra.codecs.resize import Sizing, geometry
 from infra.codecs.turbojpeg import decode_planes, encode_planes, library, read_planar_header
@@ -74,8 +75,10 @@ def photo_paths(folder: Path) -> list[Path]:
     return [folder / uri for uri in uris]
 
 
-def _convert_all(paths: list[Path], ready: Any, results: Any) -> None:
+def _convert_all(paths: list[Path], compiled: bool, ready: Any, results: Any) -> None:
     config = PrepareConfig()
+    if not compiled:
+        area._library = lambda: None
     contents = [path.read_bytes() for path in paths]
     ready.wait()
     began, cpu_began = time.perf_counter(), time.process_time()
@@ -95,12 +98,18 @@ def _convert(data: bytes, config: PrepareConfig) -> None:
         convert(data, config.image, config.filter)
 
 
-def measure_limit(paths: list[Path], workers: int) -> Run:
-    """The codec in a tight loop over bytes in memory, a process a worker."""
+def measure_limit(paths: list[Path], workers: int, *, compiled: bool) -> Run:
+    """The codec in a tight loop over bytes in memory, a process a worker.
+
+    Args:
+        paths: of the photos.
+        workers: how many processes.
+        compiled: with the area averaging that prepare has; else with OpenCV's.
+    """
     context = multiprocessing.get_context("spawn")
     ready, results = context.Barrier(workers), context.Queue()
     processes = [
-        context.Process(target=_convert_all, args=(paths[number::workers], ready, results))
+        context.Process(target=_convert_all, args=(paths[number::workers], compiled, ready, results))
         for number in range(workers)
     ]
     for process in processes:
@@ -138,7 +147,7 @@ def show(name: str, runs: list[Run], limits: list[Run]) -> None:
     ratio = statistics.median(run.per_second / limit.per_second for run, limit in pairs)
     wall = statistics.median(run.wall_seconds for run in runs)
     cpu = statistics.median(run.cpu_seconds for run in runs)
-    cpu_ratio = statistics.median(limit.cpu_seconds / run.cpu_seconds for run, limit in pairs)
+    cpu_ratio = statistics.median(run.cpu_seconds / limit.cpu_seconds for run, limit in pairs)
     print(f"{name:<28}{per_second:>10,.0f}{ratio:>10.2f}{wall:>10.2f}{cpu:>10.2f}{cpu_ratio:>10.2f}")
 
 
@@ -155,15 +164,19 @@ def main() -> None:
         folder = arguments.folder or make_folder(Path(scratch) / "photos", arguments.photos)
         paths = photo_paths(folder)
         limits: list[Run] = []
+        compiled: list[Run] = []
         turns: list[tuple[Run, Run, dict[str, Any]]] = []
         for number in range(arguments.repeats):
-            limits.append(measure_limit(paths, arguments.workers))
+            limits.append(measure_limit(paths, arguments.workers, compiled=False))
+            compiled.append(measure_limit(paths, arguments.workers, compiled=True))
             turns.append(measure_prepare(folder, Path(scratch) / f"root{number}", arguments.workers))
     print(f"{len(paths):,} photos, {arguments.workers} workers, medians of {arguments.repeats} turns")
-    print(f"{'':<28}{'images/s':>10}{'of limit':>10}{'seconds':>10}{'CPU s':>10}{'of limit':>10}")
-    show("limit: codec, tight loop", limits, limits)
-    show("prepare, start-up apart", [inner for inner, _, _ in turns], limits)
-    show("prepare, whole command", [whole for _, whole, _ in turns], limits)
+    print(f"{'':<28}{'images/s':>10}{'of limit':>10}{'seconds':>10}{'CPU s':>10}{'x limit':>10}")
+    for limit, of_which in ((limits, "OpenCV's area averaging"), (compiled, "the compiled one")):
+        print(f"of the limit with {of_which}:")
+        show("  limit: codec, tight loop", limit, limit)
+        show("  prepare, start-up apart", [inner for inner, _, _ in turns], limit)
+        show("  prepare, whole command", [whole for _, whole, _ in turns], limit)
     for clock in ("stage_seconds", "stage_cpu_seconds"):
         stages = {name: [outcome[clock][name] for _, _, outcome in turns] for name in turns[0][2][clock]}
         told = ", ".join(f"{name} {statistics.median(seconds):.2f}" for name, seconds in stages.items())
