@@ -189,7 +189,7 @@ class RunnerConfig(Settings):
         (), description="Beam's own options for the portable runner, each as --name=value"
     )
     workers: Annotated[int, Field(ge=0, le=1024)] = Field(
-        0, description="Images in work at a time; 0 for as many as there are processor cores"
+        0, description="Processes that work on images; 0 for as many as there are processor cores"
     )
     image_seconds: Annotated[float, Field(gt=0)] = Field(
         60, description="An image that is in work for longer is quarantined (seconds)"

@@ -126,7 +126,7 @@ class _Supervisor:
         remedy = (
             "raise runner.image_seconds, or lower runner.workers"
             if alarm.kind == "slow"
-            else "run again with runner.workers=1; a library may not stand several threads, or memory is bad"
+            else "run again with runner.workers=1; a library may not stand company, or memory is bad"
         )
         return ChildDied(f"{again} in work; no file does that alone", remedy)
 
