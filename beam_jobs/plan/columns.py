@@ -11,7 +11,7 @@ from beam_jobs.plan.splits import Codes
 from infra.contract import SPLITS
 
 # Rows that are made, hashed and written at a time. Plan digests depend on it.
-PLAN_ROWS = 8_192
+PLAN_ROWS = 4_096
 
 # Row numbers of tables of up to two billion rows: there are many such columns in a plan.
 Rows = npt.NDArray[np.int32]

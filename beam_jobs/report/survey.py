@@ -7,7 +7,7 @@ and of each class only the few candidates for its contact sheet are kept.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,7 @@ _COLUMNS = [
     "id", "offset_bytes", "length_bytes", "label", "source_uri", "stored_bytes", "height", "width",
     "source_height", "source_width", "source_bytes", *TRAITS,
 ]  # fmt: skip
+_ROWS_AT_A_TIME = 8192
 # Names of profiles come from files; a hostile source could invent one an image.
 _VALUES_KEPT = 1000
 
@@ -72,12 +73,11 @@ def survey_indexes(storage: Storage, manifest: Manifest, wanted_ids: Collection[
     survey = Survey()
     wanted = pa.array(sorted(wanted_ids), pa.string())
     for shard in manifest.shards:
-        with storage.open_input(shard.index_path) as stream:
-            table = pq.read_table(stream, columns=_COLUMNS)
-        _count(survey, table)
-        _offer(survey, _smallest_ids(table), shard.split, shard.path)
-        for row in table.filter(pc.is_in(table["id"], wanted)).to_pylist():
-            survey.by_id[row["id"]] = _candidate(row, shard.split, shard.path)
+        for table in _parts(storage, shard.index_path, _COLUMNS):
+            _count(survey, table)
+            _offer(survey, _smallest_ids(table), shard.split, shard.path)
+            for row in table.filter(pc.is_in(table["id"], wanted)).to_pylist():
+                survey.by_id[row["id"]] = _candidate(row, shard.split, shard.path)
     return survey
 
 
@@ -94,11 +94,17 @@ def find_records(
     for shard in manifest.shards:
         if len(found) < len(wanted) and shard.path not in without:
             columns = ["id", "label", "source_uri", "offset_bytes", "length_bytes"]
-            with storage.open_input(shard.index_path) as stream:
-                table = pq.read_table(stream, columns=columns)
-            for row in table.filter(pc.is_in(table["id"], wanted)).to_pylist():
-                found[row["id"]] = _candidate(row, shard.split, shard.path)
+            for table in _parts(storage, shard.index_path, columns):
+                for row in table.filter(pc.is_in(table["id"], wanted)).to_pylist():
+                    found[row["id"]] = _candidate(row, shard.split, shard.path)
     return found
+
+
+def _parts(storage: Storage, index_path: str, columns: list[str]) -> Iterator[pa.Table]:
+    """An index, some thousand rows at a time."""
+    with storage.open_input(index_path) as stream, pq.ParquetFile(stream) as file:
+        for batch in file.iter_batches(batch_size=_ROWS_AT_A_TIME, columns=columns):
+            yield pa.Table.from_batches([batch])
 
 
 def _count(survey: Survey, table: pa.Table) -> None:

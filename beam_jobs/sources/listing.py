@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_jobs.empty_texts import share_empty_texts
 from infra.storage import Storage
 
 # A row whose outcome is null goes on to be read; the others are settled by the listing itself.
@@ -64,7 +65,7 @@ def write_listing(spool: Storage, table: pa.Table) -> None:
 def read_listing(spool: Storage) -> Listing:
     """The listing that ``write_listing`` kept."""
     with spool.open_input(_LISTING_FILE) as stream, pa.ipc.open_file(stream) as reader:
-        return Listing(reader.read_all())
+        return Listing(share_empty_texts(reader.read_all()))
 
 
 def group_by_pattern(table: pa.Table, pattern: str) -> pa.Table:
