@@ -13,7 +13,6 @@ again, unless its bytes are no longer what the note says.
 from __future__ import annotations
 
 import hashlib
-import io
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,13 +26,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from beam_jobs.copying import NO_SHARDS, RecordCopier, ShardsToCopyFrom
+from beam_jobs.memory import give_back
 from beam_jobs.plan import PLAN_SCHEMA, PlannedShard
 from beam_jobs.plan.columns import PLAN_ROWS
 from beam_jobs.plan.hashing import digest_bytes, hex_text
 from beam_jobs.plan.shards import Assembly
 from beam_jobs.spools import plan_file
 from infra.contract import INDEX_SCHEMA, Shard, data_dir, index_file, shard_file, shard_stem
-from infra.digests import sha256_hex, stream_sha256
+from infra.digests import stream_sha256
 from infra.errors import NotFoundError, StorageError
 from infra.records import Container
 from infra.storage import Storage
@@ -107,6 +107,7 @@ class AssembleShards:
         """Write the shard of this number."""
         records = PlannedBatches(self._records, batches_of(self._task.shards, number))
         write_shard(self._task, number, records, self._copier)
+        give_back()  # the tables of an index are the largest that a worker ever has
 
     def close(self) -> None:
         """Close the plan, and what was copied from."""
@@ -175,11 +176,12 @@ def write_shard(
     with task.dataset.atomic_writer(path) as stream:
         hashed = _HashedWriter(stream)
         offsets, lengths = _write_records(records, copier, hashed)
-    index = _Index(offsets, lengths)
-    for batch in records:
-        index.add(batch)
-    content = index.content()
-    task.dataset.write_atomic(index_path, content)
+    with task.dataset.atomic_writer(index_path) as stream:
+        hashed_index = _HashedWriter(stream)
+        index = _Index(hashed_index, offsets, lengths)
+        for batch in records:
+            index.add(batch)
+        index.close()
     shard = Shard(
         path=path,
         index_path=index_path,
@@ -188,8 +190,8 @@ def write_shard(
         num_bytes=hashed.num_bytes,
         payload_bytes=index.payload_bytes,
         sha256=hashed.hexdigest(),
-        index_bytes=len(content),
-        index_sha256=sha256_hex(content),
+        index_bytes=hashed_index.num_bytes,
+        index_sha256=hashed_index.hexdigest(),
         class_counts={task.classes[label]: index.labels[label] for label in sorted(index.labels)},
     )
     task.spool.write_atomic(task.note_path(number), shard.model_dump_json().encode())
@@ -225,13 +227,13 @@ class _Index:
         payload_bytes: of all encoded images.
     """
 
-    def __init__(self, offsets: array[int], lengths: array[int]) -> None:
+    def __init__(self, out: _HashedWriter, offsets: array[int], lengths: array[int]) -> None:
         self.labels: Counter[int] = Counter()
         self.payload_bytes = 0
         self._offsets = np.frombuffer(offsets, np.int64)
         self._lengths = np.frombuffer(lengths, np.int64)
         self._num_rows = 0
-        self._sink = io.BytesIO()
+        self._sink = pa.PythonFile(out, mode="w")
         self._writer = pq.ParquetWriter(self._sink, INDEX_SCHEMA, compression="zstd")
 
     def add(self, records: pa.RecordBatch) -> None:
@@ -251,14 +253,15 @@ class _Index:
             self.labels[count["values"]] += count["counts"]
         self.payload_bytes += pc.sum(records["stored_bytes"]).as_py()
 
-    def content(self) -> bytes:
-        """The whole file; nothing can be added any more."""
+    def close(self) -> None:
+        """Write the end; nothing can be added any more."""
         self._writer.close()
-        return self._sink.getvalue()
 
 
 class _HashedWriter:
-    """Counts and hashes what it passes on."""
+    """Counts and hashes what it passes on. Enough of a file for Arrow to write to."""
+
+    closed = False
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -269,6 +272,12 @@ class _HashedWriter:
         self._stream.write(data)
         self._digest.update(data)
         self.num_bytes += len(data)
+
+    def tell(self) -> int:
+        return self.num_bytes
+
+    def flush(self) -> None:
+        self._stream.flush()
 
     def hexdigest(self) -> str:
         return self._digest.hexdigest()
