@@ -10,9 +10,11 @@ import pickle
 import queue
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from types import FrameType
 from typing import NoReturn
 
 from beam_jobs.pool.serving import Answer, Request, serve
@@ -31,6 +33,8 @@ class _Worker:
         self.connection = connection
         self.cpu_seconds = 0.0
         self._work_digest = ""
+        self._status: int | None = None
+        self._waiting = threading.Lock()
 
     def do(self, work: bytes, digest: str, number: int) -> None:
         """Have it do the work of a number.
@@ -52,9 +56,15 @@ class _Worker:
 
     def wait(self) -> int:
         """Wait for its end; returns its exit status, negative where a signal ended it."""
-        with contextlib.suppress(ChildProcessError):
-            return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        return 0
+        with (
+            self._waiting
+        ):  # the system tells it once, but the one who lent and the one who ends may both ask
+            if self._status is None:
+                try:
+                    self._status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+                except ChildProcessError:  # whoever started the job ignores SIGCHLD: the system forgets
+                    self._status = 1
+            return self._status
 
 
 class ProcessPool:
@@ -158,12 +168,37 @@ def pool_processes(count: int) -> Iterator[None]:
     if not count or sys.platform != "linux":
         yield
         return
-    _pool = ProcessPool(count)
     try:
+        with _stops_held_back():
+            _pool = ProcessPool(count)
         yield
     finally:
         pool, _pool = _pool, None
-        pool.end()
+        if pool is not None:
+            pool.end()
+
+
+@contextlib.contextmanager
+def _stops_held_back() -> Iterator[None]:
+    """Heed SIGINT and SIGTERM only when the block ends.
+
+    What their handlers raise would be lost where it meets a function that a library has called at each fork,
+    and in a forked process it would unwind the job a second time. A mask does not help: the system then
+    picks another thread of this process, and the handler runs in this one all the same.
+    """
+    arrived: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        arrived.append(number)
+
+    handlers = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for held_back in arrived:
+            signal.raise_signal(held_back)
 
 
 def lend(work: Work) -> LentWork | None:

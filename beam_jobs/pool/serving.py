@@ -60,6 +60,8 @@ def serve(connection: Connection, parent: int) -> NoReturn:
         status = 0
     except SystemExit as ended:  # by an image library: the job ends so too
         status = ended.code if isinstance(ended.code, int) else 1
+    except Exception:  # noqa: BLE001  (a defect: nobody else would say so)
+        traceback.print_exc()
     finally:
         os._exit(status)
 

@@ -10,11 +10,13 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing import Pipe
 from pathlib import Path
 
 import psutil
 import pytest
 
+from beam_jobs.pool.forking import _Worker
 from infra.errors import StorageError
 from tests.samples.pooled import ATTENDANCE
 
@@ -98,3 +100,32 @@ def test_a_stop_does_not_wait_for_work_that_has_no_end(tmp_path: Path) -> None:
         _, said = process.communicate(timeout=30)
     assert process.returncode == 130, said
     assert not any(psutil.pid_exists(pid) for pid in workers)
+
+
+# A signal arrives whenever a process was forked, where libraries have their functions called.
+_STOPPED_AT_FORKS = """
+import os, signal
+from beam_jobs.pool import pool_processes
+from infra.process import run_main
+
+def main():
+    os.register_at_fork(after_in_parent=lambda: signal.raise_signal(signal.SIGTERM))
+    with pool_processes(2):
+        print("working")
+    return 0
+
+raise SystemExit(run_main(main))
+"""
+
+
+def test_a_stop_while_processes_are_forked_is_heeded_once() -> None:
+    command = [sys.executable, "-c", _STOPPED_AT_FORKS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (130, ""), done.stderr
+    assert done.stderr.count("error:") == 1
+
+
+def test_all_who_wait_for_a_process_learn_how_it_ended() -> None:
+    pid = os.spawnv(os.P_NOWAIT, sys.executable, [sys.executable, "-c", "raise SystemExit(7)"])
+    worker = _Worker(pid, Pipe()[0])
+    assert [worker.wait(), worker.wait()] == [7, 7]
