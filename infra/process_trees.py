@@ -13,6 +13,7 @@ import psutil
 # Not every kernel has it (CONFIG_PROC_CHILDREN).
 _KNOWS_CHILDREN = Path("/proc/thread-self/children")
 _GROWTH = 50  # a fiftieth more memory is worth a closer look
+_SAMPLES = 5  # so often it is worth one in any case
 
 GRACE_SECONDS = 10.0  # for a polite end: a checkpoint is written, a lock let go
 
@@ -53,15 +54,18 @@ class MemorySampler:
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._divided_at = 0
+        self._taken = 0
         self.peak_bytes = 0
 
     def sample(self) -> int:
         """The tree's resident memory now (bytes), all of each process; 0 where it is gone."""
         pids = _pids_of_tree(self._pid)
         resident = sum(map(_resident_bytes, pids))
-        # The system takes milliseconds to divide what is shared: done where there is more than there was.
-        if resident > self._divided_at + self._divided_at // _GROWTH:
-            self._divided_at = resident
+        # The system takes milliseconds to divide what is shared: done where there is more than there was, and
+        # now and then, since what a forked process writes to is resident already, and from then on its own.
+        self._taken += 1
+        if resident > self._divided_at + self._divided_at // _GROWTH or self._taken % _SAMPLES == 0:
+            self._divided_at = max(self._divided_at, resident)
             self.peak_bytes = max(self.peak_bytes, sum(map(_proportional_bytes, pids)))
         return resident
 
