@@ -183,7 +183,7 @@ class RunnerConfig(Settings):
 
     name: str = Field(
         "embedded",
-        description="Beam runner: embedded (this machine, threads) or portable (any job server of Beam's)",
+        description="Beam runner: embedded (this machine) or portable (any job server of Beam's)",
     )
     options: tuple[str, ...] = Field(
         (), description="Beam's own options for the portable runner, each as --name=value"

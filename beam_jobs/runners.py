@@ -48,7 +48,7 @@ _OURS = {
     "streaming": "leave it away: these are batch pipelines",
     "save_main_session": "leave it away: workers import what they need",
 }
-_REMEDY = 'use runner.name = "embedded", which is Beam\'s in-process runner with threads'
+_REMEDY = 'use runner.name = "embedded", which is Beam\'s in-process runner'
 
 
 def num_workers(runner: RunnerConfig) -> int:

@@ -160,9 +160,10 @@ _pool: ProcessPool | None = None
 
 @contextlib.contextmanager
 def pool_processes(count: int) -> Iterator[None]:
-    """Have so many processes do the work of this one's pipelines. Call it before there are busy threads.
+    """Have so many processes do the work of this one's pipelines.
 
-    Without any, and where a fork is not safe, the work is done where Beam calls for it.
+    Call it on the main thread (it handles signals), before there are other busy ones.
+    Without any process, and where a fork is not safe, the work is done where Beam calls for it.
     """
     global _pool
     if not count or sys.platform != "linux":
