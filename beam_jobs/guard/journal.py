@@ -137,7 +137,8 @@ class _Slots:
         """A slot at the end of the journal, which the processes of a pool lengthen in turn."""
         fcntl.lockf(self.fd, fcntl.LOCK_EX, _SLOT_BYTES)
         try:
-            offset = os.fstat(self.fd).st_size
+            # Up to a whole slot: memory may have run out in the middle of one.
+            offset = -(-os.fstat(self.fd).st_size // _SLOT_BYTES) * _SLOT_BYTES
             # Written, not only lengthened: a page that the system could not provide later would be a SIGBUS.
             os.pwrite(self.fd, bytes(_SLOT_BYTES), offset)
         finally:
