@@ -25,6 +25,7 @@ import sys
 import tarfile
 import tempfile
 import venv
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -116,6 +117,7 @@ def _prepare_argv(source: Path, out: Path) -> list[str]:
 
 
 SHARDMILL = "shardmill"
+_ATTEMPTS = 4
 PEERS = {
     SHARDMILL: Peer("Shardmill prepare", None, None),
     "tfds-beam": Peer("TensorFlow Datasets on Beam", 3.5, "tfds_dataset", env={"SHARDMILL_BENCH_BEAM": "1"}),
@@ -160,6 +162,23 @@ def measure(peer: Peer, python: Path, source: Path, out: Path, codec: str) -> Ru
     finally:
         shutil.rmtree(out, ignore_errors=True)
     return Run(cost, records, num_bytes)
+
+
+def measure_till_it_works(
+    peer: Peer, python: Path, source: Path, out: Path, codec: str, failures: Counter[str]
+) -> Run:
+    """As ``measure``, again where the peer fails now and then; each failure is counted under its title.
+
+    Raises:
+        RuntimeError: it fails every time.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return measure(peer, python, source, out, codec)
+        except RuntimeError as error:
+            failures[peer.title] += 1
+            print(f"{peer.title} failed: {str(error).strip().splitlines()[-1]}", file=sys.stderr)
+    return measure(peer, python, source, out, codec)
 
 
 def show(runs: dict[str, list[Run]], images: int, codec: str) -> None:
@@ -235,6 +254,7 @@ def main() -> None:
     pythons = {requirements: environment(told.environments, requirements) for requirements in sorted(lists)}
     folder = told.folder or (PHOTOGRAPHS if PHOTOGRAPHS.is_dir() else None)
     runs: dict[str, list[Run]] = {name: [] for name in names}
+    failures: Counter[str] = Counter()
     if told.work is not None:
         told.work.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=told.work, prefix="prepare-peers-") as scratch:
@@ -243,9 +263,12 @@ def main() -> None:
             for name in names:
                 out = Path(scratch, f"{name}-{turn}")
                 python = pythons.get(PEERS[name].requirements, Path(sys.executable))
-                runs[name].append(measure(PEERS[name], python, source, out, told.codec))
+                peer = PEERS[name]
+                runs[name].append(measure_till_it_works(peer, python, source, out, told.codec, failures))
                 print(f"{name}: {runs[name][-1].cost.wall_seconds:.1f} s", file=sys.stderr)
     show(runs, told.images, told.codec)
+    for title, count in failures.items():
+        print(f"!! {title} failed {count} times, and was run again")
 
 
 if __name__ == "__main__":
