@@ -78,9 +78,8 @@ class _Supervisor:
                 barren = 0
                 continue
             if child.returncode == -SIGKILL and alarm.kind == "died":
-                return replace(
-                    child, peak_memory_bytes=peak_memory_bytes
-                )  # someone's wish, or the system's need
+                # Someone's wish, or the system's need.
+                return replace(child, peak_memory_bytes=peak_memory_bytes)
             if alarm.kind == "memory":
                 self._resident_bytes *= 2  # all of them together, then, and each within what it may take
             else:

@@ -56,9 +56,7 @@ class _Worker:
 
     def wait(self) -> int:
         """Wait for its end; returns its exit status, negative where a signal ended it."""
-        with (
-            self._waiting
-        ):  # the system tells it once, but the one who lent and the one who ends may both ask
+        with self._waiting:  # the system tells it once, and both who lent and who ends may ask
             if self._status is None:
                 try:
                     self._status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])

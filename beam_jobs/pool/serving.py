@@ -12,8 +12,11 @@ from multiprocessing.connection import Connection
 from typing import NoReturn
 
 from beam_jobs.faults import CarriedFault, carry_faults
+from beam_jobs.memory import give_back
 from beam_jobs.work import Work
 from infra.process import die_at_once_with_parent
+
+_IDLE_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,8 @@ def _answer_all(connection: Connection) -> None:
     work: Work | None = None
     while True:
         try:
+            if not connection.poll(_IDLE_SECONDS):
+                give_back()  # the job itself is at work now, and can use it
             request: Request = connection.recv()
         except EOFError:
             return
