@@ -1,12 +1,13 @@
 """The one shape that our Beam pipelines have: numbers, dealt out to workers, each worked on by itself.
 
 Only numbers travel through Beam, so its memory stays flat on any runner. Where the process that runs a
-``DoFn`` has a pool of processes (beam_jobs.pool), the work is done there; elsewhere where the ``DoFn`` is.
+``DoFn`` has a pool of processes (beam_jobs.pool), the numbers of a bundle are done there, side by side;
+elsewhere where the ``DoFn`` is, one after the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import apache_beam as beam
 
@@ -26,11 +27,17 @@ class WorkDoFn(beam.DoFn):  # type: ignore[misc]
         if self._lent is None:
             self._work.open()
 
-    def process(self, element: tuple[int, Iterable[int]]) -> Iterator[int]:
+    def process(self, element: tuple[int, Iterable[int]]) -> None:
         number, _ = element
+        if self._lent is not None:
+            self._lent.begin(number)
+            return
         with carry_faults():
-            (self._lent or self._work).do(number)
-        yield number
+            self._work.do(number)
+
+    def finish_bundle(self) -> None:
+        if self._lent is not None:
+            self._lent.finish()
 
     def teardown(self) -> None:
         if self._lent is None:
@@ -51,7 +58,7 @@ class WorkOnEach(beam.PTransform):  # type: ignore[misc]
             | "Spread" >> SpreadNumbers(self._numbers)
             # int, Iterable[int]: a number and its group
             | "Work" >> beam.ParDo(WorkDoFn(self._work))
-            # int: a number whose work is done
+            # nothing: what comes of the work lies in storage
         )
 
 

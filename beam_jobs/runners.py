@@ -12,8 +12,10 @@ import difflib
 import logging
 import os
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 from beam_jobs.config import RunnerConfig
 from beam_jobs.faults import recover_fault
@@ -21,6 +23,8 @@ from beam_jobs.pool import has_pool
 from beam_jobs.slots import SPARE, allow_at_once
 from beam_jobs.work import Work
 from infra.errors import Cancelled, ConfigError, EnvironmentFault
+
+T = TypeVar("T")
 
 EMBEDDED, PORTABLE = "embedded", "portable"
 _RUNNERS = (EMBEDDED, PORTABLE)
@@ -140,16 +144,38 @@ def run_pipeline(work: Work, numbers: Sequence[int], runner: RunnerConfig) -> No
     with _faults_recovered(runner):
         pipeline = _pipeline(runner)
         _ = pipeline | WorkOnEach(work, numbers)
-        result = pipeline.run()
-        try:
-            state = result.wait_until_finish()
-        except Cancelled:
-            if runner.name != EMBEDDED:
-                with contextlib.suppress(Exception):  # the server may be the reason
-                    result.cancel()
-            raise
+        state = _apart(lambda: _run(pipeline, runner)) if has_pool() else _run(pipeline, runner)
     if state != beam.runners.runner.PipelineState.DONE:
         raise EnvironmentFault(f"the pipeline ended as {state}", "see the logs of the job server")
+
+
+def _run(pipeline: Any, runner: RunnerConfig) -> Any:
+    """The state that a pipeline ends in."""
+    result = pipeline.run()
+    try:
+        return result.wait_until_finish()
+    except Cancelled:
+        if runner.name != EMBEDDED:
+            with contextlib.suppress(Exception):  # the server may be the reason
+                result.cancel()
+        raise
+
+
+def _apart(run: Callable[[], T]) -> T:
+    """The result of a call on a thread of its own.
+
+    A stop is raised on this one, and so never within the call, where Beam would take it for an error of ours.
+    """
+    done: Future[T] = Future()
+
+    def call() -> None:
+        try:
+            done.set_result(run())
+        except BaseException as error:  # noqa: BLE001  (it is raised where the result is asked for)
+            done.set_exception(error)
+
+    threading.Thread(target=call, name="pipeline", daemon=True).start()
+    return done.result()
 
 
 def _pipeline(runner: RunnerConfig) -> Any:
@@ -162,8 +188,9 @@ def _pipeline(runner: RunnerConfig) -> Any:
         return beam.Pipeline(runner=PortableRunner(), options=PipelineOptions(flags=list(runner.options)))
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-    if not has_pool():  # whose processes are not limited: the system divides the cores among them
-        allow_at_once(num_workers(runner))
+    if has_pool():  # whose processes work side by side: Beam need not, and starts four times as fast
+        return beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions(flags=[]))
+    allow_at_once(num_workers(runner))
     options = PipelineOptions(
         flags=[],
         direct_num_workers=num_workers(runner) + SPARE,

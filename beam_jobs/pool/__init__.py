@@ -2,8 +2,8 @@
 
 Image libraries release the interpreter's lock, but what lies between their calls holds it, on two cores for a
 sixth of the time. So the job forks itself before it loads Beam, once for each worker. The copies share the
-memory of all that was loaded until then. Beam deals out numbers to its threads as ever; a thread lends its
-number to a process and waits for it::
+memory of all that was loaded until then. Beam runs the pipeline on one thread: a ``DoFn`` lends its numbers
+to the processes, and waits for all of a bundle at its end::
 
     forking.py     the job's side: forks, lends, and dies as a process of it died
     serving.py     the process's side: does the work that it is lent, until the job ends

@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from types import FrameType
@@ -74,6 +75,7 @@ class ProcessPool:
         self._workers: list[_Worker] = []
         self._free: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
         self._closing = False
+        self.threads = ThreadPoolExecutor(count, "pool")  # each waits for a process
         for _ in range(count):
             worker = self._fork()
             self._workers.append(worker)
@@ -137,20 +139,31 @@ def _die_as(code: int) -> NoReturn:
 
 
 class LentWork:
-    """A work whose numbers are done in the pool."""
+    """A work whose numbers are done in the pool, several at a time."""
 
     def __init__(self, work: Work, pool: ProcessPool) -> None:
         self._pickled = pickle.dumps(work)
         self._digest = hashlib.sha256(self._pickled).hexdigest()
         self._pool = pool
+        self._begun: list[Future[None]] = []
 
-    def do(self, number: int) -> None:
-        """Do the work of a number.
+    def begin(self, number: int) -> None:
+        """Have the work of a number done as soon as a process is free."""
+        self._begun.append(self._pool.threads.submit(self._pool.do, self._pickled, self._digest, number))
+
+    def finish(self) -> None:
+        """Wait for all that was begun.
 
         Raises:
-            LentWorkFailed: it could not be done.
+            LentWorkFailed: one could not be done; what had not begun by then is left.
         """
-        self._pool.do(self._pickled, self._digest, number)
+        begun, self._begun = self._begun, []
+        try:
+            for done in as_completed(begun):
+                done.result()
+        finally:
+            for left in begun:
+                left.cancel()
 
 
 _pool: ProcessPool | None = None

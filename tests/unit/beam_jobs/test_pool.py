@@ -99,6 +99,7 @@ def test_a_stop_does_not_wait_for_work_that_has_no_end(tmp_path: Path) -> None:
         os.killpg(process.pid, signal.SIGTERM)
         _, said = process.communicate(timeout=30)
     assert process.returncode == 130, said
+    assert "error: stopped on request\n" in said
     assert not any(psutil.pid_exists(pid) for pid in workers)
 
 
