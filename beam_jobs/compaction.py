@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from beam_jobs.accounting import check_shards
-from beam_jobs.config import PrepareConfig
+from beam_jobs.config import PrepareConfig, RunnerConfig
 from beam_jobs.known import Parent, Reuse
 from beam_jobs.plan import PlannedShard, num_shards
 from beam_jobs.plan.hashing import digest_bytes, record_ids
@@ -98,7 +98,8 @@ def _settings(version: DatasetVersion) -> PrepareConfig:
             f"the settings of {version.ref} are not those of this release",
             "prepare its source again with this release first",
         )
-    return config
+    # Copying is this machine's work; a job server that the version was once prepared on may be gone.
+    return config.model_copy(update={"runner": RunnerConfig()})
 
 
 def _compacted(catalog: Catalog, before: DatasetVersion, run: str) -> DatasetVersion:

@@ -56,6 +56,16 @@ def test_a_compacted_version_holds_what_it_held(root: Path, source: Path, tmp_pa
     assert run(source, root)["inherited_shards"] == 3
 
 
+def test_a_version_of_a_job_server_that_is_gone_is_compacted_here(root: Path) -> None:
+    path = root / "d/manifests/000005.json"
+    manifest = json.loads(path.read_text())
+    options = ["--job_endpoint=localhost:1", "--environment_type=LOOPBACK"]
+    manifest["config"]["runner"] |= {"name": "portable", "options": options}
+    path.write_text(json.dumps(manifest))
+    assert compact(Catalog(root), "d")["num_shards"] == 3
+    assert Catalog(root).open("d").manifest.config["runner"]["options"] == options
+
+
 def test_the_command(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["compact", "d", "--root", str(root), "--json"]) == 0
     told: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
