@@ -22,8 +22,6 @@ if __name__ == "__main__":
 import argparse
 import json
 import logging
-import os
-import sys
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -72,7 +70,7 @@ from beam_jobs.versions import (
 from infra.catalog import Catalog, DatasetVersion
 from infra.contract import Accounting, spool_dir
 from infra.errors import CorruptDataError, PublishConflict
-from infra.process import run_main
+from infra.process import exit_at_once, run_main
 from infra.progress import log, progress, result, stage
 from infra.purged import purged_contents
 from infra.storage import Storage
@@ -292,9 +290,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    status = run_main(main)
     # All is said and let go. A normal exit would wait for Beam's threads, which may be in the middle of their
     # blocks, and take apart all that was loaded, which lasts as long as loading it.
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+    exit_at_once(run_main(main))

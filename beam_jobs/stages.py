@@ -22,6 +22,7 @@ from beam_jobs.blocks import (
 )
 from beam_jobs.config import PrepareConfig
 from beam_jobs.copying import ShardsToCopyFrom
+from beam_jobs.empty_texts import share_empty_texts
 from beam_jobs.encode import EncodeBlocks
 from beam_jobs.guard.verdicts import known_verdicts
 from beam_jobs.known import Parent
@@ -74,20 +75,15 @@ class EncodedFiles:
 
 
 def _in_one_chunk(parts: list[pa.Table]) -> pa.Table:
-    """Tables joined, column by column: never more than one column is there twice. Empties the list.
-
-    Texts of which there is none at all, as a rule the reasons why files were lost, share their memory.
-    """
+    """Tables joined, column by column: never more than one column is there twice. Empties the list."""
     columns = {}
-    no_text = pa.chunked_array([pa.nulls(sum(part.num_rows for part in parts), pa.string())])
     for field in FACTS_SCHEMA:
         joined = pa.chunked_array([chunk for part in parts for chunk in part[field.name].chunks], field.type)
         parts[:] = [part.drop_columns([field.name]) for part in parts]
-        if field.type == no_text.type and joined.null_count == len(joined):
-            joined = no_text
         columns[field.name] = pa.table({field.name: joined}).combine_chunks()[field.name]
         del joined
-    return pa.table(columns, schema=FACTS_SCHEMA)
+    # As a rule no file was lost, and there is no reason why.
+    return share_empty_texts(pa.table(columns, schema=FACTS_SCHEMA))
 
 
 def encode_files(

@@ -32,6 +32,7 @@ from pathlib import Path
 
 from infra.records import iter_records
 from infra.storage import Storage
+from infra.wording import counted
 from tests.benchmarks.peers.photographs import CODECS, QUALITY, SHORT_SIDE
 from tests.benchmarks.photo_folders import make_photographs
 from tests.benchmarks.process_tree import Cost, run_measured
@@ -268,7 +269,7 @@ def main() -> None:
                 print(f"{name}: {runs[name][-1].cost.wall_seconds:.1f} s", file=sys.stderr)
     show(runs, told.images, told.codec)
     for title, count in failures.items():
-        print(f"!! {title} failed {count} times, and was run again")
+        print(f"!! {title} failed {counted(count, 'time')}, and was run again")
 
 
 if __name__ == "__main__":

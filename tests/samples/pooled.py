@@ -12,7 +12,7 @@ from beam_jobs.config import RunnerConfig
 from beam_jobs.pool import pool_cpu_seconds, pool_processes
 from beam_jobs.runners import run_pipeline
 from infra.errors import StorageError
-from infra.process import run_main
+from infra.process import exit_at_once, run_main
 
 ATTENDANCE = "pid-"
 
@@ -65,7 +65,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    status = run_main(main)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+    exit_at_once(run_main(main))
