@@ -123,7 +123,7 @@ def train_dataset(ref: str, config: TrainConfig, *, root: str | Path, runs: str 
             raise
         result |= {
             "seconds": round(time.monotonic() - started, 3),
-            "peak_memory_bytes": own_peak_rss_bytes(),
+            "peak_rss_bytes": own_peak_rss_bytes(),
         }
         folder.write_atomic(_RESULT, json.dumps(result, indent=1).encode("ascii"))
     return result
