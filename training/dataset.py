@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from infra.catalog import Catalog, DatasetVersion
 from infra.errors import NotFoundError, UsageError
 from infra.settings import default_root
-from training.balance import RULES
 from training.config import AugmentSettings
-from training.order import LastBatch, SequentialOrder, TrainingOrder
-from training.reader import RecordReader, SplitTable, load_table
-
-if TYPE_CHECKING:
-    from training.pipeline import Order
+from training.order import LastBatch, Order, SequentialOrder, TrainingOrder
+from training.order.balance import RULES
+from training.reading import RecordReader, SplitTable, load_table
 
 
 def open_dataset(ref: str, root: str | Path | None = None) -> Dataset:
@@ -92,7 +89,7 @@ class Dataset:
             seed: of order and augmentation.
             epoch: the first epoch.
             epochs: how many epochs follow one another.
-            balance: a rule of ``training.balance``; for training.
+            balance: a rule of ``training.order.balance``; for training.
             last_batch: a last batch that is not full: "drop" (the default for training), "partial" (the
                 default otherwise: smaller), or "pad" (full, and elements are (images, labels, weights)).
             augment: how training examples are varied.
@@ -101,7 +98,7 @@ class Dataset:
             NotFoundError: the version has no such split. UsageError: an argument is wrong.
         """
         from training import tensorflow_runtime  # noqa: F401  (before anything else imports TensorFlow)
-        from training.pipeline import IndexedPipeline
+        from training.pipelines.indexed import IndexedPipeline
 
         if batch_size < 1 or image_size < 1:
             raise UsageError(f"batch_size = {batch_size} and image_size = {image_size} must be at least 1")

@@ -11,8 +11,8 @@ import tensorflow as tf
 from training.distribution import distribute, gather
 from training.metrics import Evaluation, confusion_matrix
 from training.order import SequentialOrder
-from training.pipeline import IndexedPipeline, reraise
-from training.reader import RecordReader
+from training.pipelines.indexed import IndexedPipeline, reraise
+from training.reading import RecordReader
 
 
 class Evaluator:

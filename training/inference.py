@@ -17,7 +17,7 @@ from training.orientation import (
     turn_upright,
     webp_orientation,
 )
-from training.preprocess import decode_jpeg_window, resize
+from training.pipelines.preprocess import decode_jpeg_window, resize
 
 _CMYK = 4
 

@@ -23,8 +23,8 @@ from training.evaluation import Evaluator
 from training.interruption import StopRequest
 from training.metrics import Evaluation
 from training.order import TrainingOrder
-from training.pipeline import IndexedPipeline, reraise
-from training.reader import RecordReader
+from training.pipelines.indexed import IndexedPipeline, reraise
+from training.reading import RecordReader
 from training.tensorboard_log import TensorBoardLog
 from training.trace import ConsumedTrace
 

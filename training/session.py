@@ -27,8 +27,8 @@ from training.models import ModelSpec, build_model, default_image_size
 from training.normalization import pixels_of
 from training.optimizers import make_optimizer, make_schedule
 from training.order import TrainingOrder
-from training.pipeline import IndexedPipeline
-from training.reader import RecordReader
+from training.pipelines.indexed import IndexedPipeline
+from training.reading import RecordReader
 from training.tensorboard_log import TensorBoardLog
 from training.trace import ConsumedTrace
 

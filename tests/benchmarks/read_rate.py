@@ -8,7 +8,7 @@ else the machine does falls on all alike. Without ``--dataset`` one of 512 pictu
 
 * *limit*: ``tf.io.decode_and_crop_jpeg`` and ``tf.image.resize`` in a tight loop on two threads, over
   bytes in memory; no batches.
-* *indexed*: shards at rest -> training.pipeline.
+* *indexed*: shards at rest -> training.pipelines.indexed.
 * *tutorial*: what guides teach: ``TFRecordDataset``, shuffle, one ``map`` that decodes the whole image,
   crops, resizes and flips, ``batch``; nothing parallel, no prefetch.
 """
@@ -83,7 +83,7 @@ def batches_of(dataset: Any, seconds: float) -> float:
 
 def indexed(dataset: Dataset) -> Callable[[float], float]:
     """Our pipeline."""
-    from training.pipeline import IndexedPipeline
+    from training.pipelines.indexed import IndexedPipeline
 
     reader = dataset.reader("train")
     order = TrainingOrder(reader.table.label, seed=0, global_batch_size=BATCH)

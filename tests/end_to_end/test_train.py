@@ -15,7 +15,7 @@ from infra.storage import Storage
 from tests.samples.published import Picture, coloured, publish
 from tests.samples.trainer import Trainer, settings, train
 from training.metrics import confusion_matrix
-from training.reader import RecordReader, load_table
+from training.reading import RecordReader, load_table
 
 # Names of folders can be anything: a slash of another alphabet, quotes, markup, bytes that are no UTF-8.
 ODD_NAMES = ["<b>&\"'", "caf\udce9", "naïve ∕ 中文 🙂"]

@@ -15,7 +15,7 @@ def test_a_split_is_evaluated_again_and_again(tmp_path: Path, monkeypatch: pytes
     """A pipeline for each epoch's validation would stay in memory to the end of the run."""
     tf = pytest.importorskip("tensorflow")
     from training.evaluation import Evaluator
-    from training.pipeline import IndexedPipeline
+    from training.pipelines.indexed import IndexedPipeline
 
     made = []
     whole = IndexedPipeline.dataset

@@ -203,7 +203,7 @@ def _served(folder: Path, *, grey: bool) -> dict[str, np.ndarray]:
 
 def _expected(data: bytes, channels: int) -> np.ndarray:
     """The central square of what the preparation decodes, as evaluation shrinks it: uint8 [S, S, 3]."""
-    from training.preprocess import resize
+    from training.pipelines.preprocess import resize
 
     pixels = decode(data, channels).pixels
     top, left, height, width = central_windows(*(np.array([side]) for side in pixels.shape[:2]))[0]

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.errors import ConfigError, DataError
-from training.balance import RULES, apportion
 from training.order import SequentialOrder, TrainingOrder, rank_slice
+from training.order.balance import RULES, apportion
 
 seeds = st.integers(0, 2**63 - 1)
 class_counts = st.lists(st.integers(0, 40), min_size=1, max_size=8).filter(any)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.hashing import key_of, mix64, uniform
-from training.permutation import permute
+from training.order.hashing import key_of, mix64, uniform
+from training.order.permutation import permute
 
 
 @given(st.integers(1, 600), st.integers(0, 2**64 - 1))

@@ -16,7 +16,7 @@ from tests.samples.published import Picture, coloured, publish
 from training.augment import flips, keys_at, windows
 from training.config import AugmentSettings
 from training.dataset import Dataset, open_dataset
-from training.reader import RecordReader
+from training.reading import RecordReader
 
 COUNTS = {"train": {"a": 17, "b": 9}, "test": {"a": 5, "b": 3}}
 
@@ -30,7 +30,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 def pipeline_of(dataset: Dataset, batch_size: int = 8, **options: Any) -> Any:
     from training.order import TrainingOrder
-    from training.pipeline import IndexedPipeline
+    from training.pipelines.indexed import IndexedPipeline
 
     reader = dataset.reader("train")
     order = TrainingOrder(reader.table.label, seed=3, global_batch_size=batch_size)
@@ -162,7 +162,7 @@ def test_wrong_requests_say_what_there_is(dataset: Dataset) -> None:
 
 
 def test_damage_comes_out_as_our_error_with_names(tmp_path: Path) -> None:
-    from training.pipeline import reraise
+    from training.pipelines.indexed import reraise
 
     version = publish(tmp_path, coloured(COUNTS), name="set")
     damaged = open_dataset("set", root=tmp_path)

@@ -11,7 +11,7 @@ from infra.catalog import DatasetVersion
 from infra.errors import CorruptDataError
 from infra.records import CONTAINERS, Container
 from tests.samples.published import coloured, publish
-from training.reader import RecordReader, load_table
+from training.reading import RecordReader, load_table
 
 COUNTS = {"train": {"a": 7, "b": 4}, "test": {"a": 2, "b": 1}}
 

@@ -1,8 +1,6 @@
-"""Records of a split by ordinal, straight from its shards. Knows no framework.
+"""Where the records of a split lie: its indexes as one table of numpy arrays (about 50 bytes a record).
 
-The indexes of a split become one table of numpy arrays (about 50 bytes a record). Reading a record costs one
-``pread``, for gzip one inflate, and the check of its checksum. Nothing is returned that is not what was
-written: indexes are checked against the manifest, and each record against its index.
+Indexes are checked against the manifest before they are believed.
 """
 
 from __future__ import annotations
@@ -20,9 +18,6 @@ from infra.catalog import DatasetVersion
 from infra.contract import Shard
 from infra.digests import sha256_hex
 from infra.errors import CorruptDataError, NotFoundError
-from infra.examples import ImageRecord, parse_example
-from infra.ranges import RangeReader
-from infra.records import unpack_record
 
 _COLUMNS = ("id", "offset_bytes", "length_bytes", "label", "height", "width")
 _ID_BYTES = 16
@@ -112,52 +107,3 @@ def _empty_index() -> pa.Table:
 
 def _column(rows: pa.Table, name: str, kind: type[np.integer[Any]]) -> npt.NDArray[Any]:
     return np.ascontiguousarray(rows.column(name).to_numpy().astype(kind, copy=False))
-
-
-class RecordReader:
-    """Reads records of one split; safe for many threads."""
-
-    def __init__(self, version: DatasetVersion, table: SplitTable) -> None:
-        self.table = table
-        self.image_encoding: str = version.manifest.image_encoding
-        self._container = version.manifest.container
-        self._ref = version.ref
-        self._ranges = RangeReader(version.storage)
-
-    def read(self, ordinal: int) -> ImageRecord:
-        """The record with this number.
-
-        Raises:
-            CorruptDataError: names the shard and the record.
-        """
-        table = self.table
-        path = table.paths[table.shard[ordinal]]
-        offset, length = int(table.offset_bytes[ordinal]), int(table.length_bytes[ordinal])
-        try:
-            stored = self._ranges.read(path, offset, length)
-            if len(stored) != length:
-                raise CorruptDataError(f"the shard ends after {len(stored)} of {length} bytes")
-            record = parse_example(unpack_record(stored, self._container))
-            self._check(ordinal, record)
-        except (CorruptDataError, NotFoundError) as error:
-            name = table.id[ordinal].decode("ascii")
-            raise CorruptDataError(
-                f"record {name} at byte {offset} of {path}: {error.message}",
-                f"run `shardmill verify {self._ref}`; a damaged shard must be restored or prepared again",
-            ) from error
-        return record
-
-    def read_many(self, ordinals: npt.NDArray[np.int64]) -> list[ImageRecord]:
-        """The records with these numbers, in this order."""
-        return [self.read(ordinal) for ordinal in ordinals.tolist()]
-
-    def _check(self, ordinal: int, record: ImageRecord) -> None:
-        table = self.table
-        found = (record.id.encode("ascii"), record.label, record.height, record.width)
-        wanted = (table.id[ordinal], table.label[ordinal], table.height[ordinal], table.width[ordinal])
-        if found != wanted:
-            raise CorruptDataError(f"(id, label, height, width) is {found}, the index says {wanted}")
-
-    def close(self) -> None:
-        """Let go of all open files."""
-        self._ranges.close()

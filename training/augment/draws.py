@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from training.config import AugmentSettings
-from training.hashing import U64, key_of, uniform
+from training.order.hashing import U64, key_of, uniform
 
 Sizes = npt.NDArray[np.integer]
 Windows = npt.NDArray[np.int32]  # [B, 4]: y, x, height, width (pixels)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,19 +23,9 @@ from infra.errors import ShardmillError
 from training import augment as augmentation
 from training.augment import Windows
 from training.config import AugmentSettings
-from training.order import StepPlan
-from training.preprocess import decode_window
-from training.reader import RecordReader
-
-
-class Order(Protocol):
-    """What a pipeline asks of an order (training.order has two)."""
-
-    global_batch_size: int
-    steps_per_epoch: int
-
-    def step(self, epoch: int, step: int) -> StepPlan:
-        """The examples of one step."""
+from training.order import Order, StepPlan
+from training.pipelines.preprocess import decode_window
+from training.reading import RecordReader
 
 
 @dataclass

@@ -1,0 +1,45 @@
+"""The table [train.run]: how a run is carried out."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from infra.settings import Settings
+
+
+class RunSettings(Settings):
+    """How the run is carried out."""
+
+    epochs: int = Field(default=12, ge=1, description="passes over the train split")
+    devices: Literal["auto", "one"] = Field(
+        default="auto", description="'auto': every visible GPU (or the CPU); 'one': the first only"
+    )
+    logical_devices: int = Field(
+        default=0,
+        ge=0,
+        le=64,
+        description="split the CPU into so many devices, which stand in for GPUs in trials",
+    )
+    mixed_precision: Literal["off", "bfloat16", "float16"] = Field(
+        default="off", description="type of the computation; weights and loss stay float32"
+    )
+    deterministic: bool = Field(
+        default=False, description="only operations whose result is the same bit for bit each time (slower)"
+    )
+    validate_every_epochs: int = Field(
+        default=1, ge=1, description="epochs between looks at the validation split"
+    )
+    checkpoint_every_steps: int | None = Field(
+        default=None, ge=1, description="steps between checkpoints, besides that at the end of each epoch"
+    )
+    checkpoint_every_seconds: float = Field(
+        default=300.0, gt=0, description="longest time without a checkpoint, at the next step boundary"
+    )
+    keep_checkpoints: int = Field(default=2, ge=1, description="latest checkpoints kept, besides the best")
+    log_every_steps: int = Field(default=10, ge=1, description="steps between figures of the train split")
+    trace_records: bool = Field(
+        default=False, description="write the ids of all records consumed to consumed.jsonl"
+    )
+    fresh: bool = Field(default=False, description="forget what an earlier run of this configuration did")

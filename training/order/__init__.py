@@ -1,0 +1,43 @@
+"""The order of training: which record at which step for which rank. A pure function, numpy only.
+
+The records of a split are numbered by (shard order in the manifest, row in the shard's index); the number
+is the record's *ordinal*. An epoch has as many *positions* as the split has records, N, whatever the balance
+rule. Step s of global batch size B covers positions [sB, (s+1)B); rank r of R takes
+[floor(rB/R), floor((r+1)B/R)) of them. So any number of ranks walks the same order, and any (epoch, step) is
+reached in constant time.
+
+**Natural balance.** Position p of epoch e holds record P(p), P the permutation of range(N) keyed by
+(seed, e): each record once.
+
+**Other balance rules** (training.order.balance) fix the draws m_c of each class c in an epoch, sum m_c = N.
+
+1. *Segments.* The epoch is cut into K = max_c ceil(m_c / n_c) segments, n_c the records of class c. The
+   draws, lined up class by class, are dealt to the segments in turn: slot x goes to segment x mod K. So
+   every segment has N/K draws and m_c/K of each class, both within one. A permutation keyed by
+   (seed, e, segment) spreads the segment's draws over its positions.
+2. *Passes.* The draws of a class, counted along the segments, are j = 0 … m_c - 1. They fall into passes of
+   n_c draws. A permutation keyed by (seed, e, c, pass) orders the draws of a pass anew.
+3. *Rotation.* The records of a class stand in one circle, in an order keyed by (seed, c). Epoch e draws the
+   m_c places from e·m_c on, around the circle.
+
+Hence within an epoch each record of class c comes floor(m_c/n_c) or ceil(m_c/n_c) times, at most once in a
+pass, and the passes lie one behind the other in time: repeats are spread. Over epochs the counts of any two
+records of a class differ by one at most: large classes rotate through all their records.
+
+The bias that is left: which records of a large class share an epoch follows from the circle, which is the
+same for the whole run; their order within the epoch does not. A record may come twice close together where
+one pass ends and the next begins.
+
+**Last step.** Where B does not divide N, the last step is dropped (``drop``), or filled with the records of
+the epoch's first positions at weight zero (``pad``): the shape stays fixed, and batch normalisation sees real
+images.
+
+The values are pinned by tests: they never change between versions.
+"""
+
+from __future__ import annotations
+
+from training.order.epochs import TrainingOrder
+from training.order.steps import LastBatch, Order, SequentialOrder, StepPlan, rank_slice
+
+__all__ = ["LastBatch", "Order", "SequentialOrder", "StepPlan", "TrainingOrder", "rank_slice"]

@@ -1,0 +1,8 @@
+"""Stored records to batches, without a framework: tables of where records lie, and what fetches them."""
+
+from __future__ import annotations
+
+from training.reading.records import RecordReader
+from training.reading.table import SplitTable, load_table
+
+__all__ = ["RecordReader", "SplitTable", "load_table"]
