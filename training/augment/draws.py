@@ -1,23 +1,74 @@
-"""Random windows and flips: what chance decides for each example. Pure functions, numpy only.
+"""What chance decides for each example of a batch. Pure functions, numpy only.
 
 Every draw is a function of (seed, epoch, position), so a repeat of a record differs and a resumed run does
-not. Only the windows are computed here; the pixels are cut and resized where they are decoded.
+not. Windows are cut where images are decoded; what comes after is ``pixels.vary``.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
+from training.augment.color import ColorDraws, color_draws
+from training.augment.erasing import ErasingDraws, erasing_draws
+from training.augment.windows import Sizes, Windows, central_windows, random_windows
 from training.config import AugmentSettings
 from training.order.hashing import U64, key_of, uniform
 
-Sizes = npt.NDArray[np.integer]
-Windows = npt.NDArray[np.int32]  # [B, 4]: y, x, height, width (pixels)
-
 _AUGMENT = 5  # keeps these keys apart from those of training.order
-_TRIES = 10
-_AREA, _RATIO, _TOP, _LEFT, _FLIP = 0, 100, 200, 300, 400
+_LEFT_RIGHT, _TOP_BOTTOM = 400, 401
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """What is to be done with the images of a batch.
+
+    Attributes:
+        windows: int32 [B, 4]: y, x, height, width of what is seen of the stored image (pixels).
+        flip_left_right, flip_top_bottom: bool [B].
+        color: of the colour jitter, None where there is none.
+        erasing: of random erasing, None where there is none.
+    """
+
+    windows: Windows
+    flip_left_right: npt.NDArray[np.bool_]
+    flip_top_bottom: npt.NDArray[np.bool_]
+    color: ColorDraws | None = None
+    erasing: ErasingDraws | None = None
+
+
+def draw(
+    settings: AugmentSettings | None,
+    seed: int,
+    epoch: int,
+    positions: npt.NDArray[np.int64],
+    heights: Sizes,
+    widths: Sizes,
+    image_size: int,
+) -> Draws:
+    """The draws of the examples at ``positions`` of an epoch.
+
+    Args:
+        settings: how examples are varied; None: the central square, and nothing else.
+        seed: of the run.
+        epoch: which pass.
+        positions: int64 [B] within the epoch.
+        heights, widths: of the stored images, [B] (pixels).
+        image_size: height and width of the images that are made (pixels).
+    """
+    keys = keys_at(seed, epoch, positions)
+    if settings is None:
+        never = np.zeros(keys.shape, np.bool_)
+        return Draws(central_windows(heights, widths), never, never)
+    return Draws(
+        windows(heights, widths, keys, settings),
+        flips(keys, settings),
+        vertical_flips(keys, settings),
+        color_draws(keys, settings.color_jitter),
+        erasing_draws(keys, settings.erasing, image_size),
+    )
 
 
 def keys_at(seed: int, epoch: int, positions: npt.NDArray[np.int64]) -> U64:
@@ -33,66 +84,16 @@ def windows(heights: Sizes, widths: Sizes, keys: U64, settings: AugmentSettings)
 
 
 def flips(keys: U64, settings: AugmentSettings) -> npt.NDArray[np.bool_]:
-    """Which examples are mirrored: bool [B]."""
-    if not settings.horizontal_flip:
+    """Which examples are mirrored, left to right: bool [B]."""
+    return _every_other(keys, _LEFT_RIGHT, settings.horizontal_flip)
+
+
+def vertical_flips(keys: U64, settings: AugmentSettings) -> npt.NDArray[np.bool_]:
+    """Which examples are turned over, top to bottom: bool [B]."""
+    return _every_other(keys, _TOP_BOTTOM, settings.vertical_flip)
+
+
+def _every_other(keys: U64, stream: int, wanted: bool) -> npt.NDArray[np.bool_]:
+    if not wanted:
         return np.zeros(keys.shape, np.bool_)
-    return uniform(keys, _FLIP) < 0.5
-
-
-def central_windows(heights: Sizes, widths: Sizes) -> Windows:
-    """The largest central square of each image: int32 [B, 4]."""
-    side = np.minimum(heights, widths)
-    return np.stack([(heights - side) // 2, (widths - side) // 2, side, side], axis=1).astype(np.int32)
-
-
-def random_windows(
-    heights: Sizes, widths: Sizes, keys: U64, scale: tuple[float, float], ratio: tuple[float, float]
-) -> Windows:
-    """Windows of random area, aspect and place (Szegedy et al.: Going deeper with convolutions, 2015).
-
-    The area is uniform in ``scale`` of the image's, the logarithm of width / height uniform in that of
-    ``ratio``. The first of ten tries that fits the image counts; where none does, the central window of the
-    nearest ratio.
-
-    Returns:
-        int32 [B, 4].
-    """
-    tries = np.arange(_TRIES)
-    area = heights.astype(np.float64) * widths
-    wanted = area * (scale[0] + (scale[1] - scale[0]) * _draws(keys, _AREA, tries))
-    low, high = np.log(ratio[0]), np.log(ratio[1])
-    aspect = np.exp(low + (high - low) * _draws(keys, _RATIO, tries))
-    height = np.rint(np.sqrt(wanted / aspect)).astype(np.int64)
-    width = np.rint(np.sqrt(wanted * aspect)).astype(np.int64)
-    fits = (height >= 1) & (width >= 1) & (height <= heights) & (width <= widths)  # [10, B]
-    chosen, column = fits.argmax(axis=0), np.arange(keys.size)
-    height, width = height[chosen, column], width[chosen, column]
-    none_fits = ~fits.any(axis=0)
-    if none_fits.any():
-        central = _nearest_ratio(heights[none_fits], widths[none_fits], ratio)
-        height[none_fits], width[none_fits] = central
-    top = _place(uniform(keys, _TOP), heights - height)
-    left = _place(uniform(keys, _LEFT), widths - width)
-    top[none_fits] = (heights[none_fits] - height[none_fits]) // 2
-    left[none_fits] = (widths[none_fits] - width[none_fits]) // 2
-    return np.stack([top, left, height, width], axis=1).astype(np.int32)
-
-
-def _draws(keys: U64, stream: int, tries: npt.NDArray[np.int_]) -> npt.NDArray[np.float64]:
-    """float64 [10, B]: one draw for each try and key."""
-    return np.stack([uniform(keys, stream + int(number)) for number in tries])
-
-
-def _place(draw: npt.NDArray[np.float64], room: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """A whole number of [0, room] for each draw of [0, 1)."""
-    return (draw * (room + 1)).astype(np.int64)
-
-
-def _nearest_ratio(
-    heights: Sizes, widths: Sizes, ratio: tuple[float, float]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """(heights, widths) of the largest windows whose aspect is clipped to ``ratio``."""
-    aspect = np.clip(widths / heights, *ratio)
-    height = np.minimum(heights, np.rint(widths / aspect)).astype(np.int64)
-    width = np.minimum(widths, np.rint(heights * aspect)).astype(np.int64)
-    return np.maximum(height, 1), np.maximum(width, 1)
+    return uniform(keys, stream) < 0.5

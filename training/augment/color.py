@@ -1,0 +1,89 @@
+"""Colour jitter: brightness, contrast, saturation and hue of an image.
+
+With pixels p (RGB, 0 to 255), luma weights w = (0.299, 0.587, 0.114) and m the image's mean luma:
+
+    brightness  b p                              b uniform in [1 - brightness, 1 + brightness]
+    contrast    c p + (1 - c) m                  c likewise
+    saturation  s p + (1 - s) (w·p)              s likewise
+    hue         p turned about the grey axis     by h turns, h uniform in [-hue, hue]
+
+The factors are those of torchvision and Pillow; there the image is clipped to bytes after each step, here
+once at the end. Unclipped, the four steps commute: saturation and hue leave luma and grey where they are. So
+they are one matrix and one shift, p' = M p + k m, and there is no order of them to draw. Hue is turned in the
+chroma plane of YIQ (linear; torchvision goes through HSV).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from training.config.augment import ColorJitterSettings
+from training.order.hashing import U64, uniform
+
+Floats = npt.NDArray[np.float64]
+
+LUMA = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601
+_BRIGHTNESS, _CONTRAST, _SATURATION, _HUE = 600, 601, 602, 603
+
+# The I and Q axes of NTSC; luma above them completes the basis.
+_YIQ = np.stack([LUMA, [0.595716, -0.274453, -0.321263], [0.211456, -0.522591, 0.311135]])
+_YIQ[1:] -= _YIQ[1:].mean(axis=1, keepdims=True)  # grey has no chroma, to the last bit
+_RGB = np.linalg.inv(_YIQ)
+
+
+@dataclass(frozen=True, slots=True)
+class ColorDraws:
+    """p' = matrices p + lifts m, where m is the image's mean luma.
+
+    Attributes:
+        matrices: float64 [B, 3, 3].
+        lifts: float64 [B].
+        is_grey: the matrices are multiples of the identity: saturation and hue stay.
+    """
+
+    matrices: Floats
+    lifts: Floats
+    is_grey: bool
+
+
+def color_draws(keys: U64, settings: ColorJitterSettings) -> ColorDraws | None:
+    """The jitter of each example; None where all four are off."""
+    if not settings.is_on:
+        return None
+    brightness = _factors(keys, _BRIGHTNESS, settings.brightness)
+    contrast = _factors(keys, _CONTRAST, settings.contrast)
+    saturation = _factors(keys, _SATURATION, settings.saturation)
+    turns = _factors(keys, _HUE, settings.hue) - 1.0
+    colored = saturation_matrices(saturation) @ hue_matrices(turns)
+    return ColorDraws(
+        (brightness * contrast)[:, None, None] * colored,
+        brightness * (1.0 - contrast),
+        is_grey=not settings.saturation and not settings.hue,
+    )
+
+
+def saturation_matrices(factors: Floats) -> Floats:
+    """Towards grey (0) and away from it (above 1): float64 [B, 3, 3]."""
+    kept = factors[:, None, None]
+    mixed: Floats = kept * np.eye(3) + (1.0 - kept) * LUMA
+    return mixed
+
+
+def hue_matrices(turns: Floats) -> Floats:
+    """All hues moved by so many turns, red to yellow to green where positive: float64 [B, 3, 3]."""
+    angle = -2.0 * np.pi * turns  # from red to green the angle in the plane of I and Q falls
+    rotation = np.zeros((turns.size, 3, 3))
+    rotation[:, 0, 0] = 1.0
+    rotation[:, 1, 1] = rotation[:, 2, 2] = np.cos(angle)
+    rotation[:, 2, 1] = np.sin(angle)
+    rotation[:, 1, 2] = -rotation[:, 2, 1]
+    turned: Floats = _RGB @ rotation @ _YIQ
+    return turned
+
+
+def _factors(keys: U64, stream: int, reach: float) -> Floats:
+    """Uniform in [1 - reach, 1 + reach): float64 [B]."""
+    return 1.0 + reach * (2.0 * uniform(keys, stream) - 1.0)
