@@ -40,6 +40,11 @@ class ImageRecord:
     width: int
     channels: int
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Height, width, channels."""
+        return self.height, self.width, self.channels
+
 
 def _declare() -> Any:
     file = descriptor_pb2.FileDescriptorProto(

@@ -22,6 +22,9 @@ class RangeReader:
         self._open: dict[str, Any] = {}
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> tuple[type[RangeReader], tuple[Storage, int]]:
+        return RangeReader, (self._storage, self._max_open)
+
     def read(self, path: str, offset: int, length: int) -> bytes:
         """``length`` bytes of ``path`` from ``offset``; fewer only where the file ends."""
         stream = self._stream(path)

@@ -141,7 +141,9 @@ def _train(
     if found is not None:
         events.log(f"resuming at epoch {progress.epoch + 1}, step {progress.step} of {order.steps_per_epoch}")
     seed = config.data.seed
-    pipeline = IndexedPipeline(readers["train"], order, parts.spec.image_size, config.augment, seed)
+    pipeline = IndexedPipeline(
+        readers["train"], order, parts.spec.image_size, config.augment, seed, config.reading.decoder
+    )
     with contextlib.ExitStack() as open_files:
         log = open_files.enter_context(contextlib.closing(TensorBoardLog(run_dir / "logs")))
         trace = None

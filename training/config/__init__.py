@@ -12,6 +12,7 @@ from training.config.augment import AugmentSettings
 from training.config.data import Balance, DataSettings
 from training.config.model import ModelSettings
 from training.config.optimizer import OptimizerSettings
+from training.config.reading import ReadingSettings
 from training.config.run import RunSettings
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ __all__ = [
     "DataSettings",
     "ModelSettings",
     "OptimizerSettings",
+    "ReadingSettings",
     "RunSettings",
     "TrainConfig",
     "run_identity",
@@ -47,6 +49,9 @@ class TrainConfig(Settings):
 
     model: ModelSettings = Field(default_factory=ModelSettings, description="the model")
     data: DataSettings = Field(default_factory=DataSettings, description="examples and their order")
+    reading: ReadingSettings = Field(
+        default_factory=ReadingSettings, description="how stored records become batches"
+    )
     augment: AugmentSettings = Field(
         default_factory=AugmentSettings, description="augmentation of training examples"
     )

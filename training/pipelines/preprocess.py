@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from infra.errors import ConfigError
+from training.reading.windows import INTERPOLATED_UP_TO
 
 
 def decode_window(image: Any, shape: Any, window: Any, image_size: int, encoding: str = "jpeg") -> Any:
@@ -24,22 +25,29 @@ def decode_window(image: Any, shape: Any, window: Any, image_size: int, encoding
     """
     if encoding == "jpeg":  # the only one of which a window can be decoded by itself
         return resize(decode_jpeg_window(image, window, channels=3), image_size)
-    pixels = _decode_whole(image, shape, encoding)
-    pixels = tf.slice(pixels, [window[0], window[1], 0], [window[2], window[3], tf.shape(pixels)[2]])
-    if encoding == "raw":
-        pixels = tf.cond(shape[2] == 1, lambda: tf.image.grayscale_to_rgb(pixels), lambda: pixels)
+    pixels = decode_image(image, shape, encoding)
+    pixels = tf.slice(pixels, [window[0], window[1], 0], [window[2], window[3], 3])
     return resize(tf.ensure_shape(pixels, [None, None, 3]), image_size)
 
 
-def _decode_whole(image: Any, shape: Any, encoding: str) -> Any:
-    """uint8 [height, width, 3]; of the raw form [height, width, channels]."""
+def decode_image(image: Any, shape: Any, encoding: str) -> Any:
+    """A whole stored image: uint8 [height, width, 3]; grey in three equal channels.
+
+    Args:
+        image: string, the stored image.
+        shape: int32 [3]: height, width, channels of the stored image.
+        encoding: the manifest's ``image_encoding``.
+    """
+    if encoding == "jpeg":
+        return tf.io.decode_jpeg(image, channels=3, dct_method="INTEGER_ACCURATE")
     if encoding == "png":
         return tf.io.decode_png(image, channels=3)
     if encoding == "webp":
         # The first frame. A source's own bytes may have an opaque alpha channel, which cannot be asked away.
         return tf.io.decode_webp(image)[0, :, :, :3]
     if encoding == "raw":
-        return tf.reshape(tf.io.decode_raw(image, tf.uint8), shape)
+        pixels = tf.reshape(tf.io.decode_raw(image, tf.uint8), shape)
+        return tf.cond(shape[2] == 1, lambda: tf.image.grayscale_to_rgb(pixels), lambda: pixels)
     raise ConfigError(f"images stored as {encoding!r} cannot be read", "use a newer release of Shardmill")
 
 
@@ -53,7 +61,7 @@ def decode_jpeg_window(image: Any, window: Any, *, channels: int) -> Any:
 
 
 def resize(pixels: Any, image_size: int) -> Any:
-    """Resize without aliasing: what shrinks is averaged, what grows is interpolated.
+    """Resize without visible aliasing, as ``training.reading.windows.resize_into`` does outside TensorFlow.
 
     Args:
         pixels: uint8 [h, w, 3].
@@ -61,26 +69,18 @@ def resize(pixels: Any, image_size: int) -> Any:
     Returns:
         uint8 [image_size, image_size, 3].
     """
-    shape = tf.shape(pixels)
-    size = [image_size, image_size]
+    shape = tf.shape(pixels)[:2]
+    size = tf.constant([image_size, image_size])
 
     def average() -> Any:
-        # As fast as plain bilinear, which aliases; the antialiased kernel takes twice as long.
-        return tf.image.resize(pixels, size, method="area")
+        # As fast as plain bilinear, which aliases; the antialiased kernel takes twice as long. Averaging what
+        # does not shrink along a side leaves that side alone.
+        averaged = tf.image.resize(pixels, tf.minimum(shape, size), method="area")
+        return tf.image.resize(averaged, size, method="bilinear")
 
     def interpolate() -> Any:
         return tf.image.resize(pixels, size, method="bilinear")
 
-    def shrink_one_side() -> Any:
-        return tf.image.resize(pixels, size, method="bilinear", antialias=True)
-
-    resized = tf.case(
-        [
-            (tf.reduce_min(shape[:2]) >= image_size, average),
-            (tf.reduce_max(shape[:2]) <= image_size, interpolate),
-        ],
-        default=shrink_one_side,
-        exclusive=False,
-    )
-    resized = tf.saturate_cast(tf.round(resized), tf.uint8)
+    shrinks = tf.cast(tf.reduce_max(shape), tf.float32) > INTERPOLATED_UP_TO * image_size
+    resized = tf.saturate_cast(tf.round(tf.cond(shrinks, average, interpolate)), tf.uint8)
     return tf.ensure_shape(resized, [image_size, image_size, 3])

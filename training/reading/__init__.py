@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from training.reading.batches import Batch, BatchMaker
 from training.reading.records import RecordReader
 from training.reading.table import SplitTable, load_table
 
-__all__ = ["RecordReader", "SplitTable", "load_table"]
+__all__ = ["Batch", "BatchMaker", "RecordReader", "SplitTable", "load_table"]

@@ -12,6 +12,7 @@ from infra.errors import ConfigError
 from tests.samples.images import gradient
 from tests.samples.published import Picture, publish
 from training.dataset import open_dataset
+from training.reading import windows
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -50,3 +51,5 @@ def test_an_encoding_of_the_future_is_refused() -> None:
 
     with pytest.raises(ConfigError, match="'jxl'"):
         decode_window(b"", [1, 1, 3], [0, 0, 1, 1], 8, "jxl")
+    with pytest.raises(ConfigError, match="'jxl'"):
+        windows.decode_window(b"", "jxl", (1, 1, 3), (0, 0, 1, 1), np.empty((8, 8, 3), np.uint8))

@@ -1,0 +1,160 @@
+"""Batches of an order's steps as numpy arrays: fetch, decode, crop, resize and vary, in a pool of threads.
+
+The one way from a step to pixels: ``tf.data``, PyTorch and plain Python read through it, so all of them see
+the same. Each row is a function of the step's plan alone; threads only divide the rows among themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from infra.errors import CorruptDataError
+from training import augment as augmentation
+from training.config.augment import AugmentSettings
+from training.order import StepPlan
+from training.reading.buffers import BufferPool
+from training.reading.records import RecordReader
+from training.reading.windows import Pixels, decode_window
+
+# Rows that a thread takes at a time: few, so that the last ones of a batch end together; more than one, so
+# that handing them over costs little.
+_ROWS_A_TASK = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The examples of one step, or of one rank's slice of it.
+
+    Attributes:
+        images: uint8 [b, S, S, 3].
+        labels: int32 [b].
+        weights: float32 [b] (``StepPlan.weights``): 0 for padding.
+        ordinals, positions: int64 [b], which records, and where in the epoch.
+        epoch, step: where the run is.
+    """
+
+    images: Pixels
+    labels: npt.NDArray[np.int32]
+    weights: npt.NDArray[np.float32]
+    ordinals: npt.NDArray[np.int64]
+    positions: npt.NDArray[np.int64]
+    epoch: int
+    step: int
+
+
+class BatchMaker:
+    """Makes batches of one split's records. Safe for many threads; pickles without its threads."""
+
+    def __init__(
+        self,
+        records: RecordReader,
+        *,
+        image_size: int,
+        augment: AugmentSettings | None = None,
+        seed: int = 0,
+        threads: int | None = None,
+    ) -> None:
+        """Args:
+        records: of the split.
+        image_size: height and width of the images (pixels).
+        augment: how examples are varied; None: the central square of each.
+        seed: of the augmentation.
+        threads: that decode; default: one for each CPU of this process. With 1, the caller's own.
+        """
+        self.records = records
+        self.image_size = image_size
+        self.augment = augment
+        self.seed = seed
+        self.threads = threads or num_cpus()
+        self._start()
+
+    def _start(self) -> None:
+        self._buffers = BufferPool()
+        self._pool: ThreadPoolExecutor | None = None
+        self._lock = threading.Lock()
+
+    def make(self, plan: StepPlan) -> Batch:
+        """The batch of a step.
+
+        Raises:
+            CorruptDataError: names the record and its shard.
+        """
+        rows = plan.ordinals.size
+        images = self._buffers.take((rows, self.image_size, self.image_size, 3))
+        draws = self.draws(plan)
+
+        def fill(start: int) -> None:
+            self._fill(plan.ordinals[start : start + _ROWS_A_TASK], start, draws, images)
+
+        starts = range(0, rows, _ROWS_A_TASK)
+        if self.threads == 1:
+            for start in starts:
+                fill(start)
+        else:
+            _finish([self._threads().submit(fill, start) for start in starts])
+        labels = self.records.table.label[plan.ordinals]
+        return Batch(images, labels, plan.weights, plan.ordinals, plan.positions, plan.epoch, plan.step)
+
+    def draws(self, plan: StepPlan) -> augmentation.Draws:
+        table = self.records.table
+        heights, widths = table.height[plan.ordinals], table.width[plan.ordinals]
+        return augmentation.draw(
+            self.augment, self.seed, plan.epoch, plan.positions, heights, widths, self.image_size
+        )
+
+    def _fill(
+        self, ordinals: npt.NDArray[np.int64], start: int, draws: augmentation.Draws, images: Pixels
+    ) -> None:
+        """Rows ``start`` … of ``images``."""
+        encoding = self.records.image_encoding
+        windows = draws.windows[start : start + ordinals.size].tolist()
+        for row, record in enumerate(self.records.read_many(ordinals), start):
+            try:
+                decode_window(record.image, encoding, record.shape, windows[row - start], images[row])
+            except CorruptDataError as error:
+                raise self.records.named(int(ordinals[row - start]), error) from error
+            augmentation.vary(images[row], draws, row)
+
+    def _threads(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(self.threads, "shardmill-batch")
+            return self._pool
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = ("records", "image_size", "augment", "seed", "threads")
+        return {name: getattr(self, name) for name in kept}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._start()
+
+    def close(self) -> None:
+        """End the threads."""
+        with self._lock:
+            if self._pool is not None:
+                self._pool.shutdown(cancel_futures=True)
+                self._pool = None
+
+
+def _finish(tasks: list[Future[None]]) -> None:
+    """Wait for all tasks; on an error give up those that have not begun, and raise it."""
+    try:
+        for task in tasks:
+            task.result()
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        raise
+
+
+def num_cpus() -> int:
+    """CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
