@@ -84,7 +84,11 @@ format: $(VENV)/.stamp ## Put the code in the house's format
 
 .PHONY: test-faults
 test-faults: $(VENV)/.stamp ## The slow checks: jobs killed by the dozen, and resumed
-	$(PYTEST) -m slow
+	$(PYTEST) -m slow --ignore tests/third_party
+
+.PHONY: test-third-party
+test-third-party: $(VENV)/.stamp ## Other libraries read our shards (makes .venv-readers, 3 GB, on first use)
+	$(PYTEST) -m "" tests/third_party
 
 .PHONY: bench
 bench: $(VENV)/.stamp ## Every table but that of the peers: rates against the codec's limit, memory, again, planning
@@ -100,5 +104,5 @@ bench-peers: $(VENV)/.stamp ## Whole prepare commands beside other libraries' (m
 
 .PHONY: clean
 clean: ## Remove what the targets made (.venv and the demo too)
-	rm -rf $(VENV) .venv-peers demo build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-peers .venv-readers demo build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find flows beam_jobs training infra tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -15,6 +15,7 @@ from types import FrameType
 import typer
 
 from flows.commands import catalog, jobs, service, upkeep, versions
+from flows.commands.export import export
 from flows.commands.report import report
 from flows.commands.schedule import schedule
 from infra.errors import ShardmillError
@@ -61,6 +62,7 @@ for _command, _panel in (
     (catalog.verify, _LOOK),
     (catalog.locate, _LOOK),
     (versions.diff, _LOOK),
+    (export, _LOOK),
     (upkeep.rollback, _KEEP),
     (upkeep.compact, _KEEP),
     (upkeep.gc, _KEEP),

@@ -1,0 +1,126 @@
+"""Other libraries read our shards: the programs of docs/reading-elsewhere.md, in environments of their own.
+
+The environments lie in .venv-readers and are made on first use (`make test-third-party`). A reader whose
+environment cannot be made here is skipped, and says why.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from infra.catalog import Catalog, DatasetVersion
+from infra.codecs import decode
+from infra.examples import ImageRecord, parse_example
+from infra.export import export
+from infra.records import iter_records
+from tests.environments import NotInstallable, environment
+from tests.samples.published import coloured, publish
+
+REPOSITORY = Path(__file__).parents[2]
+PAGE = REPOSITORY / "docs" / "reading-elsewhere.md"
+PICTURES = coloured({"train": {"red fox": 60, "späte\nEule": 40}, "test": {"red fox": 4}})
+# Decoders may round differently; what is another picture differs by far more.
+_TOLERANCE = 3.0
+
+# What each program leaves as `examples`: (id, label, the stored bytes or the decoded pixels).
+_TAIL = """
+import pickle
+with open("examples.pickle", "wb") as out:
+    pickle.dump([
+        (bytes(i), label, (image.shape, image.tobytes()) if hasattr(image, "shape") else bytes(image))
+        for i, label, image in examples
+    ], out)
+"""
+
+
+def program(heading: str) -> str:
+    """The Python program of a section of the page."""
+    section = PAGE.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    found = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    assert len(found) == 1, f"{heading} has {len(found)} programs"
+    return str(found[0])
+
+
+def run(python: Path, heading: str, folder: Path) -> list[tuple[bytes, int, Any]]:
+    """The examples that the program of a section finds, run in ``folder``."""
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(
+        [python, "-c", program(heading) + _TAIL],
+        cwd=folder,
+        env={**os.environ, **quiet},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    examples: list[tuple[bytes, int, Any]] = pickle.loads((folder / "examples.pickle").read_bytes())
+    return examples
+
+
+def stored(version: DatasetVersion) -> list[ImageRecord]:
+    """The records of the train split, in stored order."""
+    return [
+        parse_example(payload)
+        for shard in version.shards("train")
+        for _, _, payload in iter_records(version.storage, shard.path, version.manifest.container)
+    ]
+
+
+def check(examples: list[tuple[bytes, int, Any]], records: list[ImageRecord]) -> None:
+    """Every record once, with its label and its image; in any order."""
+    by_id = {record.id.encode(): record for record in records}
+    assert sorted(found for found, _, _ in examples) == sorted(by_id)
+    for found, label, image in examples:
+        record = by_id[found]
+        assert label == record.label
+        if isinstance(image, bytes):
+            assert image == record.image
+        else:
+            shape, pixels = image
+            ours = decode(record.image).pixels
+            assert tuple(shape) == ours.shape
+            theirs = np.frombuffer(pixels, np.uint8).reshape(shape)
+            assert np.abs(theirs.astype(np.float64) - ours).mean() < _TOLERANCE
+
+
+@pytest.mark.parametrize("container", ["gzip", "none"])
+def test_stock_tensorflow_reads_the_shards_where_they_lie(tmp_path: Path, container: Any) -> None:
+    version = publish(tmp_path / "datasets", PICTURES, name="photos", container=container)
+    records = stored(version)
+    examples = run(Path(sys.executable), "TensorFlow", tmp_path)
+    check(examples, records)
+    assert [found.decode() for found, _, _ in examples] == [record.id for record in records]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("container", ["gzip", "none"])
+@pytest.mark.parametrize(
+    ("heading", "packages"),
+    [
+        ("The `tfrecord` package", "tfrecord"),
+        ("Grain", "grain"),
+        ("NVIDIA DALI", "dali"),
+        ("TensorFlow Datasets", "tfds"),
+    ],
+)
+def test_others_read_what_is_exported(tmp_path: Path, heading: str, packages: str, container: Any) -> None:
+    try:
+        python = environment(
+            REPOSITORY / ".venv-readers", Path(__file__).parent / "requirements" / f"{packages}.txt"
+        )
+    except NotInstallable as why:
+        pytest.skip(f"{heading} was NOT checked: {why}")
+    publish(tmp_path / "datasets", PICTURES, name="photos", container=container)
+    version = Catalog(tmp_path / "datasets").open("photos")
+    export(version, tmp_path / "photos-plain")
+    check(run(python, heading, tmp_path), stored(version))
