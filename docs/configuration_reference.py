@@ -121,6 +121,8 @@ def _name(annotation: Any) -> str:
         return " or ".join("empty" if part is NoneType else _name(part) for part in get_args(annotation))
     if hasattr(annotation, "__metadata__"):
         return _name(annotation.__origin__)
+    if origin is dict:
+        return "table of {} to {}".format(*(_name(part) for part in get_args(annotation)))
     if origin is not None:
         inside = dict.fromkeys(_name(part) for part in get_args(annotation) if part is not Ellipsis)
         return f"list of {', '.join(inside)}"
@@ -139,7 +141,7 @@ def _default(info: FieldInfo) -> str:
         return f"`{str(value).lower()}`"
     if isinstance(value, tuple | list | set | frozenset):
         return ", ".join(f"`{item}`" for item in value) or "empty"
-    return f"`{value}`" if value != "" else "empty"
+    return f"`{value}`" if value not in ("", {}) else "empty"
 
 
 if __name__ == "__main__":

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from infra.settings import Settings
 
-Balance = Literal["natural", "uniform"]
+Balance = Literal["natural", "uniform", "sqrt", "effective-number", "repeat-factor", "weights"]
+WeightRuleName = Literal["none", "balanced", "effective-number"]
+BalanceWeight = Annotated[float, Field(ge=0, le=1e6)]
 
 
 class DataSettings(Settings):
@@ -28,7 +31,42 @@ class DataSettings(Settings):
     )
     balance: Balance = Field(
         default="natural",
-        description="classes in an epoch: 'natural' (each record once) or 'uniform' (equally often)",
+        description="how often classes come in an epoch: 'natural' (each record once), 'uniform' (equally "
+        "often), 'sqrt', 'effective-number', 'repeat-factor', or 'weights' (by balance_weights)",
+    )
+    balance_beta: float = Field(
+        default=0.9999,
+        ge=0,
+        lt=1,
+        description="beta of 'effective-number', in balance and in class_weights: 0 leaves classes as they "
+        "are, near 1 makes them equal",
+    )
+    balance_threshold: float = Field(
+        default=0.001,
+        gt=0,
+        le=1,
+        description="of 'repeat-factor': classes that are a smaller part of the records are drawn more often",
+    )
+    balance_weights: dict[str, BalanceWeight] = Field(
+        default_factory=dict,
+        description="with balance 'weights': class to its relative number of draws; 1 where not named, 0 "
+        "leaves the class out",
+    )
+    class_weights: WeightRuleName | dict[str, float] = Field(
+        default="none",
+        description="weights of classes in the loss: 'none', 'balanced' (all the same in an epoch), "
+        "'effective-number', or class to weight; 1 where not named",
+    )
+    granularity: Literal["record", "block"] = Field(
+        default="record",
+        description="what is shuffled: 'record' (everything with everything), or 'block' (neighbouring "
+        "records are read together), for storage where random reads are dear",
+    )
+    block_records: int = Field(
+        default=32, ge=1, description="with granularity 'block': neighbouring records that are read together"
+    )
+    window_blocks: int = Field(
+        default=256, ge=1, description="with granularity 'block': blocks that are mixed record by record"
     )
     last_batch: Literal["pad", "drop"] = Field(
         default="pad", description="a last step that is not full: padded at weight zero, or dropped"
@@ -36,3 +74,31 @@ class DataSettings(Settings):
     seed: int = Field(
         default=0, ge=0, lt=2**63, description="names the order, the augmentation and the first weights"
     )
+
+    @field_validator("class_weights", mode="before")
+    @classmethod
+    def _name_or_weights(cls, value: Any) -> Any:
+        """Said here, since the message of a union would name both its kinds. The bounds lie far beyond any
+        use; within them the weight of an example never rounds to zero.
+        """
+        names = get_args(WeightRuleName)
+        if isinstance(value, Mapping):
+            for name, weight in value.items():
+                if not isinstance(weight, int | float) or not 1e-6 <= weight <= 1e6:
+                    raise ValueError(f"the weight of {name!r} must be a number from 0.000001 to 1000000")
+        elif value not in names:
+            raise ValueError(f"give a table of class names and weights, or one of: {', '.join(names)}")
+        return value
+
+    @model_validator(mode="after")
+    def _belong_together(self) -> Self:
+        if self.balance == "weights" and not self.balance_weights:
+            raise ValueError("balance 'weights' needs balance_weights, as in balance_weights = { cat = 3 }")
+        if self.balance_weights and self.balance != "weights":
+            raise ValueError(f"balance_weights go with balance 'weights', not with {self.balance!r}")
+        if self.granularity == "block" and self.balance != "natural":
+            raise ValueError(
+                f"granularity 'block' takes each record once, balance {self.balance!r} does not: "
+                "use granularity 'record', or class_weights in place of balance"
+            )
+        return self

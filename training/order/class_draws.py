@@ -11,10 +11,12 @@ from training.order.steps import Ints
 
 # Keep the permutations of different purposes apart; 1 is that of an epoch (training.order.epochs).
 _SEGMENT, _PASS, _CIRCLE = 2, 3, 4
+# So many records at a time keep passing arrays small beside the tables.
+_CHUNK = 1 << 20
 
 
 class ClassDraws:
-    """The balanced order: segments, passes and the circle of each class (see the module's docstring)."""
+    """Which record comes at which position where classes are drawn by a rule. Four bytes a record."""
 
     def __init__(self, labels: npt.NDArray[np.integer], counts: Ints, draws: Ints, seed: int) -> None:
         self.draws = draws
@@ -26,36 +28,35 @@ class ClassDraws:
         self._slot_ends = np.cumsum(draws)
         self._circle_starts = np.cumsum(counts) - counts
         self._circles = self._arrange_circles(labels)
-        # Segment k has the slots x with x mod K = k.
-        segments = np.arange(self._num_segments, dtype=np.int64)
-        self._segment_sizes = (self._num_slots - segments + self._num_segments - 1) // self._num_segments
-        self._segment_ends = np.cumsum(self._segment_sizes)
 
-    def _arrange_circles(self, labels: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    def _arrange_circles(self, labels: npt.NDArray[np.integer]) -> npt.NDArray[np.uint32 | np.uint64]:
         """Ordinals class by class, each class in its own keyed order."""
-        by_class = np.argsort(labels, kind="stable")
-        label = labels[by_class].astype(np.int64)
-        place = np.arange(by_class.size, dtype=np.int64) - self._circle_starts[label]
-        shuffled = permute(place, self._counts[label], key_of(_CIRCLE, self._seed, label))
-        circles: Ints = by_class[self._circle_starts[label] + shuffled]
+        by_class = _sorted_by_class(labels, self._circle_starts)
+        circles = np.empty_like(by_class)
+        ends = self._circle_starts + self._counts
+        for start in range(0, by_class.size, _CHUNK):
+            at = np.arange(start, min(start + _CHUNK, by_class.size), dtype=np.int64)
+            label = np.searchsorted(ends, at, side="right")
+            first = self._circle_starts[label]
+            shuffled = permute(at - first, self._counts[label], key_of(_CIRCLE, self._seed, label))
+            circles[at] = by_class[first + shuffled]
         return circles
 
     def ordinals(self, epoch: int, positions: Ints) -> Ints:
+        """The records at ``positions`` (int64 [M]) of an epoch: int64 [M]."""
         label, draw = self._draw_at(epoch, positions)
         count, in_epoch = self._counts[label], self.draws[label]
         number, place = np.divmod(draw, count)
         pass_size = np.minimum(count, in_epoch - number * count)
         place = permute(place, pass_size, key_of(_PASS, self._seed, epoch, label, number))
         around = (epoch * in_epoch + number * count + place) % count
-        found: Ints = self._circles[self._circle_starts[label] + around]
+        found: Ints = self._circles[self._circle_starts[label] + around].astype(np.int64)
         return found
 
     def _draw_at(self, epoch: int, positions: Ints) -> tuple[Ints, Ints]:
         """The class at each position, and which draw of that class in this epoch it is."""
         k = self._num_segments
-        segment = np.searchsorted(self._segment_ends, positions, side="right")
-        size = self._segment_sizes[segment]
-        local = positions - (self._segment_ends[segment] - size)
+        segment, local, size = self._segment_at(positions)
         local = permute(local, size, key_of(_SEGMENT, self._seed, epoch, segment))
         slot = local * k + segment
         label = np.searchsorted(self._slot_ends, slot, side="right")
@@ -65,7 +66,32 @@ class ClassDraws:
         draw = earlier + local - -((segment - first) // k)
         return label, draw
 
+    def _segment_at(self, positions: Ints) -> tuple[Ints, Ints, Ints]:
+        """(segment, place in it, its size) of each position; the first segments are longer by one."""
+        size, num_longer = divmod(self._num_slots, self._num_segments)
+        in_longer = num_longer * (size + 1)
+        longer = positions < in_longer
+        segment = np.where(longer, positions // (size + 1), num_longer + (positions - in_longer) // size)
+        start = segment * size + np.minimum(segment, num_longer)
+        return segment, positions - start, size + longer
+
     def _below(self, slot: Ints, segment: Ints) -> Ints:
         """How many of the slots [0, slot) lie in segments before ``segment``."""
         whole, rest = np.divmod(slot, self._num_segments)
         return whole * segment + np.minimum(rest, segment)
+
+
+def _sorted_by_class(labels: npt.NDArray[np.integer], starts: Ints) -> npt.NDArray[np.uint32 | np.uint64]:
+    """Ordinals by (label, ordinal), as small numbers as hold them: a counting sort in chunks."""
+    by_class: npt.NDArray[np.uint32 | np.uint64]
+    by_class = np.empty(labels.size, np.uint32 if labels.size < 1 << 32 else np.uint64)
+    ends = starts.copy()  # where the next record of each class goes
+    narrow = np.uint16 if starts.size <= 1 << 16 else np.uint64  # 16-bit keys are sorted by radix
+    for start in range(0, labels.size, _CHUNK):
+        chunk = labels[start : start + _CHUNK].astype(narrow)
+        places = np.argsort(chunk, kind="stable")
+        counts = np.bincount(chunk, minlength=starts.size)
+        shift = ends - (np.cumsum(counts) - counts)
+        by_class[np.arange(places.size) + shift[chunk[places]]] = places + start
+        ends += counts
+    return by_class

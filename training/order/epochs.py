@@ -1,24 +1,49 @@
-"""The order of a run over one split (the algorithm stands in the package's docstring)."""
+"""The order of a run over one split (the algorithms stand in the package's docstring)."""
 
 from __future__ import annotations
+
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from infra.errors import ConfigError, DataError
 from infra.wording import counted
-from training.order.balance import RULES
+from training.order.balance import RULES, Rule
+from training.order.blocks import Blocks, BlockSizes
 from training.order.class_draws import ClassDraws
+from training.order.class_weights import WEIGHT_RULES, WeightRule
 from training.order.hashing import key_of
 from training.order.permutation import permute
+from training.order.recent import Recent
 from training.order.steps import Ints, LastBatch, StepPlan
 
-# The first part of the key, which keeps permutations apart (others: training.order.class_draws).
+# The first part of the key, which keeps permutations apart (others: .class_draws, .blocks).
 _EPOCH = 1
+# Positions that are computed together: a permutation of many costs little more than one of a few hundred.
+_SPAN = 1 << 13
+_COUNTED_AT_ONCE = 1 << 20
+
+
+class _Sequence(Protocol):
+    def ordinals(self, epoch: int, positions: Ints) -> Ints:
+        """The records at ``positions`` (int64 [M], within range(N)) of an epoch: int64 [M]."""
+
+
+class EachOnce:
+    """Natural balance by record: a permutation of all records, which is never stored."""
+
+    def __init__(self, num_records: int, seed: int) -> None:
+        self._num_records = num_records
+        self._seed = seed
+
+    def ordinals(self, epoch: int, positions: Ints) -> Ints:
+        """The records at ``positions`` (int64 [M], within range(N)) of an epoch: int64 [M]."""
+        return permute(positions, self._num_records, key_of(_EPOCH, self._seed, epoch))
 
 
 class TrainingOrder:
-    """The order of one run over one split. Cheap to ask for any step; safe for many threads."""
+    """The order of one run over one split. Cheap to ask for any step; safe for many threads; picklable."""
 
     def __init__(
         self,
@@ -26,19 +51,26 @@ class TrainingOrder:
         *,
         seed: int,
         global_batch_size: int,
-        balance: str = "natural",
+        balance: str | Rule = "natural",
         last_batch: LastBatch = "pad",
+        blocks: BlockSizes | None = None,
+        shard_sizes: Ints | None = None,
+        class_weights: str | WeightRule | None = None,
     ) -> None:
         """Args:
             labels: int [N], the label of each record by ordinal.
             seed: names the order.
             global_batch_size: examples a step, over all ranks.
-            balance: a name of ``balance.RULES``.
+            balance: a name of ``balance.RULES``, or a rule.
             last_batch: what becomes of a last step that is not full.
+            blocks: mix by block, and how; None mixes by record. Only where each record comes once.
+            shard_sizes: int64 [S], records of each shard, for ``blocks``; None counts all as one shard.
+            class_weights: a name of ``class_weights.WEIGHT_RULES``, or a rule, for the weights of the classes
+                in the loss; None weighs all examples alike.
 
         Raises:
             DataError: there are no records.
-            ConfigError: the epoch would have no step.
+            ConfigError: the epoch would have no step, or blocks are asked for with a balance rule.
         """
         self.num_records = int(labels.size)
         self.seed = seed
@@ -52,20 +84,42 @@ class TrainingOrder:
             )
         full, rest = divmod(self.num_records, global_batch_size)
         self.steps_per_epoch = full + (1 if rest and last_batch == "pad" else 0)
-        counts = np.bincount(labels).astype(np.int64)
-        draws = RULES[balance](counts)
-        self._classes = None if np.array_equal(draws, counts) else ClassDraws(labels, counts, draws, seed)
+        self.records_per_class = count_labels(labels)
+        rule = RULES[balance] if isinstance(balance, str) else balance
+        self.draws_per_class = rule(self.records_per_class)
+        self._sequence = self._make_sequence(labels, blocks, shard_sizes)
+        self._labels = None if class_weights is None else labels
+        self.class_weights = self._weigh(class_weights)
+        self._spans = Recent(self._span, kept=4)
 
-    @property
-    def draws_per_class(self) -> Ints | None:
-        """Draws of each label in an epoch, or None where each record comes once."""
-        return None if self._classes is None else self._classes.draws
+    def _weigh(self, class_weights: str | WeightRule | None) -> npt.NDArray[np.float64] | None:
+        if class_weights is None:
+            return None
+        rule = WEIGHT_RULES[class_weights] if isinstance(class_weights, str) else class_weights
+        return rule(self.records_per_class, self.draws_per_class)
+
+    def _make_sequence(
+        self, labels: npt.NDArray[np.integer], blocks: BlockSizes | None, shard_sizes: Ints | None
+    ) -> _Sequence:
+        counts, draws = self.records_per_class, self.draws_per_class
+        each_once = np.array_equal(draws, counts)
+        if blocks is not None and not each_once:
+            raise ConfigError(
+                "an order by block takes each record once, and the balance rule asks for other counts",
+                "set data.granularity to record; or data.balance to natural, and data.class_weights",
+            )
+        if blocks is not None:
+            sizes = np.array([self.num_records], np.int64) if shard_sizes is None else shard_sizes
+            return Blocks(sizes, blocks, self.seed)
+        return (
+            EachOnce(self.num_records, self.seed)
+            if each_once
+            else ClassDraws(labels, counts, draws, self.seed)
+        )
 
     def ordinals(self, epoch: int, positions: Ints) -> Ints:
         """The records at ``positions`` (int64 [M], within range(N)) of an epoch: int64 [M]."""
-        if self._classes is not None:
-            return self._classes.ordinals(epoch, positions)
-        return permute(positions, self.num_records, key_of(_EPOCH, self.seed, epoch))
+        return self._sequence.ordinals(epoch, positions)
 
     def step(self, epoch: int, step: int) -> StepPlan:
         """The examples of a step."""
@@ -74,7 +128,40 @@ class TrainingOrder:
         start = step * self.global_batch_size
         positions = np.arange(start, start + self.global_batch_size, dtype=np.int64)
         num_real = min(self.global_batch_size, self.num_records - start)
-        weights = np.zeros(self.global_batch_size, np.float32)
-        weights[:num_real] = 1.0 / num_real
-        ordinals = self.ordinals(epoch, positions % self.num_records)
-        return StepPlan(epoch, step, positions, ordinals, num_real, weights)
+        ordinals = np.empty(self.global_batch_size, np.int64)
+        ordinals[:num_real] = self._at(epoch, start, start + num_real)
+        if num_real < self.global_batch_size:
+            ordinals[num_real:] = self.ordinals(epoch, positions[num_real:] % self.num_records)
+        return StepPlan(epoch, step, positions, ordinals, num_real, self._weights(ordinals, num_real))
+
+    def _at(self, epoch: int, start: int, stop: int) -> Ints:
+        """The records at positions ``start`` to ``stop``."""
+        if stop - start > _SPAN:
+            return self.ordinals(epoch, np.arange(start, stop, dtype=np.int64))
+        first, last = start // _SPAN, (stop - 1) // _SPAN
+        spans = [self._spans((epoch, number)) for number in range(first, last + 1)]
+        found = spans[0] if first == last else np.concatenate(spans)
+        return found[start - first * _SPAN : stop - first * _SPAN]
+
+    def _span(self, key: tuple[int, int]) -> Ints:
+        epoch, number = key
+        stop = min((number + 1) * _SPAN, self.num_records)
+        return self.ordinals(epoch, np.arange(number * _SPAN, stop, dtype=np.int64))
+
+    def _weights(self, ordinals: Ints, num_real: int) -> npt.NDArray[np.float32]:
+        """float32 [B]: the shares of a step's real examples in its loss; they add up to 1."""
+        weights = np.zeros(ordinals.size, np.float32)
+        if self.class_weights is None or self._labels is None:
+            weights[:num_real] = 1.0 / num_real
+        else:
+            each = self.class_weights[self._labels[ordinals[:num_real]]]
+            weights[:num_real] = each / each.sum()
+        return weights
+
+
+def count_labels(labels: npt.NDArray[np.integer]) -> Ints:
+    """Records of each label: int64 [max(labels) + 1]. In chunks, since bincount widens what it is given."""
+    counts = np.zeros(int(labels.max()) + 1, np.int64)
+    for start in range(0, labels.size, _COUNTED_AT_ONCE):
+        counts += np.bincount(labels[start : start + _COUNTED_AT_ONCE], minlength=counts.size)
+    return counts

@@ -8,6 +8,8 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from training.order.shares import Shares, rank_slice
+
 Ints = npt.NDArray[np.int64]
 LastBatch = Literal["pad", "drop"]
 
@@ -31,8 +33,9 @@ class StepPlan:
         positions: int64 [B] within the epoch; padding goes on counting from N.
         ordinals: int64 [B], the record at each position.
         num_real: examples of the whole step that are no padding; those come first.
-        weights: float32 [B], 1 / num_real for an example and 0 for padding: weighted losses, summed over
-            all ranks, are the mean over the step's real examples.
+        weights: float32 [B], 0 for padding; those of the real examples are positive and add up to 1 over all
+            ranks, each 1 / num_real or in proportion to the weight of its class. So weighted losses, summed
+            over all ranks, are the (weighted) mean over the step's real examples.
     """
 
     epoch: int
@@ -42,9 +45,13 @@ class StepPlan:
     num_real: int
     weights: npt.NDArray[np.float32]
 
-    def of_rank(self, rank: int, num_ranks: int) -> StepPlan:
-        """The slice that a rank takes."""
-        part = rank_slice(self.ordinals.size, rank, num_ranks)
+    def of_rank(self, rank: int, num_ranks: int, shares: Shares | None = None) -> StepPlan:
+        """The slice that a rank takes (``training.order.shares.rank_slice``).
+
+        Raises:
+            UsageError: the shares do not fit the ranks.
+        """
+        part = rank_slice(self.ordinals.size, rank, num_ranks, shares)
         return StepPlan(
             self.epoch,
             self.step,
@@ -53,11 +60,6 @@ class StepPlan:
             self.num_real,
             self.weights[part],
         )
-
-
-def rank_slice(global_batch_size: int, rank: int, num_ranks: int) -> slice:
-    """The rows of a global batch that a rank takes."""
-    return slice(rank * global_batch_size // num_ranks, (rank + 1) * global_batch_size // num_ranks)
 
 
 class SequentialOrder:

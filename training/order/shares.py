@@ -1,0 +1,90 @@
+"""Shares: which slice of each global batch a rank takes, and shares by measured speed."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+
+from infra.errors import UsageError
+
+Shares = Sequence[int]
+
+
+def rank_slice(global_batch_size: int, rank: int, num_ranks: int, shares: Shares | None = None) -> slice:
+    """The rows of a global batch that a rank takes.
+
+    Rank r takes [floor(B S_r / S), floor(B S_(r+1) / S)), S_r the sum of the shares before it and S that of
+    all: the slices of all ranks are the batch, and each has one size in all steps.
+
+    Args:
+        global_batch_size: rows to share out (B).
+        rank, num_ranks: whose slice.
+        shares: a whole number for each rank, in proportion to which it takes rows; None shares alike.
+
+    Raises:
+        UsageError: the shares do not fit the ranks, or leave a rank without a row.
+    """
+    if not 0 <= rank < num_ranks:
+        raise UsageError(f"rank {rank} of {num_ranks}: ranks count from 0")
+    if shares is None:
+        return slice(rank * global_batch_size // num_ranks, (rank + 1) * global_batch_size // num_ranks)
+    check_shares(shares, global_batch_size, num_ranks)
+    return _slices(shares, global_batch_size)[rank]
+
+
+def check_shares(shares: Shares, global_batch_size: int, num_ranks: int) -> None:
+    """Raises:
+    UsageError: the shares do not fit the ranks, or leave a rank without a row.
+    """
+    if len(shares) != num_ranks:
+        raise UsageError(f"{len(shares)} shares for {num_ranks} ranks", "give one share for each rank")
+    if any(share < 1 or share != int(share) for share in shares):
+        raise UsageError(f"shares {tuple(shares)}: each must be a whole number of at least 1")
+    for rank, part in enumerate(_slices(shares, global_batch_size)):
+        if part.start == part.stop:
+            raise UsageError(
+                f"shares {tuple(shares)} leave rank {rank} no row of a global batch of {global_batch_size}",
+                "make the global batch larger or the shares more even",
+            )
+
+
+def _slices(shares: Shares, global_batch_size: int) -> list[slice]:
+    total, before, slices = sum(shares), 0, []
+    for share in shares:
+        after = before + share
+        slices.append(slice(global_batch_size * before // total, global_batch_size * after // total))
+        before = after
+    return slices
+
+
+def shares_of_speed(seconds_per_example: Sequence[float], global_batch_size: int) -> tuple[int, ...]:
+    """The rows for each rank with which the slowest rank is done soonest; every rank gets at least one.
+
+    Row by row goes to the rank that would then be done first, which is optimal: the greatest of
+    rows × seconds is the least possible. Of equal ranks the lower takes the row.
+
+    Args:
+        seconds_per_example: measured of each rank, as a median over some steps.
+        global_batch_size: rows to share out, and the sum of the result.
+
+    Raises:
+        UsageError: a time is not positive, or there are more ranks than rows.
+    """
+    if not seconds_per_example or any(not 0 < time < math.inf for time in seconds_per_example):
+        raise UsageError(
+            f"seconds per example {tuple(seconds_per_example)}: each must be positive and finite"
+        )
+    if len(seconds_per_example) > global_batch_size:
+        raise UsageError(
+            f"a global batch of {global_batch_size} has no row for each of {len(seconds_per_example)} ranks",
+            f"set data.global_batch_size to at least {len(seconds_per_example)}",
+        )
+    rows = [1] * len(seconds_per_example)
+    waiting = [(2 * time, rank) for rank, time in enumerate(seconds_per_example)]
+    heapq.heapify(waiting)
+    for _ in range(global_batch_size - len(rows)):
+        _, rank = waiting[0]
+        rows[rank] += 1
+        heapq.heapreplace(waiting, ((rows[rank] + 1) * seconds_per_example[rank], rank))
+    return tuple(rows)
