@@ -26,7 +26,7 @@ from training.loop import TrainingLoop
 from training.models import ModelSpec, build_model, default_image_size
 from training.normalization import pixels_of
 from training.optimizers import make_optimizer, make_schedule
-from training.order import TrainingOrder
+from training.order import TrainingOrder, chosen_order
 from training.pipelines.indexed import IndexedPipeline
 from training.reading import RecordReader
 from training.tensorboard_log import TensorBoardLog
@@ -60,13 +60,8 @@ def train(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[s
     """
     dataset = Dataset(version)
     readers = {split: dataset.reader(split) for split in dataset.splits}
-    order = TrainingOrder(
-        readers["train"].table.label,
-        seed=config.data.seed,
-        global_batch_size=config.data.global_batch_size,
-        balance=config.data.balance,
-        last_batch=config.data.last_batch,
-    )
+    table = readers["train"].table
+    order = chosen_order(config.data, table.label, version.manifest.classes, table.shard_sizes)
     strategy = make_strategy(config.run.devices)
     check_divisible(config.data.global_batch_size, strategy.num_replicas_in_sync)
     parts = _build(config, strategy, version, order)

@@ -50,6 +50,11 @@ class SplitTable:
     def __len__(self) -> int:
         return int(self.shard.size)
 
+    @property
+    def shard_sizes(self) -> npt.NDArray[np.int64]:
+        """Records of each shard: int64 [len(paths)]."""
+        return np.bincount(self.shard, minlength=len(self.paths)).astype(np.int64)
+
     def ids(self, ordinals: npt.NDArray[np.int64]) -> list[str]:
         """Record ids at ``ordinals``."""
         return [name.decode("ascii") for name in self.id[ordinals].tolist()]
