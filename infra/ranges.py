@@ -32,6 +32,11 @@ class RangeReader:
             return os.pread(stream.fileno(), length, offset)
         return cast(bytes, stream.read_at(length, offset))
 
+    def open_local(self, path: str) -> Descriptor | None:
+        """The open file; None where the storage is elsewhere. Its number is good as long as the object."""
+        stream = self._stream(path)
+        return stream if isinstance(stream, Descriptor) else None
+
     def _stream(self, path: str) -> Any:
         with self._lock:
             stream = self._open.pop(path, None)
@@ -48,7 +53,7 @@ class RangeReader:
         if local is None:
             return self._storage.open_input(path)
         try:
-            return _Descriptor(os.open(local, os.O_RDONLY))
+            return Descriptor(os.open(local, os.O_RDONLY))
         except FileNotFoundError as error:
             raise NotFoundError(f"no such file: {local}") from error
         except OSError as error:
@@ -60,13 +65,14 @@ class RangeReader:
             self._open.clear()
 
 
-class _Descriptor:
+class Descriptor:
     """A file descriptor that closes itself with its last reference."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     def fileno(self) -> int:
+        """Its number."""
         return self._descriptor
 
     def __del__(self) -> None:

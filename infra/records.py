@@ -95,8 +95,15 @@ def unpack_record(stored: bytes | memoryview, container: Container) -> bytes:
     Raises:
         CorruptDataError: the gzip member or the frame is broken.
     """
-    if container == "none":
-        return unframe(stored)
+    return unframe(stored if container == "none" else inflate_record(stored))
+
+
+def inflate_record(stored: bytes | memoryview) -> bytes:
+    """The framed record in a gzip member, which must be all of ``stored``.
+
+    Raises:
+        CorruptDataError: the member is broken.
+    """
     inflater = isal_zlib.decompressobj(wbits=31)
     try:
         framed = inflater.decompress(stored)
@@ -104,7 +111,7 @@ def unpack_record(stored: bytes | memoryview, container: Container) -> bytes:
         raise CorruptDataError(f"broken gzip member: {error}") from error
     if not inflater.eof or inflater.unused_data:
         raise CorruptDataError("a gzip member that does not end where its index says")
-    return unframe(framed)
+    return framed
 
 
 def iter_records(storage: Storage, path: str, container: Container) -> Iterator[tuple[int, int, bytes]]:

@@ -115,9 +115,9 @@ class BatchMaker:
         """Rows ``start`` … of ``images``."""
         encoding = self.records.image_encoding
         windows = draws.windows[start : start + ordinals.size].tolist()
-        for row, record in enumerate(self.records.read_many(ordinals), start):
+        for row, stored in enumerate(self.records.read_images(ordinals), start):
             try:
-                decode_window(record.image, encoding, record.shape, windows[row - start], images[row])
+                decode_window(stored.image, encoding, stored.shape, windows[row - start], images[row])
             except CorruptDataError as error:
                 raise self.records.named(int(ordinals[row - start]), error) from error
             augmentation.vary(images[row], draws, row)

@@ -6,16 +6,17 @@ import pickle
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from infra.errors import CorruptDataError
-from infra.examples import ImageRecord
 from tests.samples.published import coloured, publish
 from training.config import AugmentSettings
 from training.dataset import Dataset, open_dataset
 from training.order import TrainingOrder
 from training.reading import Batch, BatchMaker, RecordReader
 from training.reading.buffers import BufferPool
+from training.reading.records import StoredImage
 
 
 @pytest.fixture(scope="module")
@@ -56,15 +57,16 @@ def test_an_image_that_is_none_is_named(dataset: Dataset, monkeypatch: pytest.Mo
     reader = dataset.reader("train")
     plan = order_of(reader).step(0, 0)
     broken = int(plan.ordinals[6])
-    read = reader.read
+    read = reader.read_images
 
-    def read_with_damage(ordinal: int) -> ImageRecord:
-        record = read(ordinal)
-        if ordinal != broken:
-            return record
-        return ImageRecord(record.id, b"\xff\xd8 nothing", record.label, record.label_name, *record.shape)
+    def read_with_damage(ordinals: npt.NDArray[np.int64]) -> list[StoredImage]:
+        stored = read(ordinals)
+        return [
+            each._replace(image=b"\xff\xd8 nothing") if ordinal == broken else each
+            for ordinal, each in zip(ordinals.tolist(), stored, strict=True)
+        ]
 
-    monkeypatch.setattr(reader, "read", read_with_damage)
+    monkeypatch.setattr(reader, "read_images", read_with_damage)
     name = reader.table.ids(np.array([broken]))[0]
     with pytest.raises(
         CorruptDataError, match=rf"record {name} at byte \d+ of data/.*cannot be decoded"

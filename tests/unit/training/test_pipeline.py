@@ -11,13 +11,13 @@ import pytest
 
 from infra.codecs import decode
 from infra.errors import CorruptDataError, NotFoundError, UsageError
-from infra.examples import ImageRecord
 from tests.samples.published import Picture, coloured, publish
 from training.augment import flips, keys_at, windows
 from training.config import AugmentSettings
 from training.config.reading import Decoder
 from training.dataset import Dataset, open_dataset
 from training.reading import RecordReader
+from training.reading.records import StoredImage
 
 COUNTS = {"train": {"a": 17, "b": 9}, "test": {"a": 5, "b": 3}}
 
@@ -118,13 +118,13 @@ def test_a_partial_last_batch_reads_each_record_once(
     dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []
-    whole = RecordReader.read_many
+    whole = RecordReader.read_images
 
-    def read_many(self: RecordReader, ordinals: np.ndarray) -> list[ImageRecord]:
+    def read_images(self: RecordReader, ordinals: np.ndarray) -> list[StoredImage]:
         read.extend(ordinals.tolist())
         return whole(self, ordinals)
 
-    monkeypatch.setattr(RecordReader, "read_many", read_many)
+    monkeypatch.setattr(RecordReader, "read_images", read_images)
     batches = list(dataset.tf("test", batch_size=3, image_size=16))
     assert [labels.shape[0] for _, labels in batches] == [3, 3, 2]
     assert sorted(read) == [0, 0, 1, 2, 3, 4, 5, 6, 7], "0 once more, as the padding of the last batch"
