@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, BinaryIO, cast
-from urllib.parse import urlparse
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from infra.errors import LockedError, NotFoundError, PublishConflict, StorageError
+from infra.locations import below, public_location, without_secrets
 
 _TEMPORARY_PREFIX = ".partial-"  # no listing of ours shows these names; a crash may leave some behind
 
@@ -41,31 +41,42 @@ def _filesystem(location: str) -> tuple[pafs.FileSystem, str]:
     try:
         filesystem, path = pafs.FileSystem.from_uri(location)
     except (pa.ArrowException, OSError, ValueError) as error:
-        scheme = urlparse(location).scheme
+        # Not `from error`: its text may hold the credentials of the URI.
+        scheme = location.partition("://")[0]
         raise StorageError(
-            f"cannot open storage {location}: {error}",
+            f"cannot open storage {public_location(location)}: {without_secrets(str(error), location)}",
             f"check the URI and the credentials of {scheme}://",
-        ) from error
+        ) from None
     return filesystem, path
 
 
 class Storage:
-    """A folder on a filesystem. Cheap to make; picklable by its URI."""
+    """A folder on a filesystem. Cheap to make; picklable by its location.
 
-    def __init__(self, filesystem: pafs.FileSystem, root: str, uri: str) -> None:
+    Attributes:
+        uri: the place, for people and for comparison: without credentials and options.
+        location: what ``at`` opens the same folder with. May hold credentials: it is never shown or stored.
+    """
+
+    def __init__(self, filesystem: pafs.FileSystem, root: str, location: str) -> None:
         self._fs = filesystem
         self._root = root.rstrip("/") or "/"
-        self.uri = uri
+        self.location = location
+        self.uri = public_location(location)
 
     @staticmethod
     def at(location: str | Path) -> Storage:
-        """The folder at a local path, ``file://``, ``s3://`` or ``gs://`` URI. It need not exist yet."""
+        """The folder at a local path, ``file://``, ``s3://`` or ``gs://`` URI. It need not exist yet.
+
+        Raises:
+            StorageError: the URI is wrong, or of no storage that is known here.
+        """
         filesystem, root = _filesystem(str(location))
         local = isinstance(filesystem, pafs.LocalFileSystem)
-        return Storage(filesystem, root, root if local else str(location).rstrip("/"))
+        return Storage(filesystem, root, root if local else str(location))
 
     def __reduce__(self) -> tuple[Callable[[str], Storage], tuple[str]]:
-        return Storage.at, (self.uri,)
+        return Storage.at, (self.location,)
 
     def __repr__(self) -> str:
         return f"Storage({self.uri!r})"
@@ -73,7 +84,7 @@ class Storage:
     def child(self, *parts: str) -> Storage:
         """The folder at ``parts`` below this one."""
         tail = "/".join(parts)
-        return Storage(self._fs, f"{self._root}/{tail}", f"{self.uri.rstrip('/')}/{tail}")
+        return Storage(self._fs, f"{self._root}/{tail}", below(self.location, tail))
 
     @property
     def is_local(self) -> bool:

@@ -71,7 +71,7 @@ def compact(dataset: Name, root: options.Root = None, json_output: options.Json 
 
     argv = [sys.executable, "-m", "beam_jobs.compaction", "--dataset", dataset]
     with TerminalProgress() as show_progress:
-        child = run_child([*argv, "--root", _catalog(root).storage.uri], on_event=show_progress)
+        child = run_child([*argv, "--root", _catalog(root).storage.location], on_event=show_progress)
     child.raise_for_status()
     found = child.result or {}
     if json_output:

@@ -1,0 +1,50 @@
+"""Where a storage is, as text: all of a URI to open it with, and the part of it that people may see.
+
+A URI of an object store can carry credentials and options: ``s3://key:secret@bucket/folder?scheme=http``.
+What is shown, logged, published or compared is ``s3://bucket/folder`` alone.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import parse_qsl, unquote
+
+# A secret may hold a slash, which a URI should escape: libraries refuse that, and quote it in their message.
+_USER = r"[^/?#]*|[^/?#:]*:(?!\d+/)[^?#]*"
+_URI = re.compile(
+    rf"(?P<scheme>[A-Za-z][\w+.-]*://)(?:(?P<user>{_USER})@)?(?P<place>[^?#]*)(?P<options>.*)", re.DOTALL
+)
+_HIDDEN = "***"
+# Values of options that say where and how, so that a message about them can be understood.
+_PLAIN_OPTIONS = frozenset({"region", "scheme", "endpoint_override"})
+
+
+def public_location(location: str) -> str:
+    """The location without user, password and options; a local path as it is."""
+    found = _URI.fullmatch(location)
+    if found is None:
+        return location
+    return found["scheme"] + (found["place"].rstrip("/") or found["place"])
+
+
+def below(location: str, tail: str) -> str:
+    """The location of ``tail`` in the folder at ``location``, with the same credentials and options."""
+    found = _URI.fullmatch(location)
+    if found is None:
+        return f"{location.rstrip('/')}/{tail}"
+    begin, options = location[: found.start("options")], found["options"]
+    return f"{begin.rstrip('/')}/{tail}{options}"
+
+
+def without_secrets(text: str, location: str) -> str:
+    """``text``, such as the message of a library, without what only the opener of ``location`` may know."""
+    found = _URI.fullmatch(location)
+    if found is None:
+        return text
+    text = text.replace(location, public_location(location))
+    secrets = {part for part in (found["user"] or "").split(":") if part}
+    options = parse_qsl(found["options"].lstrip("?"), keep_blank_values=False)
+    secrets |= {value for name, value in options if name not in _PLAIN_OPTIONS}
+    for secret in sorted({*secrets, *map(unquote, secrets)}, key=len, reverse=True):
+        text = text.replace(secret, _HIDDEN)
+    return text
