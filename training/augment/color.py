@@ -41,12 +41,12 @@ class ColorDraws:
     Attributes:
         matrices: float64 [B, 3, 3].
         lifts: float64 [B].
-        is_grey: the matrices are multiples of the identity: saturation and hue stay.
+        gains_only: the matrices are multiples of the identity; saturation and hue stay.
     """
 
     matrices: Floats
     lifts: Floats
-    is_grey: bool
+    gains_only: bool
 
 
 def color_draws(keys: U64, settings: ColorJitterSettings) -> ColorDraws | None:
@@ -61,7 +61,7 @@ def color_draws(keys: U64, settings: ColorJitterSettings) -> ColorDraws | None:
     return ColorDraws(
         (brightness * contrast)[:, None, None] * colored,
         brightness * (1.0 - contrast),
-        is_grey=not settings.saturation and not settings.hue,
+        gains_only=not settings.saturation and not settings.hue,
     )
 
 

@@ -50,7 +50,7 @@ def _jitter(image: Image, color: ColorDraws, row: int) -> None:
     """p' = M p + k m, rounded and clipped once."""
     lift = color.lifts[row]
     shift = lift * (LUMA @ cv2.mean(image)[:3]) if lift else 0.0
-    if color.is_grey:
+    if color.gains_only:
         levels = np.rint(color.matrices[row, 0, 0] * _LEVELS + shift)
         cv2.LUT(image, np.clip(levels, 0, 255).astype(np.uint8), dst=image)
         return

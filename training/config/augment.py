@@ -38,10 +38,10 @@ class ErasingSettings(Settings):
 
     probability: float = Field(default=0.0, ge=0, le=1, description="share of the examples that lose a box")
     scale: tuple[float, float] = Field(
-        default=(0.02, 1 / 3), description="smallest and largest share of the example's area in a box"
+        default=(0.02, 0.33), description="smallest and largest share of the example's area in a box"
     )
     ratio: tuple[float, float] = Field(
-        default=(0.3, 10 / 3), description="narrowest and widest aspect ratio of a box"
+        default=(0.3, 3.3), description="narrowest and widest aspect ratio of a box"
     )
     fill: ErasingFill = Field(
         default="mean", description="what the box is covered with: the example's mean colour, black, or noise"
@@ -51,6 +51,15 @@ class ErasingSettings(Settings):
     def _ranges(self) -> Self:
         _check_ranges(self.scale, self.ratio)
         return self
+
+
+class RandAugmentSettings(Settings):
+    """RandAugment (Cubuk et al. 2020): some operations, drawn from fourteen, all of one strength."""
+
+    num_ops: int = Field(default=0, ge=0, le=4, description="operations on each example; 0 turns it off")
+    magnitude: float = Field(
+        default=5.0, ge=0, le=10, description="their strength: at 10 they turn by 30° or shift by 45 %"
+    )
 
 
 class AugmentSettings(Settings):
@@ -77,11 +86,41 @@ class AugmentSettings(Settings):
         default_factory=ColorJitterSettings, description="changes of brightness, contrast, saturation and hue"
     )
     erasing: ErasingSettings = Field(default_factory=ErasingSettings, description="covering a part")
+    randaugment: RandAugmentSettings = Field(
+        default_factory=RandAugmentSettings, description="drawn operations, on the device"
+    )
+    mixup: float = Field(
+        default=0.0,
+        ge=0,
+        le=10,
+        description="alpha of MixUp: an example is blended with its neighbour in the batch, in shares drawn "
+        "from Beta(alpha, alpha), and so is its label; 0 turns it off, 0.2 is usual",
+    )
+    cutmix: float = Field(
+        default=0.0,
+        ge=0,
+        le=10,
+        description="alpha of CutMix: a box of an example is its neighbour's, and the label in proportion; 0 "
+        "turns it off, 1 is usual. With mixup too, each example draws one of the two",
+    )
+    mix_probability: float = Field(
+        default=1.0, ge=0, le=1, description="share of the examples that mixup and cutmix take hold of"
+    )
 
     @model_validator(mode="after")
     def _ranges(self) -> Self:
         _check_ranges(self.scale, self.ratio)
         return self
+
+    @property
+    def mixes(self) -> bool:
+        """Examples are mixed, and their labels with them."""
+        return bool((self.mixup or self.cutmix) and self.mix_probability)
+
+    @property
+    def is_batched(self) -> bool:
+        """Anything is done to whole batches, on the device."""
+        return self.mixes or bool(self.randaugment.num_ops)
 
 
 def _check_ranges(scale: tuple[float, float], ratio: tuple[float, float]) -> None:

@@ -1,0 +1,89 @@
+"""A pipeline whose batches also say how they are augmented as a whole (``training.augment.batched``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from infra.errors import ConfigError, ShardmillError
+from training.augment.batch_draws import BatchDraws, draw_batch
+from training.config import AugmentSettings
+from training.order import Order
+from training.pipelines.indexed import IndexedPipeline
+from training.reading import RecordReader
+
+_KINDS = (tf.int32, tf.float32, tf.float32, tf.float32, tf.int32, tf.float32)
+
+
+@dataclass(frozen=True)
+class WithBatchDraws:
+    """The batches of a pipeline, each with the ``BatchDraws`` of its rows under "draws".
+
+    The draws are those of the global batch, cut as the batches are: what comes out does not depend on the
+    number of replicas.
+    """
+
+    pipeline: IndexedPipeline
+    settings: AugmentSettings
+    seed: int
+
+    @property
+    def reader(self) -> RecordReader:
+        """Of the split."""
+        return self.pipeline.reader
+
+    @property
+    def order(self) -> Order:
+        """Which records at which step."""
+        return self.pipeline.order
+
+    @property
+    def failure(self) -> ShardmillError | None:
+        """The first error of ours that happened inside TensorFlow."""
+        return self.pipeline.failure
+
+    def dataset(self, start: int, stop: int, batch_size: int | None = None) -> Any:
+        """As ``IndexedPipeline.dataset``, with "draws" beside.
+
+        Raises:
+            ConfigError: examples are mixed in pairs, and the rows of a batch are odd in number.
+        """
+        rows = batch_size or self.order.global_batch_size
+        check_pairs(self.settings, rows)
+        options = tf.data.Options()
+        options.deterministic = True
+        draws = tf.data.Dataset.range(start, stop).map(self._draw, num_parallel_calls=2)
+        if rows != self.order.global_batch_size:
+            draws = draws.unbatch().batch(rows, drop_remainder=True)
+        both = tf.data.Dataset.zip(self.pipeline.dataset(start, stop, batch_size), draws)
+        batches = both.map(lambda batch, of_batch: {**batch, "draws": of_batch})
+        return batches.prefetch(tf.data.AUTOTUNE).with_options(options)
+
+    def _draw(self, run_step: Any) -> BatchDraws:
+        tensors = tf.numpy_function(self._drawn, [run_step], _KINDS, stateful=False)
+        rows, num_ops = self.order.global_batch_size, self.settings.randaugment.num_ops
+        shapes = {"ops": [num_ops], "amounts": [num_ops], "warps": [num_ops, 8], "boxes": [4]}
+        for name, tensor in zip(BatchDraws._fields, tensors, strict=True):
+            tensor.set_shape([rows, *shapes.get(name, [])])
+        return BatchDraws(*tensors)
+
+    def _drawn(self, run_step: int) -> tuple[np.ndarray[Any, Any], ...]:
+        plan = self.order.step(*divmod(int(run_step), self.order.steps_per_epoch))
+        size = self.pipeline.image_size
+        return tuple(draw_batch(self.settings, self.seed, plan.epoch, plan.positions, size))
+
+
+def check_pairs(settings: AugmentSettings, rows: int) -> None:
+    """Partners in a mixture are neighbours in the batch of one device.
+
+    Raises:
+        ConfigError: ``rows`` is odd, so that one has no neighbour.
+    """
+    if settings.mixes and rows % 2:
+        raise ConfigError(
+            f"augment.mixup and augment.cutmix mix pairs of examples; a device takes {rows} of each batch",
+            "choose a data.global_batch_size that gives each device an even number of rows",
+        )
