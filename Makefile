@@ -90,6 +90,18 @@ test-faults: $(VENV)/.stamp ## The slow checks: jobs killed by the dozen, and re
 test-third-party: $(VENV)/.stamp ## Other libraries read our shards (makes .venv-readers, 3 GB, on first use)
 	$(PYTEST) -m "" tests/third_party
 
+.PHONY: test-torch
+test-torch: $(VENV)/.stamp .venv-torch/.stamp ## The PyTorch data sets, ranks killed and resumed (makes .venv-torch, 6 GB, on first use)
+	TENSORFLOW_PYTHON="$(abspath $(PY))" .venv-torch/bin/python -m pytest tests/torch
+
+.venv-torch/.stamp: tests/torch/requirements.txt constraints.txt
+	@$(FIND_PYTHON); \
+	echo "Making .venv-torch with $$("$$found" --version): about 6 GB, a few minutes."; \
+	rm -rf .venv-torch; \
+	"$$found" -m venv .venv-torch; \
+	.venv-torch/bin/python -m pip install --quiet --constraint constraints.txt --requirement tests/torch/requirements.txt; \
+	touch $@
+
 .PHONY: bench
 bench: $(VENV)/.stamp ## Every table but that of the peers: rates against the codec's limit, memory, again, planning
 	$(PY) -m tests.benchmarks.prepare_rate $(PHOTOS)
@@ -104,5 +116,5 @@ bench-peers: $(VENV)/.stamp ## Whole prepare commands beside other libraries' (m
 
 .PHONY: clean
 clean: ## Remove what the targets made (.venv and the demo too)
-	rm -rf $(VENV) .venv-peers .venv-readers demo build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-peers .venv-readers .venv-torch demo build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find flows beam_jobs training infra tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from infra.catalog import Catalog, DatasetVersion
 from infra.errors import NotFoundError, UsageError
@@ -13,6 +14,9 @@ from training.config import AugmentSettings
 from training.order import LastBatch, Order, SequentialOrder, TrainingOrder
 from training.order.balance import RULES
 from training.reading import RecordReader, SplitTable, load_table
+
+if TYPE_CHECKING:
+    from training.torch_data import LoaderOptions, TorchLoader
 
 
 def open_dataset(ref: str, root: str | Path | None = None) -> Dataset:
@@ -114,6 +118,71 @@ class Dataset:
         pipeline = IndexedPipeline(reader, order, image_size, augmentation, seed)
         steps = order.steps_per_epoch
         return _as_pairs(pipeline, epoch * steps, (epoch + epochs) * steps, last_batch, len(reader.table))
+
+    def torch(
+        self,
+        split: str,
+        *,
+        batch_size: int = 32,
+        image_size: int | None = 224,
+        training: bool | None = None,
+        seed: int = 0,
+        balance: str = "natural",
+        last_batch: LastBatch | None = None,
+        augment: AugmentSettings | None = None,
+        rank: int | None = None,
+        num_ranks: int | None = None,
+        shares: Sequence[int] | None = None,
+        preload: bool = False,
+        **loading: Unpack[LoaderOptions],
+    ) -> TorchLoader:
+        """PyTorch batches of one rank, an epoch an iteration: a ``training.torch_data.TorchLoader``.
+
+        The batches of all ranks together hold the same records, step by step, as those of ``tf``.
+
+        Args:
+            split: "train", "validation" or "test".
+            batch_size: examples a step, over all ranks together.
+            image_size: height and width of the images (pixels); None: whole images, padded to the largest.
+            training: shuffled and augmented, or in stored order; default: whether the split is "train".
+            seed: of order and augmentation.
+            balance: a rule of ``training.order.balance``; for training.
+            last_batch: a last batch that is not full: "drop" (the default for training), or "pad" (full, with
+                examples of weight 0).
+            augment: how training examples are varied; whole images are not.
+            rank, num_ranks: whose slice of each step; default: as ``torch.distributed`` says.
+            shares: of the ranks in a step, a whole number each; default: all alike.
+            preload: read all records into memory first.
+            loading: ``epoch``, ``num_epochs``, ``num_workers``, ``prefetch_factor``, ``pin_memory``,
+                ``persistent_workers``, as ``TorchLoader`` has them.
+
+        Raises:
+            NotFoundError: the version has no such split. UsageError: an argument is wrong.
+            EnvironmentFault: PyTorch is not installed.
+        """
+        from training.torch_data.opening import open_loader
+
+        if batch_size < 1 or (image_size is not None and image_size < 1):
+            raise UsageError(f"batch_size = {batch_size} and image_size = {image_size} must be at least 1")
+        if balance not in RULES:
+            raise UsageError(f"unknown balance {balance!r}", f"there are: {', '.join(RULES)}")
+        training = split == "train" if training is None else training
+        if training and image_size is not None:
+            augment = augment or AugmentSettings()
+        last_batch = last_batch or ("drop" if training else "pad")
+        order = self._order(self.table(split), batch_size, training, seed, balance, last_batch)
+        return open_loader(
+            self.version,
+            self.table(split),
+            order,
+            image_size=image_size,
+            augment=augment if training else None,
+            seed=seed,
+            ranks=(rank, num_ranks, None if shares is None else tuple(shares)),
+            preload=preload,
+            identity={"training": training, "seed": seed, "balance": balance},
+            loading=loading,
+        )
 
     def _order(
         self,

@@ -1,0 +1,47 @@
+"""Records for PyTorch: the order and the reader of every other framework (extra ``torch``).
+
+Two data sets, and what drives them:
+
+- ``StepBatches``: iterable, whole batches of one rank, for ``DataLoader(..., batch_size=None)``. Worker w of
+  W makes steps w, w + W, ...; a ``DataLoader`` takes from its workers in turn, so the order is exact.
+- ``Examples``: map-style, one example by number, or by its ``Place`` in the order. ``OrderSampler`` is its
+  ``batch_sampler`` and stands in for ``DistributedSampler``; ``pad_collate`` joins images of unlike sizes.
+- ``TorchLoader``: a ``DataLoader`` over either that knows where the run is: ``state_dict`` counts what the
+  training loop was given, whatever workers have prepared ahead of it.
+
+A step's records are a function of (seed, epoch, step) alone: neither the number of ranks nor that of workers
+changes them. ``Dataset.torch`` puts the parts together.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+
+from infra.errors import EnvironmentFault
+
+if importlib.util.find_spec("torch") is None:
+    raise EnvironmentFault("PyTorch is not installed", "pip install 'shardmill[torch]'")
+
+from training.torch_data.batch import Example, TorchBatch, pad_collate
+from training.torch_data.examples import Examples, OrderSampler, Place
+from training.torch_data.loader import TorchLoader
+from training.torch_data.options import LoaderOptions, auto_workers
+from training.torch_data.preload import PreloadedRecords
+from training.torch_data.ranks import RankOrder, this_rank
+from training.torch_data.steps import StepBatches
+
+__all__ = [
+    "Example",
+    "Examples",
+    "LoaderOptions",
+    "OrderSampler",
+    "Place",
+    "PreloadedRecords",
+    "RankOrder",
+    "StepBatches",
+    "TorchBatch",
+    "TorchLoader",
+    "auto_workers",
+    "pad_collate",
+    "this_rank",
+]

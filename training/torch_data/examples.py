@@ -1,0 +1,178 @@
+"""Single examples as a map-style data set, and the order as its batch sampler."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset, Sampler, get_worker_info
+
+from infra.errors import UsageError
+from training.config import AugmentSettings
+from training.order import StepPlan
+from training.reading.batches import BatchMaker
+from training.reading.records import RecordReader
+from training.reading.windows import Pixels, decode_window
+from training.torch_data.batch import Example
+from training.torch_data.ranks import RankOrder
+from training.torch_data.workers import in_worker, records_in_worker
+
+
+class Place(NamedTuple):
+    """An example's place in the order: all that its pixels depend on. What ``OrderSampler`` yields."""
+
+    ordinal: int
+    position: int
+    epoch: int
+    step: int
+    weight: float
+
+
+class Examples(Dataset):  # type: ignore[misc]
+    """The examples of a split by ordinal, or by ``Place``.
+
+    By ordinal an example is varied by (seed, epoch, ordinal), of the epoch that ``set_epoch`` named last; by
+    ``Place`` as in every other pipeline, and nobody has to be told of epochs.
+    """
+
+    def __init__(
+        self,
+        records: RecordReader,
+        *,
+        image_size: int | None,
+        augment: AugmentSettings | None = None,
+        seed: int = 0,
+        threads: int | None = None,
+    ) -> None:
+        """Args:
+            records: of the split.
+            image_size: height and width of the images (pixels); None: each as it is stored, whole.
+            augment: how examples are varied, or None.
+            seed: of the augmentation.
+            threads: that decode batches in this process; default: one for each CPU. Workers have one.
+
+        Raises:
+            UsageError: images of their own sizes shall be varied.
+        """
+        super().__init__()
+        if image_size is None and augment is not None:
+            raise UsageError("images of unlike sizes cannot be varied", "give an image_size, or augment=None")
+        self.records = records
+        self._maker = None
+        if image_size is not None:
+            self._maker = BatchMaker(
+                records, image_size=image_size, augment=augment, seed=seed, threads=threads
+            )
+        self._in_worker: RecordReader | BatchMaker | None = None
+        # In memory that workers share, so that it reaches those that live through several epochs.
+        self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Name the epoch of examples that are asked for by ordinal."""
+        self._epoch[0] = epoch
+
+    def __len__(self) -> int:
+        return len(self.records.table)
+
+    def __getitem__(self, key: int | Place) -> Example:
+        """One example.
+
+        Raises:
+            IndexError: there is no such ordinal. CorruptDataError: names the record and its shard.
+        """
+        return self.__getitems__([key])[0]
+
+    def __getitems__(self, keys: Sequence[int | Place]) -> list[Example]:
+        """Several examples at once, which is faster; ``DataLoader`` asks for whole batches so."""
+        places = [key if isinstance(key, Place) else self._numbered(int(key)) for key in keys]
+        images: list[Pixels] = []
+        for epoch, group in itertools.groupby(places, key=lambda place: place.epoch):
+            images += self._images(_plan_of(list(group), epoch))
+        labels = self.records.table.label
+        return [
+            Example(
+                image=torch.from_numpy(image).permute(2, 0, 1),
+                label=int(labels[place.ordinal]),
+                weight=place.weight,
+                ordinal=place.ordinal,
+                position=place.position,
+                epoch=place.epoch,
+                step=place.step,
+            )
+            for image, place in zip(images, places, strict=True)
+        ]
+
+    def _numbered(self, ordinal: int) -> Place:
+        size = len(self)
+        if not -size <= ordinal < size:
+            raise IndexError(f"ordinal {ordinal} of a split of {size} records")
+        ordinal %= size
+        return Place(ordinal, ordinal, int(self._epoch), -1, 1.0)
+
+    def _images(self, plan: StepPlan) -> list[Pixels]:
+        source = self._source()
+        if isinstance(source, BatchMaker):
+            return list(source.make(plan).images)
+        return [_whole_image(source, ordinal) for ordinal in plan.ordinals.tolist()]
+
+    def _source(self) -> RecordReader | BatchMaker:
+        if get_worker_info() is None:
+            return self._maker or self.records
+        if self._in_worker is None:
+            self._in_worker = in_worker(self._maker) if self._maker else records_in_worker(self.records)
+        return self._in_worker
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_in_worker": None}
+
+
+def _plan_of(places: list[Place], epoch: int) -> StepPlan:
+    return StepPlan(
+        epoch=epoch,
+        step=places[0].step,
+        positions=np.array([place.position for place in places], np.int64),
+        ordinals=np.array([place.ordinal for place in places], np.int64),
+        num_real=len(places),
+        weights=np.array([place.weight for place in places], np.float32),
+    )
+
+
+def _whole_image(records: RecordReader, ordinal: int) -> Pixels:
+    """uint8 [H, W, 3], as it is stored."""
+    record = records.read(ordinal)
+    image = np.empty((record.height, record.width, 3), np.uint8)
+    window = (0, 0, record.height, record.width)
+    decode_window(record.image, records.image_encoding, record.shape, window, image)
+    return image
+
+
+class OrderSampler(Sampler):  # type: ignore[misc]
+    """The order as a ``batch_sampler`` for ``Examples``: each element is what a rank takes of one step."""
+
+    def __init__(self, order: RankOrder, start: int = 0, stop: int | None = None) -> None:
+        """Args:
+        order: what the rank takes of each step.
+        start, stop: epoch * steps_per_epoch + step; default: the rest of the epoch.
+        """
+        super().__init__()
+        self.order = order
+        self.start = start
+        steps = order.steps_per_epoch
+        self.stop = (start // steps + 1) * steps if stop is None else stop
+
+    def set_epoch(self, epoch: int, step: int = 0) -> None:
+        """Go to an epoch, of which the steps from ``step`` on are to come."""
+        steps = self.order.steps_per_epoch
+        self.start, self.stop = epoch * steps + step, (epoch + 1) * steps
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def __iter__(self) -> Iterator[list[Place]]:
+        for run_step in range(self.start, self.stop):
+            plan = self.order.plan(run_step)
+            rows = zip(plan.ordinals.tolist(), plan.positions.tolist(), plan.weights.tolist(), strict=True)
+            yield [Place(ordinal, at, plan.epoch, plan.step, weight) for ordinal, at, weight in rows]

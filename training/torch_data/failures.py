@@ -1,0 +1,76 @@
+"""Errors of ours on their way out of a worker process.
+
+A ``DataLoader`` raises a worker's error again with the worker's traceback in place of the message, and loses
+the remedy. So an error travels as an element, and the loader raises it as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from torch.utils.data import Dataset, IterableDataset
+
+from infra.errors import ChildDied, ShardmillError, from_event
+from training.torch_data.batch import Example, TorchBatch, pad_collate
+from training.torch_data.examples import Examples, Place
+from training.torch_data.steps import StepBatches
+
+Event = dict[str, Any]
+
+
+class GuardedSteps(IterableDataset):  # type: ignore[misc]
+    """``StepBatches`` whose last element may be an error."""
+
+    def __init__(self, batches: StepBatches) -> None:
+        super().__init__()
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[TorchBatch | Event]:
+        try:
+            yield from self._batches
+        except ShardmillError as error:
+            yield error.to_event()
+
+
+class GuardedExamples(Dataset):  # type: ignore[misc]
+    """``Examples`` that gives an error in place of a batch; to be collated by ``guarded_collate``."""
+
+    def __init__(self, examples: Examples) -> None:
+        super().__init__()
+        self._examples = examples
+
+    def __len__(self) -> int:
+        return len(self._examples)
+
+    def __getitems__(self, keys: Sequence[int | Place]) -> list[Example] | Event:
+        try:
+            return self._examples.__getitems__(keys)
+        except ShardmillError as error:
+            return error.to_event()
+
+
+def guarded_collate(examples: list[Example] | Event) -> TorchBatch | Event:
+    """``pad_collate``, which lets an error pass."""
+    return examples if isinstance(examples, dict) else pad_collate(examples)
+
+
+def next_batch(batches: Iterator[TorchBatch | Event]) -> TorchBatch:
+    """The next element, or the error that came in its place.
+
+    Raises:
+        ShardmillError: the one that happened in the worker. ChildDied: the worker was killed.
+    """
+    try:
+        batch = next(batches)
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise ChildDied(
+            f"a worker that reads records died: {error}",
+            "look for a lack of memory, also of shared memory (df -h /dev/shm; in Docker --shm-size), "
+            "or read with num_workers=0",
+        ) from error
+    if isinstance(batch, dict):
+        raise from_event(batch)
+    return batch

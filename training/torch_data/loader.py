@@ -1,0 +1,156 @@
+"""A ``DataLoader`` that knows where the run is: one rank's batches, epoch by epoch, resumable at any step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Unpack
+
+from torch.utils.data import DataLoader
+
+from infra.errors import ConfigError, ShardmillError, UsageError
+from training.reading.batches import BatchMaker
+from training.torch_data.batch import TorchBatch
+from training.torch_data.examples import Examples, OrderSampler
+from training.torch_data.failures import GuardedExamples, GuardedSteps, guarded_collate, next_batch
+from training.torch_data.options import LoaderOptions, complete
+from training.torch_data.ranks import RankOrder
+from training.torch_data.steps import StepBatches
+
+# Steps that an endless sampler stands for: more than any run has.
+_ENDLESS = 1 << 62
+
+
+class TorchLoader:
+    """Batches of one rank. Each iteration gives the epoch's batches from where the run is to the epoch's end.
+
+    A batch counts as consumed when the training loop is given it. What workers have prepared ahead does not
+    count: ``state_dict`` names the next step, and a loader that loads it goes on there, with any number of
+    ranks and workers.
+    """
+
+    def __init__(
+        self,
+        source: BatchMaker | Examples,
+        order: RankOrder,
+        *,
+        identity: Mapping[str, Any] | None = None,
+        **loading: Unpack[LoaderOptions],
+    ) -> None:
+        """Args:
+        source: makes batches of one size, or gives examples that are padded to the largest of a batch.
+        order: what the rank takes of each step.
+        identity: what else a resumed run must have in common with this one, JSON-able.
+        loading: see ``LoaderOptions``.
+
+        Raises:
+            UsageError: a number is out of range.
+        """
+        options = complete(loading)
+        self.order = order
+        self.num_workers = options.num_workers
+        self._source = source
+        self._identity = dict(identity or {})
+        self._options = options
+        epochs = options.num_epochs
+        self._last_epoch = None if epochs is None else options.epoch + epochs
+        self._next = options.epoch * order.steps_per_epoch
+        self._batches: Iterator[Any] | None = None
+        self._read_up_to = 0  # the step that comes next out of ``_batches``
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next batch."""
+        return self._next // self.order.steps_per_epoch
+
+    @property
+    def step(self) -> int:
+        """The step of the next batch within its epoch."""
+        return self._next % self.order.steps_per_epoch
+
+    def __len__(self) -> int:
+        """Steps of a whole epoch."""
+        return self.order.steps_per_epoch
+
+    def __iter__(self) -> Iterator[TorchBatch]:
+        if self._last_epoch is not None and self.epoch >= self._last_epoch:
+            return
+        stop = (self.epoch + 1) * self.order.steps_per_epoch
+        while self._next < stop:
+            if self._batches is None or self._read_up_to != self._next:
+                self._open()
+            assert self._batches is not None
+            try:
+                batch = next_batch(self._batches)
+            except ShardmillError:
+                self.close()
+                raise
+            self._next += 1
+            self._read_up_to = self._next
+            yield batch
+        if not self._options.persistent_workers:
+            self.close()
+
+    def _open(self) -> None:
+        """Have workers begin at the next step."""
+        self.close()
+        start, stop = self._next, self._stop()
+        options = self._options.of_data_loader()
+        if isinstance(self._source, BatchMaker):
+            steps = GuardedSteps(StepBatches(self._source, self.order, start, stop))
+            loader = DataLoader(steps, batch_size=None, **options)
+        else:
+            sampler = OrderSampler(self.order, start, _ENDLESS if stop is None else stop)
+            loader = DataLoader(
+                GuardedExamples(self._source),
+                batch_sampler=sampler,
+                collate_fn=guarded_collate,
+                **options,
+            )
+        self._batches = iter(loader)
+        self._read_up_to = start
+
+    def _stop(self) -> int | None:
+        """The step before which workers end."""
+        steps = self.order.steps_per_epoch
+        if not self._options.persistent_workers:
+            return (self.epoch + 1) * steps
+        return None if self._last_epoch is None else self._last_epoch * steps
+
+    def seek(self, epoch: int, step: int = 0) -> None:
+        """Go on at a step of an epoch.
+
+        Raises:
+            UsageError: there is no such step.
+        """
+        steps = self.order.steps_per_epoch
+        if epoch < 0 or not 0 <= step < steps:
+            raise UsageError(f"epoch {epoch}, step {step}: epochs count from 0 and have {steps} steps")
+        self._next = epoch * steps + step
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the run is, JSON-able: the same for all ranks that have been given as many batches."""
+        return {"epoch": self.epoch, "step": self.step, "identity": self._described()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where another loader was: of the same order, and of any number of ranks and workers.
+
+        Raises:
+            ConfigError: the state is of another order.
+        """
+        theirs, ours = dict(state["identity"]), self._described()
+        for key in sorted({*theirs, *ours}):
+            if theirs.get(key) != ours.get(key):
+                raise ConfigError(
+                    f"the state is of a run with {key} = {theirs.get(key)!r}, this one has {ours.get(key)!r}",
+                    f"resume with the same {key}, or begin anew without the state",
+                )
+        self.seek(int(state["epoch"]), int(state["step"]))
+
+    def _described(self) -> dict[str, Any]:
+        order = self.order.order
+        steps = {"global_batch_size": order.global_batch_size, "steps_per_epoch": order.steps_per_epoch}
+        return {**self._identity, **steps}
+
+    def close(self) -> None:
+        """End the workers. A later iteration starts new ones."""
+        self._batches = None

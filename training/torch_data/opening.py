@@ -1,0 +1,59 @@
+"""From a published split to its loader: what ``Dataset.torch`` does where there is PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from infra.catalog import DatasetVersion
+from training.config import AugmentSettings
+from training.order import Order
+from training.reading.batches import BatchMaker, num_cpus
+from training.reading.records import RecordReader
+from training.reading.table import SplitTable
+from training.torch_data.examples import Examples
+from training.torch_data.loader import TorchLoader
+from training.torch_data.options import LoaderOptions
+from training.torch_data.preload import PreloadedRecords
+from training.torch_data.ranks import RankOrder, ranks_on_this_host, this_rank
+
+
+def open_loader(
+    version: DatasetVersion,
+    table: SplitTable,
+    order: Order,
+    *,
+    image_size: int | None,
+    augment: AugmentSettings | None,
+    seed: int,
+    ranks: tuple[int | None, int | None, tuple[int, ...] | None],
+    preload: bool,
+    identity: Mapping[str, Any],
+    loading: LoaderOptions,
+) -> TorchLoader:
+    """The loader of one rank.
+
+    Args:
+        ranks: rank, number of ranks and shares; what is None is asked of ``torch.distributed``.
+        identity: what decides on the order, besides the version and the split.
+
+    Raises:
+        UsageError: an argument is wrong.
+    """
+    found_rank, found_num_ranks = this_rank()
+    rank, num_ranks, shares = ranks
+    slices = RankOrder(
+        order,
+        found_rank if rank is None else rank,
+        found_num_ranks if num_ranks is None else num_ranks,
+        shares,
+    )
+    records: RecordReader = PreloadedRecords(version, table) if preload else RecordReader(version, table)
+    threads = max(1, num_cpus() // ranks_on_this_host())
+    source: BatchMaker | Examples
+    if image_size is None:
+        source = Examples(records, image_size=None, augment=augment, seed=seed)
+    else:
+        source = BatchMaker(records, image_size=image_size, augment=augment, seed=seed, threads=threads)
+    described = {"dataset": version.ref, "split": table.split, **identity}
+    return TorchLoader(source, slices, identity=described, **loading)

@@ -1,0 +1,87 @@
+"""How a loader is driven: the arguments that ``Dataset.torch`` hands on to ``TorchLoader``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypedDict
+
+import torch
+
+from infra.errors import UsageError
+from training.reading.batches import num_cpus
+from training.torch_data.ranks import ranks_on_this_host
+
+_MAX_AUTO_WORKERS = 16
+
+
+class LoaderOptions(TypedDict, total=False):
+    """How a loader is driven.
+
+    Attributes:
+        epoch: the first (default 0).
+        num_epochs: how many follow one another (default: no end).
+        num_workers: processes that prepare batches; with 0 this one does; "auto" (the default) is
+            ``auto_workers()``.
+        prefetch_factor: batches that each worker prepares ahead (default 2).
+        pin_memory: put batches into page-locked memory, from which a GPU copies faster (default: no); where
+            there is no accelerator, nothing happens.
+        persistent_workers: workers read on over the end of an epoch (the default); otherwise each epoch has
+            new ones.
+    """
+
+    epoch: int
+    num_epochs: int | None
+    num_workers: int | Literal["auto"]
+    prefetch_factor: int
+    pin_memory: bool
+    persistent_workers: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """``LoaderOptions``, complete and checked."""
+
+    epoch: int
+    num_epochs: int | None
+    num_workers: int
+    prefetch_factor: int
+    pin_memory: bool
+    persistent_workers: bool
+
+    def __post_init__(self) -> None:
+        least = {"epoch": 0, "num_epochs": 0, "num_workers": 0, "prefetch_factor": 1}
+        for name, smallest in least.items():
+            value = getattr(self, name)
+            if value is not None and value < smallest:
+                raise UsageError(f"{name} = {value} must be at least {smallest}")
+
+    def of_data_loader(self) -> dict[str, Any]:
+        """Those that PyTorch's ``DataLoader`` takes; its own persistence is not needed."""
+        prefetch = {"prefetch_factor": self.prefetch_factor} if self.num_workers else {}
+        pin_memory = self.pin_memory and torch.accelerator.is_available()
+        return {"num_workers": self.num_workers, "pin_memory": pin_memory, **prefetch}
+
+
+def complete(given: LoaderOptions) -> Options:
+    """``given`` with defaults for the rest.
+
+    Raises:
+        UsageError: an option is unknown or out of range.
+    """
+    known = [field.name for field in fields(Options)]
+    if unknown := sorted(set(given) - set(known)):
+        raise UsageError(f"unknown argument {unknown[0]!r}", f"a loader has {', '.join(known)}")
+    workers = given.get("num_workers", "auto")
+    return Options(
+        epoch=given.get("epoch", 0),
+        num_epochs=given.get("num_epochs"),
+        num_workers=auto_workers() if workers == "auto" else workers,
+        prefetch_factor=given.get("prefetch_factor", 2),
+        pin_memory=given.get("pin_memory", False),
+        persistent_workers=given.get("persistent_workers", True),
+    )
+
+
+def auto_workers() -> int:
+    """One worker for each CPU that falls to this rank, at least one: a worker decodes with one thread."""
+    return max(1, min(num_cpus() // ranks_on_this_host(), _MAX_AUTO_WORKERS))
