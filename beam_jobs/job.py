@@ -59,6 +59,7 @@ from beam_jobs.stages import (
     inherited_shards,
     lay_out,
 )
+from beam_jobs.texts import code_texts
 from beam_jobs.versions import (
     INPUTS_FILE,
     Outline,
@@ -203,13 +204,15 @@ class _Job:
                 known_contents=int(by_content.sum()),
                 num_encoded=int((~by_content & ~np.isin(read.blocks, encoded.reused)).sum()),
             )
-            facts = merge(known, facts, parent.with_known_contents(read) if parent else read)
+            facts = merge(known, facts, parent.with_known_contents(read) if parent else read).coded()
+            listed = code_texts(listing.table, ("label",))
+            del read, known, by_content, listing
             earlier = parent.earlier if parent else None
-            plan = plan_version(listing.table, facts.table, facts.blocks, self.config, earlier)
+            plan = plan_version(listed, facts.table, facts.blocks, self.config, earlier)
             progress("plan", len(plan.input_rows), len(plan.input_rows))
-            del read, facts, known, by_content, earlier
+            del listed, facts, earlier
             outline, layout, copying = self.store(plan, digests, spool, encoded, parent)
-            del plan, parent, listing  # from here on memory is for the shards
+            del plan, parent  # from here on memory is for the shards
         with self.timed("assemble"), meanwhile(_load_report):
             written, num_reused = assemble_shards(layout, copying, outline.choice.container, self.config)
             shards = all_shards(outline.inherited, written)

@@ -24,6 +24,7 @@ from beam_jobs.contents import PURGED, DigestList
 from beam_jobs.plan import PLAN_SCHEMA, Earlier, HeldShards
 from beam_jobs.plan.columns import split_codes
 from beam_jobs.plan.hashing import digest_bytes, hex_bytes, hex_text, record_ids
+from beam_jobs.texts import code_texts
 from infra.catalog import DatasetVersion
 from infra.contract import (
     FILTERED,
@@ -70,6 +71,10 @@ class Facts:
     def none(cls) -> Facts:
         """Of no file."""
         return cls(FACTS_SCHEMA.empty_table(), np.empty(0, np.int32))
+
+    def coded(self) -> Facts:
+        """The same, with the texts that say of each image much the same dictionary-coded."""
+        return Facts(code_texts(self.table, _IMAGE_NAMES), self.blocks)
 
     def without_place(self) -> npt.NDArray[np.bool_]:
         """Which files have a content that the earlier version stores, and no more is known of: bool [N]."""

@@ -22,7 +22,6 @@ from beam_jobs.blocks import (
 )
 from beam_jobs.config import PrepareConfig
 from beam_jobs.copying import ShardsToCopyFrom
-from beam_jobs.empty_texts import share_empty_texts
 from beam_jobs.encode import EncodeBlocks
 from beam_jobs.guard.verdicts import known_verdicts
 from beam_jobs.known import Parent
@@ -31,6 +30,7 @@ from beam_jobs.plan.hashing import digest_bytes, record_ids
 from beam_jobs.plan.shards import Assembly
 from beam_jobs.runners import run_pipeline
 from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.texts import share_empty_texts
 from beam_jobs.watch import watched
 from infra.catalog import DatasetVersion
 from infra.codecs import area

@@ -28,6 +28,7 @@ _MOST_TABLES = 100
 _COMPARISONS_A_HASH, _COMPARISONS = 200, 50_000_000
 
 _PAIRS_AT_A_TIME = 1 << 20
+_HASHES_AT_A_TIME = 1 << 15  # compared with those behind them
 
 Int64 = npt.NDArray[np.int64]
 Pairs = tuple[Int64, Int64, npt.NDArray[np.int8]]  # positions of both, and their distance (bits)
@@ -113,7 +114,8 @@ def _pairs_of_tables(hashes: UInt64, max_distance: int, agreeing: int, budget: i
         layout += [band for at, band in enumerate(bands) if at not in chosen]
         moves = _moves(layout)
         moves_back = [(to, low, width) for low, to, width in moves]
-        moved = np.sort(_moved(hashes, moves))
+        moved = _moved(hashes, moves)
+        moved.sort()
         if budget is not None:
             spent += _num_comparisons(moved, key_bits)
             if spent > budget:
@@ -142,16 +144,19 @@ def _moved(values: UInt64, moves: list[tuple[int, int, int]]) -> UInt64:
     """Bands of bits at other places: uint64 [N]."""
     moved = np.zeros_like(values)
     for low, to, width in moves:
-        moved |= (values >> np.uint64(low) & np.uint64((1 << width) - 1)) << np.uint64(to)
+        band = values >> np.uint64(low)
+        band &= np.uint64((1 << width) - 1)
+        band <<= np.uint64(to)
+        moved |= band
     return moved
 
 
 def _num_comparisons(moved: UInt64, key_bits: int) -> int:
     """Pairs that agree in the top bits."""
-    keys = moved >> np.uint64(HASH_BITS - key_bits)
-    starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
-    sizes = np.diff(np.append(starts, len(keys)))
-    return int((sizes * (sizes - 1) // 2).sum())
+    opens = np.ones(len(moved), np.bool_)
+    opens[1:] = moved[1:] ^ moved[:-1] >= np.uint64(1 << (HASH_BITS - key_bits))
+    sizes = np.diff(np.flatnonzero(opens), append=len(moved))
+    return (int(np.dot(sizes, sizes)) - len(moved)) // 2
 
 
 def _pairs_in_buckets(
@@ -159,16 +164,17 @@ def _pairs_in_buckets(
 ) -> Iterator[tuple[UInt64, UInt64, npt.NDArray[np.int8]]]:
     """Near pairs among sorted values that agree in the top bits: both values, and their distance."""
     limit = np.uint64(1 << (HASH_BITS - key_bits))
-    at = np.arange(len(moved) - 1)
-    lag = 1
-    while len(at):
-        ahead = moved[at + lag]
-        differing = moved[at] ^ ahead
-        same_bucket = differing < limit
-        at, ahead, differing = at[same_bucket], ahead[same_bucket], differing[same_bucket]
-        distance = np.bitwise_count(differing)
-        near = distance <= max_distance
-        if near.any():
-            yield moved[at[near]], ahead[near], distance[near].astype(np.int8)
-        lag += 1
-        at = at[: np.searchsorted(at, len(moved) - lag)]
+    for start in range(0, len(moved) - 1, _HASHES_AT_A_TIME):
+        at = np.arange(start, min(start + _HASHES_AT_A_TIME, len(moved) - 1))
+        lag = 1
+        while len(at):
+            ahead = moved[at + lag]
+            differing = moved[at] ^ ahead
+            same_bucket = differing < limit
+            at, ahead, differing = at[same_bucket], ahead[same_bucket], differing[same_bucket]
+            distance = np.bitwise_count(differing)
+            near = distance <= max_distance
+            if near.any():
+                yield moved[at[near]], ahead[near], distance[near].astype(np.int8)
+            lag += 1
+            at = at[: np.searchsorted(at, len(moved) - lag)]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -23,10 +21,18 @@ def splitmix64(values: UInt64) -> UInt64:
 
     SplitMix64 of Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
     """
-    z = values + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return cast(UInt64, z ^ (z >> np.uint64(31)))
+    return _mixed(values.copy())
+
+
+def _mixed(z: UInt64) -> UInt64:
+    """splitmix64, in place: columns of a plan are long."""
+    z += np.uint64(0x9E3779B97F4A7C15)
+    z ^= z >> np.uint64(30)
+    z *= np.uint64(0xBF58476D1CE4E5B9)
+    z ^= z >> np.uint64(27)
+    z *= np.uint64(0x94D049BB133111EB)
+    z ^= z >> np.uint64(31)
+    return z
 
 
 def hash_ranks(ids: UInt64, seed: int, purpose: int) -> UInt64:
@@ -35,7 +41,7 @@ def hash_ranks(ids: UInt64, seed: int, purpose: int) -> UInt64:
     Different ids never share one. Another seed or purpose gives an unrelated order.
     """
     key = splitmix64(np.array([(seed * 8 + purpose) & _MASK], np.uint64))[0]
-    return splitmix64(ids ^ key)
+    return _mixed(ids ^ key)
 
 
 def digest_bytes(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.uint8]:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.plan.columns import Rows, is_null
+from beam_jobs.plan.columns import Rows, is_null, rows_where
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.hamming import neighbourhoods
 from beam_jobs.plan.hashing import UInt64, id_text
@@ -39,17 +39,23 @@ def find_near_duplicates(hashes: pa.ChunkedArray, max_distance: int) -> NearDupl
             by, as in one of a single colour: these are in no group.
         max_distance: bits in which two hashes of one group may differ.
     """
-    known = np.flatnonzero(~is_null(hashes))
-    values = hashes.drop_null().to_numpy()
-    distinct, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    known = rows_where(~is_null(hashes))
+    distinct, which, shared = _distinct(hashes)
     near = neighbourhoods(distinct, max_distance)
-    alone = (counts == 1) & (near.nearest < 0)
-    distance = np.where(counts > 1, np.int8(0), near.nearest)
+    alone = ~shared & (near.nearest < 0)
+    distance = np.where(shared, np.int8(0), near.nearest)
     members = np.flatnonzero(~alone[which])
     which = which[members]
-    groups = Groups.of(known[members], near.component[which])
+    groups = Groups.of(known[members].astype(np.int64), near.component[which])
     order = groups.order
     return NearDuplicates(groups, distance[which][order])
+
+
+def _distinct(hashes: pa.ChunkedArray) -> tuple[UInt64, Rows, npt.NDArray[np.bool_]]:
+    """Of hashes that are known: (each once, rising; which of these each is; which of them several have)."""
+    values = hashes.drop_null().to_numpy()
+    distinct, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return distinct, which.astype(np.int32), counts > 1
 
 
 def near_duplicates_table(

@@ -28,13 +28,13 @@ from beam_jobs.plan.near_duplicates import (
     find_near_duplicates,
     near_duplicates_table,
 )
+from beam_jobs.plan.placing import Labels
 from beam_jobs.plan.records import PlannedRecords
 from beam_jobs.plan.shards import Dealt, PlannedShard, deal
 from beam_jobs.plan.splits import Codes, assign_splits
 from beam_jobs.plan.statistics import split_statistics
+from beam_jobs.texts import code_texts
 from infra.contract import LabelConflict, Leaks, SplitStatistics
-
-Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class _Known:
             raise ValueError(f"{facts.num_rows} rows of facts for {len(read)} files that were read")
         places = rows_where(is_null(facts["outcome"]))
         files = Files(read[places], places, digest_bytes(facts["sha256"]), listing["uri"])
-        labels = one_chunk(listing["label"]).dictionary_encode()
+        labels = one_chunk(code_texts(listing, ("label",))["label"])
         found = find_duplicates(files)
         given = split_codes(listing["split"])
         return cls(listing, facts, read, files, labels, given, found, files.ids()[found.kept])
@@ -146,8 +146,9 @@ def plan_version(
     """Plan a version.
 
     Args:
-        listing: LISTING_SCHEMA, sorted by URI.
-        facts: FACTS_SCHEMA, a row for each row of the listing whose outcome is null, in order.
+        listing: LISTING_SCHEMA, sorted by URI; its labels may be dictionary-coded (beam_jobs.texts).
+        facts: FACTS_SCHEMA, a row for each row of the listing whose outcome is null, in order; what is text
+            in IMAGE_COLUMNS may be coded too.
         blocks: int32 [rows of facts], the number of the block that holds each.
         config: groups, splits, shards and seed.
         earlier: the version before this one, whose records keep their split and classes their number.
@@ -181,9 +182,7 @@ def plan_version(
     )
     return Plan(
         input_rows=input_rows,
-        planned=PlannedRecords(
-            known.listing, known.facts, rows[order], places[order], labels[order].astype(np.int32), blocks
-        ),
+        planned=PlannedRecords(known.listing, known.facts, rows[order], places[order], labels[order], blocks),
         shards=dealt.shards,
         classes=classes,
         label_conflicts=find_label_conflicts(known.files, known.labels, known.found),
@@ -222,7 +221,7 @@ def _deal(
     rows: Rows,
     places: Rows,
     ids: UInt64,
-    labels: Int64,
+    labels: Labels,
     splits: Codes,
     config: PrepareConfig,
     earlier: Earlier | None,
@@ -249,8 +248,8 @@ def _near_table(
     )
 
 
-def _class_codes(labels: pa.DictionaryArray, rows: Rows, earlier: Earlier | None) -> tuple[list[str], Int64]:
-    """(names by number, number of the class of each record: int64 [N]).
+def _class_codes(labels: pa.DictionaryArray, rows: Rows, earlier: Earlier | None) -> tuple[list[str], Labels]:
+    """(names by number, number of the class of each record: int32 [N]).
 
     Args:
         labels: of the whole listing.
@@ -262,5 +261,5 @@ def _class_codes(labels: pa.DictionaryArray, rows: Rows, earlier: Earlier | None
     found = {str(names[code]) for code in np.unique(of_records)}
     classes = known + sorted(found - set(known))
     number = {name: at for at, name in enumerate(classes)}
-    codes = np.array([number.get(name, -1) for name in names], np.int64)
-    return classes, codes[of_records] if len(rows) else np.empty(0, np.int64)
+    codes = np.array([number.get(name, -1) for name in names], np.int32)
+    return classes, codes[of_records] if len(rows) else np.empty(0, np.int32)

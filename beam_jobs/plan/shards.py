@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.config import PrepareConfig, ShardsConfig
+from beam_jobs.plan.columns import rows_where
 from beam_jobs.plan.hashing import PLACE, SHARD, UInt64, hash_ranks
 from beam_jobs.plan.splits import Codes
 from infra.contract import SPLITS
@@ -76,13 +77,13 @@ class HeldShards:
     sizes: Int64
 
     def homes(
-        self, ids: UInt64, labels: Int64, splits: Codes, uris: pa.ChunkedArray, groups: pa.ChunkedArray
+        self, ids: UInt64, labels: Int32, splits: Codes, uris: pa.ChunkedArray, groups: pa.ChunkedArray
     ) -> Int32:
         """The shard in which each record lies just as it is wanted: int32 [M], -1 where none does.
 
         Args:
             ids: uint64 [M].
-            labels: int64 [M]. splits: int8 [M]. uris, groups: string [M].
+            labels: int32 [M]. splits: int8 [M]. uris, groups: string [M].
         """
         homes = np.full(len(ids), -1, np.int32)
         if not len(self.ids):
@@ -104,12 +105,12 @@ class HeldShards:
 @dataclass(frozen=True)
 class Dealt:
     """Attributes:
-    order: int64 [P], the records to be written, shard after shard, each in stored order.
+    order: int32 [P], the records to be written, shard after shard, each in stored order.
     shards: ranges of ``order``, train first.
     inherited: numbers of the earlier version's shards that stay as they are, rising.
     """
 
-    order: Int64
+    order: Int32
     shards: list[PlannedShard]
     inherited: list[int]
 
@@ -122,7 +123,7 @@ def num_shards(num_examples: int, num_bytes: int, config: ShardsConfig) -> int:
 
 def deal(
     ids: UInt64,
-    labels: Int64,
+    labels: Int32,
     splits: Codes,
     stored_bytes: Int64,
     config: PrepareConfig,
@@ -143,11 +144,11 @@ def deal(
         keep = held.inherited(homes)
         stays = (homes >= 0) & keep[homes]
         inherited = np.flatnonzero(keep).tolist()
-    written = np.flatnonzero(~stays)
+    written = rows_where(~stays)
     by_class = written[
         np.lexsort((hash_ranks(ids[written], config.seed, SHARD), labels[written], splits[written]))
     ]
-    shard_of = np.empty(len(ids), np.int64)
+    shard_of = np.empty(len(ids), np.int32)
     shards: list[PlannedShard] = []
     start = 0
     for code, split in enumerate(SPLITS):

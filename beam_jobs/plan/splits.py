@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_jobs.plan.hashing import UInt64
-from beam_jobs.plan.placing import place_units
+from beam_jobs.plan.placing import Labels, place_units
 
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
@@ -30,7 +30,7 @@ TRAIN = 0
 
 def assign_splits(
     given: Codes,
-    labels: Int64,
+    labels: Labels,
     ranks: UInt64,
     fractions: Sequence[float],
     earlier: Codes | None = None,
@@ -40,7 +40,7 @@ def assign_splits(
 
     Args:
         given: int8 [N], the split that the source gives, or -1.
-        labels: int64 [N], class of each record.
+        labels: int32 [N], class of each record.
         ranks: uint64 [N], a hash of each record: within a class, the lowest go to the first split.
         fractions: of each split, summing to 1.
         earlier: int8 [N], the split that the earlier version gave it, or -1.
@@ -66,7 +66,7 @@ def assign_splits(
 
 
 def _held(
-    splits: Codes, own: npt.NDArray[np.bool_], labels: Int64, num_classes: int, num_splits: int
+    splits: Codes, own: npt.NDArray[np.bool_], labels: Labels, num_classes: int, num_splits: int
 ) -> Int64:
     """How many records of each class each split has, given ones apart: int64 [classes, splits]."""
     placed = own & (splits >= 0)
@@ -88,7 +88,7 @@ def _follow_units(splits: Codes, units: Int64, num_splits: int) -> None:
 
 
 def _fill(
-    splits: Codes, labels: Int64, ranks: UInt64, shortfall: Float64, trained: npt.NDArray[np.bool_]
+    splits: Codes, labels: Labels, ranks: UInt64, shortfall: Float64, trained: npt.NDArray[np.bool_]
 ) -> None:
     """Fill what the splits fall short of with the records that have none yet, class by class."""
     free = np.flatnonzero(splits < 0)

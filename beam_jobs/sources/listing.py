@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.empty_texts import share_empty_texts
+from beam_jobs.texts import share_empty_texts
 from infra.storage import Storage
 
 # A row whose outcome is null goes on to be read; the others are settled by the listing itself.
