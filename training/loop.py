@@ -12,8 +12,6 @@ import time
 from dataclasses import asdict
 from typing import Any
 
-import tensorflow as tf
-
 from infra import progress as events
 from infra.errors import Cancelled, ConfigError
 from training.checkpoint import Checkpoints, Progress
@@ -23,10 +21,12 @@ from training.evaluation import Evaluator
 from training.interruption import StopRequest
 from training.metrics import Evaluation
 from training.order import TrainingOrder
+from training.pipelines.batch_draws import WithBatchDraws
 from training.pipelines.indexed import IndexedPipeline, reraise
 from training.reading import RecordReader
 from training.tensorboard_log import TensorBoardLog
 from training.trace import ConsumedTrace
+from training.train_step import make_train_step
 
 
 class TrainingLoop:
@@ -40,7 +40,7 @@ class TrainingLoop:
         model: Any,
         optimizer: Any,
         schedule: Any,
-        pipeline: IndexedPipeline,
+        pipeline: IndexedPipeline | WithBatchDraws,
         order: TrainingOrder,
         evaluator: Evaluator,
         validation: RecordReader | None,
@@ -65,7 +65,7 @@ class TrainingLoop:
         self._log = log
         self._trace = trace
         self._stop = stop
-        self._train_step = _train_step(strategy, model, optimizer, config.optimizer.label_smoothing)
+        self._train_step = make_train_step(config, strategy, model, optimizer)
         self._pending: list[tuple[Any, Any, int]] = []
         self._steps_here = 0
         self._saved_at = time.monotonic()
@@ -256,37 +256,3 @@ class TrainingLoop:
             "images_per_second": self.progress.images / seconds if seconds else 0.0,
             "input_wait_fraction": self.progress.wait_seconds / seconds if seconds else 0.0,
         }
-
-
-def _train_step(strategy: Any, model: Any, optimizer: Any, label_smoothing: float) -> Any:
-    """batch -> (loss of the global batch, number of right predictions)."""
-
-    def on_replica(batch: Any) -> Any:
-        with tf.GradientTape() as tape:
-            logits = tf.cast(model(batch["images"], training=True), tf.float32)
-            losses = _cross_entropy(batch["labels"], logits, label_smoothing)
-            loss = tf.reduce_sum(losses * batch["weights"])
-            if model.losses:
-                loss += tf.add_n(model.losses) / strategy.num_replicas_in_sync
-            scaled = optimizer.scale_loss(loss)
-        gradients = tape.gradient(scaled, model.trainable_variables)
-        # Sums the gradients over the replicas; the losses are divided by the global batch already.
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-        hits = tf.equal(tf.argmax(logits, axis=-1, output_type=tf.int32), batch["labels"])
-        return loss, tf.reduce_sum(tf.cast(hits & (batch["weights"] > 0), tf.int32))
-
-    def step(batch: Any) -> Any:
-        loss, num_correct = strategy.run(on_replica, args=(batch,))
-        total = tf.distribute.ReduceOp.SUM
-        return strategy.reduce(total, loss, axis=None), strategy.reduce(total, num_correct, axis=None)
-
-    return tf.function(step)
-
-
-def _cross_entropy(labels: Any, logits: Any, label_smoothing: float) -> Any:
-    """float32 [b]."""
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-    if not label_smoothing:
-        return losses
-    spread = -tf.reduce_mean(tf.nn.log_softmax(logits), axis=-1)
-    return (1 - label_smoothing) * losses + label_smoothing * spread

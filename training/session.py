@@ -27,6 +27,7 @@ from training.models import ModelSpec, build_model, default_image_size
 from training.normalization import pixels_of
 from training.optimizers import make_optimizer, make_schedule
 from training.order import TrainingOrder, chosen_order
+from training.pipelines.batch_draws import WithBatchDraws, check_pairs
 from training.pipelines.indexed import IndexedPipeline
 from training.reading import RecordReader
 from training.tensorboard_log import TensorBoardLog
@@ -64,6 +65,7 @@ def train(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[s
     order = chosen_order(config.data, table.label, version.manifest.classes, table.shard_sizes)
     strategy = make_strategy(config.run.devices)
     check_divisible(config.data.global_batch_size, strategy.num_replicas_in_sync)
+    check_pairs(config.augment, config.data.global_batch_size // strategy.num_replicas_in_sync)
     parts = _build(config, strategy, version, order)
     checkpoints = Checkpoints(Storage.at(run_dir / "checkpoints"), config.run.keep_checkpoints)
     with stop_at_boundaries() as stop:
@@ -136,9 +138,10 @@ def _train(
     if found is not None:
         events.log(f"resuming at epoch {progress.epoch + 1}, step {progress.step} of {order.steps_per_epoch}")
     seed = config.data.seed
-    pipeline = IndexedPipeline(
+    images = IndexedPipeline(
         readers["train"], order, parts.spec.image_size, config.augment, seed, config.reading.decoder
     )
+    pipeline = WithBatchDraws(images, config.augment, seed) if config.augment.is_batched else images
     with contextlib.ExitStack() as open_files:
         log = open_files.enter_context(contextlib.closing(TensorBoardLog(run_dir / "logs")))
         trace = None

@@ -17,9 +17,9 @@ made from (epoch, step) goes on as the unbroken one would.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -199,7 +199,15 @@ def _varies_more_than_flips(settings: AugmentSettings) -> bool:
     return settings.vertical_flip or settings.color_jitter.is_on or settings.erasing.probability > 0
 
 
-def reraise(pipelines: list[IndexedPipeline], work: Callable[[], Any]) -> Any:
+class CanFail(Protocol):
+    """What remembers the error of ours that TensorFlow reports as its own."""
+
+    @property
+    def failure(self) -> ShardmillError | None:
+        """The first one."""
+
+
+def reraise(pipelines: Sequence[CanFail], work: Callable[[], Any]) -> Any:
     """Run ``work``; where TensorFlow reports an error of ours as its own, raise the real one.
 
     Raises:
