@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 
 from infra.catalog import Catalog, DatasetVersion
 from infra.errors import NotFoundError, UsageError
 from infra.settings import default_root
 from training.config import AugmentSettings
-from training.order import LastBatch, Order, SequentialOrder, TrainingOrder
-from training.order.balance import RULES
-from training.reading import RecordReader, SplitTable, load_table
+from training.config.reading import Decoder
+from training.order import LastBatch, Order, rank_slice
+from training.order.options import OrderOptions, asked_order
+from training.reading import BatchMaker, RecordReader, SplitTable, load_table
+from training.reading.iterate import NumpyBatches
 
 if TYPE_CHECKING:
     from training.torch_data import LoaderOptions, TorchLoader
@@ -76,9 +78,10 @@ class Dataset:
         seed: int = 0,
         epoch: int = 0,
         epochs: int = 1,
-        balance: str = "natural",
         last_batch: LastBatch | Literal["partial"] | None = None,
         augment: AugmentSettings | None = None,
+        decoder: Decoder = "auto",
+        **order: Unpack[OrderOptions],
     ) -> Any:
         """A ``tf.data.Dataset`` of (images uint8 [B, S, S, 3], labels int32 [B]).
 
@@ -93,31 +96,77 @@ class Dataset:
             seed: of order and augmentation.
             epoch: the first epoch.
             epochs: how many epochs follow one another.
-            balance: a rule of ``training.order.balance``; for training.
             last_batch: a last batch that is not full: "drop" (the default for training), "partial" (the
                 default otherwise: smaller), or "pad" (full, and elements are (images, labels, weights)).
             augment: how training examples are varied.
+            decoder: what makes pixels of stored images: "turbo", "tensorflow", or "auto".
+            order: of training: ``balance`` and what else ``OrderOptions`` has.
 
         Raises:
-            NotFoundError: the version has no such split. UsageError: an argument is wrong.
+            NotFoundError: the version has no such split. UsageError, ConfigError: an argument is wrong.
         """
         from training import tensorflow_runtime  # noqa: F401  (before anything else imports TensorFlow)
         from training.pipelines.indexed import IndexedPipeline
+        from training.pipelines.pairs import as_pairs
 
-        if batch_size < 1 or image_size < 1:
-            raise UsageError(f"batch_size = {batch_size} and image_size = {image_size} must be at least 1")
-        if balance not in RULES:
-            raise UsageError(f"unknown balance {balance!r}", f"there are: {', '.join(RULES)}")
-        training = split == "train" if training is None else training
-        last_batch = last_batch or ("drop" if training else "partial")
-        if last_batch == "partial" and epochs != 1:
-            raise UsageError("a partial last batch is for one epoch", "use last_batch='drop' or 'pad'")
-        reader = self.reader(split)
-        order = self._order(reader.table, batch_size, training, seed, balance, last_batch)
-        augmentation = (augment or AugmentSettings()) if training else None
-        pipeline = IndexedPipeline(reader, order, image_size, augmentation, seed)
-        steps = order.steps_per_epoch
-        return _as_pairs(pipeline, epoch * steps, (epoch + epochs) * steps, last_batch, len(reader.table))
+        asked = self._asked(split, batch_size, image_size, training, seed, last_batch, augment, order)
+        _check_partial(asked.last_batch, epochs)
+        pipeline = IndexedPipeline(self.reader(split), asked.order, image_size, asked.augment, seed, decoder)
+        steps = asked.order.steps_per_epoch
+        return as_pairs(pipeline, epoch * steps, (epoch + epochs) * steps, asked.last_batch)
+
+    def batches(
+        self,
+        split: str,
+        *,
+        batch_size: int = 32,
+        image_size: int = 224,
+        training: bool | None = None,
+        seed: int = 0,
+        epoch: int = 0,
+        step: int = 0,
+        epochs: int = 1,
+        last_batch: LastBatch | Literal["partial"] | None = None,
+        augment: AugmentSettings | None = None,
+        rank: int = 0,
+        num_ranks: int = 1,
+        shares: Sequence[int] | None = None,
+        threads: int | None = None,
+        **order: Unpack[OrderOptions],
+    ) -> NumpyBatches:
+        """Batches as numpy arrays, which JAX and all else take: an iterable of ``training.reading.Batch``.
+
+        They are those of ``tf`` and ``torch``, step by step. To go on after batch b of an earlier process,
+        ask for ``epoch=b.epoch, step=b.step + 1``.
+
+        Args:
+            split, batch_size, image_size, training, seed, epochs, last_batch, augment, order: as for ``tf``.
+            epoch, step: the first epoch, and the step in it to begin with.
+            rank, num_ranks: whose slice of each step.
+            shares: of the ranks in a step, a whole number each; default: all alike.
+            threads: that decode; default: one for each CPU of this process.
+
+        Raises:
+            NotFoundError: the version has no such split. UsageError, ConfigError: an argument is wrong.
+        """
+        asked = self._asked(split, batch_size, image_size, training, seed, last_batch, augment, order)
+        _check_partial(asked.last_batch, epochs)
+        steps = asked.order.steps_per_epoch
+        if not 0 <= step <= steps:
+            raise UsageError(f"step = {step} of an epoch of {steps} steps")
+        rank_slice(batch_size, rank, num_ranks, shares)  # says now what would be wrong with these
+        return NumpyBatches(
+            BatchMaker(
+                self.reader(split), image_size=image_size, augment=asked.augment, seed=seed, threads=threads
+            ),
+            asked.order,
+            epoch * steps + step,
+            (epoch + epochs) * steps,
+            rank,
+            num_ranks,
+            None if shares is None else tuple(shares),
+            cut_padding=asked.last_batch == "partial",
+        )
 
     def torch(
         self,
@@ -127,13 +176,13 @@ class Dataset:
         image_size: int | None = 224,
         training: bool | None = None,
         seed: int = 0,
-        balance: str = "natural",
         last_batch: LastBatch | None = None,
         augment: AugmentSettings | None = None,
         rank: int | None = None,
         num_ranks: int | None = None,
         shares: Sequence[int] | None = None,
         preload: bool = False,
+        order: OrderOptions | None = None,
         **loading: Unpack[LoaderOptions],
     ) -> TorchLoader:
         """PyTorch batches of one rank, an epoch an iteration: a ``training.torch_data.TorchLoader``.
@@ -141,87 +190,75 @@ class Dataset:
         The batches of all ranks together hold the same records, step by step, as those of ``tf``.
 
         Args:
-            split: "train", "validation" or "test".
+            split, training, seed, augment: as for ``tf``; whole images are not augmented.
             batch_size: examples a step, over all ranks together.
             image_size: height and width of the images (pixels); None: whole images, padded to the largest.
-            training: shuffled and augmented, or in stored order; default: whether the split is "train".
-            seed: of order and augmentation.
-            balance: a rule of ``training.order.balance``; for training.
             last_batch: a last batch that is not full: "drop" (the default for training), or "pad" (full, with
                 examples of weight 0).
-            augment: how training examples are varied; whole images are not.
             rank, num_ranks: whose slice of each step; default: as ``torch.distributed`` says.
             shares: of the ranks in a step, a whole number each; default: all alike.
             preload: read all records into memory first.
+            order: ``{"balance": "uniform"}`` and what else ``OrderOptions`` has.
             loading: ``epoch``, ``num_epochs``, ``num_workers``, ``prefetch_factor``, ``pin_memory``,
                 ``persistent_workers``, as ``TorchLoader`` has them.
 
         Raises:
-            NotFoundError: the version has no such split. UsageError: an argument is wrong.
+            NotFoundError: the version has no such split. UsageError, ConfigError: an argument is wrong.
             EnvironmentFault: PyTorch is not installed.
         """
         from training.torch_data.opening import open_loader
 
-        if batch_size < 1 or (image_size is not None and image_size < 1):
-            raise UsageError(f"batch_size = {batch_size} and image_size = {image_size} must be at least 1")
-        if balance not in RULES:
-            raise UsageError(f"unknown balance {balance!r}", f"there are: {', '.join(RULES)}")
         training = split == "train" if training is None else training
-        if training and image_size is not None:
-            augment = augment or AugmentSettings()
         last_batch = last_batch or ("drop" if training else "pad")
-        order = self._order(self.table(split), batch_size, training, seed, balance, last_batch)
+        asked = self._asked(split, batch_size, image_size, training, seed, last_batch, augment, order or {})
         return open_loader(
             self.version,
             self.table(split),
-            order,
+            asked.order,
             image_size=image_size,
-            augment=augment if training else None,
+            augment=None if image_size is None else asked.augment,
             seed=seed,
             ranks=(rank, num_ranks, None if shares is None else tuple(shares)),
             preload=preload,
-            identity={"training": training, "seed": seed, "balance": balance},
+            identity={"training": training, "seed": seed, **(order or {})},
             loading=loading,
         )
 
-    def _order(
+    def _asked(
         self,
-        table: SplitTable,
+        split: str,
         batch_size: int,
-        training: bool,
+        image_size: int | None,
+        training: bool | None,
         seed: int,
-        balance: str,
-        last_batch: LastBatch | Literal["partial"],
-    ) -> Order:
-        if not training:
-            return SequentialOrder(len(table), batch_size, "drop" if last_batch == "drop" else "pad")
-        return TrainingOrder(
-            table.label,
+        last_batch: LastBatch | Literal["partial"] | None,
+        augment: AugmentSettings | None,
+        order: OrderOptions,
+    ) -> _Asked:
+        """What all frameworks make of the arguments they share."""
+        if batch_size < 1 or (image_size is not None and image_size < 1):
+            raise UsageError(f"batch_size = {batch_size} and image_size = {image_size} must be at least 1")
+        training = split == "train" if training is None else training
+        last_batch = last_batch or ("drop" if training else "partial")
+        table = self.table(split)
+        found = asked_order(
+            table,
+            self.classes,
+            training=training,
+            batch_size=batch_size,
+            last_batch=last_batch,
             seed=seed,
-            global_batch_size=batch_size,
-            balance=balance,
-            last_batch="drop" if last_batch == "drop" else "pad",
+            options=order,
         )
+        return _Asked(found, (augment or AugmentSettings()) if training else None, last_batch)
 
 
-def _as_pairs(pipeline: Any, start: int, stop: int, last_batch: str, num_records: int) -> Any:
-    """The pipeline's batches in the form that ``model.fit`` takes."""
-    import tensorflow as tf
-
-    batches = pipeline.dataset(start, stop)
-    if last_batch == "pad":
-        return batches.map(
-            lambda batch: (batch["images"], batch["labels"], tf.cast(batch["weights"] > 0, tf.float32))
-        )
-    rest = num_records % pipeline.order.global_batch_size
-    if last_batch == "drop" or not rest:
-        return batches.map(_pair)
-    # Not `skip`: it would read and decode all that it skips.
-    full, tail = pipeline.dataset(start, stop - 1), pipeline.dataset(stop - 1, stop)
-    return full.map(_pair).concatenate(
-        tail.map(lambda batch: (batch["images"][:rest], batch["labels"][:rest]))
-    )
+class _Asked(NamedTuple):
+    order: Order
+    augment: AugmentSettings | None
+    last_batch: LastBatch | Literal["partial"]
 
 
-def _pair(batch: dict[str, Any]) -> tuple[Any, Any]:
-    return batch["images"], batch["labels"]
+def _check_partial(last_batch: str, epochs: int) -> None:
+    if last_batch == "partial" and epochs != 1:
+        raise UsageError("a partial last batch is for one epoch", "use last_batch='drop' or 'pad'")

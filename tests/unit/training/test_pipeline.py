@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from infra.codecs import decode
-from infra.errors import CorruptDataError, NotFoundError, UsageError
+from infra.errors import ConfigError, CorruptDataError, NotFoundError, UsageError
 from tests.samples.published import Picture, coloured, publish
 from training.augment import flips, keys_at, windows
 from training.config import AugmentSettings
@@ -157,8 +157,13 @@ def test_wrong_requests_say_what_there_is(dataset: Dataset) -> None:
         dataset.tf("validation")
     with pytest.raises(UsageError, match="partial"):
         dataset.tf("train", epochs=2, last_batch="partial")
-    with pytest.raises(UsageError, match="natural, uniform"):
+    with pytest.raises(ConfigError, match="balance = 'even'.*'natural', 'uniform'"):
         dataset.tf("train", balance="even")
+    with pytest.raises(ConfigError, match="unknown key 'blance'") as caught:
+        dataset.batches("train", blance="uniform")  # type: ignore[call-arg]
+    assert caught.value.remedy == "did you mean 'balance'?"
+    with pytest.raises(UsageError, match="step = 99"):
+        dataset.batches("train", batch_size=8, step=99)
     with pytest.raises(UsageError, match="at least 1"):
         dataset.tf("train", batch_size=0)
     assert dataset.splits == ["train", "test"]
@@ -166,7 +171,7 @@ def test_wrong_requests_say_what_there_is(dataset: Dataset) -> None:
 
 
 def test_damage_comes_out_as_our_error_with_names(tmp_path: Path) -> None:
-    from training.pipelines.indexed import reraise
+    from training.pipelines.pipeline import reraise
 
     version = publish(tmp_path, coloured(COUNTS), name="set")
     damaged = open_dataset("set", root=tmp_path)

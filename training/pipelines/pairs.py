@@ -1,0 +1,43 @@
+"""A pipeline's batches in the form that ``model.fit`` takes: (images, labels), or with weights."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import tensorflow as tf
+
+from training.pipelines.indexed import IndexedPipeline
+
+
+def as_pairs(
+    pipeline: IndexedPipeline, start: int, stop: int, last_batch: Literal["pad", "drop", "partial"]
+) -> Any:
+    """A dataset of the steps ``start`` to ``stop``.
+
+    Args:
+        pipeline: of one split.
+        start, stop: epoch * steps_per_epoch + step.
+        last_batch: with "pad", elements have weights: 0 for padding; for an example 1, or what its class
+            weighs, scaled so that the weights of a step average to 1 over its examples.
+    """
+    batches = pipeline.dataset(start, stop)
+    if last_batch == "pad":
+        return batches.map(lambda batch: (batch["images"], batch["labels"], _weights(batch["weights"])))
+    rest = len(pipeline.reader.table) % pipeline.order.global_batch_size
+    if last_batch == "drop" or not rest:
+        return batches.map(_pair)
+    # Not `skip`: it would read and decode all that it skips.
+    full, tail = pipeline.dataset(start, stop - 1), pipeline.dataset(stop - 1, stop)
+    return full.map(_pair).concatenate(
+        tail.map(lambda batch: (batch["images"][:rest], batch["labels"][:rest]))
+    )
+
+
+def _pair(batch: dict[str, Any]) -> tuple[Any, Any]:
+    return batch["images"], batch["labels"]
+
+
+def _weights(weights: Any) -> Any:
+    """float32 [b]: the weights of a step, which add up to 1 or are 0 and 1, times its number of examples."""
+    real = tf.reduce_sum(tf.cast(weights > 0, tf.float32))
+    return weights * real / tf.maximum(tf.reduce_sum(weights), tf.keras.backend.epsilon())

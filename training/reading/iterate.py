@@ -1,0 +1,71 @@
+"""Batches one after the other as numpy arrays, the next ones made while the caller works on one."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from training.order import Order, Shares, StepPlan
+from training.reading.batches import Batch, BatchMaker
+
+
+@dataclass(frozen=True, slots=True)
+class NumpyBatches:
+    """The batches of a run's steps ``start`` to ``stop``, counted over all epochs. Iterable again and again.
+
+    Attributes:
+        maker: of the batches.
+        order: which records at which step.
+        start, stop: epoch * steps_per_epoch + step.
+        rank, num_ranks, shares: whose slice of each step.
+        cut_padding: leave the padding of a last step out; the batch is smaller then.
+        ready: batches that are made ahead.
+    """
+
+    maker: BatchMaker
+    order: Order
+    start: int
+    stop: int
+    rank: int = 0
+    num_ranks: int = 1
+    shares: Shares | None = None
+    cut_padding: bool = False
+    ready: int = 2
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches.
+
+        Raises:
+            CorruptDataError: names the record and its shard.
+        """
+        with ThreadPoolExecutor(2, "shardmill-ahead") as ahead:
+            made: deque[Future[Batch]] = deque()
+            try:
+                for run_step in range(self.start, self.stop):
+                    made.append(ahead.submit(self._make, run_step))
+                    if len(made) > self.ready:
+                        yield made.popleft().result()
+                while made:
+                    yield made.popleft().result()
+            finally:
+                for batch in made:
+                    batch.cancel()
+
+    def _make(self, run_step: int) -> Batch:
+        plan = self.order.step(*divmod(run_step, self.order.steps_per_epoch))
+        if self.cut_padding:
+            plan = _without_padding(plan)
+        return self.maker.make(plan.of_rank(self.rank, self.num_ranks, self.shares))
+
+
+def _without_padding(plan: StepPlan) -> StepPlan:
+    """The real examples, which come first."""
+    real = slice(plan.num_real)
+    return replace(
+        plan, positions=plan.positions[real], ordinals=plan.ordinals[real], weights=plan.weights[real]
+    )
