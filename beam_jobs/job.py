@@ -24,7 +24,7 @@ import json
 import logging
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -38,14 +38,14 @@ from beam_jobs.contents import DigestList, KnownContents
 from beam_jobs.digests import Digests, plan_digest, run_digest, work_digest
 from beam_jobs.guard.attempts import adopt_guard
 from beam_jobs.known import Facts, Parent, merge
-from beam_jobs.loading import meanwhile, quick_loading
+from beam_jobs.loading import lean_beam, meanwhile, quick_loading
 from beam_jobs.memory import columns_given_back, give_back
 from beam_jobs.outcome import Reused, class_counts, outcome_of
 from beam_jobs.plan import Plan, plan_version
 from beam_jobs.pool import pool_cpu_seconds, pool_processes
 from beam_jobs.request import JobRequest
 from beam_jobs.reuse import container_of, crowded_shards, retried_reasons, reuse_of
-from beam_jobs.runners import check_runner, pool_size
+from beam_jobs.runners import EMBEDDED, check_runner, pool_size
 from beam_jobs.sources import list_inputs, open_source
 from beam_jobs.sources.listing import Listing, read_listing, write_listing
 from beam_jobs.spools import RunClaim, damaged_shards
@@ -152,7 +152,8 @@ class _Job:
 
     def prepare(self, digests: Digests) -> tuple[DatasetVersion, Reused]:
         """Attempt to make the next version, again on top of each version that others publish meanwhile."""
-        with self.timed("load"), quick_loading():
+        as_needed = lean_beam() if self.config.runner.name == EMBEDDED else nullcontext()
+        with self.timed("load"), quick_loading(), as_needed:
             # Beam is loaded only where there is work for it, and its time is not that of a stage.
             from beam_jobs import pipeline  # noqa: F401
         spool = self.dataset.child(spool_dir(digests.run))

@@ -48,3 +48,14 @@ def test_the_search_for_garbage_goes_on_after_loading() -> None:
         "print(json.dumps([inside, gc.isenabled(), gc.get_freeze_count() > 0]))"
     )
     assert told_by(code) == [False, True, True]
+
+
+def test_the_embedded_runner_loads_beam_without_what_it_never_needs() -> None:
+    code = (
+        "import json, sys; from beam_jobs.loading import lean_beam\n"
+        "with lean_beam():\n    import beam_jobs.pipeline\n"
+        "loaded = {name.partition('.')[0] for name in sys.modules}\n"
+        "import bson, httplib2\n"  # which Beam's package brings along
+        "print(json.dumps([sorted(loaded & {'boto3', 'bson', 'pymongo'}), httplib2.Http.__name__]))"
+    )
+    assert told_by(code) == [[], "Http"]
