@@ -114,6 +114,10 @@ bench: $(VENV)/.stamp ## Every table but that of the peers: rates against the co
 bench-peers: $(VENV)/.stamp ## Whole prepare commands beside other libraries' (makes .venv-peers, 8 GB, on first use)
 	$(PY) -m tests.benchmarks.prepare_peers $(PHOTOS)
 
+.PHONY: bench-read-peers
+bench-read-peers: $(VENV)/.stamp ## Reading beside other libraries (makes .venv-peers, 16 GB, on first use)
+	$(PY) -m tests.benchmarks.read_peers $(PHOTOS)
+
 .PHONY: clean
 clean: ## Remove what the targets made (.venv and the demo too)
 	rm -rf $(VENV) .venv-peers .venv-readers .venv-torch demo build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

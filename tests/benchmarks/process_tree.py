@@ -59,7 +59,7 @@ def run_measured(argv: Sequence[str], cwd: Path, env: Mapping[str, str] | None =
         while process.returncode is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_SAMPLE_SECONDS)
-            for name, now in _memory_of_tree(process.pid).items():
+            for name, now in memory_of_tree(process.pid).items():
                 peaks[name] = max(peaks[name], now)
         wall, cpu = time.perf_counter() - began, _cpu_seconds() - before
         output.seek(0)
@@ -76,7 +76,7 @@ def _cpu_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _memory_of_tree(pid: int) -> Counter[str]:
+def memory_of_tree(pid: int) -> Counter[str]:
     """Name of a kind of memory in the kernel's words -> bytes."""
     memory: Counter[str] = Counter()
     try:

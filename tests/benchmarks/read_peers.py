@@ -1,0 +1,217 @@
+"""Images per second of Shardmill's reader beside those of others, over the same stored JPEGs, in one table.
+
+    python -m tests.benchmarks.read_peers [FOLDER] [--images N] [--rounds N] [--seconds S] [--only a,b]
+
+All of them read photographs of short side 256 (JPEG of quality 90, 4:2:0), each in its own format and by the
+settings that its guide recommends. They cut a random window (area 0.08 to 1, aspect 3/4 to 4/3), resize it to
+224, mirror every other one, and make batches of 256 uint8 images, with two workers or threads. Files are in
+the page cache. Readers that leave decoding to their user get OpenCV; ``--decoder simplejpeg`` gives them
+Shardmill's own decoder.
+
+Each measurement is a process of its own: it makes its first batch, warms up, and is then measured. The
+readers take turns, several rounds; medians are shown. CPU is that of the process and its workers while it is
+measured; memory is theirs together (PSS), at its largest. *limit* is Shardmill's decoder alone: decode, crop
+and resize over bytes in memory, in two processes that do nothing else.
+
+Peers live in environments of their own, made on first use from the lists in ``peers/``. One that cannot be
+made is a row that says why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.benchmarks.peers.reading import DECODER
+from tests.benchmarks.reader_process import QUIET, Rate, ReaderFailed, measure
+from tests.benchmarks.stored_photographs import PHOTOGRAPHS, REPOSITORY, make_stored
+from tests.environments import NotInstallable, environment
+
+_REQUIREMENTS = Path(__file__).parent / "peers"
+_OWN, _LIMIT, _TUTORIAL, _GZIP = "shardmill", "limit", "tutorial", "shardmill-gzip"
+_MEAN_TOLERANCE = 6.0  # grey levels that the mean of a reader's first batch may be off the median of all
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A way to read the photographs.
+
+    Attributes:
+        title: in the table.
+        module: of tests.benchmarks.peers.
+        way: of the module, or None for its first.
+        requirements: the list of packages of its environment; None for Shardmill's own.
+        prepares: whether it has a format of its own to write.
+    """
+
+    title: str
+    module: str
+    way: str | None = None
+    requirements: str | None = None
+    prepares: bool = False
+
+    def argv(self, python: Path, action: str, work: Path, *more: str) -> list[str]:
+        """A command line of the reader's module."""
+        out = work / "formats" / self.module
+        module = f"tests.benchmarks.peers.{self.module}"
+        chosen = ["--way", self.way] if self.way else []
+        return [str(python), "-m", module, action, str(work), str(out), *chosen, *more]
+
+
+READERS = {
+    _LIMIT: Reader("limit: the decoder alone", "read_shardmill_numpy", "limit"),
+    _OWN: Reader("Shardmill, tf.data", "read_shardmill", "tf"),
+    "shardmill-numpy": Reader("Shardmill, numpy batches", "read_shardmill_numpy", "batches"),
+    "shardmill-torch": Reader("Shardmill, torch", "read_shardmill_torch", None, "read_torch"),
+    _GZIP: Reader("Shardmill, tf.data, gzip shards", "read_shardmill", "tf-gzip"),
+    "ffcv": Reader("FFCV", "read_ffcv", None, "read_ffcv", True),
+    "huggingface": Reader("Hugging Face datasets", "read_huggingface", None, "read_torch", True),
+    "tfdata": Reader("tf.data, tuned", "read_tfdata", "tuned"),
+    "tfds": Reader("TensorFlow Datasets, fused decoding", "read_tfds", None, "read_tensorflow"),
+    "grain": Reader("Grain, ArrayRecord", "read_grain", None, "read_tensorflow", True),
+    "torch": Reader("torch DataLoader, OpenCV", "read_torch", "opencv", "read_torch"),
+    "torch-pillow": Reader("torch DataLoader, Pillow", "read_torch", "pillow", "read_torch"),
+    "webdataset": Reader("WebDataset", "read_webdataset", None, "read_torch", True),
+    "dali": Reader("NVIDIA DALI (CPU)", "read_dali", None, "read_dali"),
+    "mosaicml": Reader("MosaicML Streaming", "read_mosaicml", None, "read_torch", True),
+    _TUTORIAL: Reader("tf.data, as in tutorials", "read_tfdata", "tutorial"),
+}
+
+
+def ready(
+    readers: dict[str, Reader], environments: Path, work: Path
+) -> tuple[dict[str, Path], dict[str, str]]:
+    """Make environments and formats: (name -> interpreter, name -> why it cannot be measured)."""
+    pythons: dict[str, Path] = {}
+    missing: dict[str, str] = {}
+    refused: dict[str, str] = {}
+    for name, reader in readers.items():
+        wanted = reader.requirements
+        if wanted in refused:
+            missing[name] = refused[wanted]
+            continue
+        try:
+            pythons[name] = (
+                environment(environments, _REQUIREMENTS / f"{wanted}.txt") if wanted else Path(sys.executable)
+            )
+            if reader.prepares and not (work / "formats" / reader.module).exists():
+                _prepare(reader, pythons[name], work)
+        except NotInstallable as why:
+            missing[name] = refused[str(wanted)] = str(why)
+        except ReaderFailed as why:
+            missing[name] = f"cannot write its format: {why}"
+    return {name: python for name, python in pythons.items() if name not in missing}, missing
+
+
+def _prepare(reader: Reader, python: Path, work: Path) -> None:
+    (work / "formats").mkdir(exist_ok=True)
+    done = subprocess.run(
+        reader.argv(python, "prepare", work),
+        cwd=REPOSITORY,
+        env={**os.environ, **QUIET},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise ReaderFailed((done.stderr.strip().splitlines() or ["it said nothing"])[-1])
+
+
+def show(rates: dict[str, list[Rate]], missing: dict[str, str], title: str) -> None:
+    """Print the table, fastest first, and what was not as it should be."""
+    medians = {
+        name: statistics.median(rate.images_per_second for rate in of_reader)
+        for name, of_reader in rates.items()
+    }
+    print(title)
+    head = ("images/s", "of limit", "faster by", "CPU µs", "first s", "peak MiB")
+    print(f"{'':<38}" + "".join(f"{name:>10}" for name in head))
+    for name in sorted(medians, key=lambda name: -medians[name]):
+        print(f"{READERS[name].title:<38}" + "".join(f"{cell:>10}" for cell in _cells(name, rates)))
+    for name, why in missing.items():
+        print(f"{READERS[name].title:<38}not measured: {why}")
+    means = [rate.mean for of_reader in rates.values() for rate in of_reader if rate.mean is not None]
+    for name, of_reader in rates.items():
+        if any(r.mean and abs(r.mean - statistics.median(means)) > _MEAN_TOLERANCE for r in of_reader):
+            print(f"!! {READERS[name].title}: other pictures than the others', or other windows")
+
+
+def _cells(name: str, rates: dict[str, list[Rate]]) -> list[str]:
+    """The row of a reader. Ratios are medians of those within a round."""
+    of_reader = rates[name]
+
+    def ratio(to: str) -> float | None:
+        pairs = zip(of_reader, rates.get(to, ()), strict=False)
+        found = [rate.images_per_second / other.images_per_second for rate, other in pairs]
+        return statistics.median(found) if found else None
+
+    of_limit, of_own = ratio(_LIMIT), ratio(_OWN)
+    return [
+        f"{statistics.median(rate.images_per_second for rate in of_reader):,.0f}",
+        f"{of_limit:.2f}" if of_limit else "",
+        f"{1 / of_own:.2f}" if of_own else "",
+        f"{statistics.median(rate.cpu_micros for rate in of_reader):,.0f}",
+        f"{statistics.median(rate.first_seconds for rate in of_reader):.2f}" if name != _LIMIT else "",
+        f"{max(rate.peak_pss_bytes for rate in of_reader) / 2**20:,.0f}",
+    ]
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "folder", nargs="?", type=Path, help="photographs to take (default: the clothing data, else made up)"
+    )
+    parser.add_argument("--images", type=int, default=8000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
+    parser.add_argument(
+        "--warm", type=float, default=2.5, help="seconds between the first batch and measuring"
+    )
+    parser.add_argument("--only", default=",".join(READERS), help="names of readers, with commas")
+    parser.add_argument("--decoder", choices=("opencv", "simplejpeg"), default="opencv")
+    parser.add_argument("--environments", type=Path, default=REPOSITORY / ".venv-peers")
+    parser.add_argument("--work", type=Path, help="folder for all files, kept (default: a temporary one)")
+    told = parser.parse_args()
+    if unknown := set(told.only.split(",")) - set(READERS):
+        parser.error(f"no such reader: {', '.join(sorted(unknown))}; there are {', '.join(READERS)}")
+    return told
+
+
+def main() -> None:
+    """Measure all in turn and print the table."""
+    told = _parse()
+    folder = told.folder or (PHOTOGRAPHS if PHOTOGRAPHS.is_dir() else None)
+    readers = {name: reader for name, reader in READERS.items() if name in told.only.split(",")}
+    times = ["--warm", str(told.warm), "--seconds", str(told.seconds)]
+    with tempfile.TemporaryDirectory(prefix="read-peers-") as scratch:
+        work = (told.work or Path(scratch, "work")).absolute()
+        make_stored(work, told.images, folder)
+        pythons, missing = ready(readers, told.environments, work)
+        rates: dict[str, list[Rate]] = {}
+        for turn in range(told.rounds):
+            for name, python in pythons.items():
+                if name in missing:
+                    continue
+                argv = readers[name].argv(python, "read", work, *times)
+                try:
+                    rate = measure(argv, {DECODER: told.decoder})
+                except ReaderFailed as why:
+                    missing[name] = str(why)
+                    rates.pop(name, None)
+                    continue
+                rates.setdefault(name, []).append(rate)
+                print(f"{turn + 1} {name}: {rate.images_per_second:,.0f} images/s", file=sys.stderr)
+    title = f"{told.images:,} photographs, medians of {told.rounds}; who brings no decoder has {told.decoder}"
+    show(rates, missing, title)
+
+
+if __name__ == "__main__":
+    main()
