@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,12 @@ CONFIG = settings(
     model={"dropout": 0.0},
     run={"epochs": 2, "log_every_steps": 1, "trace_records": True, "deterministic": True},
 )
-ON_TWO = {**CONFIG, "run": {**CONFIG["run"], "logical_devices": 2}}
+MIXED = {**CONFIG, "augment": {"mixup": 0.4, "cutmix": 1.0, "randaugment": {"num_ops": 1}}}
+
+
+def on_two(config: dict[str, Any]) -> dict[str, Any]:
+    """The same on two devices."""
+    return {**config, "run": {**config["run"], "logical_devices": 2}}
 
 
 def weights_of(run_dir: Path) -> dict[str, np.ndarray]:
@@ -27,13 +33,16 @@ def weights_of(run_dir: Path) -> dict[str, np.ndarray]:
         return {name: archive[name] for name in archive.files if name != "progress"}
 
 
-def test_two_replicas_equal_one_and_may_take_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "config", [CONFIG, pytest.param(MIXED, marks=pytest.mark.slow)], ids=["plain", "mixed"]
+)
+def test_two_replicas_equal_one_and_may_take_over(tmp_path: Path, config: dict[str, Any]) -> None:
     """The same records in the same steps, the same weights; 50 records by 8 leave a padded step."""
     publish(tmp_path / "one" / "datasets", coloured(COUNTS), name="colours")
     shutil.copytree(tmp_path / "one" / "datasets", tmp_path / "two" / "datasets")
     shutil.copytree(tmp_path / "one" / "datasets", tmp_path / "changed" / "datasets")
-    one = train(tmp_path / "one", "colours", CONFIG)
-    two = train(tmp_path / "two", "colours", ON_TWO)
+    one = train(tmp_path / "one", "colours", config)
+    two = train(tmp_path / "two", "colours", on_two(config))
     assert (one["num_replicas"], two["num_replicas"]) == (1, 2)
     trace = (Path(one["run_dir"]) / "consumed.jsonl").read_bytes()
     weights = weights_of(Path(one["run_dir"]))
@@ -44,17 +53,17 @@ def test_two_replicas_equal_one_and_may_take_over(tmp_path: Path) -> None:
     assert two["history"][0]["train"]["loss"] == pytest.approx(one["history"][0]["train"]["loss"], rel=1e-3)
 
     # One replica begins, two go on: the number of devices is no part of a run's identity.
-    begun = Trainer(tmp_path / "changed", "colours", CONFIG)
+    begun = Trainer(tmp_path / "changed", "colours", config)
     assert begun.signal_after(4, signal.SIGTERM)
     assert begun.finish()[0] == 130
-    changed = train(tmp_path / "changed", "colours", ON_TWO)
+    changed = train(tmp_path / "changed", "colours", on_two(config))
     assert changed["num_replicas"] == 2
     assert (Path(changed["run_dir"]) / "consumed.jsonl").read_bytes() == trace
 
 
 def test_a_batch_that_cannot_be_divided_is_refused(tmp_path: Path) -> None:
     publish(tmp_path / "datasets", coloured(COUNTS), name="colours")
-    config = {**ON_TWO, "data": {**CONFIG["data"], "global_batch_size": 7}}
+    config = {**on_two(CONFIG), "data": {**CONFIG["data"], "global_batch_size": 7}}
     status, _, err = Trainer(tmp_path, "colours", config).finish()
     assert status == 2
     assert "error: data.global_batch_size = 7 cannot be divided among 2 devices" in err

@@ -1,0 +1,93 @@
+"""Batches that are augmented as a whole, in the pipeline and in the step of training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from infra.errors import ConfigError
+from tests.samples.published import coloured, publish
+from training.augment.batch_draws import draw_batch
+from training.config import AugmentSettings, TrainConfig
+from training.dataset import Dataset, open_dataset
+
+COUNTS = {"train": {"a": 17, "b": 9, "c": 4}}
+AUGMENT = {"randaugment": {"num_ops": 2}, "mixup": 0.4, "cutmix": 1.0}
+SETTINGS = AugmentSettings.model_validate(AUGMENT)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    root = tmp_path_factory.mktemp("datasets")
+    publish(root, coloured(COUNTS, size=(40, 50)), name="set")
+    return open_dataset("set@1", root=root)
+
+
+def pipeline_of(dataset: Dataset, settings: AugmentSettings = SETTINGS, seed: int = 3) -> Any:
+    from training.order import TrainingOrder
+    from training.pipelines.batch_draws import WithBatchDraws
+    from training.pipelines.indexed import IndexedPipeline
+
+    reader = dataset.reader("train")
+    order = TrainingOrder(reader.table.label, seed=seed, global_batch_size=8)
+    return WithBatchDraws(IndexedPipeline(reader, order, 16, settings, seed), settings, seed)
+
+
+def joined(batches: list[dict[str, Any]], field: str) -> np.ndarray:
+    return np.concatenate([getattr(batch["draws"], field) for batch in batches])
+
+
+def test_draws_travel_with_their_rows_however_batches_are_cut(dataset: Dataset) -> None:
+    pipeline = pipeline_of(dataset)
+    steps = pipeline.order.steps_per_epoch
+    whole = list(pipeline.dataset(0, 2 * steps).as_numpy_iterator())
+    assert len(whole) == 2 * steps == 8
+    for number, batch in enumerate(whole):
+        plan = pipeline.order.step(*divmod(number, steps))
+        assert np.array_equal(batch["ordinals"], plan.ordinals)
+        wanted = draw_batch(SETTINGS, 3, plan.epoch, plan.positions, 16)
+        assert all(np.array_equal(*pair) for pair in zip(batch["draws"], wanted, strict=True))
+    cut = list(pipeline.dataset(0, 2 * steps, batch_size=2).as_numpy_iterator())
+    resumed = list(pipeline.dataset(5, 2 * steps).as_numpy_iterator())
+    for field in whole[0]["draws"]._fields:
+        assert np.array_equal(joined(cut, field), joined(whole, field))
+        assert np.array_equal(joined(resumed, field), joined(whole[5:], field))
+
+
+def test_a_row_without_a_neighbour_is_refused(dataset: Dataset) -> None:
+    with pytest.raises(ConfigError, match="a device takes 1 of each batch") as caught:
+        pipeline_of(dataset).dataset(0, 4, batch_size=1)
+    assert "even number of rows" in str(caught.value.remedy)
+    alone = AugmentSettings.model_validate({"randaugment": {"num_ops": 1}})
+    assert len(list(pipeline_of(dataset, alone).dataset(0, 1, batch_size=1))) == 8
+
+
+def test_the_loss_of_a_step_is_against_both_labels(dataset: Dataset) -> None:
+    """Against Keras' own cross-entropy of soft, smoothed labels, over the images as they were mixed."""
+    import keras
+
+    from training.augment.batched import BatchAugment, soft_labels
+    from training.distribution import make_strategy
+    from training.train_step import make_train_step
+
+    config = TrainConfig.model_validate({"augment": AUGMENT, "optimizer": {"label_smoothing": 0.1}})
+    strategy = make_strategy("one")
+    with strategy.scope():
+        keras.utils.set_random_seed(1)
+        layers = [keras.layers.Rescaling(1 / 255), keras.layers.Flatten(), keras.layers.Dense(3)]
+        model = keras.Sequential([keras.Input((16, 16, 3)), *layers])
+        optimizer = keras.optimizers.SGD(0.0)
+        optimizer.build(model.trainable_variables)
+    step = make_train_step(config, strategy, model, optimizer)
+    for batch in pipeline_of(dataset).dataset(2, 4):  # the last one of an epoch is padded
+        draws, labels, weights = batch["draws"], batch["labels"], batch["weights"].numpy()
+        logits = model(BatchAugment(mixes=True)(batch["images"], draws))
+        soft = soft_labels(labels, draws.own, 3)
+        losses = keras.losses.categorical_crossentropy(soft, logits, from_logits=True, label_smoothing=0.1)
+        loss, num_correct = step(batch)
+        assert float(loss) == pytest.approx(float((losses.numpy() * weights).sum()), rel=1e-5)
+        hits = (soft.numpy().argmax(axis=1) == logits.numpy().argmax(axis=1)) & (weights > 0)
+        assert int(num_correct) == hits.sum()
+    assert (weights == 0).sum() == 2
