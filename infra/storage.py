@@ -222,7 +222,8 @@ class Storage:
     @contextlib.contextmanager
     def _object_writer(self, path: str) -> Iterator[BinaryIO]:
         # Closing the stream is what completes an upload, so a failed block must not reach close().
-        stream = self._fs.open_output_stream(self._full(path))
+        # Without compression=None, Arrow would compress what is called .gz once more.
+        stream = self._fs.open_output_stream(self._full(path), compression=None)
         try:
             yield cast(BinaryIO, stream)
         except BaseException:
