@@ -33,13 +33,15 @@ class ClassDraws:
         """Ordinals class by class, each class in its own keyed order."""
         by_class = _sorted_by_class(labels, self._circle_starts)
         circles = np.empty_like(by_class)
-        ends = self._circle_starts + self._counts
+        every_label = np.arange(self._counts.size)
+        keys = key_of(_CIRCLE, self._seed, every_label)
+        starts, ends = self._circle_starts, self._circle_starts + self._counts
         for start in range(0, by_class.size, _CHUNK):
-            at = np.arange(start, min(start + _CHUNK, by_class.size), dtype=np.int64)
-            label = np.searchsorted(ends, at, side="right")
-            first = self._circle_starts[label]
-            shuffled = permute(at - first, self._counts[label], key_of(_CIRCLE, self._seed, label))
-            circles[at] = by_class[first + shuffled]
+            stop = min(start + _CHUNK, by_class.size)
+            label = np.repeat(every_label, np.clip(ends, start, stop) - np.clip(starts, start, stop))
+            first = starts[label]
+            place = np.arange(start, stop, dtype=np.int64) - first
+            circles[start:stop] = by_class[first + permute(place, self._counts[label], keys[label])]
         return circles
 
     def ordinals(self, epoch: int, positions: Ints) -> Ints:
@@ -57,7 +59,14 @@ class ClassDraws:
         """The class at each position, and which draw of that class in this epoch it is."""
         k = self._num_segments
         segment, local, size = self._segment_at(positions)
-        local = permute(local, size, key_of(_SEGMENT, self._seed, epoch, segment))
+        # Positions mostly follow each other, so that a few segments serve all of them.
+        first_segment = int(segment.min(initial=k))
+        segments = np.arange(first_segment, int(segment.max(initial=0)) + 1)
+        if segments.size < segment.size:
+            keys = key_of(_SEGMENT, self._seed, epoch, segments)[segment - first_segment]
+        else:
+            keys = key_of(_SEGMENT, self._seed, epoch, segment)
+        local = permute(local, size, keys)
         slot = local * k + segment
         label = np.searchsorted(self._slot_ends, slot, side="right")
         first = self._slot_ends[label] - self.draws[label]

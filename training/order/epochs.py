@@ -21,7 +21,7 @@ from training.order.steps import Ints, LastBatch, StepPlan
 # The first part of the key, which keeps permutations apart (others: .class_draws, .blocks).
 _EPOCH = 1
 # Positions that are computed together: a permutation of many costs little more than one of a few hundred.
-_SPAN = 1 << 13
+_SPAN = 1 << 15
 _COUNTED_AT_ONCE = 1 << 20
 
 
@@ -90,7 +90,7 @@ class TrainingOrder:
         self._sequence = self._make_sequence(labels, blocks, shard_sizes)
         self._labels = None if class_weights is None else labels
         self.class_weights = self._weigh(class_weights)
-        self._spans = Recent(self._span, kept=4)
+        self._spans = Recent(self._span, kept=3)
 
     def _weigh(self, class_weights: str | WeightRule | None) -> npt.NDArray[np.float64] | None:
         if class_weights is None:
