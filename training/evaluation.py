@@ -11,7 +11,8 @@ import tensorflow as tf
 from training.distribution import distribute, gather
 from training.metrics import Evaluation, confusion_matrix
 from training.order import SequentialOrder
-from training.pipelines.indexed import IndexedPipeline, reraise
+from training.pipelines.indexed import IndexedPipeline
+from training.pipelines.pipeline import reraise
 from training.reading import RecordReader
 
 

@@ -21,8 +21,7 @@ from training.evaluation import Evaluator
 from training.interruption import StopRequest
 from training.metrics import Evaluation
 from training.order import TrainingOrder
-from training.pipelines.batch_draws import WithBatchDraws
-from training.pipelines.indexed import IndexedPipeline, reraise
+from training.pipelines.pipeline import Pipeline, reraise
 from training.reading import RecordReader
 from training.tensorboard_log import TensorBoardLog
 from training.trace import ConsumedTrace
@@ -40,7 +39,7 @@ class TrainingLoop:
         model: Any,
         optimizer: Any,
         schedule: Any,
-        pipeline: IndexedPipeline | WithBatchDraws,
+        pipeline: Pipeline,
         order: TrainingOrder,
         evaluator: Evaluator,
         validation: RecordReader | None,

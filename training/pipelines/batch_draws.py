@@ -40,10 +40,9 @@ class WithBatchDraws:
         """Which records at which step."""
         return self.pipeline.order
 
-    @property
-    def failure(self) -> ShardmillError | None:
-        """The first error of ours that happened inside TensorFlow."""
-        return self.pipeline.failure
+    def explain(self, error: Exception) -> ShardmillError | None:
+        """See ``Pipeline``."""
+        return self.pipeline.explain(error)
 
     def dataset(self, start: int, stop: int, batch_size: int | None = None) -> Any:
         """As ``IndexedPipeline.dataset``, with "draws" beside.

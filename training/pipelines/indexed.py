@@ -17,9 +17,8 @@ made from (epoch, step) goes on as the unbroken one would.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -91,6 +90,10 @@ class IndexedPipeline:
             .prefetch(_READY_BATCHES)
             .with_options(options)
         )
+
+    def explain(self, error: Exception) -> ShardmillError | None:
+        """See ``Pipeline``."""
+        return self.failure
 
     # -- decoded outside TensorFlow --------------------------------------------------------------------
 
@@ -197,26 +200,3 @@ class IndexedPipeline:
 
 def _varies_more_than_flips(settings: AugmentSettings) -> bool:
     return settings.vertical_flip or settings.color_jitter.is_on or settings.erasing.probability > 0
-
-
-class CanFail(Protocol):
-    """What remembers the error of ours that TensorFlow reports as its own."""
-
-    @property
-    def failure(self) -> ShardmillError | None:
-        """The first one."""
-
-
-def reraise(pipelines: Sequence[CanFail], work: Callable[[], Any]) -> Any:
-    """Run ``work``; where TensorFlow reports an error of ours as its own, raise the real one.
-
-    Raises:
-        ShardmillError: the error that happened in a pipeline.
-    """
-    try:
-        return work()
-    except tf.errors.OpError as error:
-        for pipeline in pipelines:
-            if pipeline.failure is not None:
-                raise pipeline.failure from error
-        raise

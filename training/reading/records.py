@@ -18,7 +18,7 @@ from infra.errors import CorruptDataError, NotFoundError, ShardmillError
 from infra.examples import ImageRecord, parse_example
 from infra.ranges import RangeReader
 from infra.record_batch import CheckedImage, Promised, check_records, is_compiled, read_records
-from infra.records import inflate_record, unpack_record
+from infra.records import Container, inflate_record, unpack_record
 from training.reading.table import SplitTable
 
 
@@ -35,7 +35,7 @@ class RecordReader:
     def __init__(self, version: DatasetVersion, table: SplitTable) -> None:
         self.table = table
         self.image_encoding: str = version.manifest.image_encoding
-        self._container = version.manifest.container
+        self.container: Container = version.manifest.container
         self._ref = version.ref
         self._ranges = RangeReader(version.storage)
 
@@ -45,15 +45,24 @@ class RecordReader:
         Raises:
             CorruptDataError: names the shard and the record.
         """
-        path = self.table.paths[self.table.shard[ordinal]]
-        offset, length = int(self.table.offset_bytes[ordinal]), int(self.table.length_bytes[ordinal])
         try:
-            return self._record(ordinal, self._ranges.read(path, offset, length))
+            return self._record(ordinal, self.read_stored(ordinal))
         except (CorruptDataError, NotFoundError) as error:
             raise self.named(ordinal, error) from error
 
-    def read_run(self, first: int, stop: int) -> list[ImageRecord]:
-        """The records ``first`` to ``stop - 1`` of one shard, by one read.
+    def read_stored(self, ordinal: int) -> bytes:
+        """The bytes of a record as they lie in its shard, unchecked; fewer where the shard ends.
+
+        Raises:
+            NotFoundError: the shard is gone.
+        """
+        path = self.table.paths[self.table.shard[ordinal]]
+        return self._ranges.read(
+            path, int(self.table.offset_bytes[ordinal]), int(self.table.length_bytes[ordinal])
+        )
+
+    def read_run(self, first: int, stop: int) -> list[StoredImage]:
+        """The stored images of the records ``first`` to ``stop - 1`` of one shard, by one read.
 
         Raises:
             CorruptDataError: names the shard and the record.
@@ -61,20 +70,21 @@ class RecordReader:
         offsets = self.table.offset_bytes[first:stop].tolist()
         lengths = self.table.length_bytes[first:stop].tolist()
         path, begin = self.table.paths[self.table.shard[first]], offsets[0]
-        records, ordinal = [], first
+        images, ordinal = [], first
         try:
             stored = memoryview(self._ranges.read(path, begin, offsets[-1] + lengths[-1] - begin))
             for ordinal, offset, length in zip(range(first, stop), offsets, lengths, strict=True):
-                records.append(self._record(ordinal, stored[offset - begin : offset - begin + length]))
+                record = self._record(ordinal, stored[offset - begin : offset - begin + length])
+                images.append(StoredImage(record.image, record.shape))
         except (CorruptDataError, NotFoundError) as error:
             raise self.named(ordinal, error) from error
-        return records
+        return images
 
     def _record(self, ordinal: int, stored: bytes | memoryview) -> ImageRecord:
         length = int(self.table.length_bytes[ordinal])
         if len(stored) != length:
             raise CorruptDataError(f"the shard ends after {len(stored)} of {length} bytes")
-        record = parse_example(unpack_record(stored, self._container))
+        record = parse_example(unpack_record(stored, self.container))
         self._check(ordinal, record)
         return record
 
@@ -119,7 +129,7 @@ class RecordReader:
         offsets, lengths = table.offset_bytes[ordinals], table.length_bytes[ordinals]
         paths = [table.paths[shard] for shard in table.shard[ordinals].tolist()]
         try:
-            if self._container == "gzip":
+            if self.container == "gzip":
                 places = zip(paths, offsets.tolist(), lengths.tolist(), strict=True)
                 framed = [inflate_record(self._ranges.read(*place)) for place in places]
                 return check_records(framed, promised)

@@ -1,0 +1,74 @@
+"""Which pipeline reads a split, and why: ``reading.mode = auto``. Imports no TensorFlow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from infra.catalog import DatasetVersion
+from infra.errors import ConfigError
+from infra.wording import counted
+from training.config.data import DataSettings
+from training.config.reading import Mode, ReadingSettings
+
+
+@dataclass(frozen=True, slots=True)
+class ModeChoice:
+    """The pipeline that reads, and the reason, for people."""
+
+    mode: Mode
+    reason: str
+
+
+def choose_mode(
+    version: DatasetVersion,
+    reading: ReadingSettings,
+    data: DataSettings | None = None,
+    *,
+    split: str = "train",
+    staged: bool = False,
+    num_workers: int = 1,
+) -> ModeChoice:
+    """The mode of ``reading``, or for ``auto`` the better one.
+
+    Args:
+        version: what is read.
+        reading: the settings.
+        data: what is asked of the order; None: nothing that only an exact order gives.
+        split: that is read.
+        staged: shards come to this machine before they are read.
+        num_workers: processes that divide the shards among them, where they stream.
+
+    Raises:
+        ConfigError: streaming is asked for, and cannot give what else is asked for.
+    """
+    obstacle = _obstacle(version, data or DataSettings(), split, num_workers)
+    if reading.mode == "streaming" and obstacle:
+        raise ConfigError(f"reading.mode = 'streaming' and {obstacle}", "set reading.mode to auto or indexed")
+    if reading.mode != "auto":
+        return ModeChoice(reading.mode, f"reading.mode = {reading.mode!r}")
+    if version.storage.is_local:
+        return ModeChoice("indexed", "the shards are files of this machine, any record is at hand")
+    if staged:
+        return ModeChoice("indexed", "the shards are staged to this machine")
+    if reading.cache == "disk":
+        return ModeChoice("indexed", "the records are cached on a disk of this machine")
+    if obstacle:
+        return ModeChoice(
+            "indexed",
+            f"{obstacle}; each record is a request to the object store: slow, so set reading.staging_dir",
+        )
+    return ModeChoice("streaming", "the shards are in an object store and not staged")
+
+
+def _obstacle(version: DatasetVersion, data: DataSettings, split: str, num_workers: int) -> str | None:
+    """Why shards cannot be streamed, or None."""
+    if data.balance != "natural":
+        return f"data.balance = {data.balance!r} needs an exact order"
+    if data.granularity != "record":
+        return f"data.granularity = {data.granularity!r} needs an exact order"
+    if data.class_weights != "none" and num_workers > 1:
+        return "data.class_weights over several workers need an exact order"
+    shards = len(version.shards(split))
+    if shards < num_workers:
+        return f"{counted(shards, 'shard')} cannot be divided among {num_workers} workers"
+    return None

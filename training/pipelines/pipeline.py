@@ -1,0 +1,56 @@
+"""What every ``tf.data`` pipeline is to those who use it, and how its errors come out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import tensorflow as tf
+
+from infra.errors import ShardmillError
+from training.reading import RecordReader
+
+
+class Steps(Protocol):
+    """How many steps an epoch has, and how many examples a step."""
+
+    @property
+    def global_batch_size(self) -> int:
+        """Examples a step, over all ranks."""
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """The same for every rank."""
+
+
+class Pipeline(Protocol):
+    """Batches of one split, from any step on."""
+
+    @property
+    def reader(self) -> RecordReader:
+        """Of the split."""
+
+    @property
+    def order(self) -> Steps:
+        """How the batches are counted."""
+
+    def dataset(self, start: int, stop: int, batch_size: int | None = None) -> Any:
+        """A ``tf.data.Dataset`` of the run's steps ``start`` to ``stop``, counted over all epochs."""
+
+    def explain(self, error: Exception) -> ShardmillError | None:
+        """The error of ours behind one of TensorFlow's, which only passes on its text; None: it has none."""
+
+
+def reraise(pipelines: Sequence[Pipeline], work: Callable[[], Any]) -> Any:
+    """Run ``work``; where TensorFlow reports an error of ours as its own, raise the real one.
+
+    Raises:
+        ShardmillError: the error that happened in a pipeline.
+    """
+    try:
+        return work()
+    except tf.errors.OpError as error:
+        for pipeline in pipelines:
+            if (found := pipeline.explain(error)) is not None:
+                raise found from error
+        raise

@@ -1,0 +1,75 @@
+"""What a cache keeps of a split: the largest that was asked for and fits its budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from infra.catalog import DatasetVersion
+from infra.errors import ConfigError
+from training.config.reading import CacheForm, ReadingSettings
+from training.reading.table import SplitTable
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class CachePlan:
+    """What is cached where.
+
+    Attributes:
+        place: "none", "memory" or "disk".
+        form: images as stored, or decoded (uint8 [h, w, 3] each).
+        offsets: int64 [N + 1], where each image begins, and the end of the last (bytes).
+        reason: why it is not what was asked for; empty where it is.
+    """
+
+    place: Literal["none", "memory", "disk"]
+    form: CacheForm
+    offsets: Ints
+    reason: str = ""
+
+    @property
+    def num_bytes(self) -> int:
+        """What the images take (bytes)."""
+        return int(self.offsets[-1])
+
+
+def plan_cache(
+    version: DatasetVersion, table: SplitTable, reading: ReadingSettings, budget_bytes: int
+) -> CachePlan:
+    """What ``reading`` asks for, or what of it fits ``budget_bytes``.
+
+    Raises:
+        ConfigError: it does not fit, and ``reading.cache_overflow`` is "refuse".
+    """
+    forms: tuple[CacheForm, ...] = ("decoded", "encoded") if reading.cache_form == "decoded" else ("encoded",)
+    problems: list[str] = []
+    for form in forms:
+        offsets = image_offsets(version, table, form)
+        if offsets[-1] <= budget_bytes:
+            return CachePlan(reading.cache, form, offsets, "; ".join(problems))
+        problems.append(
+            f"the {form} images of {version.ref} {table.split} take {offsets[-1]:,} bytes, and the cache "
+            f"({reading.cache}) may take {budget_bytes:,}"
+        )
+        if reading.cache_overflow == "refuse":
+            raise ConfigError(
+                problems[0],
+                f"set reading.cache_bytes to at least {offsets[-1]}"
+                + (" and reading.ram_budget_bytes to twice that" if reading.cache == "memory" else ""),
+            )
+    return CachePlan("none", "encoded", np.zeros(1, np.int64), "; ".join(problems))
+
+
+def image_offsets(version: DatasetVersion, table: SplitTable, form: CacheForm) -> Ints:
+    """int64 [N + 1]: where each image would begin in one row of all of them, and the end of the last."""
+    if form == "decoded":
+        sizes = table.height.astype(np.int64) * table.width * 3
+    else:
+        columns = [version.table(shard.index_path, ["stored_bytes"]) for shard in version.shards(table.split)]
+        sizes = np.concatenate([column["stored_bytes"].to_numpy() for column in columns]).astype(np.int64)
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])

@@ -1,0 +1,145 @@
+"""Where cached images lie: in memory that forked processes share, or in a file that is mapped.
+
+The file, written once and whole (``training.reading.cache.folder``), little-endian::
+
+    images, one behind the other | offsets int64 [N + 1] | CRC-32C uint32 [N] | channels uint8 [N]
+    | number of images int64 | magic
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, Protocol
+
+import google_crc32c
+import numpy as np
+import numpy.typing as npt
+
+from infra.errors import CorruptDataError
+
+MAGIC = b"SMCACHE1"
+_FOOTER = struct.Struct("<q8s")
+_PER_IMAGE_BYTES = 8 + 4 + 1
+
+
+class CachedImage(NamedTuple):
+    """Bytes of an image, and the channels that it has."""
+
+    image: memoryview
+    channels: int
+
+
+class ImageStore(Protocol):
+    """Images by ordinal. Safe for many threads."""
+
+    def get(self, ordinal: int) -> CachedImage | None:
+        """An image, or None where it was not put here yet."""
+
+    def put(self, ordinal: int, image: bytes | memoryview, channels: int) -> None:
+        """Keep an image; the same one always for an ordinal."""
+
+    def close(self) -> None:
+        """Let go of the memory or the file."""
+
+
+class MemoryStore:
+    """Images in anonymous memory, taken as they come. Processes forked later share it."""
+
+    def __init__(self, offsets: npt.NDArray[np.int64]) -> None:
+        """``offsets``: int64 [N + 1], where each image is to lie, and the end of the last (bytes)."""
+        self._offsets = offsets
+        self._images = memoryview(mmap.mmap(-1, max(int(offsets[-1]), 1)))
+        # Channels of the images that are there: set last, so that what is marked is whole.
+        self._channels = np.frombuffer(mmap.mmap(-1, max(offsets.size - 1, 1)), np.uint8)
+
+    def get(self, ordinal: int) -> CachedImage | None:
+        """See ``ImageStore``."""
+        channels = int(self._channels[ordinal])
+        if not channels:
+            return None
+        return CachedImage(self._images[self._offsets[ordinal] : self._offsets[ordinal + 1]], channels)
+
+    def put(self, ordinal: int, image: bytes | memoryview, channels: int) -> None:
+        """See ``ImageStore``."""
+        begin, end = int(self._offsets[ordinal]), int(self._offsets[ordinal + 1])
+        if len(image) != end - begin:
+            raise CorruptDataError(f"image {ordinal} has {len(image)} bytes, its index says {end - begin}")
+        self._images[begin:end] = image
+        self._channels[ordinal] = channels
+
+    def __reduce__(self) -> tuple[type[MemoryStore], tuple[npt.NDArray[np.int64]]]:
+        return MemoryStore, (self._offsets,)  # another process begins with an empty one
+
+    def close(self) -> None:
+        """See ``ImageStore``."""
+
+
+class DiskStore:
+    """Images in a file of this machine; whole from the beginning."""
+
+    def __init__(self, path: Path, num_images: int) -> None:
+        """Raises:
+        CorruptDataError: the file is not a cache of ``num_images``.
+        """
+        self.path = path
+        if path.stat().st_size < _FOOTER.size:
+            raise self._damaged("it is too short")
+        with path.open("rb") as file:
+            self._map = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        count, magic = _FOOTER.unpack(self._map[-_FOOTER.size :])
+        begin = len(self._map) - _FOOTER.size - count * _PER_IMAGE_BYTES - 8
+        if magic != MAGIC or count != num_images or begin < 0:
+            raise self._damaged("its end is not that of a whole file")
+        self._offsets = np.frombuffer(self._map, "<i8", count + 1, begin)
+        self._crcs = np.frombuffer(self._map, "<u4", count, begin + 8 * (count + 1))
+        self._channels = np.frombuffer(self._map, np.uint8, count, begin + 8 * (count + 1) + 4 * count)
+        if self._offsets[0] != 0 or self._offsets[-1] != begin or np.any(np.diff(self._offsets) < 0):
+            raise self._damaged("its offsets do not fit its size")
+
+    def get(self, ordinal: int) -> CachedImage:
+        """See ``ImageStore``.
+
+        Raises:
+            CorruptDataError: the bytes are not what was written.
+        """
+        image = self._map[int(self._offsets[ordinal]) : int(self._offsets[ordinal + 1])]
+        if google_crc32c.value(bytes(image)) != self._crcs[ordinal]:
+            raise self._damaged(f"the checksum of image {ordinal} does not match")
+        return CachedImage(image, int(self._channels[ordinal]))
+
+    def put(self, ordinal: int, image: bytes | memoryview, channels: int) -> None:
+        """Never called: every image is there."""
+        raise AssertionError(f"image {ordinal} of {self.path} was there")
+
+    def _damaged(self, what: str) -> CorruptDataError:
+        return CorruptDataError(
+            f"the cache {self.path} is damaged: {what}", f"delete it; it is made again: rm {self.path}"
+        )
+
+    def __reduce__(self) -> tuple[type[DiskStore], tuple[Path, int]]:
+        return DiskStore, (self.path, self._crcs.size)
+
+    def close(self) -> None:
+        """See ``ImageStore``."""
+
+
+def write_store(file: BinaryIO, images: Iterable[tuple[bytes | memoryview, int]]) -> None:
+    """Write the file of a ``DiskStore``.
+
+    Args:
+        file: to write to.
+        images: (bytes, channels) of each, by ordinal.
+    """
+    ends, crcs, channels = [0], [], []
+    for image, depth in images:
+        file.write(image)
+        ends.append(ends[-1] + len(image))
+        crcs.append(google_crc32c.value(bytes(image)))
+        channels.append(depth)
+    file.write(np.array(ends, "<i8").tobytes())
+    file.write(np.array(crcs, "<u4").tobytes())
+    file.write(np.array(channels, np.uint8).tobytes())
+    file.write(_FOOTER.pack(len(crcs), MAGIC))

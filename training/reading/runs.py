@@ -1,0 +1,29 @@
+"""Runs of neighbouring records of a shard, for what reads a split from front to back."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from training.reading.table import SplitTable
+
+Ints = npt.NDArray[np.int64]
+
+_MOST_RECORDS = 512
+
+
+def first_ordinals(table: SplitTable) -> Ints:
+    """int64 [shards + 1]: the first ordinal of each shard, and behind the last."""
+    return np.searchsorted(table.shard, np.arange(len(table.paths) + 1)).astype(np.int64)
+
+
+def runs(table: SplitTable, run_bytes: int) -> Ints:
+    """Runs of about ``run_bytes`` each, within shards.
+
+    Returns:
+        int64 [runs + 1]: the first ordinal of each run, and behind the last.
+    """
+    row = np.arange(len(table)) - first_ordinals(table)[table.shard]
+    key = np.stack([table.shard.astype(np.int64), table.offset_bytes // run_bytes, row // _MOST_RECORDS])
+    begins = np.flatnonzero(np.any(np.diff(key, axis=1, prepend=-1), axis=0)).astype(np.int64)
+    return np.append(begins, len(table))
