@@ -50,7 +50,7 @@ def permute(index: npt.NDArray[np.integer], size: int | npt.NDArray[np.integer],
     result = np.empty(flat.shape, np.int64)
     for start in range(0, flat.size, _CHUNK):
         part = slice(start, start + _CHUNK)
-        round_keys = _round_keys(_one_if_alike(keys[part])) if shared is None else shared
+        round_keys = _round_keys_of_runs(keys[part]) if shared is None else shared
         of_part = _one_if_alike(_at(sizes, part))
         result[part] = _walk(flat[part].astype(np.uint64), of_part, _bits_for(of_part), round_keys)
     return result
@@ -108,6 +108,19 @@ def _network(value: U64, bits: U64, round_keys: U32) -> U64:
         else:
             low ^= _round(high, round_key, low_shift)
     return (high.astype(np.uint64) << low_bits) | low
+
+
+def _round_keys_of_runs(keys: U64) -> U32:
+    """As ``_round_keys``, computed once for each run of equal keys, since neighbours mostly share one."""
+    starts = np.flatnonzero(keys[1:] != keys[:-1]) + 1
+    if starts.size * 4 > keys.size:
+        return _round_keys(keys)
+    found = _round_keys(keys[np.concatenate([[0], starts])])
+    if not starts.size:
+        return found
+    run = np.zeros(keys.size, np.intp)
+    run[starts] = 1
+    return np.take(found, np.cumsum(run), axis=1)
 
 
 def _round_keys(keys: U64) -> U32:
