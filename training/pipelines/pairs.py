@@ -17,24 +17,29 @@ def as_pairs(
     Args:
         pipeline: of one split.
         start, stop: epoch * steps_per_epoch + step.
-        last_batch: with "pad", elements have weights: 0 for padding; for an example 1, or what its class
-            weighs, scaled so that the weights of a step average to 1 over its examples.
+        last_batch: with "pad", and where classes weigh differently, elements have weights: 0 for padding; for
+            an example 1, or what its class weighs, scaled so that the weights of a step average to 1 over its
+            examples.
     """
     batches = pipeline.dataset(start, stop)
-    if last_batch == "pad":
-        return batches.map(lambda batch: (batch["images"], batch["labels"], _weights(batch["weights"])))
+    weighted = last_batch == "pad" or getattr(pipeline.order, "class_weights", None) is not None
+    element = _weighted if weighted else _pair
     rest = len(pipeline.reader.table) % pipeline.order.global_batch_size
-    if last_batch == "drop" or not rest:
-        return batches.map(_pair)
+    if last_batch != "partial" or not rest:
+        return batches.map(element)
     # Not `skip`: it would read and decode all that it skips.
     full, tail = pipeline.dataset(start, stop - 1), pipeline.dataset(stop - 1, stop)
-    return full.map(_pair).concatenate(
-        tail.map(lambda batch: (batch["images"][:rest], batch["labels"][:rest]))
+    return full.map(element).concatenate(
+        tail.map(lambda batch: tuple(column[:rest] for column in element(batch)))
     )
 
 
-def _pair(batch: dict[str, Any]) -> tuple[Any, Any]:
+def _pair(batch: dict[str, Any]) -> tuple[Any, ...]:
     return batch["images"], batch["labels"]
+
+
+def _weighted(batch: dict[str, Any]) -> tuple[Any, ...]:
+    return batch["images"], batch["labels"], _weights(batch["weights"])
 
 
 def _weights(weights: Any) -> Any:

@@ -130,6 +130,20 @@ def test_a_partial_last_batch_reads_each_record_once(
     assert sorted(read) == [0, 0, 1, 2, 3, 4, 5, 6, 7], "0 once more, as the padding of the last batch"
 
 
+@pytest.mark.parametrize("last_batch", ["drop", "pad", "partial"])
+def test_class_weights_come_with_each_batch(dataset: Dataset, last_batch: str) -> None:
+    weighing = {"class_weights": {dataset.classes[0]: 3.0}, "last_batch": last_batch, "training": True}
+    batches = list(dataset.tf("train", batch_size=7, image_size=16, **weighing))  # type: ignore[arg-type]
+    of_class = np.array([3.0] + [1.0] * (len(dataset.classes) - 1))
+    for _, labels, weights in batches:
+        real = weights.numpy() > 0
+        each = of_class[labels.numpy()[real]]
+        assert weights.numpy()[real] == pytest.approx(each / each.mean(), rel=1e-5)
+    assert sum(np.count_nonzero(weights > 0) for *_, weights in batches) == (
+        len(dataset.table("train")) // 7 * 7 if last_batch == "drop" else len(dataset.table("train"))
+    )
+
+
 def test_keras_fits_it(dataset: Dataset) -> None:
     keras = pytest.importorskip("keras")
     model = keras.Sequential(
@@ -157,7 +171,7 @@ def test_wrong_requests_say_what_there_is(dataset: Dataset) -> None:
         dataset.tf("validation")
     with pytest.raises(UsageError, match="partial"):
         dataset.tf("train", epochs=2, last_batch="partial")
-    with pytest.raises(ConfigError, match="balance = 'even'.*'natural', 'uniform'"):
+    with pytest.raises(ConfigError, match=r"balance = 'even'.*'natural', 'uniform'"):
         dataset.tf("train", balance="even")
     with pytest.raises(ConfigError, match="unknown key 'blance'") as caught:
         dataset.batches("train", blance="uniform")  # type: ignore[call-arg]
