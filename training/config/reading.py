@@ -64,3 +64,19 @@ class ReadingSettings(Settings):
         default=None,
         description="folder of caches on disk; default: $SHARDMILL_CACHE or ~/.cache/shardmill",
     )
+    staging_dir: str | None = Field(
+        default=None,
+        description="folder of this machine to which shards in an object store are copied ahead of use; "
+        "default: none, they are read where they lie. Processes of one machine share it",
+    )
+    staging_bytes: int | None = Field(
+        default=None,
+        ge=1,
+        description="most that staging_dir may hold, over all datasets and processes; default: half of what "
+        "its disk has free",
+    )
+    max_bad_records: int = Field(
+        default=0,
+        ge=0,
+        description="damaged records that a run leaves out, each named in its result; one more ends it",
+    )

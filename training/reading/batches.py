@@ -20,6 +20,7 @@ from training import augment as augmentation
 from training.config.augment import AugmentSettings
 from training.order import StepPlan
 from training.reading.buffers import BufferPool
+from training.reading.damage import without_rows
 from training.reading.records import RecordReader
 from training.reading.windows import Pixels, decode_window
 
@@ -84,21 +85,24 @@ class BatchMaker:
         """The batch of a step.
 
         Raises:
-            CorruptDataError: names the record and its shard.
+            CorruptDataError: names the record and its shard, of a damaged record that may not be left out.
         """
+        self.records.reached(plan.epoch, plan.step)
         rows = plan.ordinals.size
         images = self._buffers.take((rows, self.image_size, self.image_size, 3))
         draws = self.draws(plan)
 
-        def fill(start: int) -> None:
-            self._fill(plan.ordinals[start : start + _ROWS_A_TASK], start, draws, images)
+        def fill(start: int) -> list[int]:
+            return self._fill(plan.ordinals[start : start + _ROWS_A_TASK], start, draws, images)
 
         starts = range(0, rows, _ROWS_A_TASK)
         if self.threads == 1:
-            for start in starts:
-                fill(start)
+            bad = [row for start in starts for row in fill(start)]
         else:
-            _finish([self._threads().submit(fill, start) for start in starts])
+            bad = _finish([self._threads().submit(fill, start) for start in starts])
+        if bad:
+            plan, donor = without_rows(plan, bad)
+            images[bad] = 0 if donor is None else images[donor]
         labels = self.records.table.label[plan.ordinals]
         return Batch(images, labels, plan.weights, plan.ordinals, plan.positions, plan.epoch, plan.step)
 
@@ -111,8 +115,27 @@ class BatchMaker:
 
     def _fill(
         self, ordinals: npt.NDArray[np.int64], start: int, draws: augmentation.Draws, images: Pixels
+    ) -> list[int]:
+        """Rows ``start`` … of ``images``; returns those whose records are damaged, and left out."""
+        try:
+            self._fill_whole(ordinals, start, draws, images)
+        except CorruptDataError:
+            if not self.records.bad.limit:
+                raise
+        else:
+            return []
+        bad = []
+        for row, ordinal in enumerate(ordinals, start):
+            try:
+                self._fill_whole(ordinals[row - start : row - start + 1], row, draws, images)
+            except CorruptDataError as error:
+                self.records.leave_out(int(ordinal), error)
+                bad.append(row)
+        return bad
+
+    def _fill_whole(
+        self, ordinals: npt.NDArray[np.int64], start: int, draws: augmentation.Draws, images: Pixels
     ) -> None:
-        """Rows ``start`` … of ``images``."""
         encoding = self.records.image_encoding
         windows = draws.windows[start : start + ordinals.size].tolist()
         for row, stored in enumerate(self.records.read_images(ordinals), start):
@@ -144,11 +167,10 @@ class BatchMaker:
                 self._pool = None
 
 
-def _finish(tasks: list[Future[None]]) -> None:
-    """Wait for all tasks; on an error give up those that have not begun, and raise it."""
+def _finish(tasks: list[Future[list[int]]]) -> list[int]:
+    """All that the tasks return; on an error give up those that have not begun, and raise it."""
     try:
-        for task in tasks:
-            task.result()
+        return [row for task in tasks for row in task.result()]
     except BaseException:
         for task in tasks:
             task.cancel()

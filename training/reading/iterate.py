@@ -43,6 +43,7 @@ class NumpyBatches:
         Raises:
             CorruptDataError: names the record and its shard.
         """
+        self.maker.records.follow(self.order, self.start, self.stop)
         with ThreadPoolExecutor(2, "shardmill-ahead") as ahead:
             made: deque[Future[Batch]] = deque()
             try:

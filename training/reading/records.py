@@ -19,6 +19,9 @@ from infra.examples import ImageRecord, parse_example
 from infra.ranges import RangeReader
 from infra.record_batch import CheckedImage, Promised, check_records, is_compiled, read_records
 from infra.records import Container, inflate_record, unpack_record
+from training.order import Order
+from training.reading.damage import BadRecords
+from training.reading.staging import Staging
 from training.reading.table import SplitTable
 
 
@@ -32,12 +35,27 @@ class StoredImage(NamedTuple):
 class RecordReader:
     """Reads records of one split; safe for many threads."""
 
-    def __init__(self, version: DatasetVersion, table: SplitTable) -> None:
+    def __init__(
+        self,
+        version: DatasetVersion,
+        table: SplitTable,
+        staging: Staging | None = None,
+        bad: BadRecords | None = None,
+    ) -> None:
+        """Args:
+        version: whose records.
+        table: of the split.
+        staging: where shards of an object store are copied to; None: they are read where they lie, in an
+            object store by a request a record.
+        bad: keeps count of damaged records that batches leave out; default: none may be.
+        """
         self.table = table
+        self.bad = bad or BadRecords()
         self.image_encoding: str = version.manifest.image_encoding
         self.container: Container = version.manifest.container
         self._ref = version.ref
-        self._ranges = RangeReader(version.storage)
+        self._ranges: RangeReader | Staging = staging or RangeReader(version.storage)
+        self._steps_per_epoch = 0
 
     def read(self, ordinal: int) -> ImageRecord:
         """The record with this number.
@@ -148,6 +166,30 @@ class RecordReader:
         if found != wanted:
             raise CorruptDataError(f"(id, label, height, width) is {found}, the index says {wanted}")
 
+    def follow(self, order: Order, start: int, stop: int) -> None:
+        """Say that the steps ``start`` to ``stop`` (epoch * steps_per_epoch + step) are to be read.
+
+        Raises:
+            ConfigError: what neighbouring steps need cannot be staged within the budget.
+        """
+        if isinstance(self._ranges, Staging):
+            self._steps_per_epoch = order.steps_per_epoch
+            self._ranges.follow(order, self.table, start, stop)
+
+    def reached(self, epoch: int, step: int) -> None:
+        """Say that a step is being read."""
+        if isinstance(self._ranges, Staging):
+            self._ranges.reached(self.table.split, epoch * self._steps_per_epoch + step)
+
+    def leave_out(self, ordinal: int, error: CorruptDataError) -> None:
+        """Count a damaged record as left out.
+
+        Raises:
+            CorruptDataError: no more may be.
+        """
+        path = self.table.paths[self.table.shard[ordinal]]
+        self.bad.add(self.table.id[ordinal].decode("ascii"), path, error)
+
     def reopened(self) -> RecordReader:
         """The same records through files of its own: for a process that was forked from this one."""
         own = copy.copy(self)
@@ -155,5 +197,6 @@ class RecordReader:
         return own
 
     def close(self) -> None:
-        """Let go of all open files."""
-        self._ranges.close()
+        """Let go of all open files. A staging stays open: it serves other splits too."""
+        if isinstance(self._ranges, RangeReader):
+            self._ranges.close()

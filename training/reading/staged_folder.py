@@ -1,0 +1,270 @@
+"""A folder of staged shards that all processes of one machine share, within one budget of bytes.
+
+::
+
+    <folder>/.door                        locked to add a shard, or to open one
+    <folder>/<dataset>/<sha256>.shard     a whole, verified shard
+    <folder>/<dataset>/<sha256>.partial   one that is being fetched; it has its full length from the start
+
+Locks are the kernel's (``flock``), so they go with their holder, however it ends:
+
+- *Fetching*: the exclusive lock on a ``.partial``. One process fetches, the others wait; a ``.partial`` that
+  nobody locks was left by a process that died. When it is whole and verified it is renamed.
+- *In use*: a shared lock on a ``.shard``. Only what can be locked exclusively is evicted.
+- *The door*: shared to open a shard, exclusive to make room. Whoever needs room keeps the door until there is
+  some: nobody opens shards meanwhile, and those in use become free one by one, so that room is found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.errors import StorageError
+from infra.ranges import Descriptor
+from training.reading.file_locks import is_at, is_locked, locks, remove_unused
+
+_WHOLE, _PARTIAL = ".shard", ".partial"
+_POLL_SECONDS = 0.01
+# A process that was stopped or hangs keeps its locks; the others give up after so long without a sign of it.
+STALL_SECONDS = 120.0
+
+NextUse = Callable[[str], float]  # name of a staged shard -> when it is needed again; inf: not foreseen
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of the folder, as found."""
+
+    path: Path
+    size_bytes: int
+    mtime_ns: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.path.parent.name}/{self.path.stem}"
+
+
+class StagedFolder:
+    """The folder and its budget. Names are ``<dataset>/<sha256>``."""
+
+    def __init__(self, folder: Path, budget_bytes: int, stall_seconds: float = STALL_SECONDS) -> None:
+        """Raises:
+        StorageError: the folder cannot be made.
+        """
+        self.folder = folder
+        self.budget_bytes = budget_bytes
+        self._stall_seconds = stall_seconds
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._failed(folder, error) from error
+
+    def open(self, name: str, num_bytes: int) -> Descriptor | None:
+        """A whole shard, in use for as long as the descriptor lives; None where it is not staged.
+
+        Raises:
+            StorageError: a process keeps the door and gives no sign of life.
+        """
+        with self._door(fcntl.LOCK_SH):
+            return self._in_use(self._path(name, _WHOLE), num_bytes)
+
+    def claim(self, name: str) -> Claim | None:
+        """The right to fetch a shard; None where another fetches it, or it is there already."""
+        path = self._path(name, _PARTIAL)
+        try:
+            path.parent.mkdir(exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise self._failed(path, error) from error
+        owned = locks(descriptor, fcntl.LOCK_EX) and is_at(descriptor, path)
+        if not owned:
+            os.close(descriptor)
+            return None
+        if self._path(name, _WHOLE).exists():
+            path.unlink()
+            os.close(descriptor)
+            return None
+        os.ftruncate(descriptor, 0)
+        return Claim(path, path.with_suffix(_WHOLE), descriptor)
+
+    def wait_for_other(self, name: str) -> None:
+        """Return when another process that fetches ``name`` has ended that, or may have.
+
+        Raises:
+            StorageError: it shows no progress.
+        """
+        path, last, since = self._path(name, _PARTIAL), -1, time.monotonic()
+        while True:
+            try:
+                found = path.stat().st_mtime_ns
+            except FileNotFoundError:
+                return
+            if not is_locked(path):
+                return
+            if found != last:
+                last, since = found, time.monotonic()
+            self._check_stall(since, f"another process fetches {path}, and shows no progress")
+            time.sleep(_POLL_SECONDS)
+
+    def make_room(
+        self, claim: Claim, num_bytes: int, next_use: NextUse, *, before: float | None = None
+    ) -> bool:
+        """Reserve the room of a shard, evicting what is needed latest; whether the budget has room.
+
+        Args:
+            claim: of the shard.
+            num_bytes: of it.
+            next_use: when staged shards are needed again.
+            before: when this one is needed; what is needed as soon is not evicted for it. None: it is
+                needed now; waits until room is found.
+
+        Raises:
+            StorageError: no room is found although it is needed now.
+        """
+        with self._door(fcntl.LOCK_EX):
+            since = time.monotonic()
+            while not self._evict_for(num_bytes, next_use, before):
+                if before is not None:
+                    return False
+                self._check_stall(
+                    since, f"{num_bytes:,} bytes more do not fit into {self.folder}: all in it is in use"
+                )
+                time.sleep(_POLL_SECONDS)
+            # The length counts, though nothing is written yet: others see the room as taken.
+            os.ftruncate(claim.descriptor, num_bytes)
+            return True
+
+    def has(self, name: str) -> bool:
+        """Whether a shard is staged."""
+        return self._path(name, _WHOLE).exists()
+
+    def discard(self, name: str) -> None:
+        """Remove a shard whose bytes are wrong, in use or not."""
+        self._path(name, _WHOLE).unlink(missing_ok=True)
+
+    def used_bytes(self) -> int:
+        """Size of all that is staged or being fetched (bytes)."""
+        return sum(file.size_bytes for file in self._files())
+
+    def _evict_for(self, num_bytes: int, next_use: NextUse, before: float | None) -> bool:
+        files = list(self._files())
+        excess = sum(file.size_bytes for file in files) + num_bytes - self.budget_bytes
+        candidates = [file for file in files if file.path.suffix == _WHOLE]
+        uses = {file.path: next_use(file.name) for file in candidates}
+        candidates.sort(key=lambda file: (-uses[file.path], file.mtime_ns))
+        if before is not None:
+            candidates = [file for file in candidates if uses[file.path] > before]
+        orphans = [file for file in files if file.path.suffix == _PARTIAL]
+        for file in [*orphans, *candidates]:
+            if excess <= 0:
+                break
+            if remove_unused(file.path):
+                excess -= file.size_bytes
+        return excess <= 0
+
+    def _files(self) -> Iterator[_File]:
+        for suffix in (_WHOLE, _PARTIAL):
+            for path in self.folder.glob(f"*/*{suffix}"):
+                with contextlib.suppress(FileNotFoundError):
+                    status = path.stat()
+                    yield _File(path, status.st_size, status.st_mtime_ns)
+
+    def _in_use(self, path: Path, num_bytes: int) -> Descriptor | None:
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._failed(path, error) from error
+        held = Descriptor(descriptor)
+        if not locks(descriptor, fcntl.LOCK_SH) or not is_at(descriptor, path):
+            return None  # being evicted this moment
+        if os.fstat(descriptor).st_size != num_bytes:
+            path.unlink(missing_ok=True)
+            return None
+        os.utime(descriptor)  # what was opened last is evicted last, among what nobody foresees
+        return held
+
+    @contextlib.contextmanager
+    def _door(self, kind: int) -> Iterator[None]:
+        path = self.folder / ".door"
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise self._failed(path, error) from error
+        try:
+            since = time.monotonic()
+            while not locks(descriptor, kind):
+                # Longer than whoever makes room may take.
+                self._check_stall(since + self._stall_seconds, f"another process keeps {path} locked")
+                time.sleep(_POLL_SECONDS)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _check_stall(self, since: float, what: str) -> None:
+        if time.monotonic() - since > self._stall_seconds:
+            raise StorageError(
+                f"{what} (for {self._stall_seconds:g} seconds)",
+                "end the processes that are stopped or hang, raise reading.staging_bytes, or give this run a "
+                "reading.staging_dir of its own",
+            )
+
+    def _path(self, name: str, suffix: str) -> Path:
+        return self.folder / f"{name}{suffix}"
+
+    def _failed(self, path: Path, error: OSError) -> StorageError:
+        return StorageError(
+            f"cannot stage into {path}: {error.strerror or error}",
+            "check reading.staging_dir: free space and permissions",
+        )
+
+
+class Claim:
+    """The right to fetch one shard; ends with ``commit`` or ``give_up``."""
+
+    def __init__(self, path: Path, final: Path, descriptor: int) -> None:
+        self._path = path
+        self._final = final
+        self.descriptor = descriptor
+
+    def write(self, data: memoryview, offset: int) -> None:
+        """Write a part of the shard.
+
+        Raises:
+            StorageError: the disk is full, or broken.
+        """
+        try:
+            while data:
+                written = os.pwrite(self.descriptor, data, offset)
+                data, offset = data[written:], offset + written
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            raise StorageError(
+                f"cannot write {self._path}: {error.strerror}",
+                "lower reading.staging_bytes, or free space"
+                if full
+                else "check the disk of reading.staging_dir",
+            ) from error
+
+    def commit(self) -> Descriptor | None:
+        """Make the shard visible to all, in use by the caller; None where it was evicted at once."""
+        # Not flushed to the disk: after a power cut the checksums of the records find what was lost, and the
+        # shard is fetched anew.
+        self._path.rename(self._final)
+        held = Descriptor(self.descriptor)
+        if not locks(self.descriptor, fcntl.LOCK_SH) or not is_at(self.descriptor, self._final):
+            return None
+        return held
+
+    def give_up(self) -> None:
+        """Leave the shard to others."""
+        self._path.unlink(missing_ok=True)
+        os.close(self.descriptor)
