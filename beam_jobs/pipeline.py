@@ -23,25 +23,37 @@ class WorkDoFn(beam.DoFn):  # type: ignore[misc]
         self._work = work
 
     def setup(self) -> None:
-        self._lent = lend(self._work)
-        if self._lent is None:
-            self._work.open()
+        self._doing = lend(self._work) or WorkHere(self._work)
 
     def process(self, element: tuple[int, Iterable[int]]) -> None:
         number, _ = element
-        if self._lent is not None:
-            self._lent.begin(number)
-            return
+        self._doing.begin(number)
+
+    def finish_bundle(self) -> None:
+        self._doing.finish()
+
+    def teardown(self) -> None:
+        self._doing.close()
+
+
+class WorkHere:
+    """A work whose numbers are done where they are begun; the counterpart of ``beam_jobs.pool.LentWork``."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        work.open()
+
+    def begin(self, number: int) -> None:
+        """Do the work of a number."""
         with carry_faults():
             self._work.do(number)
 
-    def finish_bundle(self) -> None:
-        if self._lent is not None:
-            self._lent.finish()
+    def finish(self) -> None:
+        """Nothing is left to wait for."""
 
-    def teardown(self) -> None:
-        if self._lent is None:
-            self._work.close()
+    def close(self) -> None:
+        """Let go of what was opened."""
+        self._work.close()
 
 
 class WorkOnEach(beam.PTransform):  # type: ignore[misc]

@@ -106,7 +106,8 @@ def encode_files(
     def count_done() -> int:
         return sum(length_of.get(digest, 0) for digest in finished_blocks(spool))
 
-    if todo and not area.is_compiled():
+    averages = config.image.resize != "none" and config.image.resample == "area"
+    if todo and averages and not area.is_compiled():
         log("area averaging is not compiled, so images take half as long again; see docs/first-dataset.md")
     with watched("encode", references.num_rows, count_done):
         if todo:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from flows import backlog, deployments, home, lost_runs, services
 from flows.home import RunningUp
 from infra.errors import EnvironmentFault, UsageError
+from infra.wording import counted
 
 _WATCH_SECONDS = 1.0
 _TIDY_SECONDS = 10.0
@@ -142,7 +143,7 @@ class Watch:
     def _end_stale_runs(self) -> None:
         stale = deployments.end_stale_runs()
         if stale:
-            self._say(f"{stale} run(s) that a killed worker left behind are marked as crashed")
+            self._say(f"marked as crashed: {counted(stale, 'run')} that a killed worker left behind")
 
     def _tidy(self) -> None:
         """Say of runs what nobody else says: that they are dead, or need not be run."""
@@ -152,7 +153,7 @@ class Watch:
         with contextlib.suppress(httpx.HTTPError):
             lost = lost_runs.mark_lost_commands() + lost_runs.mark_lost_subflows()
             if lost:
-                self._say(f"{lost} run(s) whose process was killed are marked as crashed")
+                self._say(f"marked as crashed: {counted(lost, 'run')} whose process was killed")
             backlog.cancel_superfluous(deployments.POOL)
 
     def _start_server(self) -> None:

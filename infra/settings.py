@@ -52,11 +52,17 @@ def load_settings(
     for override in overrides:
         _apply_override(values, override, section)
     _merge(values, given or {})
-    return validate(model, values, where=f"[{section}]")
+    # Who writes keys with the section before them is to read them so, too.
+    is_prefixed = any(override.strip().startswith(f"{section}.") for override in overrides)
+    return validate(model, values, where=f"[{section}]", prefix=f"{section}." if is_prefixed else "")
 
 
-def validate(model: type[S], values: Mapping[str, Any], where: str = "configuration") -> S:
+def validate(model: type[S], values: Mapping[str, Any], where: str = "configuration", prefix: str = "") -> S:
     """``values`` as a model.
+
+    Args:
+        where: the values are from, for errors.
+        prefix: what stands before keys where they are suggested.
 
     Raises:
         ConfigError: names every wrong key and value, and suggests near keys.
@@ -64,7 +70,7 @@ def validate(model: type[S], values: Mapping[str, Any], where: str = "configurat
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        problems = [_describe(model, problem, where) for problem in error.errors(include_url=False)]
+        problems = [_describe(model, problem, where, prefix) for problem in error.errors(include_url=False)]
         raise ConfigError("; ".join(problem for problem, _ in problems), _first_remedy(problems)) from error
 
 
@@ -133,13 +139,15 @@ def _merge(values: dict[str, Any], more: Mapping[str, Any]) -> None:
             values[key] = dict(value) if isinstance(value, Mapping) else value
 
 
-def _describe(model: type[BaseModel], problem: Any, where: str) -> tuple[str, str | None]:
+def _describe(model: type[BaseModel], problem: Any, where: str, prefix: str) -> tuple[str, str | None]:
     """One validation problem as (what is wrong, remedy)."""
     key = ".".join(str(part) for part in problem["loc"]) or where
     if problem["type"] == "extra_forbidden":
         known = _known_keys(model)
         near = difflib.get_close_matches(key, known, n=1, cutoff=0.5) or _same_leaf(key, known)
-        hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(_siblings(key, known))}"
+        hint = f"known keys: {', '.join(_siblings(key, known))}"
+        if near:
+            hint = f"did you mean {prefix + near[0]!r}?"
         return f"unknown key {key!r} in {where}", hint
     message = str(problem["msg"]).removeprefix("Value error, ")
     return f"{key} = {problem['input']!r}: {message[:1].lower()}{message[1:]}", None

@@ -165,6 +165,9 @@ class LentWork:
             for left in begun:
                 left.cancel()
 
+    def close(self) -> None:
+        """Nothing was opened here: the processes keep the work open for what comes next."""
+
 
 _pool: ProcessPool | None = None
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 Pixels = npt.NDArray[np.uint8]
 
 _LIBRARY = "_area"
+_left_to_opencv = False
 # Sizes that take every way through the code: few and many pixels to one, odd ends, hardly any change.
 _COMPARED = (((37, 61), (23, 40)), ((64, 50), (11, 7)), ((19, 33), (18, 32)), ((21, 90), (21, 31)))
 
@@ -35,7 +36,7 @@ def area_average(image: Pixels, size: tuple[int, int]) -> Pixels:
     Returns:
         uint8 [h, w] or [h, w, C].
     """
-    compiled = _library()
+    compiled = None if _left_to_opencv else _library()
     if compiled is None or _is_whole_ratio(image, size):
         shrunk = cv2.resize(image, size[::-1], interpolation=cv2.INTER_AREA)
         return cast(Pixels, shrunk).reshape(*size, *image.shape[2:])
@@ -48,6 +49,12 @@ def area_average(image: Pixels, size: tuple[int, int]) -> Pixels:
 def is_compiled() -> bool:
     """Whether the fast code is there and gives what OpenCV gives."""
     return _library() is not None
+
+
+def leave_to_opencv() -> None:
+    """From here on OpenCV does the work in this process: for benchmarks of what the compiled code brings."""
+    global _left_to_opencv
+    _left_to_opencv = True
 
 
 def _is_whole_ratio(image: Pixels, size: tuple[int, int]) -> bool:

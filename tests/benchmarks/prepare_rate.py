@@ -78,7 +78,7 @@ def photo_paths(folder: Path) -> list[Path]:
 def _convert_all(paths: list[Path], compiled: bool, ready: Any, results: Any) -> None:
     config = PrepareConfig()
     if not compiled:
-        area._library = lambda: None
+        area.leave_to_opencv()
     contents = [path.read_bytes() for path in paths]
     ready.wait()
     began, cpu_began = time.perf_counter(), time.process_time()

@@ -67,6 +67,11 @@ def test_overrides_of_tables(tmp_path: Path) -> None:
     [
         (("image.short_sid=1",), "unknown key 'image.short_sid'", "did you mean 'image.short_side'"),
         (("short_side=1",), "unknown key 'short_side'", "did you mean 'image.short_side'"),
+        (
+            ("prepare.short_side=1",),
+            "unknown key 'short_side' in [prepare]",
+            "did you mean 'prepare.image.short_side'",
+        ),
         (("zzz=1",), "unknown key 'zzz'", "known keys: image, name, fractions, seed"),
         (("image.short_side=0",), "image.short_side = 0: input should be greater than", None),
         (("image.short_side=many",), "image.short_side = 'many': input should be a valid integer", None),
