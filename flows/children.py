@@ -26,6 +26,7 @@ Logger = logging.Logger | logging.LoggerAdapter[Any]
 
 PREPARE: tuple[str, ...] = (sys.executable, "-m", "beam_jobs.prepare")
 TRAIN: tuple[str, ...] = (sys.executable, "-m", "training.train")
+PROFILE: tuple[str, ...] = (sys.executable, "-m", "training.profile")
 
 _LOG_SECONDS = 10.0
 _LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}

@@ -16,6 +16,7 @@ import typer
 
 from flows.commands import catalog, jobs, service, upkeep, versions
 from flows.commands.export import export
+from flows.commands.profile import profile
 from flows.commands.report import report
 from flows.commands.schedule import schedule
 from infra.errors import ShardmillError
@@ -59,6 +60,7 @@ for _command, _panel in (
     (catalog.datasets, _LOOK),
     (catalog.show, _LOOK),
     (report, _LOOK),
+    (profile, _LOOK),
     (catalog.verify, _LOOK),
     (catalog.locate, _LOOK),
     (versions.diff, _LOOK),

@@ -27,8 +27,9 @@ from training.models import ModelSpec, build_model, default_image_size
 from training.normalization import pixels_of
 from training.optimizers import make_optimizer, make_schedule
 from training.order import TrainingOrder, chosen_order
-from training.pipelines.batch_draws import WithBatchDraws, check_pairs
-from training.pipelines.indexed import IndexedPipeline
+from training.pipelines.batch_draws import check_pairs
+from training.pipelines.pipeline import Pipeline
+from training.pipelines.training_input import open_training_input
 from training.reading import RecordReader
 from training.tensorboard_log import TensorBoardLog
 from training.trace import ConsumedTrace
@@ -37,7 +38,7 @@ EVALUATED_SPLITS = ("validation", "test")
 
 
 @dataclass
-class _Parts:
+class Parts:
     """What the loop, the evaluation and the export share."""
 
     strategy: Any
@@ -66,10 +67,12 @@ def train(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[s
     strategy = make_strategy(config.run.devices)
     check_divisible(config.data.global_batch_size, strategy.num_replicas_in_sync)
     check_pairs(config.augment, config.data.global_batch_size // strategy.num_replicas_in_sync)
-    parts = _build(config, strategy, version, order)
+    parts = build_parts(config, strategy, version, order)
+    reading = open_training_input(config, version, readers["train"], order, parts.spec.image_size)
     checkpoints = Checkpoints(Storage.at(run_dir / "checkpoints"), config.run.keep_checkpoints)
     with stop_at_boundaries() as stop:
-        loop = _train(config, parts, order, readers, checkpoints, run_dir, stop)
+        validation = readers.get("validation")
+        loop = _train(config, parts, order, reading.pipeline, validation, checkpoints, run_dir, stop)
         metrics = _evaluate(parts, readers, version.manifest.classes, run_dir, stop)
         stop.check()
         events.stage("export", 1, unit="models")
@@ -77,7 +80,8 @@ def train(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[s
         grey = readers["train"].read(0).channels == 1  # one setting of the preparation decides for all
         _export(parts, version.manifest.classes, export_dir, grey=grey)
         events.progress("export", 1, 1, unit="models")
-    return _result(config, version, run_dir, export_dir, parts, loop, metrics)
+    result = _result(config, version, run_dir, export_dir, parts, loop, metrics)
+    return {**result, "reading": reading.described()}
 
 
 def model_spec(config: TrainConfig, version: DatasetVersion, num_replicas: int) -> ModelSpec:
@@ -94,7 +98,8 @@ def model_spec(config: TrainConfig, version: DatasetVersion, num_replicas: int) 
     )
 
 
-def _build(config: TrainConfig, strategy: Any, version: DatasetVersion, order: TrainingOrder) -> _Parts:
+def build_parts(config: TrainConfig, strategy: Any, version: DatasetVersion, order: TrainingOrder) -> Parts:
+    """Model, optimizer and schedule under the strategy, with their first weights."""
     policy = config.run.mixed_precision
     keras.config.set_dtype_policy("float32" if policy == "off" else f"mixed_{policy}")
     spec = model_spec(config, version, strategy.num_replicas_in_sync)
@@ -105,7 +110,7 @@ def _build(config: TrainConfig, strategy: Any, version: DatasetVersion, order: T
         optimizer = make_optimizer(config, schedule)
         optimizer.build(model.trainable_variables)
     evaluator = Evaluator(strategy, model, spec.num_classes, spec.image_size, config.data.global_batch_size)
-    return _Parts(strategy, spec, model, optimizer, schedule, evaluator)
+    return Parts(strategy, spec, model, optimizer, schedule, evaluator)
 
 
 def _load_weights(model: Any, weights: str | None) -> None:
@@ -124,9 +129,10 @@ def _load_weights(model: Any, weights: str | None) -> None:
 
 def _train(
     config: TrainConfig,
-    parts: _Parts,
+    parts: Parts,
     order: TrainingOrder,
-    readers: dict[str, RecordReader],
+    pipeline: Pipeline,
+    validation: RecordReader | None,
     checkpoints: Checkpoints,
     run_dir: Path,
     stop: StopRequest,
@@ -137,11 +143,6 @@ def _train(
     progress = found or Progress()
     if found is not None:
         events.log(f"resuming at epoch {progress.epoch + 1}, step {progress.step} of {order.steps_per_epoch}")
-    seed = config.data.seed
-    images = IndexedPipeline(
-        readers["train"], order, parts.spec.image_size, config.augment, seed, config.reading.decoder
-    )
-    pipeline = WithBatchDraws(images, config.augment, seed) if config.augment.is_batched else images
     with contextlib.ExitStack() as open_files:
         log = open_files.enter_context(contextlib.closing(TensorBoardLog(run_dir / "logs")))
         trace = None
@@ -157,7 +158,7 @@ def _train(
             pipeline=pipeline,
             order=order,
             evaluator=parts.evaluator,
-            validation=readers.get("validation"),
+            validation=validation,
             checkpoints=checkpoints,
             progress=progress,
             log=log,
@@ -172,7 +173,7 @@ def _train(
 
 
 def _evaluate(
-    parts: _Parts,
+    parts: Parts,
     readers: dict[str, RecordReader],
     classes: list[str],
     run_dir: Path,
@@ -200,7 +201,7 @@ def _evaluate(
     return results
 
 
-def _export(parts: _Parts, classes: list[str], folder: Path, *, grey: bool) -> None:
+def _export(parts: Parts, classes: list[str], folder: Path, *, grey: bool) -> None:
     """Export a copy of the model that belongs to no strategy."""
     weights = parts.model.get_weights()
     # All the same but for what has to do with the strategy, and weights that are overwritten anyway.
@@ -215,7 +216,7 @@ def _result(
     version: DatasetVersion,
     run_dir: Path,
     export_dir: Path,
-    parts: _Parts,
+    parts: Parts,
     loop: TrainingLoop,
     metrics: dict[str, Any],
 ) -> dict[str, Any]:

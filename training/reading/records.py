@@ -19,8 +19,8 @@ from infra.examples import ImageRecord, parse_example
 from infra.ranges import RangeReader
 from infra.record_batch import CheckedImage, Promised, check_records, is_compiled, read_records
 from infra.records import Container, inflate_record, unpack_record
-from training.order import Order
-from training.reading.damage import BadRecords
+from training.order import Order, StepPlan
+from training.reading.damage import BadRecords, without_rows
 from training.reading.staging import Staging
 from training.reading.table import SplitTable
 
@@ -118,6 +118,29 @@ class RecordReader:
     def read_many(self, ordinals: npt.NDArray[np.int64]) -> list[ImageRecord]:
         """The records with these numbers, in this order."""
         return [self.read(ordinal) for ordinal in ordinals.tolist()]
+
+    def read_plan(self, plan: StepPlan) -> tuple[list[ImageRecord], StepPlan]:
+        """The records of a step, and its plan with damaged ones left out, as padding that repeats another.
+
+        Raises:
+            CorruptDataError: names the shard and the record, of one that may not be left out; or no record
+                of the step is sound.
+        """
+        records: list[ImageRecord | None] = []
+        for ordinal in plan.ordinals.tolist():
+            try:
+                records.append(self.read(ordinal))
+            except CorruptDataError as error:
+                self.leave_out(ordinal, error)
+                records.append(None)
+                last = error
+        bad = [row for row, record in enumerate(records) if record is None]
+        if bad:
+            plan, donor = without_rows(plan, bad)
+            if donor is None:
+                raise last
+            records = [records[donor] if record is None else record for record in records]
+        return [record for record in records if record is not None], plan
 
     def read_images(self, ordinals: npt.NDArray[np.int64]) -> list[StoredImage]:
         """The stored images of the records with these numbers, in this order.

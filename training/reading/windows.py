@@ -41,9 +41,6 @@ def decode_window(
 ) -> None:
     """Decode a window of a stored image and resize it into ``out``.
 
-    A JPEG window at least four times as large as ``out`` is decoded at a half, a quarter or an eighth: its
-    edges are then rounded to pixels of that size, by at most a quarter of one of ``out``.
-
     Args:
         image: the stored image.
         encoding: the manifest's ``image_encoding``.
@@ -55,15 +52,29 @@ def decode_window(
         CorruptDataError: the image cannot be decoded, or is not of ``shape``.
         ConfigError: ``encoding`` is not known.
     """
+    resize_into(cut_window(image, encoding, shape, window, out.shape[0]), out)
+
+
+def cut_window(
+    image: bytes | memoryview, encoding: str, shape: tuple[int, int, int], window: Window, size: int
+) -> Pixels:
+    """The pixels of a window, as they are decoded for an image of ``size``; arguments as above.
+
+    A JPEG window at least four times as large as ``size`` is decoded at a half, a quarter or an eighth: its
+    edges are then rounded to pixels of that size, by at most a quarter of one of the new image.
+
+    Returns:
+        uint8 [h, w, 3], in a buffer that the thread's next image overwrites.
+    """
     if encoding == "jpeg":
-        pixels, scale = _decode_jpeg(image, shape, _fraction(window, out.shape[0]))
+        pixels, scale = _decode_jpeg(image, shape, _fraction(window, size))
     else:
         pixels, scale = _decode_other(image, encoding, shape), 1
     expected = (-(-shape[0] // scale), -(-shape[1] // scale))
     if pixels.shape[:2] != expected:
         raise CorruptDataError(f"the image has {pixels.shape[:2]} pixels, its record says {shape[:2]}")
     top, left, height, width = window if scale == 1 else _scaled(window, scale, expected)
-    resize_into(pixels[top : top + height, left : left + width], out)
+    return pixels[top : top + height, left : left + width]
 
 
 def resize_into(pixels: Pixels, out: Pixels) -> None:

@@ -1,0 +1,77 @@
+"""profile: where the time of reading a dataset goes, and what to do about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from flows.commands import options
+
+Seconds = Annotated[float, typer.Option("--seconds", min=0.1, help="To spend on each measurement")]
+Model = Annotated[bool, typer.Option("--model", help="Measure training steps of the configuration too")]
+Picture = Annotated[Path | None, typer.Option("--picture", metavar="FILE.svg", help="Draw it, too")]
+
+
+def profile(
+    dataset: options.Ref,
+    seconds: Seconds = 2.0,
+    model: Model = False,
+    picture: Picture = None,
+    root: options.Root = None,
+    config: options.Config = None,
+    overrides: options.Overrides = None,
+    json_output: options.Json = False,
+) -> None:
+    """Measure each stage from shards to batches alone, then all together; name the bottleneck and the remedy.
+
+    Nothing is trained and nothing is written.
+
+    [bold]Examples[/bold]
+
+      shardmill profile photos
+
+      shardmill profile photos --model --set model.name=ResNet50 --picture profile.svg
+    """
+    from flows.children import PROFILE
+    from flows.commands import output
+    from flows.commands.jobs import train_settings
+    from flows.parameters import root_or_default
+    from infra.children import run_child
+    from infra.errors import ChildDied
+    from infra.progress import TerminalProgress
+
+    settings = train_settings(config, overrides or [])
+    command = [*PROFILE, dataset, "--root", root_or_default(root), "--seconds", str(seconds)]
+    command += ["--config-json", settings.model_dump_json(), *(["--model"] if model else [])]
+    command += ["--picture", str(picture.absolute())] if picture is not None else []
+    with TerminalProgress() as show:
+        child = run_child(command, on_event=show)
+    child.raise_for_status()
+    if child.result is None:
+        raise ChildDied("the profile gave no result")
+    if json_output:
+        output.print_json(child.result)
+    else:
+        _show(child.result)
+
+
+def _show(result: dict[str, Any]) -> None:
+    from flows.commands import output
+
+    output.say(
+        f"{result['dataset']}@{result['version']}: batches of {result['batch_size']} at "
+        f"{result['image_size']} pixels, {output.counted(result['num_cpus'], 'CPU')}"
+    )
+    rows = [
+        [stage["name"], stage["microseconds"], stage["images_per_second"], stage["detail"]]
+        for stage in result["stages"]
+    ]
+    output.print_table("Each stage alone", ["stage", "µs of a core", "images/s", ""], rows)
+    together = [[name, rate] for name, rate in result["rates"].items()]
+    output.print_table("All together", ["", "images/s"], together)
+    found = result["bottleneck"]
+    output.say(f"Bottleneck: {found['stage']}: {found['reason']}", f"Remedy:     {found['remedy']}")
+    if result.get("picture"):
+        output.say(f"Picture:    {result['picture']}")

@@ -1,0 +1,176 @@
+"""``python -m training.profile NAME[@V]``: where the time of reading goes, and what to do about it.
+
+Each stage is measured alone on one thread, over the records of the train split in the order of training; then
+the batches, the pipeline, and with ``--model`` the training steps of the configuration. Nothing but the
+picture is written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from infra import progress as events
+from infra.catalog import Catalog, DatasetVersion
+from infra.errors import StorageError
+from infra.job_command import JobParser, settings_of
+from infra.process import own_peak_rss_bytes, run_main
+from training.config import TrainConfig
+from training.dataset import Dataset
+from training.models import default_image_size
+from training.order import TrainingOrder, chosen_order
+from training.profiling.picture import profile_svg
+from training.profiling.stages import Stage, Subject, measure_stages
+from training.profiling.verdict import Rates, bottleneck
+from training.reading.batches import num_cpus
+
+
+def _parser() -> JobParser:
+    parser = JobParser(
+        "python -m training.profile",
+        "Measure each stage of reading alone, and all of them together.",
+        "example: python -m training.profile clothing --set model.name=ResNet50 --model",
+    )
+    parser.add_argument("dataset", metavar="NAME[@VERSION]", help="dataset; the newest version by default")
+    parser.add_argument("--seconds", type=float, default=2.0, help="to spend on each measurement")
+    parser.add_argument(
+        "--model", action="store_true", help="measure training steps of the configuration too"
+    )
+    parser.add_argument("--picture", metavar="FILE.svg", type=Path, help="draw it, too")
+    parser.add_job_arguments("train")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command. Returns its exit status."""
+    return run_main(lambda: _run(argv))
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    args = _parser().parse_args(argv)
+    config = settings_of(args, TrainConfig, "train")
+    with events.TerminalProgress() as show:
+        if events.events_go_to_parent():
+            result = profile(args.dataset, config, args.root, seconds=args.seconds, model=args.model)
+        else:
+            end = events.subscribe(show)
+            try:
+                result = profile(args.dataset, config, args.root, seconds=args.seconds, model=args.model)
+            finally:
+                end()
+    if args.picture is not None:
+        _write_picture(args.picture, result)
+        result["picture"] = str(args.picture)
+    events.result(result)
+    if args.json:
+        print(json.dumps(result), flush=True)
+    elif not events.events_go_to_parent():
+        print(summary(result), flush=True)
+    return 0
+
+
+def profile(
+    ref: str, config: TrainConfig, root: str | Path, *, seconds: float = 2.0, model: bool = False
+) -> dict[str, Any]:
+    """Measure how the train split of a dataset is read under a configuration.
+
+    Args:
+        ref: ``name`` or ``name@version``.
+        config: of the training run.
+        root: where the datasets are.
+        seconds: to spend on each measurement.
+        model: measure training steps too.
+
+    Returns:
+        JSON-able: what was measured (``stages``: microseconds of one core an image; ``rates``: images a
+        second together), and the ``bottleneck`` with ``reason`` and ``remedy``.
+
+    Raises:
+        NotFoundError: there is no such dataset. CorruptDataError: it is damaged.
+    """
+    version = Catalog(root).open(ref)
+    records = Dataset(version).reader("train")
+    table = records.table
+    order = chosen_order(config.data, table.label, version.manifest.classes, table.shard_sizes)
+    size = config.data.image_size or default_image_size(config.model.name)
+    subject = Subject(records, order, size, config.augment, config.data.seed, seconds)
+    stages = measure_stages(subject, lambda name: events.log(f"measuring {name}"))
+    transferred, rates = _together(subject, config, version, order, model=model)
+    stages.append(transferred)
+    side = float(np.median(np.minimum(table.height, table.width)))
+    found = bottleneck(stages, rates, num_cpus=num_cpus(), stored_side=side, image_size=size)
+    return {
+        "dataset": version.name,
+        "version": version.version,
+        "container": version.manifest.container,
+        "image_size": size,
+        "batch_size": order.global_batch_size,
+        "model": config.model.name if model else None,
+        "num_cpus": num_cpus(),
+        "stages": [
+            asdict(stage) | {"images_per_second": round(stage.images_per_second(num_cpus()), 1)}
+            for stage in stages
+        ],
+        "rates": {name: round(rate, 1) for name, rate in asdict(rates).items() if rate is not None},
+        "bottleneck": asdict(found),
+        "peak_rss_bytes": own_peak_rss_bytes(),
+    }
+
+
+def _together(
+    subject: Subject, config: TrainConfig, version: DatasetVersion, order: TrainingOrder, *, model: bool
+) -> tuple[Stage, Rates]:
+    # TensorFlow loads only now: wrong arguments are answered at once.
+    from training import tensorflow_runtime
+
+    with tensorflow_runtime.quiet_start():
+        tensorflow_runtime.start(logical_devices=config.run.logical_devices, seed=config.data.seed)
+        from training.profiling import whole
+
+    def on_stage(name: str) -> None:
+        events.log(f"measuring {name}")
+
+    on_stage("transfer")
+    stage = whole.transfer(subject)
+    return stage, whole.with_tensorflow(subject, config, version, order, on_stage, model=model)
+
+
+def _write_picture(path: Path, result: dict[str, Any]) -> None:
+    stages = [Stage(each["name"], each["microseconds"], each["detail"]) for each in result["stages"]]
+    title = (
+        f"{result['dataset']}@{result['version']}: {result['image_size']} pixels, batches of "
+        f"{result['batch_size']}, {result['num_cpus']} CPUs"
+    )
+    picture = profile_svg(stages, result["rates"], result["bottleneck"]["stage"], title)
+    try:
+        path.write_text(picture, encoding="utf-8")
+    except OSError as error:
+        remedy = "name a file in a folder that is there and that you may write to"
+        raise StorageError(f"cannot write {path}: {error.strerror}", remedy) from error
+
+
+def summary(result: dict[str, Any]) -> str:
+    """The result in a few lines for a person."""
+    lines = [f"{'stage':<20}{'µs an image':>14}{'images/s alone':>18}"]
+    for stage in result["stages"]:
+        figures = f"{stage['microseconds']:>14,.1f}{stage['images_per_second']:>18,.0f}"
+        lines.append(f"{stage['name']:<20}{figures}  {stage['detail']}")
+    lines += [f"{name:<34}{rate:>18,.0f}  together" for name, rate in result["rates"].items()]
+    found = result["bottleneck"]
+    lines += [f"bottleneck: {found['stage']}: {found['reason']}", f"remedy: {found['remedy']}"]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.stdout.flush()
+    status = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # TensorFlow's threads may be at work while Python tears its modules down

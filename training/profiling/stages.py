@@ -1,0 +1,228 @@
+"""What each stage from a shard to a batch costs, measured alone on one thread. No TensorFlow."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from training import augment as augmentation
+from training.config.augment import AugmentSettings
+from training.order import Order, StepPlan
+from training.reading import BatchMaker, RecordReader
+from training.reading.records import StoredImage
+from training.reading.windows import cut_window, resize_into
+
+_AT_A_TIME = 8  # records, as the threads of a BatchMaker take them
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage alone.
+
+    Attributes:
+        name: as in the table.
+        microseconds: of one core, an image.
+        detail: what else is to be known, for people.
+    """
+
+    name: str
+    microseconds: float
+    detail: str = ""
+
+    def images_per_second(self, num_cpus: int) -> float:
+        """If all cores did nothing else."""
+        return num_cpus * 1e6 / self.microseconds if self.microseconds > 0 else float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is measured.
+
+    Attributes:
+        records: of the split.
+        order: which records at which step.
+        image_size: of the batches (pixels).
+        augment: how examples are varied, or None.
+        seed: of the augmentation.
+        seconds: to spend on each stage, at most (and at least one batch).
+    """
+
+    records: RecordReader
+    order: Order
+    image_size: int
+    augment: AugmentSettings | None
+    seed: int
+    seconds: float
+
+    def plans(self) -> Iterator[StepPlan]:
+        """Step after step, epoch after epoch."""
+        steps = self.order.steps_per_epoch
+        return (self.order.step(*divmod(number, steps)) for number in range(10**9))
+
+
+def measure_stages(subject: Subject, on_stage: Callable[[str], None] = lambda name: None) -> list[Stage]:
+    """All stages of one thread's work, in the order of the work.
+
+    Args:
+        subject: what is measured.
+        on_stage: called with the name of each stage before it is measured.
+
+    Raises:
+        CorruptDataError: a record is not what was written.
+    """
+    stages = []
+    for name, measure in _MEASURES.items():
+        on_stage(name)
+        found = measure(subject)
+        if found is not None:
+            stages.append(Stage(name, *found))
+    return stages
+
+
+Figure = tuple[float, str]
+
+
+def _plan(subject: Subject) -> Figure:
+    maker = BatchMaker(subject.records, image_size=subject.image_size, augment=subject.augment)
+    return _timed(subject, lambda plan: maker.draws(plan)), "step of the order, random windows and flips"
+
+
+def _first_read(subject: Subject) -> Figure:
+    """Wall time, since waiting for storage costs no CPU."""
+    begin, images, size = time.perf_counter(), 0, 0
+    for plan in subject.plans():
+        size += sum(len(stored) for stored in _stored(subject.records, plan.ordinals))
+        images += plan.ordinals.size
+        if time.perf_counter() - begin > subject.seconds or plan.step + 1 == subject.order.steps_per_epoch:
+            break
+    elapsed = time.perf_counter() - begin
+    return elapsed / images * 1e6, f"{size / elapsed / 1e6:,.0f} MB/s, one read at a time"
+
+
+def _read(subject: Subject) -> Figure:
+    """With checksums and parsing; of inflating shards, only the bytes as they are stored."""
+    plan = next(subject.plans())
+    records = subject.records
+    inflates = records.container == "gzip"
+
+    def read() -> None:
+        for part in _parts(plan):
+            list(_stored(records, part)) if inflates else records.read_images(part)
+
+    size = records.table.length_bytes[plan.ordinals].mean() / 1024
+    checked = "" if inflates else " and checked"
+    return _repeat(subject, read, plan.ordinals.size), f"{size:,.1f} KiB a record, cached{checked}"
+
+
+def _inflate(subject: Subject) -> Figure | None:
+    """What reading whole records takes beyond reading their bytes."""
+    if subject.records.container != "gzip":
+        return None
+    plan = next(subject.plans())
+
+    def whole() -> None:
+        for part in _parts(plan):
+            subject.records.read_images(part)
+
+    took = _repeat(subject, whole, plan.ordinals.size) - _read(subject)[0]
+    return max(took, 0.0), "inflated and checked"
+
+
+def _decode(subject: Subject) -> Figure:
+    plan, images, windows = _first_batch(subject)
+    encoding = subject.records.image_encoding
+
+    def decode() -> None:
+        for stored, window in zip(images, windows, strict=True):
+            cut_window(stored.image, encoding, stored.shape, window, subject.image_size)
+
+    table = subject.records.table
+    sides = np.minimum(table.height[plan.ordinals], table.width[plan.ordinals])
+    return _repeat(subject, decode, len(images)), f"{encoding}, short side {np.median(sides):,.0f}"
+
+
+def _resize(subject: Subject) -> Figure:
+    _, images, windows = _first_batch(subject)
+    encoding = subject.records.image_encoding
+    cut = [
+        cut_window(stored.image, encoding, stored.shape, window, subject.image_size).copy()
+        for stored, window in zip(images, windows, strict=True)
+    ]
+    out = np.empty((subject.image_size, subject.image_size, 3), np.uint8)
+
+    def resize() -> None:
+        for pixels in cut:
+            resize_into(pixels, out)
+
+    return _repeat(subject, resize, len(cut)), f"to {subject.image_size}"
+
+
+def _vary(subject: Subject) -> Figure | None:
+    if subject.augment is None:
+        return None
+    plan = next(subject.plans())
+    maker = BatchMaker(subject.records, image_size=subject.image_size, augment=subject.augment)
+    draws = maker.draws(plan)
+    images = maker.make(plan).images.copy()
+    maker.close()
+
+    def vary() -> None:
+        for row, image in enumerate(images):
+            augmentation.vary(image, draws, row)
+
+    return _repeat(subject, vary, len(images)), "flips, colour jitter, erasing"
+
+
+_MEASURES: dict[str, Callable[[Subject], Figure | None]] = {
+    "plan": _plan,
+    "read (first time)": _first_read,
+    "read": _read,
+    "inflate": _inflate,
+    "decode": _decode,
+    "resize": _resize,
+    "augment": _vary,
+}
+
+
+def _first_batch(subject: Subject) -> tuple[StepPlan, list[StoredImage], list[Any]]:
+    """The first step, its images in memory, and their windows."""
+    plan = next(subject.plans())
+    maker = BatchMaker(subject.records, image_size=subject.image_size, augment=subject.augment)
+    images = [StoredImage(record.image, record.shape) for record in subject.records.read_many(plan.ordinals)]
+    return plan, images, maker.draws(plan).windows.tolist()
+
+
+def _parts(plan: StepPlan) -> Iterator[npt.NDArray[np.int64]]:
+    starts = range(0, plan.ordinals.size, _AT_A_TIME)
+    return (plan.ordinals[start : start + _AT_A_TIME] for start in starts)
+
+
+def _stored(records: RecordReader, ordinals: npt.NDArray[np.int64]) -> Iterator[bytes]:
+    """The bytes of records as they lie in their shards."""
+    return (records.read_stored(ordinal) for ordinal in ordinals.tolist())
+
+
+def _timed(subject: Subject, work: Callable[[StepPlan], object]) -> float:
+    """Microseconds an image of ``work`` on step after step."""
+    begin, images = time.perf_counter(), 0
+    for plan in subject.plans():
+        work(plan)
+        images += plan.ordinals.size
+        if time.perf_counter() - begin > subject.seconds:
+            break
+    return (time.perf_counter() - begin) / images * 1e6
+
+
+def _repeat(subject: Subject, work: Callable[[], object], num_images: int) -> float:
+    """Microseconds an image: the fastest of the repeats, the one that others disturbed least."""
+    begin, best = time.perf_counter(), float("inf")
+    while best == float("inf") or time.perf_counter() - begin < subject.seconds:
+        started = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - started)
+    return best / num_images * 1e6
