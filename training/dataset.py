@@ -9,36 +9,62 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 
 from infra.catalog import Catalog, DatasetVersion
 from infra.errors import NotFoundError, UsageError
-from infra.settings import default_root
+from infra.settings import default_root, validate
 from training.config import AugmentSettings
-from training.config.reading import Decoder
+from training.config.reading import Decoder, ReadingSettings
 from training.order import LastBatch, Order, rank_slice
 from training.order.options import OrderOptions, asked_order
 from training.reading import BatchMaker, RecordReader, SplitTable, load_table
+from training.reading.damage import BadRecords
 from training.reading.iterate import NumpyBatches
+from training.reading.staging import staging_for
 
 if TYPE_CHECKING:
     from training.torch_data import LoaderOptions, TorchLoader
 
 
-def open_dataset(ref: str, root: str | Path | None = None) -> Dataset:
+def open_dataset(
+    ref: str,
+    root: str | Path | None = None,
+    *,
+    staging_dir: str | Path | None = None,
+    staging_bytes: int | None = None,
+    max_bad_records: int = 0,
+) -> Dataset:
     """A published version.
 
     Args:
         ref: ``name``, ``name@3`` or ``name@latest``.
-        root: where the datasets are; default ``$SHARDMILL_ROOT`` or ``./datasets``.
+        root: where the datasets are, a folder or a URI; default ``$SHARDMILL_ROOT`` or ``./datasets``.
+        staging_dir: folder of this machine to which shards in an object store are copied ahead of use.
+        staging_bytes: most that it may hold; default: half of what its disk has free.
+        max_bad_records: damaged records that batches leave out (``Dataset.bad_records``); one more raises.
 
     Raises:
-        NotFoundError: there is no such dataset or version.
+        NotFoundError: there is no such dataset or version. ConfigError: a setting is wrong.
     """
-    return Dataset(Catalog(root or default_root()).open(ref))
+    given = {
+        "staging_dir": None if staging_dir is None else str(staging_dir),
+        "staging_bytes": staging_bytes,
+        "max_bad_records": max_bad_records,
+    }
+    return Dataset(Catalog(root or default_root()).open(ref), validate(ReadingSettings, given))
 
 
 class Dataset:
-    """One version of a dataset, to read from."""
+    """One version of a dataset, to read from.
 
-    def __init__(self, version: DatasetVersion) -> None:
+    Attributes:
+        version: which one.
+        bad_records: the damaged records that were left out, over all splits.
+    """
+
+    def __init__(self, version: DatasetVersion, reading: ReadingSettings | None = None) -> None:
+        """``reading``: of these settings, those of staging and ``max_bad_records``."""
+        reading = reading or ReadingSettings()
         self.version = version
+        self.bad_records = BadRecords(reading.max_bad_records)
+        self._staging = staging_for(version, reading)
         self._table = cache(lambda split: load_table(version, split))
 
     @property
@@ -66,7 +92,12 @@ class Dataset:
 
     def reader(self, split: str) -> RecordReader:
         """A reader of a split's records."""
-        return RecordReader(self.version, self.table(split))
+        return RecordReader(self.version, self.table(split), self._staging, self.bad_records)
+
+    def close(self) -> None:
+        """End the work ahead of use; what is staged stays for the next run."""
+        if self._staging is not None:
+            self._staging.close()
 
     def tf(
         self,
@@ -213,7 +244,7 @@ class Dataset:
         asked = self._asked(split, batch_size, image_size, training, seed, last_batch, augment, order or {})
         return open_loader(
             self.version,
-            self.table(split),
+            self.reader(split),
             asked.order,
             image_size=image_size,
             augment=None if image_size is None else asked.augment,

@@ -79,6 +79,7 @@ class IndexedPipeline:
         rows = batch_size or self.order.global_batch_size
         slices = self.order.global_batch_size // rows
         options = tf.data.Options()
+        self.reader.follow(self.order, start, stop)
         options.deterministic = True
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
         if self.decoder == "tensorflow":
@@ -170,7 +171,8 @@ class IndexedPipeline:
     def _read_step(self, run_step: int) -> tuple[npt.NDArray[Any], ...]:
         try:
             plan = self._plan(int(run_step))
-            records = self.reader.read_many(plan.ordinals)
+            self.reader.reached(plan.epoch, plan.step)
+            records, plan = self.reader.read_plan(plan)
         except ShardmillError as error:
             self.failure = self.failure or error
             raise

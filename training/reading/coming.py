@@ -103,9 +103,10 @@ def most_bytes_at_once(course: Course, num_bytes: npt.NDArray[np.int64], steps: 
     Args:
         num_bytes: int64 [num_shards], sizes of ``course.table.paths``.
         steps: that are under way at a time.
-        samples: places looked at, evenly along the course.
+        samples: places looked at, evenly along the course's first epoch.
     """
-    last = max(course.stop - steps, course.start)
+    stop = min(course.stop, course.start + course.order.steps_per_epoch)
+    last = max(stop - steps, course.start)
     starts = np.unique(np.linspace(course.start, last, samples).astype(np.int64)).tolist()
     most = 0
     for start in starts:

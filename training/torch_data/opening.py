@@ -10,7 +10,6 @@ from training.config import AugmentSettings
 from training.order import Order
 from training.reading.batches import BatchMaker, num_cpus
 from training.reading.records import RecordReader
-from training.reading.table import SplitTable
 from training.torch_data.examples import Examples
 from training.torch_data.loader import TorchLoader
 from training.torch_data.options import LoaderOptions
@@ -20,7 +19,7 @@ from training.torch_data.ranks import RankOrder, ranks_on_this_host, this_rank
 
 def open_loader(
     version: DatasetVersion,
-    table: SplitTable,
+    records: RecordReader,
     order: Order,
     *,
     image_size: int | None,
@@ -34,6 +33,8 @@ def open_loader(
     """The loader of one rank.
 
     Args:
+        version: whose records.
+        records: of the split.
         ranks: rank, number of ranks and shares; what is None is asked of ``torch.distributed``.
         identity: what decides on the order, besides the version and the split.
 
@@ -48,12 +49,13 @@ def open_loader(
         found_num_ranks if num_ranks is None else num_ranks,
         shares,
     )
-    records: RecordReader = PreloadedRecords(version, table) if preload else RecordReader(version, table)
+    if preload:
+        records = PreloadedRecords(version, records)
     threads = max(1, num_cpus() // ranks_on_this_host())
     source: BatchMaker | Examples
     if image_size is None:
         source = Examples(records, image_size=None, augment=augment, seed=seed)
     else:
         source = BatchMaker(records, image_size=image_size, augment=augment, seed=seed, threads=threads)
-    described = {"dataset": version.ref, "split": table.split, **identity}
+    described = {"dataset": version.ref, "split": records.table.split, **identity}
     return TorchLoader(source, slices, identity=described, **loading)

@@ -13,7 +13,6 @@ from infra.errors import UsageError
 from infra.examples import ImageRecord
 from training.reading.batches import num_cpus
 from training.reading.records import RecordReader, StoredImage
-from training.reading.table import SplitTable
 
 # So many records share one array. Large objects are few, so workers that are forked share their memory: to
 # count the references of a small object means to write to its page.
@@ -23,29 +22,30 @@ _RECORDS_A_PART = 256
 class PreloadedRecords(RecordReader):
     """A reader that has all records of its split in memory, encoded."""
 
-    def __init__(self, version: DatasetVersion, table: SplitTable) -> None:
-        """Reads all records, in stored order.
+    def __init__(self, version: DatasetVersion, source: RecordReader) -> None:
+        """Reads all records of ``source``, in stored order.
 
         Raises:
             UsageError: they need more memory than there is.
             CorruptDataError: names the shard and the record.
         """
-        super().__init__(version, table)
+        table = source.table
+        super().__init__(version, table, bad=source.bad)
         self._classes = version.manifest.classes
         self._starts = np.zeros(len(table) + 1, np.int64)
         self._channels = np.zeros(len(table), np.uint8)
         check_memory(int(table.length_bytes.sum()), table.split)
         parts = range(0, len(table), _RECORDS_A_PART)
         with ThreadPoolExecutor(num_cpus(), "shardmill-preload") as pool:
-            self._parts = list(pool.map(self._load, parts))
-        super().close()
+            self._parts = list(pool.map(lambda begin: self._load(source, begin), parts))
+        source.close()
 
-    def _load(self, begin: int) -> npt.NDArray[np.uint8]:
+    def _load(self, source: RecordReader, begin: int) -> npt.NDArray[np.uint8]:
         """The images of one part, one behind the other; notes where each begins within it."""
         ordinals = range(begin, min(begin + _RECORDS_A_PART, len(self.table)))
         images, end = [], 0
         for ordinal in ordinals:
-            record = super().read(ordinal)
+            record = source.read(ordinal)
             images.append(record.image)
             self._starts[ordinal] = end
             self._channels[ordinal] = record.channels

@@ -12,6 +12,9 @@ from training.torch_data.batch import TorchBatch, to_torch
 from training.torch_data.ranks import RankOrder
 from training.torch_data.workers import in_worker
 
+# A step that no run reaches.
+_ENDLESS = 1 << 62
+
 
 class StepBatches(IterableDataset):  # type: ignore[misc]
     """Batches of steps ``start`` to ``stop`` of the run, for ``DataLoader(..., batch_size=None)``.
@@ -37,6 +40,7 @@ class StepBatches(IterableDataset):  # type: ignore[misc]
         first, stride = (0, 1) if worker is None else (worker.id, worker.num_workers)
         maker = self.maker if worker is None else in_worker(self.maker)
         begin = self.start + first
+        maker.records.follow(self.order.order, begin, _ENDLESS if self.stop is None else self.stop)
         steps = itertools.count(begin, stride) if self.stop is None else range(begin, self.stop, stride)
         for run_step in steps:
             yield to_torch(maker.make(self.order.plan(run_step)))

@@ -16,6 +16,7 @@ from infra.catalog import DatasetVersion
 from infra.errors import CorruptDataError, StorageError
 from infra.examples import ImageRecord
 from training.config.reading import CacheForm, ReadingSettings
+from training.order import Order
 from training.reading.batches import num_cpus
 from training.reading.cache.folder import CacheFolder, cache_name
 from training.reading.cache.plan import CachePlan, plan_cache
@@ -48,13 +49,21 @@ class CachedReader(RecordReader):
         form: that images have in it.
         held: what to let go of in the end.
         """
-        super().__init__(version, source.table)
+        super().__init__(version, source.table, bad=source.bad)
         self._source = source
         self._store = store
         self._form = form
         self._held = held
         self._classes = version.manifest.classes
         self.image_encoding = "raw" if form == "decoded" else source.image_encoding
+
+    def follow(self, order: Order, start: int, stop: int) -> None:
+        """See ``RecordReader.follow``."""
+        self._source.follow(order, start, stop)
+
+    def reached(self, epoch: int, step: int) -> None:
+        """See ``RecordReader.reached``."""
+        self._source.reached(epoch, step)
 
     def read_images(self, ordinals: npt.NDArray[np.int64]) -> list[StoredImage]:
         """See ``RecordReader.read_images``."""
