@@ -14,6 +14,7 @@ from infra import progress as events
 from infra.catalog import DatasetVersion
 from infra.errors import ConfigError
 from infra.storage import Storage
+from training.augment.batch_draws import check_pairs
 from training.checkpoint import Checkpoints, Progress
 from training.config import TrainConfig
 from training.confusion_picture import confusion_svg
@@ -60,7 +61,7 @@ def train(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[s
     Raises:
         Cancelled: stopped on request, resumable.
     """
-    dataset = Dataset(version)
+    dataset = Dataset(version, config.reading)
     readers = {split: dataset.reader(split) for split in dataset.splits}
     table = readers["train"].table
     order = chosen_order(config.data, table.label, version.manifest.classes, table.shard_sizes)
@@ -77,11 +78,12 @@ def train(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[s
         stop.check()
         events.stage("export", 1, unit="models")
         export_dir = run_dir / "export"
-        grey = readers["train"].read(0).channels == 1  # one setting of the preparation decides for all
+        grey = readers["train"].first_sound().channels == 1  # one setting of the preparation decides for all
         _export(parts, version.manifest.classes, export_dir, grey=grey)
         events.progress("export", 1, 1, unit="models")
+    dataset.close()
     result = _result(config, version, run_dir, export_dir, parts, loop, metrics)
-    return {**result, "reading": reading.described()}
+    return {**result, "reading": reading.described(), "bad_records": dataset.bad_records.to_result()}
 
 
 def model_spec(config: TrainConfig, version: DatasetVersion, num_replicas: int) -> ModelSpec:

@@ -79,6 +79,19 @@ class RecordReader:
             path, int(self.table.offset_bytes[ordinal]), int(self.table.length_bytes[ordinal])
         )
 
+    def first_sound(self) -> ImageRecord:
+        """The first record that is not damaged.
+
+        Raises:
+            CorruptDataError: names the shard and the record, of one that may not be left out.
+        """
+        for ordinal in range(len(self.table) - 1):
+            try:
+                return self.read(ordinal)
+            except CorruptDataError as error:
+                self.leave_out(ordinal, error)
+        return self.read(len(self.table) - 1)
+
     def read_run(self, first: int, stop: int) -> list[StoredImage]:
         """The stored images of the records ``first`` to ``stop - 1`` of one shard, by one read.
 
