@@ -1,41 +1,55 @@
-"""Images per second of the indexed pipeline, the codec's limit and the tutorial pipeline.
+"""Images per second of Shardmill's pipelines beside the limits of their decoders and the tutorial pipeline.
 
     python -m tests.benchmarks.read_rate [--dataset NAME[@V] --root DIR] [--seconds 5] [--rounds 5]
 
-All three decode the same stored JPEGs, cut a random resized crop to 224 pixels, flip every other one and make
-batches of 256 (uint8), warm. They run one after the other, round by round; the medians count, so that what
-else the machine does falls on all alike. Without ``--dataset`` one of 512 pictures of 256 pixels is made.
+All of them decode the same stored JPEGs, cut a random window (area 0.08 to 1), resize it to 224 pixels, flip
+every other one and make batches of 256 (uint8), warm, in one process. They take turns, round by round, so
+that what else the machine does falls on all alike; medians count, of ratios those within a round. Without
+``--dataset`` one of 512 pictures of 256 pixels is made.
 
-* *limit*: ``tf.io.decode_and_crop_jpeg`` and ``tf.image.resize`` in a tight loop on two threads, over
-  bytes in memory; no batches.
-* *indexed*: shards at rest -> training.pipelines.indexed.
+* *limit, turbo* and *limit, TensorFlow*: the decoder alone in a tight loop on two threads, over bytes in
+  memory: no reading, no order, no batches. TensorFlow's are ``tf.io.decode_and_crop_jpeg`` and
+  ``tf.image.resize``.
+* *indexed*, *numpy batches*, *streaming*: shards at rest -> the pipelines of ``training``.
 * *tutorial*: what guides teach: ``TFRecordDataset``, shuffle, one ``map`` that decodes the whole image,
   crops, resizes and flips, ``batch``; nothing parallel, no prefetch.
+
+Below the table: what of an image's way holds Python's lock, which bounds how many cores one process can use.
+It is measured with the libraries' work taken out: what remains is Python.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import statistics
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import cv2
 import numpy as np
 
+from infra import record_batch
 from tests.samples.published import Picture, publish
-from training import tensorflow_runtime
-from training.augment import flips, keys_at, windows
+from training import augment, tensorflow_runtime
+from training.augment import flips, keys_at, vary
 from training.config import AugmentSettings
+from training.config.reading import Decoder, ReadingSettings
 from training.dataset import Dataset, open_dataset
 from training.order import TrainingOrder
+from training.reading import BatchMaker, windows
+from training.reading.iterate import NumpyBatches
+from training.reading.windows import decode_window
 
 SIZE, BATCH, THREADS = 224, 256, 2
 AUGMENT = AugmentSettings(scale=(0.08, 1.0))
+TURBO, TENSORFLOW, TUTORIAL = "limit, turbo", "limit, TensorFlow", "tutorial"
 
 
 def main() -> None:
@@ -52,28 +66,53 @@ def main() -> None:
         measure(dataset, args.seconds, args.rounds)
 
 
+Way = Callable[[float], float]  # seconds to measure -> images per second
+
+
 def measure(dataset: Dataset, seconds: float, rounds: int) -> None:
-    """Interleaved medians of all ways to read the train split."""
-    rates: dict[str, list[float]] = {}
-    ways = {"limit": limit(dataset), "indexed": indexed(dataset), "tutorial": tutorial(dataset)}
-    for name, way in ways.items():
+    """Print the table of all ways to read the train split, and the time under Python's lock."""
+    ways = {
+        TURBO: turbo_limit(dataset),
+        "indexed": indexed(dataset, "turbo"),
+        "numpy batches": numpy_batches(dataset),
+        TENSORFLOW: tensorflow_limit(dataset),
+        "indexed, TensorFlow's decoder": indexed(dataset, "tensorflow"),
+        "streaming": streaming(dataset),
+        TUTORIAL: tutorial(dataset),
+    }
+    for way in ways.values():
         way(seconds / 2)  # warm: files in the page cache, graphs traced, autotuning settled
-        rates[name] = []
+    rates: dict[str, list[float]] = {name: [] for name in ways}
+    cpu: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, way in ways.items():
+            used = time.process_time()
+            begun = time.perf_counter()
             rates[name].append(way(seconds))
-    medians = {name: statistics.median(values) for name, values in rates.items()}
+            images = rates[name][-1] * (time.perf_counter() - begun)
+            cpu[name].append((time.process_time() - used) / images * 1e6)
     container = dataset.version.manifest.container
     print(f"{dataset.version.ref}, container {container}: random resized crop {SIZE}, flip, batch {BATCH}")
-    for name, rate in medians.items():
-        share, times = rate / medians["limit"], rate / medians["tutorial"]
-        print(f"{name:<10} {rate:8,.0f} images/s   {share:5.2f} of the limit   {times:5.2f} × tutorial")
+    print(f"{'':<32}{'images/s':>10}{'CPU µs':>9}{'of its limit':>14}{'× tutorial':>12}")
+    bound = TURBO
+    for name in ways:
+        bound = name if name in (TURBO, TENSORFLOW) else bound
+        share, times = (ratio(rates[name], rates[other]) for other in (bound, TUTORIAL))
+        figures = f"{statistics.median(rates[name]):>10,.0f}{statistics.median(cpu[name]):>9,.0f}"
+        print(f"{name:<32}{figures}{share:>14.2f}{times:>12.2f}")
+    print(f"under Python's lock, of batches: {locked_microseconds(dataset):.1f} µs an image")
+
+
+def ratio(ours: list[float], others: list[float]) -> float:
+    """Median of the ratios within rounds."""
+    return statistics.median(one / other for one, other in zip(ours, others, strict=True))
 
 
 def batches_of(dataset: Any, seconds: float) -> float:
-    """Images per second of a ``tf.data`` pipeline; the first batch fills its buffers and does not count."""
+    """Images per second of a ``tf.data`` pipeline; the first batches fill its buffers and do not count."""
     batches = iter(dataset)
-    next(batches)
+    for _ in range(4):
+        next(batches)
     started, images = time.perf_counter(), 0
     while time.perf_counter() - started < seconds:
         next(batches)
@@ -81,26 +120,105 @@ def batches_of(dataset: Any, seconds: float) -> float:
     return images / (time.perf_counter() - started)
 
 
-def indexed(dataset: Dataset) -> Callable[[float], float]:
-    """Our pipeline."""
+def order_of(dataset: Dataset) -> TrainingOrder:
+    """Of the train split; whole batches only."""
+    labels = dataset.table("train").label
+    return TrainingOrder(labels, seed=0, global_batch_size=BATCH, last_batch="drop")
+
+
+def indexed(dataset: Dataset, decoder: Decoder) -> Way:
+    """The exact order."""
     from training.pipelines.indexed import IndexedPipeline
 
-    reader = dataset.reader("train")
-    order = TrainingOrder(reader.table.label, seed=0, global_batch_size=BATCH)
-    pipeline = IndexedPipeline(reader, order, SIZE, AUGMENT)
+    pipeline = IndexedPipeline(dataset.reader("train"), order_of(dataset), SIZE, AUGMENT, 0, decoder)
     endless = pipeline.dataset(0, 1_000_000)
     return lambda seconds: batches_of(endless, seconds)
 
 
-def limit(dataset: Dataset) -> Callable[[float], float]:
-    """The same decoder on two threads over bytes in memory: no reading, no order, no batch."""
+def numpy_batches(dataset: Dataset) -> Way:
+    """Without TensorFlow."""
+    maker = BatchMaker(dataset.reader("train"), image_size=SIZE, augment=AUGMENT)
+    endless = NumpyBatches(maker, order_of(dataset), 0, 1_000_000)
+    return lambda seconds: batches_of(endless, seconds)
+
+
+def streaming(dataset: Dataset) -> Way:
+    """Shards from front to back, decoded by TensorFlow."""
+    from training.pipelines.open_stream import open_stream, stream_plan
+
+    reader = dataset.reader("train")
+    plan = stream_plan(reader, BATCH, last_batch="drop")
+    settings = ReadingSettings(mode="streaming")
+    pipeline = open_stream(dataset.version, reader, plan, settings, image_size=SIZE, augment=AUGMENT)
+    endless = pipeline.dataset(0, 1_000_000)
+    return lambda seconds: batches_of(endless, seconds)
+
+
+def turbo_limit(dataset: Dataset) -> Way:
+    """What the indexed pipeline decodes with, and nothing else."""
+    records, order = dataset.reader("train"), order_of(dataset)
+    maker = BatchMaker(records, image_size=SIZE, augment=AUGMENT)
+    plan = order.step(0, 0)
+    images = [(record.image, record.shape) for record in records.read_many(plan.ordinals)]
+    draws = maker.draws(plan)
+    cut = [tuple(window) for window in draws.windows.tolist()]
+    outs = [np.empty((SIZE, SIZE, 3), np.uint8) for _ in range(THREADS)]
+
+    def decode(number: int, thread: int) -> None:
+        image, shape = images[number]
+        decode_window(image, records.image_encoding, shape, cut[number], outs[thread])
+        vary(outs[thread], draws, number)
+
+    return lambda seconds: on_threads(decode, len(images), seconds)
+
+
+def locked_microseconds(dataset: Dataset) -> float:
+    """Microseconds of Python an image: ``BatchMaker.make`` with decoding, resizing and reading taken out."""
+    records, order = dataset.reader("train"), order_of(dataset)
+    maker = BatchMaker(records, image_size=SIZE, augment=AUGMENT, threads=1)
+    pixels = np.zeros((8192, 8192, 3), np.uint8)
+
+    def decoded(_image: bytes, shape: tuple[int, int, int], scale: int) -> tuple[Any, int]:
+        return pixels[: -(-shape[0] // scale), : -(-shape[1] // scale)], scale
+
+    def found_sound(count: int, *pointers: int) -> int:
+        ctypes.memset(pointers[-1], 0, count * 24)  # where the images lie
+        return count
+
+    library = SimpleNamespace(shardmill_read_records=found_sound, shardmill_check_records=found_sound)
+
+    def nothing(*_: object, **__: object) -> None: ...
+
+    def shrunk(image: Any, _: object) -> Any:
+        return image
+
+    def found() -> Any:
+        return library
+
+    with (
+        mock.patch.object(windows, "_decode_jpeg", decoded),
+        mock.patch.object(windows.cv2, "resize", nothing),
+        mock.patch.object(windows, "area_average", shrunk),
+        mock.patch.object(record_batch, "_library", found),
+    ):
+        best = float("inf")
+        for step in range(8 * order.steps_per_epoch):
+            begun = time.thread_time()
+            maker.make(order.step(*divmod(step, order.steps_per_epoch)))
+            best = min(best, (time.thread_time() - begun) / BATCH * 1e6)
+    return best
+
+
+def tensorflow_limit(dataset: Dataset) -> Way:
+    """TensorFlow's decoder and resize, and nothing else."""
     import tensorflow as tf
 
     table = dataset.table("train")
     ordinals = np.arange(min(len(table), 1024))
     images = [tf.constant(record.image) for record in dataset.reader("train").read_many(ordinals)]
     keys = keys_at(0, 0, ordinals)
-    cut = [tf.constant(row) for row in windows(table.height[ordinals], table.width[ordinals], keys, AUGMENT)]
+    drawn = augment.windows(table.height[ordinals], table.width[ordinals], keys, AUGMENT)
+    cut = [tf.constant(row) for row in drawn]
     flipped = [tf.constant(flip) for flip in flips(keys, AUGMENT)]
 
     @tf.function(
@@ -114,18 +232,18 @@ def limit(dataset: Dataset) -> Callable[[float], float]:
         return tf.cond(flip, lambda: tf.reverse(pixels, [1]), lambda: pixels)
 
     return lambda seconds: on_threads(
-        lambda number: decode(images[number], cut[number], flipped[number]), len(images), seconds
+        lambda number, _: decode(images[number], cut[number], flipped[number]), len(images), seconds
     )
 
 
-def on_threads(work: Callable[[int], None], size: int, seconds: float) -> float:
-    """Calls per second of ``work(0 … size - 1)``, over and over on THREADS threads."""
+def on_threads(work: Callable[[int, int], None], size: int, seconds: float) -> float:
+    """Calls per second of ``work(0 … size - 1, thread)``, over and over on THREADS threads."""
     done = [0] * THREADS
     end = time.perf_counter() + seconds
 
     def loop(thread: int) -> None:
         while time.perf_counter() < end:
-            work((done[thread] * THREADS + thread) % size)
+            work((done[thread] * THREADS + thread) % size, thread)
             done[thread] += 1
 
     threads = [threading.Thread(target=loop, args=(thread,)) for thread in range(THREADS)]
@@ -136,7 +254,7 @@ def on_threads(work: Callable[[int], None], size: int, seconds: float) -> float:
     return sum(done) / seconds
 
 
-def tutorial(dataset: Dataset) -> Callable[[float], float]:
+def tutorial(dataset: Dataset) -> Way:
     """The pipeline of the guides, over the same shards."""
     import tensorflow as tf
 
