@@ -118,6 +118,10 @@ bench-peers: $(VENV)/.stamp ## Whole prepare commands beside other libraries' (m
 bench-read-peers: $(VENV)/.stamp ## Reading beside other libraries (makes .venv-peers, 16 GB, on first use)
 	$(PY) -m tests.benchmarks.read_peers $(PHOTOS)
 
+.PHONY: bench-formats
+bench-formats: $(VENV)/.stamp ## Storage formats on the same images (uses .venv-peers too)
+	$(PY) -m tests.benchmarks.formats $(PHOTOS)
+
 .PHONY: clean
 clean: ## Remove what the targets made (.venv and the demo too)
 	rm -rf $(VENV) .venv-peers .venv-readers .venv-torch demo build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,215 @@
+"""Storage formats side by side on the same images: size, writing, reading, random access, memory.
+
+    python -m tests.benchmarks.formats [FOLDER] [--images N] [--rounds N] [--only a,b]
+
+All hold the same stored JPEGs (short side 256, quality 90), but for *raw uint8*, which holds their pixels.
+Each is written and read by its own library in a process of one thread. The formats take turns, several
+rounds; medians are shown.
+
+* *write*: images written a second, from memory, with the flush to disk.
+* *scan*: records read a second from end to end. *random*: microseconds a record, 32 asked for at a time. Both
+  with the files in the page cache, and *cold*: after the kernel forgot them.
+* *examples*: records fetched in random order (a tar in stored order), decoded and cropped to 224, a second.
+* *first*: seconds from opening to the first batch of 256 decoded examples.
+* *memory*: of the process, above that after its imports; pages of files apart.
+* *preload*: all records taken into memory first: seconds, then examples a second, and memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.reader_process import QUIET, REPOSITORY, ReaderFailed
+from tests.benchmarks.stored_photographs import PHOTOGRAPHS, make_stored
+from tests.environments import NotInstallable, environment
+
+_REQUIREMENTS = Path(__file__).parent / "peers"
+_TIMEOUT_SECONDS = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A storage format.
+
+    Attributes:
+        title: in the table.
+        module: of tests.benchmarks.peers.
+        requirements: the list of packages of its environment; None for Shardmill's own.
+    """
+
+    title: str
+    module: str
+    requirements: str | None = None
+
+
+FORMATS = {
+    "files": Stored("JPEG files in folders", "format_files"),
+    "tfrecord": Stored("TFRecord (Shardmill)", "format_shardmill"),
+    "tfrecord-gzip": Stored("TFRecord, gzip (Shardmill)", "format_shardmill"),
+    "arrayrecord": Stored("ArrayRecord", "format_tables", "formats"),
+    "parquet": Stored("Parquet", "format_tables", "formats"),
+    "tar": Stored("WebDataset tar", "format_streams", "read_torch"),
+    "mds": Stored("MosaicML MDS", "format_streams", "read_torch"),
+    "lmdb": Stored("LMDB", "format_tables", "formats"),
+    "hdf5": Stored("HDF5", "format_tables", "formats"),
+    "pixels": Stored("raw uint8, memory-mapped", "format_files"),
+}
+
+Figures = dict[str, float]
+
+
+def measure(name: str, python: Path, work: Path) -> Figures:
+    """Write a format once, read it both ways, and remove it.
+
+    Raises:
+        ReaderFailed: one of the three processes failed.
+    """
+    out = work / "formats" / name
+    shutil.rmtree(out, ignore_errors=True)
+    module = f"tests.benchmarks.peers.{FORMATS[name].module}"
+    found: Figures = {}
+    try:
+        for action in (["write"], ["read"], ["read", "--preload"]):
+            argv = [str(python), "-m", module, action[0], name, str(work), str(out), *action[1:]]
+            found |= _run(argv)
+            if action == ["write"]:
+                found["num_bytes"] = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    finally:
+        shutil.rmtree(out, ignore_errors=True)
+    return found
+
+
+def _run(argv: list[str]) -> Figures:
+    done = subprocess.run(
+        argv,
+        cwd=REPOSITORY,
+        env={**os.environ, **QUIET},
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_SECONDS,
+        check=False,
+    )
+    if done.returncode:
+        raise ReaderFailed((done.stderr.strip().splitlines() or ["it said nothing"])[-1])
+    figures: Figures = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+def row(title: str, rounds: list[Figures]) -> list[str]:
+    """Cells of the table: medians of all rounds."""
+
+    def median(key: str) -> float | None:
+        values = [figures[key] for figures in rounds if key in figures]
+        return statistics.median(values) if values else None
+
+    records = median("num_records") or 0
+
+    def shown(value: float | None, form: str = ",.0f") -> str:
+        return "none" if value is None else format(value, form)
+
+    def rate(key: str) -> str:
+        return shown(records / (median(key) or 1))
+
+    return [
+        title,
+        shown((median("num_bytes") or 0) / 1e6),
+        rate("write_seconds"),
+        rate("scan_seconds"),
+        rate("cold_scan_seconds"),
+        shown(median("random_micros")),
+        shown(median("cold_random_micros")),
+        shown(median("images_per_second")),
+        shown(median("first_seconds"), ".2f"),
+        shown((median("memory_bytes") or 0) / 2**20),
+        shown(median("preload_seconds"), ".2f"),
+        shown(median("preloaded_images_per_second")),
+        shown((median("preloaded_memory_bytes") or 0) / 2**20),
+    ]
+
+
+_HEAD = [
+    "format", "MB", "write/s", "scan/s", "cold scan/s", "random µs", "cold random µs",
+    "examples/s", "first s", "memory MiB", "preload s", "then examples/s", "memory MiB",
+]  # fmt: skip
+
+
+def show(rounds: dict[str, list[Figures]], missing: dict[str, str]) -> None:
+    """Print the table as Markdown."""
+    print(f"| {' | '.join(_HEAD)} |")
+    print("|---" + "|---:" * (len(_HEAD) - 1) + "|")
+    for name, of_format in rounds.items():
+        print(f"| {' | '.join(row(FORMATS[name].title, of_format))} |")
+    for name, why in missing.items():
+        print(f"| {FORMATS[name].title} | not measured: {why} |")
+
+
+def _environments(names: list[str], folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
+    """(name -> interpreter, name -> why it cannot be measured)."""
+    pythons: dict[str, Path] = {}
+    missing: dict[str, str] = {}
+    refused: dict[str | None, str] = {None: ""}
+    for name in names:
+        wanted = FORMATS[name].requirements
+        try:
+            if refused.get(wanted):
+                missing[name] = refused[wanted]
+            elif wanted is None:
+                pythons[name] = Path(sys.executable)
+            else:
+                pythons[name] = environment(folder, _REQUIREMENTS / f"{wanted}.txt")
+        except NotInstallable as why:
+            missing[name] = refused[wanted] = str(why)
+    return pythons, missing
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "folder", nargs="?", type=Path, help="photographs to take (default: the clothing data, else made up)"
+    )
+    parser.add_argument("--images", type=int, default=8000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default=",".join(FORMATS), help="names of formats, with commas")
+    parser.add_argument("--environments", type=Path, default=REPOSITORY / ".venv-peers")
+    parser.add_argument("--work", type=Path, help="folder for all files, kept (default: a temporary one)")
+    told = parser.parse_args()
+    if unknown := set(told.only.split(",")) - set(FORMATS):
+        parser.error(f"no such format: {', '.join(sorted(unknown))}; there are {', '.join(FORMATS)}")
+    return told
+
+
+def main() -> None:
+    """Measure all in turn and print the table."""
+    told = _parse()
+    names = [name for name in FORMATS if name in told.only.split(",")]
+    pythons, missing = _environments(names, told.environments)
+    rounds: dict[str, list[Any]] = {name: [] for name in pythons}
+    with tempfile.TemporaryDirectory(prefix="formats-") as scratch:
+        work = (told.work or Path(scratch, "work")).absolute()
+        make_stored(work, told.images, told.folder or (PHOTOGRAPHS if PHOTOGRAPHS.is_dir() else None))
+        for turn in range(told.rounds):
+            for name, python in pythons.items():
+                if name in missing:
+                    continue
+                try:
+                    rounds[name].append(measure(name, python, work))
+                except ReaderFailed as why:
+                    missing[name] = str(why)
+                print(f"{turn + 1} {name}", file=sys.stderr)
+    show({name: found for name, found in rounds.items() if name not in missing}, missing)
+
+
+if __name__ == "__main__":
+    main()
