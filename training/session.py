@@ -28,7 +28,6 @@ from training.models import ModelSpec, build_model, default_image_size
 from training.normalization import pixels_of
 from training.optimizers import make_optimizer, make_schedule
 from training.order import TrainingOrder, chosen_order
-from training.pipelines.batch_draws import check_pairs
 from training.pipelines.pipeline import Pipeline
 from training.pipelines.training_input import open_training_input
 from training.reading import RecordReader

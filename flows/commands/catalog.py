@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.commands import options
+from infra.errors import UsageError
 
 if TYPE_CHECKING:
     from infra.catalog import Catalog, DatasetVersion
@@ -56,16 +57,42 @@ def datasets(root: options.Root = None, json_output: options.Json = False) -> No
         output.print_table("", columns, rows)
 
 
-def show(dataset: options.Ref, root: options.Root = None, json_output: options.Json = False) -> None:
-    """Show a version: splits, shards, class balance, accounting, quarantine.
+Augmented = Annotated[
+    Path | None,
+    typer.Option(
+        "--augmented",
+        metavar="FILE.png",
+        help="Instead, write a picture: some training examples as stored, and as training sees them",
+    ),
+]
+
+
+def show(
+    dataset: options.Ref,
+    root: options.Root = None,
+    augmented: Augmented = None,
+    config: options.Config = None,
+    overrides: options.Overrides = None,
+    json_output: options.Json = False,
+) -> None:
+    """Show a version: splits, shards, class balance, accounting, quarantine; or how training augments it.
 
     [bold]Examples[/bold]
 
       shardmill show photos
 
       shardmill show photos@2 --json
+
+      shardmill show photos --augmented augmented.png --set augment.mixup=0.2
     """
     opened = _catalog(root).open(dataset)
+    if augmented is not None:
+        from flows.commands import augmented as pictures
+
+        pictures.write(opened.ref, root, augmented, config, overrides or [], json_output)
+        return
+    if config is not None or overrides:
+        raise UsageError("--config and --set are settings of training", "give them with --augmented FILE.png")
     from flows.commands import output, views
 
     if json_output:

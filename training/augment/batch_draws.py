@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from infra.errors import ConfigError
 from training.augment.beta import beta_quantiles
 from training.config.augment import AugmentSettings, RandAugmentSettings
 from training.order.hashing import U64, key_of, uniform
@@ -88,6 +89,19 @@ def draw_batch(
     as_floats = (np.asarray(part, np.float32) for part in (amounts, warps, blend, own))
     amounts32, warps32, blend32, own32 = as_floats
     return BatchDraws(ops, amounts32, warps32, blend32, boxes, own32)
+
+
+def check_pairs(settings: AugmentSettings, rows: int) -> None:
+    """Partners in a mixture are neighbours in the batch of one device.
+
+    Raises:
+        ConfigError: ``rows`` is odd, so that one has no neighbour.
+    """
+    if settings.mixes and rows % 2:
+        raise ConfigError(
+            f"augment.mixup and augment.cutmix mix pairs of examples; a device takes {rows} of each batch",
+            "choose a data.global_batch_size that gives each device an even number of rows",
+        )
 
 
 def _operations(

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from infra.errors import ConfigError, ShardmillError
-from training.augment.batch_draws import BatchDraws, draw_batch
+from infra.errors import ShardmillError
+from training.augment.batch_draws import BatchDraws, check_pairs, draw_batch
 from training.config import AugmentSettings
-from training.order import Order
-from training.pipelines.indexed import IndexedPipeline
+from training.pipelines.pipeline import Pipeline, Steps
 from training.reading import RecordReader
 
 _KINDS = (tf.int32, tf.float32, tf.float32, tf.float32, tf.int32, tf.float32)
@@ -26,7 +25,7 @@ class WithBatchDraws:
     number of replicas.
     """
 
-    pipeline: IndexedPipeline
+    pipeline: Pipeline
     settings: AugmentSettings
     seed: int
 
@@ -36,8 +35,13 @@ class WithBatchDraws:
         return self.pipeline.reader
 
     @property
-    def order(self) -> Order:
-        """Which records at which step."""
+    def image_size(self) -> int | None:
+        """Of the batches (pixels)."""
+        return self.pipeline.image_size
+
+    @property
+    def order(self) -> Steps:
+        """How the batches are counted."""
         return self.pipeline.order
 
     def explain(self, error: Exception) -> ShardmillError | None:
@@ -70,19 +74,8 @@ class WithBatchDraws:
         return BatchDraws(*tensors)
 
     def _drawn(self, run_step: int) -> tuple[np.ndarray[Any, Any], ...]:
-        plan = self.order.step(*divmod(int(run_step), self.order.steps_per_epoch))
-        size = self.pipeline.image_size
-        return tuple(draw_batch(self.settings, self.seed, plan.epoch, plan.positions, size))
-
-
-def check_pairs(settings: AugmentSettings, rows: int) -> None:
-    """Partners in a mixture are neighbours in the batch of one device.
-
-    Raises:
-        ConfigError: ``rows`` is odd, so that one has no neighbour.
-    """
-    if settings.mixes and rows % 2:
-        raise ConfigError(
-            f"augment.mixup and augment.cutmix mix pairs of examples; a device takes {rows} of each batch",
-            "choose a data.global_batch_size that gives each device an even number of rows",
-        )
+        epoch, step = divmod(int(run_step), self.order.steps_per_epoch)
+        begin = step * self.order.global_batch_size
+        positions = np.arange(begin, begin + self.order.global_batch_size, dtype=np.int64)
+        assert self.image_size is not None, "whole images are not for training"
+        return tuple(draw_batch(self.settings, self.seed, epoch, positions, self.image_size))

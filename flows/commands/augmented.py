@@ -1,0 +1,48 @@
+"""show --augmented: a picture of what training makes of the examples."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from flows.commands import output
+from flows.parameters import root_or_default
+from infra.children import run_child
+from infra.errors import ChildDied
+from infra.settings import load_settings
+from infra.wording import counted
+
+# In a process of its own: it reads as training does, and may need TensorFlow.
+COMMAND = (sys.executable, "-m", "training.show_augmented")
+
+
+def write(
+    ref: str, root: str | None, out: Path, config: Path | None, overrides: list[str], json_output: bool
+) -> None:
+    """Write the picture and say so.
+
+    Args:
+        ref: ``name@version``.
+        root: where the datasets are; None: the default.
+        out: the picture's file.
+        config, overrides: settings of training.
+        json_output: say it as JSON.
+
+    Raises:
+        UsageError: a setting, or the file's name, is wrong. StorageError: it cannot be written.
+    """
+    from training.config import TrainConfig
+
+    settings = load_settings(TrainConfig, section="train", config=config, overrides=overrides)
+    command = [*COMMAND, ref, "--root", root_or_default(root), "--out", str(out)]
+    # What it prints is its libraries' talk; its error comes as an event.
+    child = run_child([*command, "--config-json", settings.model_dump_json()])
+    child.raise_for_status()
+    if child.result is None:
+        raise ChildDied("the picture was not reported", "this is a defect; please report it")
+    if json_output:
+        output.print_json(child.result)
+        return
+    examples = counted(child.result["num_examples"], "training example")
+    epochs = counted(child.result["num_epochs"], "epoch")
+    output.say(f"Wrote {out}: {examples} of {ref}, as stored and in {epochs}")

@@ -1,0 +1,117 @@
+"""The picture of augmentation shows what the pipeline of a training run makes of the same examples."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from infra.errors import ConfigError, NotFoundError, StorageError, UsageError
+from tests.samples.published import coloured, publish
+from training import show_augmented
+from training.augmented_picture import Cell, grid_picture
+from training.config import AugmentSettings, TrainConfig
+
+CONFIG = {"data": {"image_size": 24, "global_batch_size": 8, "seed": 3}}
+JITTER = {"vertical_flip": True, "color_jitter": {"hue": 0.3}, "erasing": {"probability": 0.5}}
+MIXING = {"randaugment": {"num_ops": 1}, "mixup": 0.4, "cutmix": 1.0}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("datasets")
+    publish(folder, coloured({"train": {"red": 9, "<b>\n": 8}}), name="set")
+    publish(folder, coloured({"train": {"red": 1, "green": 2}}), name="few")
+    publish(folder, coloured({"test": {"red": 3}}), name="untrained")
+    return folder
+
+
+@pytest.mark.parametrize("augment", [{}, JITTER, MIXING], ids=["plain", "jitter", "mixing"])
+def test_the_cells_are_the_examples_of_the_training_pipeline(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, augment: dict[str, object]
+) -> None:
+    from training.augment.batched import BatchAugment
+    from training.dataset import open_dataset
+    from training.order.chosen import chosen_order
+    from training.pipelines.batch_draws import WithBatchDraws
+    from training.pipelines.indexed import IndexedPipeline
+
+    config = TrainConfig.model_validate({**CONFIG, "augment": augment})
+    shown: list[list[list[Cell]]] = []
+
+    def remember(title: str, subtitle: str, columns: list[str], rows: list[list[Cell]]) -> Image.Image:
+        shown.append(rows)
+        return grid_picture(title, subtitle, columns, rows)
+
+    monkeypatch.setattr(show_augmented, "grid_picture", remember)
+    result = show_augmented.show_augmented("set", config, root=root, out=tmp_path / "out.png")
+    assert result["num_examples"] == len(shown[0]) == 6
+    with Image.open(tmp_path / "out.png") as picture:
+        assert picture.format == "PNG"
+        assert picture.size[0] > 7 * 160
+
+    dataset = open_dataset("set", root=root)
+    reader = dataset.reader("train")
+    order = chosen_order(config.data, reader.table.label, dataset.classes)
+    pipeline = IndexedPipeline(reader, order, 24, config.augment, 3, config.reading.decoder)
+    batch = next(iter(WithBatchDraws(pipeline, config.augment, 3).dataset(0, 1)))
+    images = batch["images"]
+    if config.augment.is_batched:
+        images = BatchAugment(mixes=True)(images, batch["draws"])
+    for row in range(6):
+        assert np.array_equal(shown[0][row][1].pixels, images[row]), "the first epoch is the run's own"
+        assert shown[0][row][0].caption == (
+            dataset.classes[int(batch["labels"][row])],
+            "52 by 40 pixels",
+        )
+
+
+def test_captions_say_how_labels_are_mixed(root: Path) -> None:
+    from training.augment.batch_draws import draw_batch
+
+    settings = AugmentSettings.model_validate(MIXING)
+    draws = draw_batch(settings, 0, 0, np.arange(4), 24)._replace(
+        own=np.array([0.25, 1.0, 0.5, 0.75], np.float32), ops=np.array([[3], [0], [8], [2]], np.int32)
+    )
+    captions = [show_augmented._caption(["a", "b", "c", "c"], draws, row) for row in range(4)]
+    assert captions == [("a 25%, b 75%", "rotate"), ("b", "identity"), ("c", "brightness"), ("c", "equalize")]
+
+
+def test_settings_are_described_as_they_are_written() -> None:
+    plain = "augment: horizontal_flip = true, random_resized_crop = true"
+    assert show_augmented.described(AugmentSettings()) == plain
+    off = AugmentSettings.model_validate({"random_resized_crop": False, "horizontal_flip": False, **MIXING})
+    wanted = "augment: cutmix = 1.0, mixup = 0.4, randaugment = { num_ops = 1 }"
+    assert show_augmented.described(off) == wanted
+
+
+def test_few_examples_and_odd_names(root: Path, tmp_path: Path) -> None:
+    config = TrainConfig.model_validate({**CONFIG, "augment": {"mixup": 1.0}})
+    result = show_augmented.show_augmented("few", config, root=root, out=tmp_path / "few.jpg")
+    assert result["num_examples"] == 4, "three, and one that fills the last pair"
+    long = Cell(np.zeros((30, 4, 3), np.uint8), ("\x1b[2J \u202e" + "wide " * 40, "中文"))
+    assert grid_picture("t", "s " * 400, ["stored"], [[long]]).size[1] > 200
+
+
+def test_what_is_wrong_is_said(root: Path, tmp_path: Path) -> None:
+    config = TrainConfig.model_validate(CONFIG)
+    with pytest.raises(UsageError, match="no picture's name"):
+        show_augmented.show_augmented("set", config, root=root, out=tmp_path / "out.txt")
+    with pytest.raises(StorageError, match=r"cannot write .*missing.*No such file"):
+        show_augmented.show_augmented("set", config, root=root, out=tmp_path / "missing" / "out.png")
+    with pytest.raises(NotFoundError, match="no split 'train'"):
+        show_augmented.show_augmented("untrained", config, root=root, out=tmp_path / "out.png")
+    odd = TrainConfig.model_validate({"data": {"image_size": 24, "global_batch_size": 5}, "augment": MIXING})
+    with pytest.raises(ConfigError, match="pairs"):
+        show_augmented.show_augmented("set", odd, root=root, out=tmp_path / "out.png")
+
+
+def test_the_command(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out.webp"
+    arguments = ["set", "--root", str(root), "--out", str(out), "--set", "data.image_size=16", "--json"]
+    assert show_augmented.main(arguments) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["augmented"] == str(out)
+    assert out.stat().st_size > 1_000

@@ -1,0 +1,209 @@
+"""``python -m training.show_augmented NAME[@V] --out FILE``: a picture of what training sees.
+
+The examples are the first ones of the run's first step. They go through the code that training goes through:
+the draws of (seed, epoch, position), the window, ``vary``; and where the settings have them, RandAugment,
+MixUp and CutMix. TensorFlow loads for those, and for a model that says how large its images are.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from infra import progress as events
+from infra.catalog import Catalog
+from infra.errors import StorageError, UsageError
+from infra.job_command import JobParser, settings_of
+from infra.process import run_main
+from infra.wording import counted
+from training.augment.batch_draws import OPS, BatchDraws, check_pairs, draw_batch
+from training.augmented_picture import Cell, grid_picture
+from training.config import AugmentSettings, TrainConfig
+from training.dataset import Dataset
+from training.models import default_image_size
+from training.order import StepPlan
+from training.order.chosen import chosen_order
+from training.reading import BatchMaker, RecordReader
+from training.reading.windows import cut_window
+
+_EXAMPLES, _EPOCHS = 6, 6  # an even number of examples, for they may be mixed in pairs
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
+
+Images = npt.NDArray[np.uint8]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command. Returns its exit status."""
+    return run_main(lambda: _run(argv))
+
+
+def _parser() -> JobParser:
+    parser = JobParser(
+        "python -m training.show_augmented",
+        "A picture of a few training examples, as they are stored and as training sees them.",
+        "example: python -m training.show_augmented clothing --out out.png --set augment.mixup=0.2",
+    )
+    parser.add_argument("dataset", metavar="NAME[@VERSION]", help="dataset; the newest version by default")
+    parser.add_argument("--out", required=True, type=Path, metavar="FILE", help=f"{', '.join(SUFFIXES)}")
+    parser.add_job_arguments("train")
+    return parser
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    args = _parser().parse_args(argv)
+    config = settings_of(args, TrainConfig, "train")
+    result = show_augmented(args.dataset, config, root=args.root, out=args.out)
+    events.result(result)
+    if args.json:
+        print(json.dumps(result), flush=True)
+    return 0
+
+
+def show_augmented(ref: str, config: TrainConfig, *, root: str | Path, out: Path) -> dict[str, Any]:
+    """Write the picture.
+
+    Args:
+        ref: ``name`` or ``name@version``.
+        config: of a training run.
+        root: where the datasets are.
+        out: the picture's file; its suffix says of which kind.
+
+    Raises:
+        UsageError: the suffix is unknown, or a setting does not fit the data. NotFoundError: there is no such
+            dataset, or no train split. CorruptDataError: a record is damaged. StorageError: the file cannot
+            be written.
+    """
+    if out.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"{out} is no picture's name", f"end it in {', '.join(SUFFIXES)}")
+    dataset = Dataset(Catalog(root).open(ref))
+    reader = dataset.reader("train")
+    plan = _first_examples(config, dataset, reader)
+    size = config.data.image_size or _size_of(config.model.name)
+    rows: list[list[Cell]] = [
+        [Cell(*_stored(reader, dataset, ordinal))] for ordinal in plan.ordinals.tolist()
+    ]
+    with_batches = _Epochs(config, dataset, reader, size)
+    for epoch in range(_EPOCHS):
+        for row, cell in zip(rows, with_batches.cells(replace(plan, epoch=epoch)), strict=True):
+            row.append(cell)
+    columns = ["stored", *(f"epoch {epoch + 1}" for epoch in range(_EPOCHS))]
+    title = f"{dataset.version.ref}: {counted(len(rows), 'training example')} of {size} pixels"
+    picture = grid_picture(title, described(config.augment), columns, rows)
+    try:
+        picture.save(out)
+    except OSError as error:
+        remedy = "name a file in a folder that is there and that you may write to"
+        raise StorageError(f"cannot write {out}: {error.strerror or error}", remedy) from error
+    version = dataset.version
+    found = {"dataset": version.name, "version": version.version, "augmented": str(out)}
+    return {**found, "num_examples": len(rows), "num_epochs": _EPOCHS}
+
+
+def _size_of(model: str) -> int:
+    from training import tensorflow_runtime
+
+    with tensorflow_runtime.quiet_start():  # the model's file may import it
+        return default_image_size(model)
+
+
+def described(settings: AugmentSettings) -> str:
+    """The settings that are switched on, as in a configuration."""
+    changed = settings.model_dump(exclude_defaults=True)
+    shown = {name: changed[name] for name in changed if changed[name]}
+    default = AugmentSettings()
+    for name in ("random_resized_crop", "horizontal_flip"):
+        if getattr(settings, name) == getattr(default, name):
+            shown[name] = getattr(settings, name)
+    return "augment: " + ", ".join(f"{name} = {_value(value)}" for name, value in sorted(shown.items()))
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{name} = {_value(inner)}" for name, inner in value.items()) + " }"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return json.dumps(value)
+
+
+def _first_examples(config: TrainConfig, dataset: Dataset, reader: RecordReader) -> StepPlan:
+    check_pairs(config.augment, config.data.global_batch_size)
+    table = reader.table
+    order = chosen_order(config.data, table.label, dataset.classes, table.shard_sizes)
+    plan = order.step(0, 0)
+    num = min(_EXAMPLES, plan.num_real + plan.num_real % 2, plan.ordinals.size)
+    return replace(
+        plan, positions=plan.positions[:num], ordinals=plan.ordinals[:num], weights=plan.weights[:num]
+    )
+
+
+def _stored(reader: RecordReader, dataset: Dataset, ordinal: int) -> tuple[Images, tuple[str, ...]]:
+    """The whole stored image, and its caption."""
+    (stored,) = reader.read_images(np.array([ordinal]))
+    height, width, _ = stored.shape
+    whole = (0, 0, height, width)
+    pixels = cut_window(stored.image, reader.image_encoding, stored.shape, whole, max(height, width))
+    label = dataset.classes[reader.table.label[ordinal]]
+    return pixels.copy(), (label, f"{width} by {height} pixels")
+
+
+class _Epochs:
+    """Makes the same examples as training would, epoch by epoch."""
+
+    def __init__(self, config: TrainConfig, dataset: Dataset, reader: RecordReader, size: int) -> None:
+        self._settings, self._seed, self._size = config.augment, config.data.seed, size
+        self._classes = dataset.classes
+        self._maker = BatchMaker(
+            reader, image_size=size, augment=config.augment, seed=config.data.seed, threads=1
+        )
+        self._augment = _batch_augment(config) if config.augment.is_batched else None
+
+    def cells(self, plan: StepPlan) -> list[Cell]:
+        """A cell for each example."""
+        batch = self._maker.make(plan)
+        names = [self._classes[label] for label in batch.labels.tolist()]
+        if self._augment is None:
+            return [Cell(image.copy(), (name,)) for image, name in zip(batch.images, names, strict=True)]
+        draws = draw_batch(self._settings, self._seed, plan.epoch, plan.positions, self._size)
+        images = self._augment(batch.images, draws)
+        captions = [_caption(names, draws, row) for row in range(len(names))]
+        return [Cell(image, caption) for image, caption in zip(images, captions, strict=True)]
+
+
+def _batch_augment(config: TrainConfig) -> Any:
+    """(images, draws) -> images, all of them numpy."""
+    from training import tensorflow_runtime
+
+    with tensorflow_runtime.quiet_start():
+        tensorflow_runtime.start()
+        import tensorflow as tf
+
+        from training.augment.batched import BatchAugment
+    augment = BatchAugment(mixes=config.augment.mixes)
+
+    def augmented(images: Images, draws: BatchDraws) -> Images:
+        done: Images = augment(tf.constant(images), BatchDraws(*map(tf.constant, draws))).numpy()
+        return done
+
+    return augmented
+
+
+def _caption(names: list[str], draws: BatchDraws, row: int) -> tuple[str, ...]:
+    """Labels with their shares, then the operations of RandAugment."""
+    own, partner = float(draws.own[row]), names[min(row ^ 1, len(names) - 1)]
+    caption = [names[row]]
+    if own < 1 and partner != names[row]:
+        caption = [f"{names[row]} {own:.0%}, {partner} {1 - own:.0%}"]
+    if draws.ops.shape[1]:
+        caption.append(", ".join(OPS[number] for number in draws.ops[row]))
+    return tuple(caption)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
