@@ -23,6 +23,11 @@ def gradient(height: int = 48, width: int = 64) -> Pixels:
     return pixels
 
 
+def gradient_image(**options: Any) -> Image.Image:
+    """The same as a picture of Pillow's."""
+    return Image.fromarray(gradient(**options))
+
+
 def saved(image: Image.Image, format_: str, **options: Any) -> bytes:
     """The file that Pillow writes."""
     stream = io.BytesIO()
