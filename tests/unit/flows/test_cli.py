@@ -58,6 +58,7 @@ def test_help_has_examples_and_imports_nothing_heavy() -> None:
         "verify",
         "locate",
         "diff",
+        "export",
         "rollback",
         "compact",
         "gc",
