@@ -41,12 +41,10 @@ class ColorDraws:
     Attributes:
         matrices: float64 [B, 3, 3].
         lifts: float64 [B].
-        gains_only: the matrices are multiples of the identity; saturation and hue stay.
     """
 
     matrices: Floats
     lifts: Floats
-    gains_only: bool
 
 
 def color_draws(keys: U64, settings: ColorJitterSettings) -> ColorDraws | None:
@@ -61,7 +59,6 @@ def color_draws(keys: U64, settings: ColorJitterSettings) -> ColorDraws | None:
     return ColorDraws(
         (brightness * contrast)[:, None, None] * colored,
         brightness * (1.0 - contrast),
-        gains_only=not settings.saturation and not settings.hue,
     )
 
 
