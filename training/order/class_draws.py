@@ -6,13 +6,17 @@ import numpy as np
 import numpy.typing as npt
 
 from training.order.hashing import key_of
-from training.order.permutation import permute
+from training.order.intervals import Intervals
+from training.order.permutation import U32, permute, permute_by_table, round_keys_of
+from training.order.recent import Recent
 from training.order.steps import Ints
 
 # Keep the permutations of different purposes apart; 1 is that of an epoch (training.order.epochs).
 _SEGMENT, _PASS, _CIRCLE = 2, 3, 4
 # So many records at a time keep passing arrays small beside the tables.
 _CHUNK = 1 << 20
+# An epoch of more passes than this (32 bytes each) has no table of their keys.
+_MOST_PASSES = 1 << 20
 
 
 class ClassDraws:
@@ -24,8 +28,13 @@ class ClassDraws:
         self._counts = counts
         self._num_slots = int(draws.sum())
         drawn = draws > 0
-        self._num_segments = int(np.max(-(-draws[drawn] // counts[drawn])))
+        self._passes = np.zeros_like(draws)
+        self._passes[drawn] = -(-draws[drawn] // counts[drawn])
+        self._num_segments = int(self._passes.max())
+        self._pass_starts = np.cumsum(self._passes) - self._passes
+        self._pass_keys = Recent(self._make_pass_keys, kept=2)
         self._slot_ends = np.cumsum(draws)
+        self._classes = Intervals(self._slot_ends)
         self._circle_starts = np.cumsum(counts) - counts
         self._circles = self._arrange_circles(labels)
 
@@ -50,10 +59,25 @@ class ClassDraws:
         count, in_epoch = self._counts[label], self.draws[label]
         number, place = np.divmod(draw, count)
         pass_size = np.minimum(count, in_epoch - number * count)
-        place = permute(place, pass_size, key_of(_PASS, self._seed, epoch, label, number))
+        if self._has_pass_table(positions.size):
+            which = self._pass_starts[label] + number
+            place = permute_by_table(place, pass_size, self._pass_keys(epoch), which)
+        else:
+            place = permute(place, pass_size, key_of(_PASS, self._seed, epoch, label, number))
         around = (epoch * in_epoch + number * count + place) % count
         found: Ints = self._circles[self._circle_starts[label] + around].astype(np.int64)
         return found
+
+    def _has_pass_table(self, num_positions: int) -> bool:
+        """Whether a table pays: it fits, and there are positions enough, now or over the epoch."""
+        num_passes = int(self._passes.sum())
+        return num_passes <= _MOST_PASSES and num_passes <= 8 * num_positions
+
+    def _make_pass_keys(self, epoch: int) -> U32:
+        """Round keys of all passes of an epoch, class by class."""
+        label = np.repeat(np.arange(self._passes.size), self._passes)
+        number = np.arange(label.size) - self._pass_starts[label]
+        return round_keys_of(key_of(_PASS, self._seed, epoch, label, number))
 
     def _draw_at(self, epoch: int, positions: Ints) -> tuple[Ints, Ints]:
         """The class at each position, and which draw of that class in this epoch it is."""
@@ -68,7 +92,7 @@ class ClassDraws:
             keys = key_of(_SEGMENT, self._seed, epoch, segment)
         local = permute(local, size, keys)
         slot = local * k + segment
-        label = np.searchsorted(self._slot_ends, slot, side="right")
+        label = self._classes.at(slot)
         first = self._slot_ends[label] - self.draws[label]
         earlier = self._below(self._slot_ends[label], segment) - self._below(first, segment)
         # First index within the segment that belongs to the class: ceil((first - segment) / K).

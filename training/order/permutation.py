@@ -11,6 +11,7 @@ rounds of a multiply-xorshift function serve for shuffling; nothing here is mean
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,15 +45,47 @@ def permute(index: npt.NDArray[np.integer], size: int | npt.NDArray[np.integer],
     Returns:
         int64 [M].
     """
-    flat = np.asarray(index)
-    sizes, keys = as_u64(size), as_u64(key)
-    shared = _round_keys(keys) if keys.size == 1 else None
+    keys = as_u64(key)
+    if keys.size == 1:
+        shared = round_keys_of(keys)
+        return _in_chunks(index, size, lambda part: shared)
+    return _in_chunks(index, size, lambda part: _round_keys_of_runs(keys[part]))
+
+
+def permute_by_table(
+    index: npt.NDArray[np.integer],
+    size: int | npt.NDArray[np.integer],
+    table: U32,
+    which: npt.NDArray[np.integer],
+) -> Positions:
+    """As ``permute`` under the key in column ``which`` (int [M]) of ``table = round_keys_of(keys)``.
+
+    Saves a third of the time where indices under a few keys are mixed with each other.
+    """
+    return _in_chunks(index, size, lambda part: np.take(table, which[part], axis=1))
+
+
+def round_keys_of(keys: U64) -> U32:
+    """The keys of all rounds: uint32 [rounds, K] for uint64 [K]."""
+    numbers = np.arange(_ROUNDS, dtype=np.uint64)[:, np.newaxis]
+    found = np.empty((_ROUNDS, keys.size), np.uint32)
+    for start in range(0, keys.size, _KEY_CHUNK):
+        part = slice(start, start + _KEY_CHUNK)
+        found[:, part] = key_of(keys[part], numbers) >> np.uint64(32)
+    return found
+
+
+def _in_chunks(
+    index: npt.NDArray[np.integer],
+    size: int | npt.NDArray[np.integer],
+    round_keys_at: Callable[[slice], U32],
+) -> Positions:
+    flat, sizes = np.asarray(index), as_u64(size)
     result = np.empty(flat.shape, np.int64)
     for start in range(0, flat.size, _CHUNK):
         part = slice(start, start + _CHUNK)
-        round_keys = _round_keys_of_runs(keys[part]) if shared is None else shared
         of_part = _one_if_alike(_at(sizes, part))
-        result[part] = _walk(flat[part].astype(np.uint64), of_part, _bits_for(of_part), round_keys)
+        result[part] = _walk(flat[part].astype(np.uint64), of_part, _bits_for(of_part), round_keys_at(part))
     return result
 
 
@@ -62,9 +95,9 @@ def _one_if_alike(each: U64) -> U64:
 
 
 def _bits_for(sizes: U64) -> U64:
-    """Bits that number range(size), by exact comparison (logarithms round)."""
-    powers = np.uint64(1) << np.arange(63, dtype=np.uint64)
-    return np.maximum(np.searchsorted(powers, sizes, side="left"), _MIN_BITS).astype(np.uint64)
+    """Bits that number range(size): the exponent of size - 1, which is exact below 2**53."""
+    bits = np.frexp(sizes.astype(np.float64) - 1.0)[1]
+    return np.maximum(bits, _MIN_BITS).astype(np.uint64)
 
 
 def _walk(value: U64, sizes: U64, bits: U64, round_keys: U32) -> U64:
@@ -111,26 +144,16 @@ def _network(value: U64, bits: U64, round_keys: U32) -> U64:
 
 
 def _round_keys_of_runs(keys: U64) -> U32:
-    """As ``_round_keys``, computed once for each run of equal keys, since neighbours mostly share one."""
+    """As ``round_keys_of``, computed once for each run of equal keys, since neighbours mostly share one."""
     starts = np.flatnonzero(keys[1:] != keys[:-1]) + 1
     if starts.size * 4 > keys.size:
-        return _round_keys(keys)
-    found = _round_keys(keys[np.concatenate([[0], starts])])
+        return round_keys_of(keys)
+    found = round_keys_of(keys[np.concatenate([[0], starts])])
     if not starts.size:
         return found
     run = np.zeros(keys.size, np.intp)
     run[starts] = 1
     return np.take(found, np.cumsum(run), axis=1)
-
-
-def _round_keys(keys: U64) -> U32:
-    """uint32 [rounds, 1 or M]."""
-    numbers = np.arange(_ROUNDS, dtype=np.uint64)[:, np.newaxis]
-    found = np.empty((_ROUNDS, keys.size), np.uint32)
-    for start in range(0, keys.size, _KEY_CHUNK):
-        part = slice(start, start + _KEY_CHUNK)
-        found[:, part] = key_of(keys[part], numbers) >> np.uint64(32)
-    return found
 
 
 def _round(half: U32, round_key: U32, shift: U32) -> U32:

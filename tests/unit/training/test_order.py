@@ -13,6 +13,7 @@ from infra.errors import ConfigError, DataError
 from tests.samples.orders import CLASS_COUNTS, SEEDS, epoch_of, labels_of
 from training.order import SequentialOrder, TrainingOrder
 from training.order.balance import RULES
+from training.order.intervals import Intervals
 
 
 @given(SEEDS, st.integers(0, 1000), st.integers(1, 300), st.integers(1, 64))
@@ -97,3 +98,20 @@ def test_a_large_step_is_that_of_many_small_ones() -> None:
     for batch in (3, 5000, 9000, 60_000):
         order = TrainingOrder(labels, seed=5, global_batch_size=batch)
         assert np.array_equal(epoch_of(order, 1), whole)
+
+
+def test_tables_of_keys_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = labels_of([300, 40, 7, 1])
+    positions = np.arange(labels.size)
+    order = TrainingOrder(labels, seed=2, global_batch_size=8, balance="sqrt")
+    with_table = order.ordinals(3, positions)
+    monkeypatch.setattr("training.order.class_draws._MOST_PASSES", 0)
+    assert np.array_equal(order.ordinals(3, positions), with_table)
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=200).filter(any), st.data())
+def test_intervals_are_found_as_by_a_search(sizes: list[int], data: st.DataObject) -> None:
+    ends = np.cumsum(sizes)
+    drawn = data.draw(st.lists(st.integers(0, int(ends[-1]) - 1), max_size=50))
+    numbers = np.array([*drawn, 0, ends[-1] - 1, *(ends[ends < ends[-1]]), *(ends[ends > 0] - 1)])
+    assert Intervals(ends).at(numbers).tolist() == np.searchsorted(ends, numbers, side="right").tolist()
