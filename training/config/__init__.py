@@ -62,10 +62,19 @@ class TrainConfig(Settings):
 
 
 def run_identity(config: TrainConfig, version: DatasetVersion) -> dict[str, Any]:
-    """All that the outcome of a run depends on. Equal identities are the same run."""
+    """All that the outcome of a run depends on. Equal identities are the same run.
+
+    Raises:
+        ConfigError: the version cannot be read as the settings ask for.
+    """
+    from training.pipelines.auto import choose_mode, consumed
+
     what = config.model_dump(mode="json")
     for key in _HOW_NOT_WHAT:
         del what["run"][key]
+    staged = config.reading.staging_dir is not None
+    choice = choose_mode(version, config.reading, config.data, staged=staged)
+    what["reading"] = consumed(config.reading, choice.mode)
     return {"plan": version.manifest.plan_digest, "dataset": version.ref, "config": what}
 
 

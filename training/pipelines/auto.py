@@ -1,14 +1,17 @@
-"""Which pipeline reads a split, and why: ``reading.mode = auto``. Imports no TensorFlow."""
+"""Which pipeline reads a split, and why: ``reading.mode = auto``. Imports nothing heavy."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from infra.catalog import DatasetVersion
 from infra.errors import ConfigError
 from infra.wording import counted
 from training.config.data import DataSettings
 from training.config.reading import Mode, ReadingSettings
+
+if TYPE_CHECKING:
+    from infra.catalog import DatasetVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ def choose_mode(
     Raises:
         ConfigError: streaming is asked for, and cannot give what else is asked for.
     """
-    obstacle = _obstacle(version, data or DataSettings(), split, num_workers)
+    obstacle = _obstacle(version, reading, data or DataSettings(), split, num_workers)
     if reading.mode == "streaming" and obstacle:
         raise ConfigError(f"reading.mode = 'streaming' and {obstacle}", "set reading.mode to auto or indexed")
     if reading.mode != "auto":
@@ -60,7 +63,25 @@ def choose_mode(
     return ModeChoice("streaming", "the shards are in an object store and not staged")
 
 
-def _obstacle(version: DatasetVersion, data: DataSettings, split: str, num_workers: int) -> str | None:
+def consumed(reading: ReadingSettings, mode: Mode) -> dict[str, Any]:
+    """What of the settings decides which pixels come in which order: part of a run's identity, JSON-able."""
+    found: dict[str, Any] = {"mode": mode, "decoder": reading.decoder if mode == "indexed" else "tensorflow"}
+    decoded = reading.cache != "none" and reading.cache_form == "decoded"
+    if decoded:
+        found["cache_form"] = "decoded"
+    if mode == "streaming":
+        found["parallel_shards"] = reading.parallel_shards
+        # Without a wish, the buffer follows from the budget.
+        buffer = reading.shuffle_buffer
+        found |= (
+            {"ram_budget_bytes": reading.ram_budget_bytes} if buffer is None else {"shuffle_buffer": buffer}
+        )
+    return found
+
+
+def _obstacle(
+    version: DatasetVersion, reading: ReadingSettings, data: DataSettings, split: str, num_workers: int
+) -> str | None:
     """Why shards cannot be streamed, or None."""
     if data.balance != "natural":
         return f"data.balance = {data.balance!r} needs an exact order"
@@ -68,6 +89,8 @@ def _obstacle(version: DatasetVersion, data: DataSettings, split: str, num_worke
         return f"data.granularity = {data.granularity!r} needs an exact order"
     if data.class_weights != "none" and num_workers > 1:
         return "data.class_weights over several workers need an exact order"
+    if reading.max_bad_records:
+        return f"reading.max_bad_records = {reading.max_bad_records} needs reading record by record"
     shards = len(version.shards(split))
     if shards < num_workers:
         return f"{counted(shards, 'shard')} cannot be divided among {num_workers} workers"

@@ -31,6 +31,7 @@ from training.config.reading import Decoder
 from training.order import Order, StepPlan
 from training.pipelines.preprocess import decode_window
 from training.reading import BatchMaker, RecordReader
+from training.reading.budget import RamBudget
 
 # Batches under way at the same time: while the last rows of one are decoded, the next has begun.
 _BATCHES_AT_A_TIME = 2
@@ -48,6 +49,7 @@ class IndexedPipeline:
         augment: how training examples are varied, or None for evaluation.
         seed: of the augmentation.
         decoder: what makes pixels of stored images.
+        budget: of memory; None: what ``tf.data`` takes by itself.
         failure: the first error of ours that happened inside TensorFlow, which only passes on its text.
     """
 
@@ -57,6 +59,7 @@ class IndexedPipeline:
     augment: AugmentSettings | None = None
     seed: int = 0
     decoder: Decoder = "auto"
+    budget: RamBudget | None = None
     failure: ShardmillError | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -76,12 +79,15 @@ class IndexedPipeline:
             Dataset of dicts: images uint8 [b, S, S, 3], labels int32 [b], weights float32 [b] (see
             ``StepPlan.weights``), ordinals int64 [b].
         """
+        self.reader.follow(self.order, start, stop)
         rows = batch_size or self.order.global_batch_size
         slices = self.order.global_batch_size // rows
         options = tf.data.Options()
-        self.reader.follow(self.order, start, stop)
         options.deterministic = True
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+        if self.budget is not None:
+            options.autotune.enabled = True
+            options.autotune.ram_budget = self.budget.tuned
         if self.decoder == "tensorflow":
             batches = self._decoded_by_tensorflow(start, stop, rows, slices)
         else:

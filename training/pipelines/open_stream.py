@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from infra.catalog import DatasetVersion
 from infra.errors import ShardmillError
@@ -44,6 +45,7 @@ def open_stream(
     seed: int = 0,
     shuffled: bool = True,
     cache_bytes: int = 0,
+    class_weights: npt.NDArray[np.float64] | None = None,
 ) -> StreamingPipeline:
     """The pipeline of one worker.
 
@@ -57,6 +59,7 @@ def open_stream(
         seed: of order and augmentation.
         shuffled: through a buffer, or in stored order.
         cache_bytes: that the reader keeps in memory.
+        class_weights: float64 [C], of the classes in the loss; only for one worker.
 
     Raises:
         ConfigError: buffer, cache and batches do not fit ``reading.ram_budget_bytes``.
@@ -71,7 +74,7 @@ def open_stream(
     side = image_size * image_size * 3 if image_size else decoded
     budget.check(int(plan.num_rows * side))
     pipeline = StreamingPipeline(
-        reader, plan, image_size, augment, seed, examples, reading.parallel_shards, budget
+        reader, plan, image_size, augment, seed, examples, reading.parallel_shards, budget, class_weights
     )
     pipeline.source = _source(version, reader, pipeline)
     return pipeline

@@ -34,6 +34,10 @@ class Pipeline(Protocol):
     def order(self) -> Steps:
         """How the batches are counted."""
 
+    @property
+    def image_size(self) -> int | None:
+        """Of the batches (pixels); None: images keep their sizes, padded to the largest of a batch."""
+
     def dataset(self, start: int, stop: int, batch_size: int | None = None) -> Any:
         """A ``tf.data.Dataset`` of the run's steps ``start`` to ``stop``, counted over all epochs."""
 

@@ -53,6 +53,7 @@ class StreamingPipeline:
         shuffle_buffer: examples; 0: no shuffling at all.
         parallel_shards: read alternately.
         budget: of memory; None: what ``tf.data`` takes by itself.
+        class_weights: float64 [C], of the classes in the loss; only for one worker, which sees all of a step.
         source: of the records of a shard, set after the pipeline is made: it tells the pipeline of failures.
         failure: the first error of ours that happened inside TensorFlow, which only passes on its text.
     """
@@ -65,6 +66,7 @@ class StreamingPipeline:
     shuffle_buffer: int = 10_000
     parallel_shards: int = 8
     budget: RamBudget | None = None
+    class_weights: npt.NDArray[np.float64] | None = None
     source: RecordSource = field(init=False)
     failure: ShardmillError | None = field(default=None, init=False)
 
@@ -135,7 +137,7 @@ class StreamingPipeline:
         plan, mixed = self.order, self.shuffle_buffer > 0
         shards = tf.data.Dataset.range(len(plan.shard_examples)).shard(plan.num_workers, plan.worker)
         if mixed:
-            shards = shards.shuffle(len(plan.shards), seed=seeds[0], reshuffle_each_iteration=False)
+            shards = _shuffled(shards, len(plan.shards), seeds[0])
         records = shards.interleave(
             self.source.records,
             cycle_length=min(self.parallel_shards, len(plan.shards)) if mixed else 1,
@@ -144,7 +146,7 @@ class StreamingPipeline:
             deterministic=True,
         )
         if mixed:
-            records = records.shuffle(self.shuffle_buffer, seed=seeds[1], reshuffle_each_iteration=False)
+            records = _shuffled(records, self.shuffle_buffer, seeds[1])
         missing = plan.own_rows_per_epoch - plan.own_records
         if missing > 0:
             # Real images, so that batch normalisation sees some; of weight zero.
@@ -183,7 +185,11 @@ class StreamingPipeline:
         table = self.reader.table
         shapes = np.stack([table.height[ordinals], table.width[ordinals], channels], axis=1)
         labels = table.label[ordinals]
-        return shapes, draws.windows, draws.flip_left_right, labels, self.order.weights(step), positions
+        weights = self.order.weights(step)
+        if self.class_weights is not None:
+            weighed = self.class_weights[labels] * (weights > 0)
+            weights = (weighed / weighed.sum()).astype(np.float32)
+        return shapes, draws.windows, draws.flip_left_right, labels, weights, positions
 
     def _draws(
         self, epoch: int, positions: npt.NDArray[np.int64], ordinals: npt.NDArray[np.int64]
@@ -258,3 +264,20 @@ class StreamingPipeline:
                 return found
         paths = ", ".join(self.reader.table.paths[shard] for shard in self.order.shards[:3])
         return CorruptDataError(f"TensorFlow cannot read an example of {paths} …: {error}")
+
+
+def _shuffled(dataset: Any, buffer_size: int, seed: Any) -> Any:
+    """As ``Dataset.shuffle``, which mixes the seed with the one that is set for the whole process."""
+    kinds, shapes = (
+        [getattr(part, name) for part in tf.nest.flatten(dataset.element_spec)] for name in ("dtype", "shape")
+    )
+    mixed = tf.raw_ops.ShuffleDataset(
+        input_dataset=tf.data.experimental.to_variant(dataset),
+        buffer_size=tf.constant(buffer_size, tf.int64),
+        seed=seed,
+        seed2=tf.constant(1, tf.int64),  # two zeros would be drawn anew each time
+        output_types=kinds,
+        output_shapes=shapes,
+        reshuffle_each_iteration=False,
+    )
+    return tf.data.experimental.from_variant(mixed, dataset.element_spec)

@@ -10,8 +10,10 @@ import pytest
 
 from infra.catalog import DatasetVersion
 from infra.errors import ConfigError
+from infra.settings import load_settings
 from infra.storage import Storage
 from tests.samples.published import coloured, publish
+from training.config import TrainConfig, run_name
 from training.config.data import DataSettings
 from training.config.reading import ReadingSettings
 from training.pipelines.auto import choose_mode
@@ -57,6 +59,7 @@ def test_files_of_this_machine_are_read_in_the_exact_order(local: DatasetVersion
         ({}, {"granularity": "block"}, {}, "indexed", "granularity = 'block' needs an exact order"),
         ({}, {"class_weights": "balanced"}, {}, "streaming", "not staged"),
         ({}, {"class_weights": "balanced"}, {"num_workers": 2}, "indexed", "class_weights over several"),
+        ({"max_bad_records": 2}, {}, {}, "indexed", "max_bad_records = 2 needs reading record by record"),
         ({}, {}, {"num_workers": 3}, "indexed", "2 shards cannot be divided among 3 workers"),
         ({"mode": "indexed"}, {}, {}, "indexed", "reading.mode = 'indexed'"),
         ({"mode": "streaming"}, {}, {}, "streaming", "reading.mode = 'streaming'"),
@@ -79,3 +82,34 @@ def test_streaming_is_refused_where_an_exact_order_is_asked_for(local: DatasetVe
     with pytest.raises(ConfigError, match="balance = 'sqrt' needs an exact order") as caught:
         choose_mode(local, ReadingSettings(mode="streaming"), DataSettings(balance="sqrt"))
     assert "auto or indexed" in str(caught.value.remedy)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "same"),
+    [
+        (["reading.ram_budget_bytes=100000000"], True),
+        (["reading.cache=memory", "reading.cache_bytes=1000"], True),
+        (["reading.mode=indexed", "reading.shuffle_buffer=7"], True),
+        (["reading.decoder=tensorflow"], False),
+        (["reading.cache=disk", "reading.cache_form=decoded"], False),
+        (["reading.mode=streaming"], False),
+    ],
+)
+def test_a_run_is_named_by_what_it_consumes_and_not_by_how(
+    local: DatasetVersion, overrides: list[str], same: bool
+) -> None:
+    assert (name_of(local, *overrides) == name_of(local)) == same
+
+
+def test_a_stream_is_named_by_its_buffer(local: DatasetVersion) -> None:
+    streaming = "reading.mode=streaming"
+    plain = name_of(local, streaming)
+    assert name_of(local, streaming, "reading.cache=memory") == plain
+    for other in ("shuffle_buffer=9", "parallel_shards=2", "ram_budget_bytes=100000000"):
+        assert name_of(local, streaming, f"reading.{other}") != plain
+    given = name_of(local, streaming, "reading.shuffle_buffer=9")
+    assert name_of(local, streaming, "reading.shuffle_buffer=9", "reading.ram_budget_bytes=70000000") == given
+
+
+def name_of(version: DatasetVersion, *overrides: str) -> str:
+    return run_name(load_settings(TrainConfig, section="train", overrides=overrides), version)

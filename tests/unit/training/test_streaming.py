@@ -111,6 +111,16 @@ def test_epochs_are_shuffled_each_anew_and_the_same_again(dataset: Dataset) -> N
     assert real(batches_of(stream_of(dataset, seed=4), 0, 6)) != first
 
 
+def test_the_seed_of_the_process_changes_nothing(dataset: Dataset) -> None:
+    tf = pytest.importorskip("tensorflow")
+    wanted = batches_of(stream_of(dataset), 0, 3)
+    tf.random.set_seed(8)
+    try:
+        assert same(batches_of(stream_of(dataset), 0, 3), wanted)
+    finally:
+        tf.random.set_seed(None)
+
+
 def test_a_stream_begun_anywhere_goes_on_like_the_unbroken_one(dataset: Dataset) -> None:
     settings = AugmentSettings(vertical_flip=True, color_jitter=ColorJitterSettings(brightness=0.4))
     stream = stream_of(dataset, augment=settings)

@@ -1,0 +1,87 @@
+"""What a training run reads through: mode, cache and memory, decided once and said. Imports TensorFlow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from infra import progress as events
+from infra.catalog import DatasetVersion
+from training.config import TrainConfig
+from training.order import TrainingOrder
+from training.pipelines.auto import ModeChoice, choose_mode
+from training.pipelines.batch_draws import WithBatchDraws
+from training.pipelines.indexed import IndexedPipeline
+from training.pipelines.open_stream import open_stream, stream_plan
+from training.pipelines.pipeline import Pipeline
+from training.reading import RecordReader
+from training.reading.budget import RamBudget
+from training.reading.cache import CachePlan, describe, open_cached
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingInput:
+    """The pipeline of a run, and how it came to be.
+
+    Attributes:
+        pipeline: of the train split.
+        choice: its mode.
+        cache: what is kept between epochs.
+    """
+
+    pipeline: Pipeline
+    choice: ModeChoice
+    cache: CachePlan
+
+    def described(self) -> dict[str, Any]:
+        """For the result of the run, JSON-able."""
+        return {"mode": self.choice.mode, "reason": self.choice.reason, "cache": describe(self.cache)}
+
+
+def open_training_input(
+    config: TrainConfig,
+    version: DatasetVersion,
+    source: RecordReader,
+    order: TrainingOrder,
+    image_size: int,
+) -> TrainingInput:
+    """The pipeline that the settings ask for.
+
+    Args:
+        config: of the run.
+        version: that is trained on.
+        source: of the train split.
+        order: of the run; a stream keeps to its number of steps only.
+        image_size: of the batches (pixels).
+
+    Raises:
+        ConfigError: the settings contradict each other, or need more memory than they allow.
+    """
+    choice = choose_mode(version, config.reading, config.data, staged=config.reading.staging_dir is not None)
+    reader, cache = open_cached(version, source, config.reading)
+    cached_bytes = cache.num_bytes if cache.place == "memory" else 0
+    seed, batch_size = config.data.seed, config.data.global_batch_size
+    pipeline: Pipeline
+    if choice.mode == "indexed":
+        budget = RamBudget(config.reading.ram_budget_bytes, cache=cached_bytes)
+        budget.check(batch_size * image_size * image_size * 3)
+        decoder = config.reading.decoder
+        pipeline = IndexedPipeline(reader, order, image_size, config.augment, seed, decoder, budget)
+    else:
+        plan = stream_plan(reader, batch_size, last_batch=config.data.last_batch)
+        pipeline = open_stream(
+            version,
+            reader,
+            plan,
+            config.reading,
+            image_size=image_size,
+            augment=config.augment,
+            seed=seed,
+            cache_bytes=cached_bytes,
+            class_weights=order.class_weights,
+        )
+    if config.augment.is_batched:
+        pipeline = WithBatchDraws(pipeline, config.augment, seed)
+    kept = f", {cache.form} images cached ({cache.place})" if cache.place != "none" else ""
+    events.log(f"reading {version.ref} train: {choice.mode}, as {choice.reason}{kept}")
+    return TrainingInput(pipeline, choice, cache)
