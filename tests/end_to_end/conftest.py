@@ -1,0 +1,15 @@
+"""What several files of end-to-end tests begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.samples.prepared import make_messy
+
+
+@pytest.fixture
+def messy(tmp_path: Path) -> Path:
+    """Every kind of input that there is."""
+    return make_messy(tmp_path / "source")
