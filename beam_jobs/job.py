@@ -34,6 +34,7 @@ import pyarrow as pa
 
 from beam_jobs.accounting import account_and_write, check_budget, check_shards
 from beam_jobs.builds import check_builds, note_builds
+from beam_jobs.container import ContainerChoice
 from beam_jobs.contents import DigestList, KnownContents
 from beam_jobs.digests import Digests, plan_digest, run_digest, work_digest
 from beam_jobs.guard.attempts import adopt_guard
@@ -62,7 +63,6 @@ from beam_jobs.stages import (
 from beam_jobs.texts import code_texts
 from beam_jobs.versions import (
     INPUTS_FILE,
-    Outline,
     publish,
     shards_of_plan,
     store_plan,
@@ -75,6 +75,8 @@ from infra.process import exit_at_once, run_main
 from infra.progress import log, progress, result, stage
 from infra.purged import purged_contents
 from infra.storage import Storage
+
+Counts = tuple[Accounting, dict[str, int]]  # of outcomes, and of the reasons of quarantined inputs
 
 _ATTEMPTS = 10  # of others to publish first
 
@@ -187,8 +189,7 @@ class _Job:
             reuse = reuse_of(newest.manifest, self.config, self.source.uri, digests.builds)
             parent = Parent(newest, reuse, damaged)
         with self.timed("encode"):
-            listing = read_listing(spool)
-            references = listing.to_read()
+            references = read_listing(spool).to_read()
             known, facts = self.known(references, parent, spool)
             others = references.filter(pa.array(~known)) if known.any() else references
             encoded = encode_files(others, self.source, spool, self.config)
@@ -206,13 +207,16 @@ class _Job:
                 num_encoded=int((~by_content & ~np.isin(read.blocks, encoded.reused)).sum()),
             )
             facts = merge(known, facts, parent.with_known_contents(read) if parent else read).coded()
-            listed = code_texts(listing.table, ("label",))
-            del read, known, by_content, listing
+            listed = code_texts(read_listing(spool).table, ("label",))
+            del read, known, by_content
+            give_back()
             earlier = parent.earlier if parent else None
             plan = plan_version(listed, facts.table, facts.blocks, self.config, earlier)
             progress("plan", len(plan.input_rows), len(plan.input_rows))
             del listed, facts, earlier
-            outline, layout, copying = self.store(plan, digests, spool, encoded, parent)
+            layout, copying, choice, counts = self.lay_out(plan, digests, spool, encoded, parent)
+            plan = plan.without_records()  # most of what is known of each image is needed no more
+            outline = store_plan(plan, self.dataset, copying.plan_digest, choice, counts, copying.before)
             del plan, parent  # from here on memory is for the shards
         with self.timed("assemble"), meanwhile(_load_report):
             written, num_reused = assemble_shards(layout, copying, outline.choice.container, self.config)
@@ -224,10 +228,10 @@ class _Job:
             log(crowding, level="warning")
         return version, replace(reused, shards=num_reused, inherited_shards=len(outline.inherited))
 
-    def store(
+    def lay_out(
         self, plan: Plan, digests: Digests, spool: Storage, encoded: EncodedFiles, parent: Parent | None
-    ) -> tuple[Outline, Layout, Copying]:
-        """Account for a plan, and write all that is in it, so that it can be let go of."""
+    ) -> tuple[Layout, Copying, ContainerChoice, Counts]:
+        """Account for a plan, and write its records for the workers."""
         give_back()
         counts = self.account(plan, spool)
         give_back()
@@ -239,7 +243,7 @@ class _Job:
         published = list(shards_of_plan(self.catalog, self.request.dataset, digest))
         layout = lay_out(plan, copying, parent, published)
         give_back()
-        return store_plan(plan, self.dataset, digest, choice, counts, before), layout, copying
+        return layout, copying, choice, counts
 
     def known(
         self, references: pa.Table, parent: Parent | None, spool: Storage
@@ -254,7 +258,7 @@ class _Job:
         KnownContents(parent.stored_contents(), purged).write(spool)
         return known, facts
 
-    def account(self, plan: Plan, spool: Storage) -> tuple[Accounting, dict[str, int]]:
+    def account(self, plan: Plan, spool: Storage) -> Counts:
         """Count all outcomes, and stop here if they are not good enough to publish."""
         with spool.atomic_writer(INPUTS_FILE) as stream:
             accounting, reasons = account_and_write(plan.input_rows.batches(), stream)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
 
@@ -15,11 +16,11 @@ class Components:
     1982.
 
     Attributes:
-        root: int64 [N], the smallest node of each node's component.
+        root: int32 [N], the smallest node of each node's component.
     """
 
     def __init__(self, num_nodes: int) -> None:
-        self.root: Int64 = np.arange(num_nodes)
+        self.root: Int32 = np.arange(num_nodes, dtype=np.int32)
 
     def connect(self, one: Int64, other: Int64) -> None:
         """Add edges: int64 [E] each, the nodes at their ends."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.plan.columns import one_chunk
+from beam_jobs.plan.columns import Rows, one_chunk
 from beam_jobs.plan.components import Components
 
 Int64 = npt.NDArray[np.int64]
@@ -35,7 +35,7 @@ class Groups:
     order: Int64
 
     @classmethod
-    def of(cls, records: Int64, labels: Int64) -> Self:
+    def of(cls, records: Int64, labels: Int64 | Rows) -> Self:
         """Groups of the records that have a label in common.
 
         Args:
@@ -51,7 +51,8 @@ class Groups:
         sizes = np.diff(np.append(np.flatnonzero(opens), len(labels)))
         shared = np.repeat(sizes > 1, sizes)
         groups = np.cumsum(opens[shared]) - 1
-        return cls(records[shared], groups, int((sizes > 1).sum()), labels[opens][sizes > 1], order[shared])
+        names = labels[opens][sizes > 1].astype(np.int64)
+        return cls(records[shared], groups, int((sizes > 1).sum()), names, order[shared])
 
     @classmethod
     def none(cls) -> Self:
@@ -78,11 +79,11 @@ def key_groups(keys: pa.ChunkedArray, record_of: Int64) -> tuple[Groups, pa.Arra
     return groups, encoded.dictionary.take(pa.array(groups.labels))
 
 
-def units_of(num_records: int, kinds: Sequence[Groups]) -> Int64 | None:
+def units_of(num_records: int, kinds: Sequence[Groups]) -> Rows | None:
     """What must stay together: records that any chain of groups connects.
 
     Returns:
-        int64 [N], the first record of each record's unit; None where every record is alone.
+        int32 [N], the first record of each record's unit; None where every record is alone.
     """
     if not any(len(groups) for groups in kinds):
         return None

@@ -39,11 +39,11 @@ class Neighbourhoods:
     """Hashes that chains of near pairs connect.
 
     Attributes:
-        component: int64 [N], of each hash the position of the smallest hash that it is connected with.
+        component: int32 [N], of each hash the position of the smallest hash that it is connected with.
         nearest: int8 [N], bits in which the nearest other hash differs; -1 where none is near.
     """
 
-    component: Int64
+    component: npt.NDArray[np.int32]
     nearest: npt.NDArray[np.int8]
 
 

@@ -25,6 +25,9 @@ Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Columns = dict[str, pa.Array | pa.ChunkedArray]
 
+# Columns of FACTS_SCHEMA that rows of inputs are made of.
+FACTS_OF_INPUTS = ("sha256", "outcome", "stage", "reason", "message")
+
 # Why a file is a duplicate; the second where the source gives it another split than the record it repeats.
 SAME_BYTES, ACROSS_SPLITS = "same_bytes", "same_bytes_across_splits"
 
@@ -35,7 +38,7 @@ class InputRows:
 
     Attributes:
         listing: LISTING_SCHEMA, sorted by URI.
-        facts: FACTS_SCHEMA, of the files that were read.
+        facts: FACTS_OF_INPUTS, of the files that were read.
         read: int32, rows of the listing that were read.
         files: those of them that have a stored form.
         found: which of these repeat another.

@@ -11,6 +11,7 @@ from beam_jobs.plan.hashing import UInt64
 
 Int64 = npt.NDArray[np.int64]
 Labels = npt.NDArray[np.int32]
+Units = npt.NDArray[np.int32]  # the first record of each record's unit
 
 _UNITS_AT_A_TIME = 1 << 16  # as Python values
 
@@ -20,7 +21,7 @@ Content = list[tuple[int, int]]
 
 def place_units(
     splits: npt.NDArray[np.int8],
-    units: Int64,
+    units: Units,
     labels: Labels,
     ranks: UInt64,
     shortfall: npt.NDArray[np.float64],
@@ -33,14 +34,14 @@ def place_units(
 
     Args:
         splits: int8 [N], -1 where there is none yet; filled in.
-        units: int64 [N], the first record of each record's unit.
+        units: int32 [N].
         labels: int32 [N].
         ranks: uint64 [N], a hash of each record; the least of a unit decides among units of one size.
         shortfall: float64 [classes, splits], how many records each split lacks.
     """
-    free = np.flatnonzero(splits < 0)
-    sizes = np.bincount(units[free], minlength=len(units))
-    members = free[sizes[units[free]] > 1]
+    is_free = splits < 0
+    sizes = np.bincount(units[is_free], minlength=len(units)).astype(np.int32)
+    members = np.flatnonzero(is_free & (sizes[units] > 1))
     if not len(members):
         return
     least = np.full(len(units), np.iinfo(np.uint64).max, np.uint64)
@@ -58,7 +59,7 @@ def place_units(
     splits[members] = np.repeat(chosen, np.diff(np.append(starts, len(of))))
 
 
-def _contents(of: Int64, labels: Labels) -> Iterator[Content]:
+def _contents(of: Units, labels: Labels) -> Iterator[Content]:
     """What is in each unit; members of a unit stand together, and in it those of a class."""
     opens = np.concatenate([[True], (of[1:] != of[:-1]) | (labels[1:] != labels[:-1])])
     cells = np.flatnonzero(opens)

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from beam_jobs.plan.duplicates import Duplicates, Files, find_duplicates, find_l
 from beam_jobs.plan.earlier import Earlier
 from beam_jobs.plan.groups import Groups, key_groups, units_of
 from beam_jobs.plan.hashing import SPLIT, UInt64, digest_bytes, hash_ranks
-from beam_jobs.plan.inputs import InputRows
+from beam_jobs.plan.inputs import FACTS_OF_INPUTS, InputRows
 from beam_jobs.plan.leaks import Dropped, GroupedRecords, settle_leaks
 from beam_jobs.plan.near_duplicates import (
     NearDuplicates,
@@ -73,6 +73,10 @@ class Plan:
     def records_of(self, shard: PlannedShard) -> pa.Table:
         """PLAN_SCHEMA, the records of one shard in stored order."""
         return self.planned.table(shard.start, shard.length)
+
+    def without_records(self) -> Plan:
+        """The same, without what only the records to be written are made of."""
+        return replace(self, planned=PlannedRecords.none())
 
     @property
     def records(self) -> pa.Table:
@@ -162,9 +166,7 @@ def plan_version(
     known = _Known.of(listing, facts)
     grouped, near = _split(known, config, earlier)
     leaks, dropped = settle_leaks(grouped, config.groups.leakage)
-    stays = np.ones(len(known.ids), np.bool_)
-    stays[dropped.records] = False
-
+    stays = _without(len(known.ids), dropped.records)
     rows, places = known.rows[stays], known.places[stays]
     classes, labels = _class_codes(known.labels, rows, earlier)
     splits = grouped.splits[stays]
@@ -172,7 +174,7 @@ def plan_version(
     order = dealt.order
     input_rows = InputRows(
         known.listing,
-        known.facts,
+        known.facts.select(FACTS_OF_INPUTS),
         known.read,
         known.files,
         known.found,
@@ -192,6 +194,15 @@ def plan_version(
         leaks=leaks,
         inherited=dealt.inherited,
     )
+
+
+def _without(count: int, dropped: npt.NDArray[np.int64]) -> slice | npt.NDArray[np.bool_]:
+    """What selects all of so many but the dropped ones; copies nothing where all stay."""
+    if not len(dropped):
+        return slice(None)
+    stays = np.ones(count, np.bool_)
+    stays[dropped] = False
+    return stays
 
 
 def _split(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ import pyarrow as pa
 from beam_jobs.blocks import FACTS_SCHEMA
 from beam_jobs.plan.columns import PLAN_ROWS, Rows
 from beam_jobs.plan.hashing import UInt64, digest_bytes, hex_text, record_ids
+from beam_jobs.sources.listing import LISTING_SCHEMA
 from infra.contract import IMAGE_COLUMNS
 
 _STORED_FACTS = ("offset_bytes", *(field.name for field in IMAGE_COLUMNS))
@@ -53,6 +55,12 @@ class PlannedRecords:
     places: Rows
     labels: npt.NDArray[np.int32]
     blocks: npt.NDArray[np.int32]
+
+    @classmethod
+    def none(cls) -> Self:
+        """No record."""
+        rows = np.empty(0, np.int32)
+        return cls(LISTING_SCHEMA.empty_table(), FACTS_SCHEMA.empty_table(), rows, rows, rows, rows)
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -145,14 +145,13 @@ def deal(
         stays = (homes >= 0) & keep[homes]
         inherited = np.flatnonzero(keep).tolist()
     written = rows_where(~stays)
-    by_class = written[
-        np.lexsort((hash_ranks(ids[written], config.seed, SHARD), labels[written], splits[written]))
-    ]
+    new = ~stays if inherited else slice(None)  # which copies nothing
+    by_class = written[np.lexsort((hash_ranks(ids[new], config.seed, SHARD), labels[new], splits[new]))]
     shard_of = np.empty(len(ids), np.int32)
     shards: list[PlannedShard] = []
     start = 0
     for code, split in enumerate(SPLITS):
-        length = int((splits[written] == code).sum())
+        length = int((splits[new] == code).sum())
         if not length:
             continue
         members = by_class[start : start + length]
@@ -167,7 +166,8 @@ def deal(
             PlannedShard(split, index, count, int(starts[index]), int(sizes[index])) for index in range(count)
         ]
         start += length
-    order = written[np.lexsort((hash_ranks(ids[written], config.seed, PLACE), shard_of[written]))]
+    del by_class
+    order = written[np.lexsort((hash_ranks(ids[new], config.seed, PLACE), shard_of[new]))]
     return Dealt(order, shards, inherited)
 
 

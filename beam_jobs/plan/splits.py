@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_jobs.plan.hashing import UInt64
-from beam_jobs.plan.placing import Labels, place_units
+from beam_jobs.plan.placing import Labels, Units, place_units
 
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
@@ -34,7 +34,7 @@ def assign_splits(
     ranks: UInt64,
     fractions: Sequence[float],
     earlier: Codes | None = None,
-    units: Int64 | None = None,
+    units: Units | None = None,
 ) -> Codes:
     """The split of each record.
 
@@ -44,7 +44,7 @@ def assign_splits(
         ranks: uint64 [N], a hash of each record: within a class, the lowest go to the first split.
         fractions: of each split, summing to 1.
         earlier: int8 [N], the split that the earlier version gave it, or -1.
-        units: int64 [N], the first record of those that it hangs together with.
+        units: int32 [N], the first record of those that it hangs together with.
 
     Returns:
         int8 [N].
@@ -74,7 +74,7 @@ def _held(
     return np.bincount(cells, minlength=num_classes * num_splits).reshape(num_classes, num_splits)
 
 
-def _follow_units(splits: Codes, units: Int64, num_splits: int) -> None:
+def _follow_units(splits: Codes, units: Units, num_splits: int) -> None:
     """Records without a split go where most of those are that they hang together with."""
     placed = np.flatnonzero(splits >= 0)
     if not len(placed):

@@ -32,7 +32,7 @@ SPLIT_OF_FOLDER = {
     "test": "test", "testing": "test",
 }  # fmt: skip
 
-_CHUNK_ROWS = 8192  # as Python values; the rest of the listing is in Arrow tables
+_CHUNK_ROWS = 2048  # as Python values; the rest of the listing is in Arrow tables
 
 
 @dataclass

@@ -63,8 +63,10 @@ def write_listing(spool: Storage, table: pa.Table) -> None:
 
 
 def read_listing(spool: Storage) -> Listing:
-    """The listing that ``write_listing`` kept."""
-    with spool.open_input(_LISTING_FILE) as stream, pa.ipc.open_file(stream) as reader:
+    """The listing that ``write_listing`` kept; on a local disk what is not used of it is not loaded."""
+    local = spool.local_path(_LISTING_FILE)
+    stream = spool.open_input(_LISTING_FILE) if local is None else pa.memory_map(str(local))
+    with stream, pa.ipc.open_file(stream) as reader:
         return Listing(share_empty_texts(reader.read_all()))
 
 
