@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from infra.errors import ConfigError
+from infra.errors import ConfigError, UsageError
 from training.augment.beta import beta_quantiles
 from training.config.augment import AugmentSettings, RandAugmentSettings
 from training.order.hashing import U64, key_of, uniform
@@ -89,6 +89,19 @@ def draw_batch(
     as_floats = (np.asarray(part, np.float32) for part in (amounts, warps, blend, own))
     amounts32, warps32, blend32, own32 = as_floats
     return BatchDraws(ops, amounts32, warps32, blend32, boxes, own32)
+
+
+def refuse_batched(settings: AugmentSettings | None) -> None:
+    """For readers without TensorFlow.
+
+    Raises:
+        UsageError: something is to be done to whole batches.
+    """
+    if settings is not None and settings.is_batched:
+        raise UsageError(
+            "randaugment, mixup and cutmix are done to batches of TensorFlow",
+            "read with tf(...), or leave them to the code that trains",
+        )
 
 
 def check_pairs(settings: AugmentSettings, rows: int) -> None:

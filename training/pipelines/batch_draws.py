@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from infra.errors import ShardmillError
 from training.augment.batch_draws import BatchDraws, check_pairs, draw_batch
+from training.augment.batched import BatchAugment, soft_labels
 from training.config import AugmentSettings
 from training.pipelines.pipeline import Pipeline, Steps
 from training.reading import RecordReader
@@ -79,3 +80,39 @@ class WithBatchDraws:
         positions = np.arange(begin, begin + self.order.global_batch_size, dtype=np.int64)
         assert self.image_size is not None, "whole images are not for training"
         return tuple(draw_batch(self.settings, self.seed, epoch, positions, self.image_size))
+
+
+def augmented_on_host(
+    pipeline: Pipeline, settings: AugmentSettings | None, seed: int, num_classes: int
+) -> Pipeline:
+    """The pipeline, with whatever the settings want done to whole batches."""
+    if settings is None or not settings.is_batched:
+        return pipeline
+    return AugmentedBatches(pipeline, settings, seed, num_classes)
+
+
+@dataclass(frozen=True)
+class AugmentedBatches(WithBatchDraws):
+    """The batches of a pipeline, augmented on the host: for a training loop that is not ours.
+
+    Where examples are mixed, "labels" are distributions over the classes, float32 [b, C].
+    """
+
+    num_classes: int = 0
+
+    def dataset(self, start: int, stop: int, batch_size: int | None = None) -> Any:
+        """As ``IndexedPipeline.dataset``.
+
+        Raises:
+            ConfigError: examples are mixed in pairs, and the rows of a batch are odd in number.
+        """
+        augment = BatchAugment(mixes=self.settings.mixes)
+
+        def augmented(batch: dict[str, Any]) -> dict[str, Any]:
+            draws, labels = batch.pop("draws"), batch["labels"]
+            if self.settings.mixes:
+                labels = soft_labels(labels, draws.own, self.num_classes)
+            return {**batch, "images": augment(batch["images"], draws), "labels": labels}
+
+        batches = super().dataset(start, stop, batch_size).map(augmented)
+        return batches.prefetch(tf.data.AUTOTUNE)

@@ -6,12 +6,10 @@ from typing import Any, Literal
 
 import tensorflow as tf
 
-from training.pipelines.indexed import IndexedPipeline
+from training.pipelines.pipeline import Pipeline
 
 
-def as_pairs(
-    pipeline: IndexedPipeline, start: int, stop: int, last_batch: Literal["pad", "drop", "partial"]
-) -> Any:
+def as_pairs(pipeline: Pipeline, start: int, stop: int, last_batch: Literal["pad", "drop", "partial"]) -> Any:
     """A dataset of the steps ``start`` to ``stop``.
 
     Args:
