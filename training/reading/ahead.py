@@ -13,11 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from infra import progress as events
+from infra.errors import ShardmillError
 from training.reading.coming import ComingShards, Course
 
 _FETCHING_THREADS = 4
 _TICK_SECONDS = 0.2
-_IDLE_TICK_SECONDS = 1.0
+_IDLE_TICK_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +27,13 @@ class Acts:
     """What the threads do, given by their owner.
 
     Attributes:
-        fetch: (path of a shard, steps until it is needed) -> False where there is no room for it yet.
+        prepare: (path of a shard, steps until it is needed) -> what fetches it, its room being reserved; None
+            where there is no room for it yet.
         is_staged: path -> whether it is there.
         tick: called now and then.
     """
 
-    fetch: Callable[[str, float], bool]
+    prepare: Callable[[str, float], Callable[[], None] | None]
     is_staged: Callable[[str], bool]
     tick: Callable[[], None]
 
@@ -47,6 +50,8 @@ class Ahead:
         self._missing: list[str] = []
         self._under_way: set[str] = set()
         self._changed = threading.Condition()
+        self._looking = threading.Lock()
+        self._turn = threading.Lock()  # to reserve room: in the order of need, whichever thread is quicker
         self._threads: list[threading.Thread] = []
         self.closed = threading.Event()
 
@@ -97,12 +102,16 @@ class Ahead:
     def _watch(self) -> None:
         while not self.closed.is_set():
             self._acts.tick()
-            if self._courses:
+            self.look()
+            self.closed.wait(_TICK_SECONDS if self._distances else _IDLE_TICK_SECONDS)
+
+    def look(self) -> None:
+        """Find out where the courses are: what is needed, how soon, and what of it is missing."""
+        if self._courses:
+            with self._looking:
                 self._look()
-            self.closed.wait(_TICK_SECONDS if self._missing else _IDLE_TICK_SECONDS)
 
     def _look(self) -> None:
-        """What is needed, how soon, and what of it is missing."""
         found: dict[str, float] = {}
         for split, coming in list(self._courses.items()):
             at = self._reached[split]
@@ -120,15 +129,29 @@ class Ahead:
             self._changed.notify_all()
 
     def _fetch(self) -> None:
-        while (path := self._next()) is not None:
+        while True:
+            with self._turn:
+                path = self._next()
+                if path is None:
+                    return
+                work = self._prepared(path)
             try:
-                has_room = self._acts.fetch(path, self.distance(path))
+                if work is not None:
+                    work()
             finally:
                 with self._changed:
                     self._under_way.discard(path)
-            if not has_room:
-                with self._changed:
-                    self._missing.clear()  # what is needed later finds none either; the next look tells
+
+    def _prepared(self, path: str) -> Callable[[], None] | None:
+        try:
+            work = self._acts.prepare(path, self.distance(path))
+        except ShardmillError as error:
+            events.log(f"not staged ahead of use: {error.message}", level="warning")
+            work = None
+        if work is None:
+            with self._changed:
+                self._missing.clear()  # what is needed later finds no room either; the next look tells
+        return work
 
     def _next(self) -> str | None:
         with self._changed:

@@ -13,7 +13,7 @@ from training.reading.table import SplitTable
 
 # A step stays needed for so long after it was asked for: others are under way at the same time, and ranks of
 # one machine are not at the same step to the dot.
-_MARGIN_STEPS = 4
+_MARGIN_STEPS = 2
 _MOST_STEPS = 4096  # looked ahead
 
 

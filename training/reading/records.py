@@ -66,6 +66,9 @@ class RecordReader:
         try:
             return self._record(ordinal, self.read_stored(ordinal))
         except (CorruptDataError, NotFoundError) as error:
+            path = self.table.paths[self.table.shard[ordinal]]
+            if isinstance(self._ranges, Staging) and self._ranges.is_damaged(path):
+                return self.read(ordinal)
             raise self.named(ordinal, error) from error
 
     def read_stored(self, ordinal: int) -> bytes:

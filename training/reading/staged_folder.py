@@ -228,12 +228,19 @@ class StagedFolder:
 
 
 class Claim:
-    """The right to fetch one shard; ends with ``commit`` or ``give_up``."""
+    """The right to fetch one shard; ends with ``commit`` or ``give_up``, or an error within its context."""
 
     def __init__(self, path: Path, final: Path, descriptor: int) -> None:
         self._path = path
         self._final = final
         self.descriptor = descriptor
+
+    def __enter__(self) -> None:
+        """Nothing: the claim is made."""
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is not None:
+            self.give_up()
 
     def write(self, data: memoryview, offset: int) -> None:
         """Write a part of the shard.

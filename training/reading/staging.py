@@ -15,6 +15,7 @@ import shutil
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,7 @@ from training.reading.staged_folder import STALL_SECONDS, Claim, StagedFolder
 from training.reading.table import SplitTable
 
 # An open shard is let go after so long, in use or not, and opened anew: so that others can evict it.
-_HELD_SECONDS = 1.0
+_HELD_SECONDS = 0.5
 # Steps whose shards are in use at the same time; with fewer in the budget a step would wait for itself.
 _STEPS_AT_ONCE = 3
 
@@ -76,6 +77,7 @@ class Staging:
         self._version = version
         self._asked = (version, folder, budget_bytes)
         self._shards = {shard.path: shard for shard in version.manifest.shards}
+        self._paths = {self._name(path): path for path in self._shards}
         self.staged = StagedFolder(folder, budget_bytes or 0, stall_seconds)
         if budget_bytes is None:
             self.staged.budget_bytes = (shutil.disk_usage(folder).free + self.staged.used_bytes()) // 2
@@ -89,7 +91,7 @@ class Staging:
         self._followed: dict[str, SplitTable] = {}
         self._lock = threading.Lock()
         self.num_fetched = 0
-        acts = Acts(self._fetch_ahead, self._is_staged, self._tick)
+        acts = Acts(self._prepare_ahead, self._is_staged, self._tick)
         self._ahead = Ahead(self.staged.budget_bytes, acts)
         _stagings.add(self)
 
@@ -168,17 +170,46 @@ class Staging:
         """The steps of a followed split are read as far as this one."""
         self._ahead.reached(split, run_step)
 
-    def _fetched(self, shard: Shard, before: float | None = None) -> Descriptor | None:
-        """Fetch a shard; None where another process or thread does, or, with ``before``, there is no room."""
+    def _fetched(self, shard: Shard) -> Descriptor | None:
+        """Fetch a shard that is needed now; None where another process or thread does."""
         claim = self.staged.claim(self._name(shard.path))
         if claim is None:
             return None
-        try:
-            filled = self._filled(claim, shard, before)
-        except BaseException:
+        # Nobody waits for room that this process keeps from itself, or evicts what it is about to need.
+        self._held.clear()
+        self._ahead.look()
+        with claim:
+            self.staged.make_room(claim, shard.num_bytes, self._next_use)
+        return self._filled(claim, shard, _pause)
+
+    def _prepare_ahead(self, path: str, distance: float) -> Callable[[], None] | None:
+        """Room for one shard, for the background; returns what fetches it. None: there is no room."""
+        shard = self._shards[path]
+        claim = None if path in self._failed else self.staged.claim(self._name(path))
+        if claim is None:
+            return lambda: None  # another fetches it
+        for other in list(self._held):
+            if self._ahead.distance(other) > distance:
+                self._held.pop(other, None)
+        with claim:
+            has_room = self.staged.make_room(claim, shard.num_bytes, self._next_use, before=distance)
+        if not has_room:
             claim.give_up()
-            raise
-        if not filled:
+            return None
+        return lambda: self._fetch_ahead(claim, shard)
+
+    def _fetch_ahead(self, claim: Claim, shard: Shard) -> None:
+        try:
+            self._filled(claim, shard, self._ahead.closed.wait)
+        except ShardmillError as error:
+            # Whoever needs the shard tries again, and fails with this error.
+            self._failed.add(shard.path)
+            _warn(f"not staged ahead of use: {error.message}")
+
+    def _filled(self, claim: Claim, shard: Shard, given_up: Callable[[float], bool]) -> Descriptor | None:
+        with claim:
+            whole = fetch_shard(self._version, shard, claim, given_up, _warn)
+        if not whole:
             claim.give_up()
             return None
         with self._lock:
@@ -186,32 +217,8 @@ class Staging:
         self._failed.discard(shard.path)
         return claim.commit()
 
-    def _filled(self, claim: Claim, shard: Shard, before: float | None) -> bool:
-        def next_use(name: str) -> float:
-            return self._ahead.distance(paths.get(name, ""))
-
-        paths = {self._name(path): path for path in self._shards}
-        if before is None:
-            # Nobody waits for room that this process keeps from itself.
-            self._held.clear()
-        if not self.staged.make_room(claim, shard.num_bytes, next_use, before=before):
-            return False
-        # What is needed now is fetched to the end; only work ahead of use is given up on closing.
-        given_up = _pause if before is None else self._ahead.closed.wait
-        return fetch_shard(self._version, shard, claim, given_up, _warn)
-
-    def _fetch_ahead(self, path: str, distance: float) -> bool:
-        """One shard for the background; False where there is no room for it."""
-        if path in self._failed:
-            return True
-        try:
-            got = self._fetched(self._shards[path], before=distance)
-        except ShardmillError as error:
-            # Whoever needs the shard tries again, and fails with this error.
-            self._failed.add(path)
-            _warn(f"not staged ahead of use: {error.message}")
-            return True
-        return got is not None or self._is_staged(path)
+    def _next_use(self, name: str) -> float:
+        return self._ahead.distance(self._paths.get(name, ""))
 
     def _is_staged(self, path: str) -> bool:
         return self.staged.has(self._name(path))
