@@ -12,27 +12,23 @@ again, unless its bytes are no longer what the note says.
 
 from __future__ import annotations
 
-import hashlib
 from array import array
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from beam_jobs.copying import NO_SHARDS, RecordCopier, ShardsToCopyFrom
 from beam_jobs.memory import give_back
 from beam_jobs.plan import PLAN_SCHEMA, PlannedShard
 from beam_jobs.plan.columns import PLAN_ROWS
-from beam_jobs.plan.hashing import digest_bytes, hex_text
 from beam_jobs.plan.shards import Assembly
+from beam_jobs.shard_index import HashedWriter, ShardIndex
 from beam_jobs.spools import plan_file
-from infra.contract import INDEX_SCHEMA, Shard, data_dir, index_file, shard_file, shard_stem
+from infra.contract import Shard, data_dir, index_file, shard_file, shard_stem
 from infra.digests import stream_sha256
 from infra.errors import NotFoundError, StorageError
 from infra.records import Container
@@ -174,14 +170,13 @@ def write_shard(
     """
     path, index_path = task.shard_path(number), task.index_path(number)
     with task.dataset.atomic_writer(path) as stream:
-        hashed = _HashedWriter(stream)
+        hashed = HashedWriter(stream)
         offsets, lengths = _write_records(records, copier, hashed)
     with task.dataset.atomic_writer(index_path) as stream:
-        hashed_index = _HashedWriter(stream)
-        index = _Index(hashed_index, offsets, lengths)
-        for batch in records:
-            index.add(batch)
-        index.close()
+        hashed_index = HashedWriter(stream)
+        with ShardIndex(hashed_index, offsets, lengths) as index:
+            for batch in records:
+                index.add(batch)
     shard = Shard(
         path=path,
         index_path=index_path,
@@ -198,7 +193,7 @@ def write_shard(
 
 
 def _write_records(
-    records: Iterable[pa.RecordBatch], copier: RecordCopier, out: _HashedWriter
+    records: Iterable[pa.RecordBatch], copier: RecordCopier, out: HashedWriter
 ) -> tuple[array[int], array[int]]:
     """Write all records of a shard; returns the offset and the length of each (bytes)."""
     offsets, lengths = array("q"), array("q")
@@ -217,70 +212,6 @@ def _rows(records: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
         for start in range(0, batch.num_rows, _ROWS_AT_A_TIME):
             part = batch.slice(start, _ROWS_AT_A_TIME)
             yield from zip(*(part.column(name).to_pylist() for name in names), strict=True)
-
-
-class _Index:
-    """A shard's index as a Parquet file in the making, a row group for each batch of records.
-
-    Attributes:
-        labels: how many records have each.
-        payload_bytes: of all encoded images.
-    """
-
-    def __init__(self, out: _HashedWriter, offsets: array[int], lengths: array[int]) -> None:
-        self.labels: Counter[int] = Counter()
-        self.payload_bytes = 0
-        self._offsets = np.frombuffer(offsets, np.int64)
-        self._lengths = np.frombuffer(lengths, np.int64)
-        self._num_rows = 0
-        self._sink = pa.PythonFile(out, mode="w")
-        self._writer = pq.ParquetWriter(self._sink, INDEX_SCHEMA, compression="zstd")
-
-    def add(self, records: pa.RecordBatch) -> None:
-        """Add the rows of the next records (SPOOLED_PLAN_SCHEMA)."""
-        rows = slice(self._num_rows, self._num_rows + records.num_rows)
-        columns = {name: records[name] for name in INDEX_SCHEMA.names if name in records.schema.names}
-        columns |= {
-            "offset_bytes": pa.array(self._offsets[rows]),
-            "length_bytes": pa.array(self._lengths[rows]),
-            "sha256": hex_text(digest_bytes(records["sha256"])),
-        }
-        self._writer.write_batch(
-            pa.record_batch([columns[name] for name in INDEX_SCHEMA.names], schema=INDEX_SCHEMA)
-        )
-        self._num_rows = rows.stop
-        for count in pc.value_counts(records["label"]).to_pylist():
-            self.labels[count["values"]] += count["counts"]
-        self.payload_bytes += pc.sum(records["stored_bytes"]).as_py()
-
-    def close(self) -> None:
-        """Write the end; nothing can be added any more."""
-        self._writer.close()
-
-
-class _HashedWriter:
-    """Counts and hashes what it passes on. Enough of a file for Arrow to write to."""
-
-    closed = False
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self._digest = hashlib.sha256()
-        self.num_bytes = 0
-
-    def write(self, data: bytes) -> None:
-        self._stream.write(data)
-        self._digest.update(data)
-        self.num_bytes += len(data)
-
-    def tell(self) -> int:
-        return self.num_bytes
-
-    def flush(self) -> None:
-        self._stream.flush()
-
-    def hexdigest(self) -> str:
-        return self._digest.hexdigest()
 
 
 def reuse_shards(task: AssembleTask, published: Iterable[Shard] = ()) -> dict[int, Shard]:
