@@ -102,8 +102,8 @@ def profile(
     size = config.data.image_size or default_image_size(config.model.name)
     subject = Subject(records, order, size, config.augment, config.data.seed, seconds)
     stages = measure_stages(subject, lambda name: events.log(f"measuring {name}"))
-    transferred, rates = _together(subject, config, version, order, model=model)
-    stages.append(transferred)
+    transfers, rates = _together(subject, config, version, order, model=model)
+    stages += transfers
     side = float(np.median(np.minimum(table.height, table.width)))
     found = bottleneck(stages, rates, num_cpus=num_cpus(), stored_side=side, image_size=size)
     return {
@@ -126,7 +126,7 @@ def profile(
 
 def _together(
     subject: Subject, config: TrainConfig, version: DatasetVersion, order: TrainingOrder, *, model: bool
-) -> tuple[Stage, Rates]:
+) -> tuple[list[Stage], Rates]:
     # TensorFlow loads only now: wrong arguments are answered at once.
     from training import tensorflow_runtime
 
@@ -137,9 +137,11 @@ def _together(
     def on_stage(name: str) -> None:
         events.log(f"measuring {name}")
 
-    on_stage("transfer")
-    stage = whole.transfer(subject)
-    return stage, whole.with_tensorflow(subject, config, version, order, on_stage, model=model)
+    transfers = []
+    if (device := whole.accelerator()) is not None:
+        on_stage("transfer")
+        transfers.append(whole.transfer(subject, device))
+    return transfers, whole.with_tensorflow(subject, config, version, order, on_stage, model=model)
 
 
 def _write_picture(path: Path, result: dict[str, Any]) -> None:

@@ -36,9 +36,14 @@ def batch_rate(subject: Subject) -> float:
         return _rate(lambda: next(made).images.shape[0], subject.seconds)
 
 
-def transfer(subject: Subject) -> Stage:
-    """From a numpy array to the memory of the device."""
-    device = (tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU"))[0].name
+def accelerator() -> str | None:
+    """The first GPU; None where the model computes in the memory that batches are made in."""
+    found = tf.config.list_logical_devices("GPU")
+    return found[0].name.removeprefix("/device:") if found else None
+
+
+def transfer(subject: Subject, device: str) -> Stage:
+    """From a numpy array to the memory of a device such as ``GPU:0``."""
     maker = BatchMaker(subject.records, image_size=subject.image_size, threads=1)
     images = maker.make(subject.order.step(0, 0)).images
 
@@ -48,7 +53,7 @@ def transfer(subject: Subject) -> Stage:
             float(tf.identity(tf.constant(images))[-1, -1, -1, -1])
         return int(images.shape[0])
 
-    return Stage("transfer", 1e6 / _rate(copy, subject.seconds), f"to {device.removeprefix('/device:')}")
+    return Stage("transfer", 1e6 / _rate(copy, subject.seconds), f"to {device}")
 
 
 def with_tensorflow(

@@ -56,12 +56,26 @@ def test_the_command_measures_training_too(tmp_path: Path) -> None:
     child.raise_for_status()
     result = child.result
     assert result is not None
-    assert [stage["name"] for stage in result["stages"]][-1] == "transfer"
+    assert [stage["name"] for stage in result["stages"]][-1] in (
+        "augment",
+        "transfer",
+    )  # where there is a GPU
     assert set(result["rates"]) == {"batches", "pipeline", "model", "training"}
     assert all(rate > 0 for rate in result["rates"].values())
     assert result["bottleneck"]["remedy"]
     drawn = {element.text for element in ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}text")}
-    assert {"decode", "training", "transfer"} <= drawn
+    assert {"decode", "training"} <= drawn
+
+
+def test_the_way_to_a_device_is_measured(tmp_path: Path) -> None:
+    from training.profiling.whole import transfer
+
+    publish(tmp_path, coloured({"train": {"a": 9, "b": 9}}), name="set")
+    records = open_dataset("set", root=tmp_path).reader("train")
+    order = TrainingOrder(records.table.label, seed=0, global_batch_size=6)
+    stage = transfer(Subject(records, order, 24, None, 0, 0.02), "CPU:0")
+    assert (stage.name, stage.detail) == ("transfer", "to CPU:0")
+    assert stage.microseconds > 0
 
 
 def test_an_unknown_dataset_is_said_at_once() -> None:
