@@ -198,7 +198,7 @@ def _caption(names: list[str], draws: BatchDraws, row: int) -> tuple[str, ...]:
     """Labels with their shares, then the operations of RandAugment."""
     own, partner = float(draws.own[row]), names[min(row ^ 1, len(names) - 1)]
     caption = [names[row]]
-    if own < 1 and partner != names[row]:
+    if own < 0.995 and partner != names[row]:
         caption = [f"{names[row]} {own:.0%}, {partner} {1 - own:.0%}"]
     if draws.ops.shape[1]:
         caption.append(", ".join(OPS[number] for number in draws.ops[row]))
