@@ -161,7 +161,7 @@ class Staging:
                 f"reading.staging_bytes = {budget:,} is less than what {_STEPS_AT_ONCE} steps on end need: "
                 f"{need:,} bytes, of {sum(sizes.values()):,} of the {table.split} split",
                 f"raise it to {need:,} or more; or have neighbouring records read together: "
-                'data.granularity = "block"',
+                'data.granularity = "block", block_records as many as a shard has, window_blocks a few',
             )
         self._followed[table.split] = table
         self._ahead.follow(course, sizes)
