@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,7 @@ from tests.benchmarks.process_tree import memory_of_tree
 
 REPOSITORY = Path(__file__).parents[2]
 _SAMPLE_SECONDS = 0.5
+_END_SECONDS = 5
 _START_SECONDS = 240  # imports, compilation and the first batch, on a busy machine
 QUIET = {
     "TF_CPP_MIN_LOG_LEVEL": "2",
@@ -65,7 +68,7 @@ def measure(argv: Sequence[str], env: Mapping[str, str]) -> Rate:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
-            start_new_session=True,  # its workers end with it
+            start_new_session=True,  # so that its workers end with it
         )
         watchdog = threading.Timer(_START_SECONDS, process.kill)
         watchdog.start()
@@ -77,8 +80,27 @@ def measure(argv: Sequence[str], env: Mapping[str, str]) -> Rate:
             raise ReaderFailed(said[-1] if said else "it said nothing") from None
         finally:
             watchdog.cancel()
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Let it end by itself, which it does when its input ends; then end its workers.
+
+    Gently at first: Python's resource tracker heeds no SIGTERM, and clears away what the others shared.
+    """
+    assert process.stdin is not None
+    process.stdin.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_END_SECONDS)
+    deadline = time.monotonic() + _END_SECONDS
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+        while time.monotonic() < deadline:
+            process.poll()
+            os.killpg(process.pid, 0)  # raises when nobody is left
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _measured(process: subprocess.Popen[bytes]) -> Rate:

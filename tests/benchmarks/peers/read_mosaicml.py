@@ -42,7 +42,10 @@ def batches(work: Path, out: Path) -> Iterator[Any]:
     loader = StreamingDataLoader(
         dataset, batch_size=BATCH, num_workers=WORKERS, prefetch_factor=2, drop_last=True
     )
-    return (images for images, _ in loader)
+    try:
+        yield from (images for images, _ in loader)
+    finally:
+        clean_stale_shared_memory()
 
 
 if __name__ == "__main__":

@@ -65,6 +65,8 @@ def measure(make: Callable[[], Iterator[Any]], warm: float, seconds: float) -> N
     images, elapsed = _count(batches, seconds)
     say("end", images=images, seconds=elapsed)
     sys.stdin.read()
+    if hasattr(batches, "close"):  # a generator may have something to clear away
+        batches.close()
     os._exit(0)  # ending worker processes in good order takes some readers many seconds
 
 
