@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
 from infra import progress as events
 from infra.catalog import Catalog
@@ -89,21 +90,24 @@ def show_augmented(ref: str, config: TrainConfig, *, root: str | Path, out: Path
     rows: list[list[Cell]] = [
         [Cell(*_stored(reader, dataset, ordinal))] for ordinal in plan.ordinals.tolist()
     ]
-    with_batches = _Epochs(config, dataset, reader, size)
+    trained = _AsTrained(config, dataset, reader, size)
     for epoch in range(_EPOCHS):
-        for row, cell in zip(rows, with_batches.cells(replace(plan, epoch=epoch)), strict=True):
+        for row, cell in zip(rows, trained.cells(replace(plan, epoch=epoch)), strict=True):
             row.append(cell)
     columns = ["stored", *(f"epoch {epoch + 1}" for epoch in range(_EPOCHS))]
     title = f"{dataset.version.ref}: {counted(len(rows), 'training example')} of {size} pixels"
-    picture = grid_picture(title, described(config.augment), columns, rows)
+    _save(grid_picture(title, described(config.augment), columns, rows), out)
+    version = dataset.version
+    found = {"dataset": version.name, "version": version.version, "augmented": str(out)}
+    return {**found, "num_examples": len(rows), "num_epochs": _EPOCHS}
+
+
+def _save(picture: Image.Image, out: Path) -> None:
     try:
         picture.save(out)
     except OSError as error:
         remedy = "name a file in a folder that is there and that you may write to"
         raise StorageError(f"cannot write {out}: {error.strerror or error}", remedy) from error
-    version = dataset.version
-    found = {"dataset": version.name, "version": version.version, "augmented": str(out)}
-    return {**found, "num_examples": len(rows), "num_epochs": _EPOCHS}
 
 
 def _size_of(model: str) -> int:
@@ -121,7 +125,8 @@ def described(settings: AugmentSettings) -> str:
     for name in ("random_resized_crop", "horizontal_flip"):
         if getattr(settings, name) == getattr(default, name):
             shown[name] = getattr(settings, name)
-    return "augment: " + ", ".join(f"{name} = {_value(value)}" for name, value in sorted(shown.items()))
+    parts = [f"{name} = {_value(value)}" for name, value in sorted(shown.items())]
+    return "augment: " + (", ".join(parts) or "nothing; the central square")
 
 
 def _value(value: Any) -> str:
@@ -153,7 +158,7 @@ def _stored(reader: RecordReader, dataset: Dataset, ordinal: int) -> tuple[Image
     return pixels.copy(), (label, f"{width} by {height} pixels")
 
 
-class _Epochs:
+class _AsTrained:
     """Makes the same examples as training would, epoch by epoch."""
 
     def __init__(self, config: TrainConfig, dataset: Dataset, reader: RecordReader, size: int) -> None:

@@ -86,6 +86,8 @@ def test_settings_are_described_as_they_are_written() -> None:
     off = AugmentSettings.model_validate({"random_resized_crop": False, "horizontal_flip": False, **MIXING})
     wanted = "augment: cutmix = 1.0, mixup = 0.4, randaugment = { num_ops = 1 }"
     assert show_augmented.described(off) == wanted
+    nothing = AugmentSettings(random_resized_crop=False, horizontal_flip=False)
+    assert show_augmented.described(nothing) == "augment: nothing; the central square"
 
 
 def test_few_examples_and_odd_names(root: Path, tmp_path: Path) -> None:
