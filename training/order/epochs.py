@@ -75,15 +75,7 @@ class TrainingOrder:
         self.num_records = int(labels.size)
         self.seed = seed
         self.global_batch_size = global_batch_size
-        if not self.num_records:
-            raise DataError("the split has no records to train on", "prepare a dataset with a train split")
-        if last_batch == "drop" and self.num_records < global_batch_size:
-            raise ConfigError(
-                f"an epoch of {counted(self.num_records, 'record')} has no full batch of {global_batch_size}",
-                f"set data.global_batch_size to at most {self.num_records}, or data.last_batch to pad",
-            )
-        full, rest = divmod(self.num_records, global_batch_size)
-        self.steps_per_epoch = full + (1 if rest and last_batch == "pad" else 0)
+        self.steps_per_epoch = _steps_per_epoch(self.num_records, global_batch_size, last_batch)
         self.records_per_class = count_labels(labels)
         rule = RULES[balance] if isinstance(balance, str) else balance
         self.draws_per_class = rule(self.records_per_class)
@@ -110,6 +102,8 @@ class TrainingOrder:
             )
         if blocks is not None:
             sizes = np.array([self.num_records], np.int64) if shard_sizes is None else shard_sizes
+            if sizes.sum() != self.num_records:
+                raise DataError(f"shards of {sizes.sum()} records in all, and {self.num_records} labels")
             return Blocks(sizes, blocks, self.seed)
         return (
             EachOnce(self.num_records, self.seed)
@@ -157,6 +151,18 @@ class TrainingOrder:
             each = self.class_weights[self._labels[ordinals[:num_real]]]
             weights[:num_real] = each / each.sum()
         return weights
+
+
+def _steps_per_epoch(num_records: int, global_batch_size: int, last_batch: LastBatch) -> int:
+    if not num_records:
+        raise DataError("the split has no records to train on", "prepare a dataset with a train split")
+    if last_batch == "drop" and num_records < global_batch_size:
+        raise ConfigError(
+            f"an epoch of {counted(num_records, 'record')} has no full batch of {global_batch_size}",
+            f"set data.global_batch_size to at most {num_records}, or data.last_batch to pad",
+        )
+    full, rest = divmod(num_records, global_batch_size)
+    return full + (1 if rest and last_batch == "pad" else 0)
 
 
 def count_labels(labels: npt.NDArray[np.integer]) -> Ints:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.errors import ConfigError
+from infra.errors import ConfigError, DataError
 from tests.samples.orders import SEEDS, epoch_of, shard_sizes
 from training.order import BlockSizes, TrainingOrder
 from training.order.blocks import Blocks
@@ -87,3 +87,14 @@ def test_a_balance_rule_goes_with_records_only() -> None:
     even = np.array([0, 0, 1, 1], np.int32)  # where classes are even, uniform is natural
     order = TrainingOrder(even, seed=0, global_batch_size=2, balance="uniform", blocks=BlockSizes(2, 2))
     assert sorted(epoch_of(order, 0).tolist()) == [0, 1, 2, 3]
+
+
+def test_shards_hold_all_records() -> None:
+    with pytest.raises(DataError, match="shards of 9 records in all, and 10 labels"):
+        TrainingOrder(
+            np.zeros(10, np.int32),
+            seed=0,
+            global_batch_size=2,
+            blocks=BlockSizes(2, 2),
+            shard_sizes=np.array([4, 5]),
+        )
