@@ -1,4 +1,4 @@
-"""Grain over ArrayRecord: shuffled, mapped and batched in two worker processes."""
+"""Grain over ArrayRecord: shuffled, mapped and batched in two threads; worker processes take a sixth more."""
 
 from __future__ import annotations
 
@@ -50,4 +50,4 @@ def threads(work: Path, out: Path) -> Iterator[Any]:
 
 
 if __name__ == "__main__":
-    main({"processes": processes, "threads": threads}, prepare)
+    main({"threads": threads, "processes": processes}, prepare)
