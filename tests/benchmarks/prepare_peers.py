@@ -16,7 +16,6 @@ Peers live in environments of their own, which are made on first use from the li
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import shutil
 import statistics
@@ -24,7 +23,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import venv
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -36,6 +34,7 @@ from infra.wording import counted
 from tests.benchmarks.peers.photographs import CODECS, QUALITY, SHORT_SIDE
 from tests.benchmarks.photo_folders import make_photographs
 from tests.benchmarks.process_tree import Cost, run_measured
+from tests.environments import environment
 
 REPOSITORY = Path(__file__).parents[2]
 REQUIREMENTS = Path(__file__).parent / "peers"
@@ -140,21 +139,6 @@ class Run:
     num_bytes: int
 
 
-def environment(folder: Path, requirements: str) -> Path:
-    """The interpreter of an environment for peers, which is made where it is not there, or outdated."""
-    packages = REQUIREMENTS / requirements
-    place = folder / packages.stem
-    wanted = hashlib.sha256(packages.read_bytes()).hexdigest()
-    stamp, python = place / "made-from.sha256", place / "bin" / "python"
-    if not stamp.exists() or stamp.read_text() != wanted:
-        print(f"Making {place} from {packages.name}: gigabytes, some minutes.", file=sys.stderr)
-        venv.create(place, clear=True, with_pip=True)
-        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, "--requirement", str(packages)], check=True)
-        stamp.write_text(wanted)
-    return python
-
-
 def measure(peer: Peer, python: Path, source: Path, out: Path, codec: str) -> Run:
     """Run a peer once into a new folder, count what it wrote, and remove it."""
     try:
@@ -252,7 +236,7 @@ def main() -> None:
     told = _parse()
     names = [SHARDMILL, *(name for name in told.peers.split(",") if name != SHARDMILL)]
     lists = {PEERS[name].requirements for name in names if PEERS[name].module}
-    pythons = {requirements: environment(told.environments, requirements) for requirements in sorted(lists)}
+    pythons = {name: environment(told.environments, REQUIREMENTS / name) for name in sorted(lists)}
     folder = told.folder or (PHOTOGRAPHS if PHOTOGRAPHS.is_dir() else None)
     runs: dict[str, list[Run]] = {name: [] for name in names}
     failures: Counter[str] = Counter()
