@@ -19,7 +19,6 @@ import argparse
 import json
 import shutil
 import statistics
-import subprocess
 import sys
 import tarfile
 import tempfile
