@@ -11,7 +11,7 @@ import pytest
 from infra.catalog import DatasetVersion
 from infra.errors import ConfigError
 from infra.settings import load_settings
-from infra.storage import Storage
+from tests.samples.elsewhere import elsewhere
 from tests.samples.published import coloured, publish
 from training.config import TrainConfig, run_name
 from training.config.data import DataSettings
@@ -24,16 +24,9 @@ def local(tmp_path: Path) -> DatasetVersion:
     return publish(tmp_path, coloured({"train": {"a": 4, "b": 4}}), shards_per_split=2)
 
 
-class ElsewhereStorage(Storage):
-    """A folder that is not of this machine's own filesystem."""
-
-    is_local = False  # type: ignore[assignment]
-
-
 @pytest.fixture
 def remote(local: DatasetVersion) -> DatasetVersion:
-    there = local.storage
-    return DatasetVersion(ElsewhereStorage(there._fs, there._root, "s3://bucket/sample"), local.manifest)
+    return elsewhere(local)
 
 
 def test_files_of_this_machine_are_read_in_the_exact_order(local: DatasetVersion) -> None:

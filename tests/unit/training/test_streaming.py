@@ -11,7 +11,9 @@ import pytest
 
 from infra.catalog import DatasetVersion
 from infra.errors import ConfigError, ShardmillError
+from infra.ranges import RangeReader
 from infra.records import CONTAINERS, Container
+from tests.samples.elsewhere import elsewhere
 from tests.samples.published import coloured, publish
 from training.config.augment import AugmentSettings, ColorJitterSettings
 from training.config.reading import ReadingSettings
@@ -134,6 +136,23 @@ def test_both_sources_give_the_same(tmp_path: Path, container: Container) -> Non
     dataset = Dataset(publish(tmp_path, coloured(COUNTS), container=container, shards_per_split=5))
     by_tensorflow = batches_of(stream_of(dataset, 1, 2), 0, 9)
     assert same(by_tensorflow, batches_of(stream_of(dataset, 1, 2, through_python=True), 0, 9))
+
+
+def test_shards_that_are_no_files_of_this_machine_are_read_by_runs(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    whole = RangeReader.read
+
+    def noted(self: RangeReader, path: str, offset: int, length: int) -> bytes:
+        read.append(length)
+        return whole(self, path, offset, length)
+
+    monkeypatch.setattr(RangeReader, "read", noted)
+    there = Dataset(elsewhere(dataset.version))
+    batches = batches_of(stream_of(there), 0, 6)
+    assert same(batches, batches_of(stream_of(dataset), 0, 6))
+    assert len(read) == 5 + 1, "a request a shard, and one for the padding of the last batch"
 
 
 def test_replica_batches_are_the_slices_of_the_step(dataset: Dataset) -> None:
