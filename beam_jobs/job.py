@@ -24,7 +24,7 @@ import json
 import logging
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -39,14 +39,14 @@ from beam_jobs.contents import DigestList, KnownContents
 from beam_jobs.digests import Digests, plan_digest, run_digest, work_digest
 from beam_jobs.guard.attempts import adopt_guard
 from beam_jobs.known import Facts, Parent, merge
-from beam_jobs.loading import lean_beam, meanwhile, quick_loading
+from beam_jobs.loading import meanwhile
 from beam_jobs.memory import columns_given_back, give_back
 from beam_jobs.outcome import Reused, class_counts, outcome_of
 from beam_jobs.plan import Plan, plan_version
 from beam_jobs.pool import pool_cpu_seconds, pool_processes
 from beam_jobs.request import JobRequest
 from beam_jobs.reuse import container_of, crowded_shards, retried_reasons, reuse_of
-from beam_jobs.runners import EMBEDDED, check_runner, pool_size
+from beam_jobs.runners import check_runner, load_beam, pool_size
 from beam_jobs.sources import list_inputs, open_source
 from beam_jobs.sources.listing import Listing, read_listing, write_listing
 from beam_jobs.spools import RunClaim, damaged_shards
@@ -61,13 +61,7 @@ from beam_jobs.stages import (
     lay_out,
 )
 from beam_jobs.texts import code_texts
-from beam_jobs.versions import (
-    INPUTS_FILE,
-    publish,
-    shards_of_plan,
-    store_plan,
-    unchanged_version,
-)
+from beam_jobs.versions import INPUTS_FILE, publish, shards_of_plan, store_plan, unchanged_version
 from infra.catalog import Catalog, DatasetVersion
 from infra.contract import Accounting, spool_dir
 from infra.errors import CorruptDataError, PublishConflict
@@ -154,10 +148,8 @@ class _Job:
 
     def prepare(self, digests: Digests) -> tuple[DatasetVersion, Reused]:
         """Attempt to make the next version, again on top of each version that others publish meanwhile."""
-        as_needed = lean_beam() if self.config.runner.name == EMBEDDED else nullcontext()
-        with self.timed("load"), quick_loading(), as_needed:
-            # Beam is loaded only where there is work for it, and its time is not that of a stage.
-            from beam_jobs import pipeline  # noqa: F401
+        with self.timed("load"):  # only where there is work for it; its time is not that of a stage
+            load_beam(self.config.runner)
         spool = self.dataset.child(spool_dir(digests.run))
         work = work_digest(self.source.uri, self.config)
         check_builds(self.dataset, digests.run, work, digests.builds)

@@ -12,6 +12,7 @@ import difflib
 import logging
 import os
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -19,6 +20,7 @@ from typing import Any, TypeVar
 
 from beam_jobs.config import RunnerConfig
 from beam_jobs.faults import recover_fault
+from beam_jobs.loading import lean_beam, quick_loading
 from beam_jobs.pool import has_pool
 from beam_jobs.slots import SPARE, allow_at_once
 from beam_jobs.work import Work
@@ -122,6 +124,15 @@ def _no_runner(name: str) -> ConfigError:
     )
 
 
+def load_beam(runner: RunnerConfig) -> None:
+    """Load Beam, as far as the runner needs it."""
+    if "apache_beam" in sys.modules:
+        return
+    as_needed = lean_beam() if runner.name == EMBEDDED else contextlib.nullcontext()
+    with quick_loading(), as_needed:
+        from beam_jobs import pipeline  # noqa: F401
+
+
 def run_pipeline(work: Work, numbers: Sequence[int], runner: RunnerConfig) -> None:
     """Run the pipeline that does a work on each of the given numbers, to its end.
 
@@ -135,6 +146,7 @@ def run_pipeline(work: Work, numbers: Sequence[int], runner: RunnerConfig) -> No
         EnvironmentFault: the job server is not there, or gave up for reasons of its own.
     """
     check_runner(runner)
+    load_beam(runner)
     import apache_beam as beam
 
     from beam_jobs.pipeline import WorkOnEach
