@@ -136,26 +136,49 @@ def show(rates: dict[str, list[Rate]], missing: dict[str, str], title: str) -> N
         print(f"{READERS[name].title:<38}" + "".join(f"{cell:>10}" for cell in _cells(name, rates)))
     for name, why in missing.items():
         print(f"{READERS[name].title:<38}not measured: {why}")
+    for line in aims(rates):
+        print(line)
     means = [rate.mean for of_reader in rates.values() for rate in of_reader if rate.mean is not None]
     for name, of_reader in rates.items():
         if any(r.mean and abs(r.mean - statistics.median(means)) > _MEAN_TOLERANCE for r in of_reader):
             print(f"!! {READERS[name].title}: other pictures than the others', or other windows")
 
 
+def aims(rates: dict[str, list[Rate]]) -> list[str]:
+    """What was aimed at, and what came of it: a line each."""
+    if not rates.get(_OWN):
+        return []
+    strangers = [name for name, reader in READERS.items() if not reader.module.startswith("read_shardmill")]
+    times = {name: _ratio(rates, _OWN, name) for name in strangers}
+    peers = {name: found for name, found in times.items() if found and name != _TUTORIAL}
+    lines = []
+    if found := _ratio(rates, _OWN, _LIMIT):
+        lines.append(f"share of the limit: {found:.2f} (aim 0.85)")
+    if peers:
+        nearest = min(peers, key=lambda name: peers[name])
+        lines.append(f"times the nearest peer ({READERS[nearest].title}): {peers[nearest]:.2f} (aim 1.25)")
+    if found := times[_TUTORIAL]:
+        lines.append(f"times the tutorial: {found:.2f} (aim 3)")
+    if found := _ratio(rates, _GZIP, _OWN):
+        lines.append(f"gzip shards against uncompressed ones: {found:.2f} (aim 0.85)")
+    return lines
+
+
+def _ratio(rates: dict[str, list[Rate]], name: str, to: str) -> float | None:
+    """Median of the ratios within a round."""
+    pairs = zip(rates.get(name, ()), rates.get(to, ()), strict=False)
+    found = [rate.images_per_second / other.images_per_second for rate, other in pairs]
+    return statistics.median(found) if found else None
+
+
 def _cells(name: str, rates: dict[str, list[Rate]]) -> list[str]:
-    """The row of a reader. Ratios are medians of those within a round."""
+    """The row of a reader."""
     of_reader = rates[name]
-
-    def ratio(to: str) -> float | None:
-        pairs = zip(of_reader, rates.get(to, ()), strict=False)
-        found = [rate.images_per_second / other.images_per_second for rate, other in pairs]
-        return statistics.median(found) if found else None
-
-    of_limit, of_own = ratio(_LIMIT), ratio(_OWN)
+    of_limit, times = _ratio(rates, name, _LIMIT), _ratio(rates, _OWN, name)
     return [
         f"{statistics.median(rate.images_per_second for rate in of_reader):,.0f}",
         f"{of_limit:.2f}" if of_limit else "",
-        f"{1 / of_own:.2f}" if of_own else "",
+        f"{times:.2f}" if times else "",
         f"{statistics.median(rate.cpu_micros for rate in of_reader):,.0f}",
         f"{statistics.median(rate.first_seconds for rate in of_reader):.2f}" if name != _LIMIT else "",
         f"{max(rate.peak_pss_bytes for rate in of_reader) / 2**20:,.0f}",
@@ -171,9 +194,9 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument("--images", type=int, default=8000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
     parser.add_argument(
-        "--warm", type=float, default=2.5, help="seconds between the first batch and measuring"
+        "--warm", type=float, default=2.0, help="seconds between the first batch and measuring"
     )
     parser.add_argument("--only", default=",".join(READERS), help="names of readers, with commas")
     parser.add_argument("--decoder", choices=("opencv", "simplejpeg"), default="opencv")
