@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 from infra.catalog import Catalog, DatasetVersion
 from infra.errors import NotFoundError, UsageError
 from infra.settings import default_root, validate
+from training.augment.batch_draws import refuse_batched
 from training.config import AugmentSettings
 from training.config.reading import Decoder, ReadingSettings
 from training.order import LastBatch, Order, rank_slice
@@ -20,7 +21,7 @@ from training.reading.iterate import NumpyBatches
 from training.reading.staging import staging_for
 
 if TYPE_CHECKING:
-    from training.torch_data import LoaderOptions, TorchLoader
+    from training.torch_data import TorchLoader, TorchOptions
 
 
 def open_dataset(
@@ -128,8 +129,10 @@ class Dataset:
             epoch: the first epoch.
             epochs: how many epochs follow one another.
             last_batch: a last batch that is not full: "drop" (the default for training), "partial" (the
-                default otherwise: smaller), or "pad" (full, and elements are (images, labels, weights)).
-            augment: how training examples are varied.
+                default otherwise: smaller), or "pad" (full, and elements are (images, labels, weights), as
+                they are with ``class_weights``).
+            augment: how training examples are varied. With MixUp or CutMix, labels are distributions over the
+                classes, float32 [B, C].
             decoder: what makes pixels of stored images: "turbo", "tensorflow", or "auto".
             order: of training: ``balance`` and what else ``OrderOptions`` has.
 
@@ -137,12 +140,14 @@ class Dataset:
             NotFoundError: the version has no such split. UsageError, ConfigError: an argument is wrong.
         """
         from training import tensorflow_runtime  # noqa: F401  (before anything else imports TensorFlow)
+        from training.pipelines.batch_draws import augmented_on_host
         from training.pipelines.indexed import IndexedPipeline
         from training.pipelines.pairs import as_pairs
 
         asked = self._asked(split, batch_size, image_size, training, seed, last_batch, augment, order)
         _check_partial(asked.last_batch, epochs)
-        pipeline = IndexedPipeline(self.reader(split), asked.order, image_size, asked.augment, seed, decoder)
+        images = IndexedPipeline(self.reader(split), asked.order, image_size, asked.augment, seed, decoder)
+        pipeline = augmented_on_host(images, asked.augment, seed, len(self.classes))
         steps = asked.order.steps_per_epoch
         return as_pairs(pipeline, epoch * steps, (epoch + epochs) * steps, asked.last_batch)
 
@@ -171,7 +176,8 @@ class Dataset:
         ask for ``epoch=b.epoch, step=b.step + 1``.
 
         Args:
-            split, batch_size, image_size, training, seed, epochs, last_batch, augment, order: as for ``tf``.
+            split, batch_size, image_size, training, seed, epochs, last_batch, augment, order: as for ``tf``,
+                but for RandAugment, MixUp and CutMix, which are TensorFlow's work.
             epoch, step: the first epoch, and the step in it to begin with.
             rank, num_ranks: whose slice of each step.
             shares: of the ranks in a step, a whole number each; default: all alike.
@@ -182,6 +188,7 @@ class Dataset:
         """
         asked = self._asked(split, batch_size, image_size, training, seed, last_batch, augment, order)
         _check_partial(asked.last_batch, epochs)
+        refuse_batched(asked.augment)
         steps = asked.order.steps_per_epoch
         if not 0 <= step <= steps:
             raise UsageError(f"step = {step} of an epoch of {steps} steps")
@@ -213,15 +220,14 @@ class Dataset:
         num_ranks: int | None = None,
         shares: Sequence[int] | None = None,
         preload: bool = False,
-        order: OrderOptions | None = None,
-        **loading: Unpack[LoaderOptions],
+        **options: Unpack[TorchOptions],
     ) -> TorchLoader:
         """PyTorch batches of one rank, an epoch an iteration: a ``training.torch_data.TorchLoader``.
 
         The batches of all ranks together hold the same records, step by step, as those of ``tf``.
 
         Args:
-            split, training, seed, augment: as for ``tf``; whole images are not augmented.
+            split, training, seed, augment: as for ``batches``; whole images are not augmented.
             batch_size: examples a step, over all ranks together.
             image_size: height and width of the images (pixels); None: whole images, padded to the largest.
             last_batch: a last batch that is not full: "drop" (the default for training), or "pad" (full, with
@@ -229,19 +235,21 @@ class Dataset:
             rank, num_ranks: whose slice of each step; default: as ``torch.distributed`` says.
             shares: of the ranks in a step, a whole number each; default: all alike.
             preload: read all records into memory first.
-            order: ``{"balance": "uniform"}`` and what else ``OrderOptions`` has.
-            loading: ``epoch``, ``num_epochs``, ``num_workers``, ``prefetch_factor``, ``pin_memory``,
-                ``persistent_workers``, as ``TorchLoader`` has them.
+            options: of the order, as for ``tf``; and ``epoch``, ``num_epochs``, ``num_workers``,
+                ``prefetch_factor``, ``pin_memory``, ``persistent_workers``: see ``LoaderOptions``.
 
         Raises:
             NotFoundError: the version has no such split. UsageError, ConfigError: an argument is wrong.
             EnvironmentFault: PyTorch is not installed.
         """
         from training.torch_data.opening import open_loader
+        from training.torch_data.options import divided
 
+        order, loading = divided(options)
         training = split == "train" if training is None else training
         last_batch = last_batch or ("drop" if training else "pad")
-        asked = self._asked(split, batch_size, image_size, training, seed, last_batch, augment, order or {})
+        asked = self._asked(split, batch_size, image_size, training, seed, last_batch, augment, order)
+        refuse_batched(asked.augment)
         return open_loader(
             self.version,
             self.reader(split),
@@ -251,7 +259,7 @@ class Dataset:
             seed=seed,
             ranks=(rank, num_ranks, None if shares is None else tuple(shares)),
             preload=preload,
-            identity={"training": training, "seed": seed, **(order or {})},
+            identity={"training": training, "seed": seed, **order},
             loading=loading,
         )
 

@@ -213,7 +213,7 @@ def test_a_worker_that_is_killed_is_an_error_and_no_hang(dataset: Dataset) -> No
         ({"num_workers": -1}, "num_workers = -1"),
         ({"prefetch_factor": 0}, "prefetch_factor = 0"),
         ({"workers": 2}, "unknown argument 'workers'"),
-        ({"balance": "even"}, "natural, uniform"),
+        ({"balance": "even"}, "'natural', 'uniform'"),
         ({"batch_size": 0}, "at least 1"),
     ],
 )

@@ -25,7 +25,7 @@ if importlib.util.find_spec("torch") is None:
 from training.torch_data.batch import Example, TorchBatch, pad_collate
 from training.torch_data.examples import Examples, OrderSampler, Place
 from training.torch_data.loader import TorchLoader
-from training.torch_data.options import LoaderOptions, auto_workers
+from training.torch_data.options import LoaderOptions, TorchOptions, auto_workers
 from training.torch_data.preload import PreloadedRecords
 from training.torch_data.ranks import RankOrder, this_rank
 from training.torch_data.steps import StepBatches
@@ -41,6 +41,7 @@ __all__ = [
     "StepBatches",
     "TorchBatch",
     "TorchLoader",
+    "TorchOptions",
     "auto_workers",
     "pad_collate",
     "this_rank",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Unpack
 
@@ -149,7 +150,8 @@ class TorchLoader:
     def _described(self) -> dict[str, Any]:
         order = self.order.order
         steps = {"global_batch_size": order.global_batch_size, "steps_per_epoch": order.steps_per_epoch}
-        return {**self._identity, **steps}
+        described: dict[str, Any] = json.loads(json.dumps({**self._identity, **steps}))
+        return described  # as a state is that was written as JSON and read again
 
     def close(self) -> None:
         """End the workers. A later iteration starts new ones."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any, Literal, TypedDict
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict, cast
 
 import torch
 
 from infra.errors import UsageError
+from training.order.options import OrderOptions
 from training.reading.batches import num_cpus
 from training.torch_data.ranks import ranks_on_this_host
 
@@ -35,6 +36,26 @@ class LoaderOptions(TypedDict, total=False):
     prefetch_factor: int
     pin_memory: bool
     persistent_workers: bool
+
+
+class TorchOptions(OrderOptions, LoaderOptions, total=False):
+    """What ``Dataset.torch`` hands on."""
+
+
+def divided(options: TorchOptions) -> tuple[OrderOptions, LoaderOptions]:
+    """Those of the order, and those of the loader.
+
+    Raises:
+        UsageError: one is unknown.
+    """
+    of_order, of_loader = OrderOptions.__annotations__, LoaderOptions.__annotations__
+    if unknown := sorted({*options} - {*of_order, *of_loader}):
+        raise UsageError(
+            f"unknown argument {unknown[0]!r}", f"there are {', '.join([*of_loader, *of_order])}"
+        )
+    order = {name: value for name, value in options.items() if name in of_order}
+    loading = {name: value for name, value in options.items() if name in of_loader}
+    return cast(OrderOptions, order), cast(LoaderOptions, loading)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +87,8 @@ def complete(given: LoaderOptions) -> Options:
     """``given`` with defaults for the rest.
 
     Raises:
-        UsageError: an option is unknown or out of range.
+        UsageError: an option is out of range.
     """
-    known = [field.name for field in fields(Options)]
-    if unknown := sorted(set(given) - set(known)):
-        raise UsageError(f"unknown argument {unknown[0]!r}", f"a loader has {', '.join(known)}")
     workers = given.get("num_workers", "auto")
     return Options(
         epoch=given.get("epoch", 0),

@@ -1,0 +1,91 @@
+"""``kill -9`` of all ranks that read, with batches under way in their workers, and again with other ranks.
+
+What the ranks were given over all processes together is exactly the sequence of an unbroken run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.torch.reader_process import BATCH_SIZE, SEED
+from training.dataset import Dataset
+from training.order import TrainingOrder
+
+ROOT = Path(__file__).parents[2]
+EPOCHS = 3
+STEPS = 14  # of 53 records
+NUM_RANKS = (2, 3, 1)
+NUM_KILLS = 10
+
+
+class Reader:
+    """One rank's process."""
+
+    def __init__(self, **told: Any) -> None:
+        argv = [sys.executable, "-m", "tests.torch.reader_process", json.dumps(told)]
+        self.process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        self.lines: list[dict[str, Any]] = []
+
+    def read(self, count: int) -> None:
+        """Wait until it was given so many batches."""
+        assert self.process.stdout is not None
+        while len(self.lines) < count and (line := self.process.stdout.readline()):
+            self.lines.append(json.loads(line))
+
+    def finish(self) -> int:
+        """Take what it still said; its exit status."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.endswith("\n"):  # the kill may have cut the last one short
+                self.lines.append(json.loads(line))
+        self.process.stdout.close()
+        return self.process.wait(timeout=60)
+
+
+def read_till(
+    count: int | None, state: Any, num_ranks: int, told: dict[str, Any]
+) -> list[list[dict[str, Any]]]:
+    """The steps that all ranks were given, step by step the lines of all ranks.
+
+    Args:
+        count: all are killed when the first rank has as many; None: they read to the end.
+    """
+    readers = [Reader(rank=rank, num_ranks=num_ranks, state=state, **told) for rank in range(num_ranks)]
+    if count is not None:
+        readers[0].read(count)
+        for reader in readers:
+            reader.process.send_signal(signal.SIGKILL)
+    wanted = 0 if count is None else -signal.SIGKILL
+    assert [reader.finish() for reader in readers] == [wanted] * num_ranks
+    return [list(lines) for lines in zip(*(reader.lines for reader in readers), strict=False)]
+
+
+@pytest.mark.parametrize("balance", ["natural", pytest.param("uniform", marks=pytest.mark.slow)])
+def test_killed_readers_go_on_exactly(dataset: Dataset, root: Path, balance: str) -> None:
+    chance = random.Random(7)
+    told = {"root": str(root), "epochs": EPOCHS, "balance": balance, "num_workers": 1, "seconds_a_step": 0.1}
+    given: list[tuple[int, int, list[str]]] = []
+    state = None
+    for number, num_ranks in zip(range(NUM_KILLS + 1), itertools.cycle(NUM_RANKS), strict=False):
+        left = EPOCHS * STEPS - len(given)
+        count = min(chance.randint(1, 4), left - 1) if number < NUM_KILLS else None
+        for lines in read_till(count, state, num_ranks, told):
+            # Whatever a rank was given beyond the slowest one's last step is as good as never read.
+            assert all(line["state"] == lines[0]["state"] for line in lines)
+            ids = [name for line in lines for name in line["ids"]]
+            given.append((lines[0]["epoch"], lines[0]["step"], ids))
+            state = lines[0]["state"]
+    table = dataset.table("train")
+    order = TrainingOrder(table.label, seed=SEED, global_batch_size=BATCH_SIZE, balance=balance)
+    assert order.steps_per_epoch == STEPS
+    plans = [order.step(epoch, step) for epoch in range(EPOCHS) for step in range(STEPS)]
+    assert given == [(plan.epoch, plan.step, table.ids(plan.ordinals)) for plan in plans]
