@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from infra.errors import ConfigError
+from infra.errors import ConfigError, UsageError
 from tests.samples.published import coloured, publish
 from training.augment.batch_draws import draw_batch
 from training.config import AugmentSettings, TrainConfig
@@ -91,3 +94,53 @@ def test_the_loss_of_a_step_is_against_both_labels(dataset: Dataset) -> None:
         hits = (soft.numpy().argmax(axis=1) == logits.numpy().argmax(axis=1)) & (weights > 0)
         assert int(num_correct) == hits.sum()
     assert (weights == 0).sum() == 2
+
+
+def test_a_plain_dataset_has_mixed_images_and_soft_labels(dataset: Dataset) -> None:
+    from training.augment.batched import BatchAugment, soft_labels
+
+    mixing = AugmentSettings.model_validate({"mixup": 0.4, "cutmix": 1.0})
+    options: Any = {"batch_size": 8, "image_size": 16, "seed": 3, "last_batch": "partial"}
+    batches = list(dataset.tf("train", augment=mixing, **options))
+    assert [images.shape[0] for images, _ in batches] == [8, 8, 8, 6]
+    augment = BatchAugment(mixes=True)
+    for number, batch in enumerate(pipeline_of(dataset, mixing).dataset(0, 4)):
+        images, labels = batches[number]
+        wanted = soft_labels(batch["labels"], batch["draws"].own, 3).numpy()
+        assert np.array_equal(images, augment(batch["images"], batch["draws"])[: len(images)])
+        assert np.allclose(labels, wanted[: len(labels)])
+        assert np.allclose(labels.numpy().sum(axis=1), 1.0)
+
+
+def test_without_mixing_labels_stay_numbers(dataset: Dataset) -> None:
+    settings = AugmentSettings.model_validate({"randaugment": {"num_ops": 1}})
+    ((images, labels),) = dataset.tf("train", batch_size=2, image_size=16, augment=settings).take(1)
+    assert (labels.dtype.name, images.dtype.name) == ("int32", "uint8")
+
+
+def test_readers_without_tensorflow_refuse_what_they_cannot_do(dataset: Dataset) -> None:
+    with pytest.raises(UsageError, match="batches of TensorFlow"):
+        dataset.batches("train", batch_size=8, augment=SETTINGS)
+    assert list(dataset.batches("train", batch_size=8, augment=SETTINGS, training=False))
+
+
+def test_the_documented_example_runs(
+    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = Path(__file__).parents[3] / "docs" / "augmentation.md"
+    (block,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    publish(tmp_path / "datasets", coloured({"train": {"cat": 40, "dog": 40}}), name="photos")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(block, names)
+    images, labels = next(iter(names["train"]))
+    assert images.shape == (64, 96, 96, 3)
+    assert np.allclose(labels.numpy().sum(axis=1), 1.0)
+
+
+def test_the_documented_settings_are_settings() -> None:
+    page = Path(__file__).parents[3] / "docs" / "augmentation.md"
+    (block,) = re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    settings = TrainConfig.model_validate(tomllib.loads(block)["train"]).augment
+    assert settings.is_batched
+    assert settings.color_jitter.is_on
