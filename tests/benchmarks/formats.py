@@ -138,7 +138,7 @@ def row(title: str, rounds: list[Figures]) -> list[str]:
 
 _HEAD = [
     "format", "MB", "write/s", "scan/s", "cold scan/s", "random µs", "cold random µs",
-    "examples/s", "first s", "memory MiB", "preload s", "then examples/s", "memory MiB",
+    "examples/s", "first s", "memory MiB", "preload s", "preloaded examples/s", "preloaded MiB",
 ]  # fmt: skip
 
 
