@@ -35,7 +35,7 @@ class ReadingSettings(Settings):
     shuffle_buffer: int | None = Field(
         default=None,
         ge=0,
-        description="examples in the shuffle buffer of streaming; default: 10,000, or as many as half of "
+        description="examples in the shuffle buffer of streaming; default: 10,000, or as many as a quarter of "
         "ram_budget_bytes holds; 0 keeps the stored order within shards",
     )
     parallel_shards: int = Field(

@@ -65,19 +65,21 @@ def open_stream(
         ConfigError: buffer, cache and batches do not fit ``reading.ram_budget_bytes``.
     """
     stored, decoded = _mean_bytes(version, reader)
-    # By what is asked for, not by what fits: the order must not depend on the machine.
-    by_settings = decoded if reading.cache != "none" and reading.cache_form == "decoded" else stored
-    examples = shuffle_examples(reading.shuffle_buffer, reading.ram_budget_bytes, by_settings)
-    examples = min(examples, plan.own_records) if shuffled else 0
+    examples = _shuffle_buffer(plan, reading, stored, decoded) if shuffled else 0
     held = decoded if isinstance(reader, CachedReader) and reader.image_encoding == "raw" else stored
     budget = RamBudget(reading.ram_budget_bytes, shuffle_bytes(examples, held), cache_bytes)
-    side = image_size * image_size * 3 if image_size else decoded
-    budget.check(int(plan.num_rows * side))
+    budget.check(int(plan.num_rows * (image_size * image_size * 3 if image_size else decoded)))
     pipeline = StreamingPipeline(
         reader, plan, image_size, augment, seed, examples, reading.parallel_shards, budget, class_weights
     )
     pipeline.source = _source(version, reader, pipeline)
     return pipeline
+
+
+def _shuffle_buffer(plan: StreamPlan, reading: ReadingSettings, stored: float, decoded: float) -> int:
+    """Examples, by what is asked for and not by what fits: the order must not depend on the machine."""
+    mean = decoded if reading.cache != "none" and reading.cache_form == "decoded" else stored
+    return min(shuffle_examples(reading.shuffle_buffer, reading.ram_budget_bytes, mean), plan.own_records)
 
 
 def _source(version: DatasetVersion, reader: RecordReader, pipeline: StreamingPipeline) -> RecordSource:

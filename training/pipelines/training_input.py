@@ -14,6 +14,7 @@ from training.pipelines.batch_draws import WithBatchDraws
 from training.pipelines.indexed import IndexedPipeline
 from training.pipelines.open_stream import open_stream, stream_plan
 from training.pipelines.pipeline import Pipeline
+from training.pipelines.streaming import StreamingPipeline
 from training.reading import RecordReader
 from training.reading.budget import RamBudget
 from training.reading.cache import CachePlan, describe, open_cached
@@ -60,28 +61,43 @@ def open_training_input(
     choice = choose_mode(version, config.reading, config.data, staged=config.reading.staging_dir is not None)
     reader, cache = open_cached(version, source, config.reading)
     cached_bytes = cache.num_bytes if cache.place == "memory" else 0
-    seed, batch_size = config.data.seed, config.data.global_batch_size
     pipeline: Pipeline
     if choice.mode == "indexed":
-        budget = RamBudget(config.reading.ram_budget_bytes, cache=cached_bytes)
-        budget.check(batch_size * image_size * image_size * 3)
-        decoder = config.reading.decoder
-        pipeline = IndexedPipeline(reader, order, image_size, config.augment, seed, decoder, budget)
+        pipeline = _indexed(config, reader, order, image_size, cached_bytes)
     else:
-        plan = stream_plan(reader, batch_size, last_batch=config.data.last_batch)
-        pipeline = open_stream(
-            version,
-            reader,
-            plan,
-            config.reading,
-            image_size=image_size,
-            augment=config.augment,
-            seed=seed,
-            cache_bytes=cached_bytes,
-            class_weights=order.class_weights,
-        )
+        pipeline = _streaming(config, version, reader, order, image_size, cached_bytes)
     if config.augment.is_batched:
-        pipeline = WithBatchDraws(pipeline, config.augment, seed)
+        pipeline = WithBatchDraws(pipeline, config.augment, config.data.seed)
     kept = f", {cache.form} images cached ({cache.place})" if cache.place != "none" else ""
     events.log(f"reading {version.ref} train: {choice.mode}, as {choice.reason}{kept}")
     return TrainingInput(pipeline, choice, cache)
+
+
+def _indexed(
+    config: TrainConfig, reader: RecordReader, order: TrainingOrder, image_size: int, cached_bytes: int
+) -> IndexedPipeline:
+    budget = RamBudget(config.reading.ram_budget_bytes, cache=cached_bytes)
+    budget.check(config.data.global_batch_size * image_size * image_size * 3)
+    decoder = config.reading.decoder
+    return IndexedPipeline(reader, order, image_size, config.augment, config.data.seed, decoder, budget)
+
+
+def _streaming(
+    config: TrainConfig,
+    version: DatasetVersion,
+    reader: RecordReader,
+    order: TrainingOrder,
+    image_size: int,
+    cached_bytes: int,
+) -> StreamingPipeline:
+    return open_stream(
+        version,
+        reader,
+        stream_plan(reader, config.data.global_batch_size, last_batch=config.data.last_batch),
+        config.reading,
+        image_size=image_size,
+        augment=config.augment,
+        seed=config.data.seed,
+        cache_bytes=cached_bytes,
+        class_weights=order.class_weights,
+    )

@@ -42,10 +42,10 @@ class RamBudget:
 
 
 def shuffle_examples(asked: int | None, ram_budget_bytes: int, mean_example_bytes: float) -> int:
-    """Examples in the shuffle buffer; without a wish, what half of the budget holds, at most 10,000."""
+    """Examples in the shuffle buffer; without a wish, what a quarter of the budget holds, at most 10,000."""
     if asked is not None:
         return asked
-    room = ram_budget_bytes // 2 / (mean_example_bytes + _EXAMPLE_OVERHEAD_BYTES)
+    room = ram_budget_bytes // 4 / (mean_example_bytes + _EXAMPLE_OVERHEAD_BYTES)
     return max(min(DEFAULT_SHUFFLE_EXAMPLES, int(room)), 1)
 
 
