@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from dataclasses import dataclass
 
@@ -15,6 +16,8 @@ from training.reading.table import SplitTable
 # one machine are not at the same step to the dot.
 _MARGIN_STEPS = 2
 _MOST_STEPS = 4096  # looked ahead
+# Steps whose shards are in use at the same time; with fewer in the budget a step would wait for itself.
+_STEPS_AT_ONCE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,20 @@ class ComingShards:
             for shard in shards.tolist():
                 found.setdefault(shard, run_step)
         return found
+
+
+def least_budget(course: Course, num_bytes: npt.NDArray[np.int64]) -> int:
+    """The least budget (bytes) under which a course is read without fetching the same shards over and over.
+
+    Args:
+        num_bytes: int64 [num_shards], sizes of ``course.table.paths``.
+    """
+    total = int(num_bytes.sum())
+    # An order that has been in nearly all shards after four records of each comes back to each at once.
+    some = math.ceil(4 * num_bytes.size / course.order.global_batch_size)
+    if most_bytes_at_once(course, num_bytes, some, samples=2) > 0.9 * total:
+        return total
+    return most_bytes_at_once(course, num_bytes, _STEPS_AT_ONCE)
 
 
 def most_bytes_at_once(course: Course, num_bytes: npt.NDArray[np.int64], steps: int, samples: int = 8) -> int:

@@ -29,15 +29,13 @@ from infra.ranges import Descriptor
 from training.config.reading import ReadingSettings
 from training.order import Order
 from training.reading.ahead import Acts, Ahead
-from training.reading.coming import Course, most_bytes_at_once
+from training.reading.coming import Course, least_budget
 from training.reading.fetching import fetch_shard
 from training.reading.staged_folder import STALL_SECONDS, Claim, StagedFolder
 from training.reading.table import SplitTable
 
 # An open shard is let go after so long, in use or not, and opened anew: so that others can evict it.
 _HELD_SECONDS = 0.5
-# Steps whose shards are in use at the same time; with fewer in the budget a step would wait for itself.
-_STEPS_AT_ONCE = 3
 
 _Held = dict[str, tuple[Descriptor, float]]
 
@@ -154,12 +152,12 @@ class Staging:
         """
         course = Course(order, table, start, stop)
         sizes = {path: self._shards[path].num_bytes for path in table.paths}
-        need = most_bytes_at_once(course, np.array([*sizes.values()], np.int64), _STEPS_AT_ONCE)
+        need = least_budget(course, np.array([*sizes.values()], np.int64))
         budget = self.staged.budget_bytes
         if need > budget:
             raise ConfigError(
-                f"reading.staging_bytes = {budget:,} is less than what {_STEPS_AT_ONCE} steps on end need: "
-                f"{need:,} bytes, of {sum(sizes.values()):,} of the {table.split} split",
+                f"reading.staging_bytes = {budget:,} is too little for the order of the {table.split} split: "
+                f"it needs {need:,} bytes of {sum(sizes.values()):,} at a time",
                 f"raise it to {need:,} or more; or have neighbouring records read together: "
                 'data.granularity = "block", block_records as many as a shard has, window_blocks a few',
             )

@@ -22,7 +22,9 @@ from infra.errors import ConfigError, CorruptDataError, ShardmillError, StorageE
 from tests.samples.object_store import KEY, SECRET, Fault, ObjectStore, serve
 from tests.samples.published import coloured, publish
 from training.order import SequentialOrder, TrainingOrder
-from training.reading import RecordReader, fetching, load_table
+from training.order.blocks import BlockSizes
+from training.reading import RecordReader, SplitTable, fetching, load_table
+from training.reading.coming import Course, least_budget
 from training.reading.staging import Staging
 
 NUM_SHARDS = 6
@@ -151,9 +153,52 @@ def test_a_budget_that_cannot_do_is_refused_with_advice(
         return
     table = load_table(version, "train")
     order = TrainingOrder(table.label, seed=1, global_batch_size=16)
-    with pytest.raises(ConfigError, match=f"need: {sum(sizes(version)):,} bytes") as caught:
+    with pytest.raises(ConfigError, match=f"it needs {sum(sizes(version)):,} bytes") as caught:
         make(budget * max(sizes(version))).follow(order, table, 0, 9)
     assert 'data.granularity = "block"' in str(caught.value.remedy)
+
+
+def test_by_blocks_a_small_budget_does(
+    version: DatasetVersion, store: ObjectStore, make: Callable[..., Staging]
+) -> None:
+    table = load_table(version, "train")
+    blocks = BlockSizes(block_records=len(table) // NUM_SHARDS, window_blocks=2)
+    order = TrainingOrder(
+        table.label, seed=1, global_batch_size=4, blocks=blocks, shard_sizes=table.shard_sizes
+    )
+    reader = RecordReader(version, table, make(5 * max(sizes(version))))
+    reader.follow(order, 0, order.steps_per_epoch)
+    for step in range(order.steps_per_epoch):
+        reader.reached(0, step)
+        reader.read_many(order.step(0, step).ordinals)
+    assert len(fetched(store)) == NUM_SHARDS
+    assert sum(fetched(store).values()) <= NUM_SHARDS + 1
+
+
+@pytest.mark.parametrize(
+    ("order", "least"),
+    [
+        (lambda labels, sizes: SequentialOrder(labels.size, 8), 2),
+        (lambda labels, sizes: TrainingOrder(labels, seed=1, global_batch_size=8), 100),
+        (
+            lambda labels, sizes: TrainingOrder(
+                labels, seed=1, global_batch_size=8, blocks=BlockSizes(50, 4), shard_sizes=sizes
+            ),
+            8,
+        ),
+    ],
+    ids=["sequential", "by record", "by block"],
+)
+def test_the_least_budget_of_an_order(order: Any, least: int) -> None:
+    """Of 100 shards of 50 records and a byte each: also where a few steps meet only some of the shards."""
+    shard = np.repeat(np.arange(100, dtype=np.int32), 50)
+    zeros = np.zeros(5000, np.int64)
+    paths = tuple(f"{number}" for number in range(100))
+    table = SplitTable("train", paths, shard, zeros, zeros, shard, shard, shard, zeros.astype("S16"))
+    course = Course(order(shard * 0, np.full(100, 50)), table, 0, 600)
+    found = least_budget(course, np.ones(100, np.int64))
+    assert 1 <= found <= least
+    assert (found == 100) is (least == 100)
 
 
 def test_what_is_in_use_is_never_evicted(

@@ -1,0 +1,60 @@
+"""One rank that reads through TensorFlow, as a process to be killed.
+
+For each batch it prints a line: the step, counted over the whole run, and the ids of the rank's real records.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import dataclass
+
+from training.order import Order, StepPlan, TrainingOrder, rank_slice
+
+BATCH_SIZE = 4
+SEED = 5
+
+
+@dataclass
+class RankSteps:
+    """What a rank takes of each step: an order of its own, of one fixed shape."""
+
+    whole: Order
+    rank: int
+    num_ranks: int
+
+    def __post_init__(self) -> None:
+        part = rank_slice(self.whole.global_batch_size, self.rank, self.num_ranks)
+        self.global_batch_size = part.stop - part.start
+        self.steps_per_epoch = self.whole.steps_per_epoch
+
+    def step(self, epoch: int, step: int) -> StepPlan:
+        """The rank's slice."""
+        return self.whole.step(epoch, step).of_rank(self.rank, self.num_ranks)
+
+
+def main() -> None:
+    """Read from a step to the end of the last epoch."""
+    told = json.loads(sys.argv[1])
+    from training import tensorflow_runtime  # noqa: F401  (before anything else imports TensorFlow)
+    from training.config import AugmentSettings
+    from training.dataset import open_dataset
+    from training.pipelines.indexed import IndexedPipeline
+
+    reader = open_dataset("set@1", root=told["root"], staging_dir=told.get("staging_dir")).reader("train")
+    whole = TrainingOrder(
+        reader.table.label, seed=SEED, global_batch_size=BATCH_SIZE, balance=told["balance"], last_batch="pad"
+    )
+    order = RankSteps(whole, told["rank"], told["num_ranks"])
+    pipeline = IndexedPipeline(reader, order, 16, AugmentSettings(), SEED)
+    stop = told["epochs"] * order.steps_per_epoch
+    batches = pipeline.dataset(told["start"], stop).as_numpy_iterator()
+    for run_step, batch in enumerate(batches, told["start"]):
+        ids = reader.table.ids(batch["ordinals"][batch["weights"] > 0])
+        print(json.dumps({"step": run_step, "ids": ids, "pixels": int(batch["images"].sum())}), flush=True)
+        time.sleep(told["seconds_a_step"])
+
+
+if __name__ == "__main__":
+    main()

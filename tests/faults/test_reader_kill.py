@@ -1,0 +1,111 @@
+"""``kill -9`` of all ranks that read through TensorFlow, and on with other ranks: 2, 3, 1, 2, ...
+
+What the ranks were given over all processes together is exactly the sequence of an unbroken run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.reader_process import BATCH_SIZE, SEED
+from tests.samples.published import coloured, publish
+from training.config import AugmentSettings
+from training.dataset import open_dataset
+from training.order import TrainingOrder
+from training.reading import BatchMaker
+
+ROOT = Path(__file__).parents[2]
+EPOCHS = 3
+NUM_RANKS = (2, 3, 1)
+COUNTS = {"train": {"a": 30, "b": 16, "c": 7}}
+STEPS = 14  # of 53 records
+
+
+class Rank:
+    """One rank's process."""
+
+    def __init__(self, **told: Any) -> None:
+        argv = [sys.executable, "-m", "tests.faults.reader_process", json.dumps(told)]
+        self.process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        self.lines: list[dict[str, Any]] = []
+
+    def read(self, count: int) -> None:
+        """Wait until it was given so many batches."""
+        assert self.process.stdout is not None
+        while len(self.lines) < count and (line := self.process.stdout.readline()):
+            self.lines.append(json.loads(line))
+
+    def finish(self) -> int:
+        """Take what it still said; its exit status."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.endswith("\n"):  # the kill may have cut the last one short
+                self.lines.append(json.loads(line))
+        self.process.stdout.close()
+        return self.process.wait(timeout=60)
+
+
+def read_till(count: int | None, num_ranks: int, told: dict[str, Any]) -> list[tuple[dict[str, Any], ...]]:
+    """The steps that all ranks were given: a line of each rank.
+
+    Args:
+        count: all are killed once each has as many; None: they read to the end.
+    """
+    ranks = [Rank(rank=rank, num_ranks=num_ranks, **told) for rank in range(num_ranks)]
+    if count is not None:
+        for rank in ranks:
+            rank.read(count)
+        for rank in ranks:
+            rank.process.send_signal(signal.SIGKILL)
+    wanted = 0 if count is None else -signal.SIGKILL
+    assert [rank.finish() for rank in ranks] == [wanted] * num_ranks
+    # Whatever a rank was given beyond the slowest one's last step is as good as never read.
+    return list(zip(*(rank.lines for rank in ranks), strict=count is None))
+
+
+@pytest.mark.parametrize(
+    ("balance", "num_kills", "steps_between"),
+    [
+        ("natural", 2, (8, 13)),
+        pytest.param("natural", 10, (1, 3), marks=[pytest.mark.slow, pytest.mark.timeout(1200)]),
+        pytest.param("uniform", 10, (1, 3), marks=[pytest.mark.slow, pytest.mark.timeout(1200)]),
+    ],
+)
+def test_killed_readers_go_on_exactly(
+    tmp_path: Path, balance: str, num_kills: int, steps_between: tuple[int, int]
+) -> None:
+    publish(tmp_path, coloured(COUNTS), name="set", shards_per_split=3)
+    chance = random.Random(num_kills)
+    told = {"root": str(tmp_path), "epochs": EPOCHS, "balance": balance, "seconds_a_step": 0.2}
+    given: list[tuple[list[str], int]] = []
+    for process, num_ranks in zip(range(num_kills + 1), itertools.cycle(NUM_RANKS), strict=False):
+        count = chance.randint(*steps_between) if process < num_kills else None
+        for lines in read_till(count, num_ranks, {**told, "start": len(given)}):
+            assert {line["step"] for line in lines} == {len(given)}
+            ids = [name for line in lines for name in line["ids"]]
+            given.append((ids, sum(line["pixels"] for line in lines)))
+    assert given == unbroken(tmp_path, balance)
+
+
+def unbroken(root: Path, balance: str) -> list[tuple[list[str], int]]:
+    """Ids and the sum of all pixels of each step, made in this process without TensorFlow."""
+    reader = open_dataset("set@1", root=root).reader("train")
+    order = TrainingOrder(
+        reader.table.label, seed=SEED, global_batch_size=BATCH_SIZE, balance=balance, last_batch="pad"
+    )
+    assert order.steps_per_epoch == STEPS
+    maker = BatchMaker(reader, image_size=16, augment=AugmentSettings(), seed=SEED, threads=1)
+    plans = [order.step(*divmod(step, STEPS)) for step in range(EPOCHS * STEPS)]
+    return [
+        (reader.table.ids(plan.ordinals[: plan.num_real]), int(maker.make(plan).images.sum()))
+        for plan in plans
+    ]
