@@ -57,6 +57,11 @@ class RecordReader:
         self._ranges: RangeReader | Staging = staging or RangeReader(version.storage)
         self._steps_per_epoch = 0
 
+    @property
+    def is_staged(self) -> bool:
+        """Whether shards come to this machine before they are read."""
+        return isinstance(self._ranges, Staging)
+
     def read(self, ordinal: int) -> ImageRecord:
         """The record with this number.
 
@@ -179,10 +184,7 @@ class RecordReader:
 
     def _checked_at_once(self, ordinals: npt.NDArray[np.int64]) -> Sequence[CheckedImage | None]:
         """What compiled code finds sound."""
-        table = self.table
-        promised = Promised(
-            table.id[ordinals], table.label[ordinals], table.height[ordinals], table.width[ordinals]
-        )
+        table, promised = self.table, self._promised(ordinals)
         offsets, lengths = table.offset_bytes[ordinals], table.length_bytes[ordinals]
         paths = [table.paths[shard] for shard in table.shard[ordinals].tolist()]
         try:
@@ -197,6 +199,12 @@ class RecordReader:
         if len(descriptors) < len(files):
             return [None] * ordinals.size
         return read_records(descriptors, offsets, lengths, promised)
+
+    def _promised(self, ordinals: npt.NDArray[np.int64]) -> Promised:
+        table = self.table
+        return Promised(
+            table.id[ordinals], table.label[ordinals], table.height[ordinals], table.width[ordinals]
+        )
 
     def _check(self, ordinal: int, record: ImageRecord) -> None:
         table = self.table
