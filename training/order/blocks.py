@@ -83,6 +83,29 @@ class Blocks:
         window = int(np.searchsorted(windows, position, side="right"))
         return int(windows[window - 1]), int(windows[window])
 
+    def window(self, epoch: int, position: int) -> int:
+        """The number of the window that ``position`` lies in, within the epoch."""
+        return int(np.searchsorted(self._epoch(epoch).windows, position, side="right")) - 1
+
+    def of_window(self, epoch: int, window: int) -> Ints:
+        """int64 [m]: the blocks of a window, in stored order."""
+        places = slice(self._window_places[window], self._window_places[window + 1])
+        return np.sort(self._epoch(epoch).blocks[places])
+
+    def of_records(self, ordinals: Ints) -> Ints:
+        """The block of each record: int64 [M]."""
+        return np.searchsorted(self._starts, ordinals, side="right") - 1
+
+    @property
+    def firsts(self) -> Ints:
+        """int64 [num_blocks]: the first record of each block."""
+        return self._starts
+
+    @property
+    def sizes(self) -> Ints:
+        """int64 [num_blocks]: the records of each block."""
+        return self._sizes
+
     def _make_epoch(self, epoch: int) -> _Epoch:
         places = np.arange(self.num_blocks, dtype=np.int64)
         blocks = permute(places, self.num_blocks, key_of(_SEQUENCE, self._seed, epoch))

@@ -80,6 +80,7 @@ class TrainingOrder:
         rule = RULES[balance] if isinstance(balance, str) else balance
         self.draws_per_class = rule(self.records_per_class)
         self._sequence = self._make_sequence(labels, blocks, shard_sizes)
+        self.blocks = self._sequence if isinstance(self._sequence, Blocks) else None
         self._labels = None if class_weights is None else labels
         self.class_weights = self._weigh(class_weights)
         self._spans = Recent(self._span, kept=3)
