@@ -236,7 +236,8 @@ class Dataset:
             shares: of the ranks in a step, a whole number each; default: all alike.
             preload: read all records into memory first.
             options: of the order, as for ``tf``; and ``epoch``, ``num_epochs``, ``num_workers``,
-                ``prefetch_factor``, ``pin_memory``, ``persistent_workers``: see ``LoaderOptions``.
+                ``prefetch_factor``, ``pin_memory``, ``persistent_workers``, ``multiprocessing_context``: see
+                ``training.torch_data.LoaderOptions``.
 
         Raises:
             NotFoundError: the version has no such split. UsageError, ConfigError: an argument is wrong.

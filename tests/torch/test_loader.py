@@ -144,6 +144,14 @@ def test_preloaded_records_give_the_same(dataset: Dataset, monkeypatch: pytest.M
         assert_same(left, right)
 
 
+@pytest.mark.parametrize("image_size", [SIZE, None])
+def test_spawned_workers_give_the_same(dataset: Dataset, image_size: int | None) -> None:
+    told: dict[str, Any] = {"image_size": image_size, "num_epochs": 1}
+    spawned = loader_of(dataset, num_workers=2, multiprocessing_context="spawn", **told)
+    for left, right in zip(spawned, loader_of(dataset, **told), strict=True):
+        assert_same(left, right)
+
+
 def test_preload_says_what_does_not_fit(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     class Memory:
         available = 1000

@@ -57,5 +57,7 @@ def open_loader(
         source = Examples(records, image_size=None, augment=augment, seed=seed)
     else:
         source = BatchMaker(records, image_size=image_size, augment=augment, seed=seed, threads=threads)
+    if not version.storage.is_local and not preload:
+        loading = {"multiprocessing_context": "spawn", **loading}
     described = {"dataset": version.ref, "split": records.table.split, **identity}
     return TorchLoader(source, slices, identity=described, **loading)

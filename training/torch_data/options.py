@@ -28,6 +28,8 @@ class LoaderOptions(TypedDict, total=False):
             there is no accelerator, nothing happens.
         persistent_workers: workers read on over the end of an epoch (the default); otherwise each epoch has
             new ones.
+        multiprocessing_context: how workers begin (default: as PyTorch has it; "spawn" where shards lie in an
+            object store, whose client does not survive a fork).
     """
 
     epoch: int
@@ -36,6 +38,7 @@ class LoaderOptions(TypedDict, total=False):
     prefetch_factor: int
     pin_memory: bool
     persistent_workers: bool
+    multiprocessing_context: Literal["fork", "spawn", "forkserver"] | None
 
 
 class TorchOptions(OrderOptions, LoaderOptions, total=False):
@@ -68,6 +71,7 @@ class Options:
     prefetch_factor: int
     pin_memory: bool
     persistent_workers: bool
+    multiprocessing_context: str | None
 
     def __post_init__(self) -> None:
         least = {"epoch": 0, "num_epochs": 0, "num_workers": 0, "prefetch_factor": 1}
@@ -78,9 +82,12 @@ class Options:
 
     def of_data_loader(self) -> dict[str, Any]:
         """Those that PyTorch's ``DataLoader`` takes; its own persistence is not needed."""
-        prefetch = {"prefetch_factor": self.prefetch_factor} if self.num_workers else {}
-        pin_memory = self.pin_memory and torch.accelerator.is_available()
-        return {"num_workers": self.num_workers, "pin_memory": pin_memory, **prefetch}
+        common = {"num_workers": self.num_workers}
+        common["pin_memory"] = self.pin_memory and torch.accelerator.is_available()
+        if not self.num_workers:
+            return common
+        context = self.multiprocessing_context
+        return {**common, "prefetch_factor": self.prefetch_factor, "multiprocessing_context": context}
 
 
 def complete(given: LoaderOptions) -> Options:
@@ -97,6 +104,7 @@ def complete(given: LoaderOptions) -> Options:
         prefetch_factor=given.get("prefetch_factor", 2),
         pin_memory=given.get("pin_memory", False),
         persistent_workers=given.get("persistent_workers", True),
+        multiprocessing_context=given.get("multiprocessing_context"),
     )
 
 
