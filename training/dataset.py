@@ -16,6 +16,7 @@ from training.config.reading import Decoder, ReadingSettings
 from training.order import LastBatch, Order, rank_slice
 from training.order.options import OrderOptions, asked_order
 from training.reading import BatchMaker, RecordReader, SplitTable, load_table
+from training.reading.block_reader import by_block
 from training.reading.damage import BadRecords
 from training.reading.iterate import NumpyBatches
 from training.reading.staging import staging_for
@@ -61,10 +62,11 @@ class Dataset:
     """
 
     def __init__(self, version: DatasetVersion, reading: ReadingSettings | None = None) -> None:
-        """``reading``: of these settings, those of staging and ``max_bad_records``."""
+        """``reading``: of these, staging, ``max_bad_records``, and ``ram_budget_bytes`` (order by block)."""
         reading = reading or ReadingSettings()
         self.version = version
         self.bad_records = BadRecords(reading.max_bad_records)
+        self._ram_budget_bytes = reading.ram_budget_bytes
         self._staging = staging_for(version, reading)
         self._table = cache(lambda split: load_table(version, split))
 
@@ -91,9 +93,14 @@ class Dataset:
         table: SplitTable = self._table(split)
         return table
 
-    def reader(self, split: str) -> RecordReader:
-        """A reader of a split's records."""
-        return RecordReader(self.version, self.table(split), self._staging, self.bad_records)
+    def reader(self, split: str, order: Order | None = None) -> RecordReader:
+        """A reader of a split's records; for an order by block, one that reads whole blocks ahead of use.
+
+        Raises:
+            ConfigError: the windows of the order do not fit into memory.
+        """
+        records = RecordReader(self.version, self.table(split), self._staging, self.bad_records)
+        return records if order is None else by_block(self.version, records, order, self._ram_budget_bytes)
 
     def close(self) -> None:
         """End the work ahead of use; what is staged stays for the next run."""
@@ -146,7 +153,8 @@ class Dataset:
 
         asked = self._asked(split, batch_size, image_size, training, seed, last_batch, augment, order)
         _check_partial(asked.last_batch, epochs)
-        images = IndexedPipeline(self.reader(split), asked.order, image_size, asked.augment, seed, decoder)
+        reader = self.reader(split, asked.order)
+        images = IndexedPipeline(reader, asked.order, image_size, asked.augment, seed, decoder)
         pipeline = augmented_on_host(images, asked.augment, seed, len(self.classes))
         steps = asked.order.steps_per_epoch
         return as_pairs(pipeline, epoch * steps, (epoch + epochs) * steps, asked.last_batch)
@@ -193,10 +201,9 @@ class Dataset:
         if not 0 <= step <= steps:
             raise UsageError(f"step = {step} of an epoch of {steps} steps")
         rank_slice(batch_size, rank, num_ranks, shares)  # says now what would be wrong with these
+        reader = self.reader(split, asked.order)
         return NumpyBatches(
-            BatchMaker(
-                self.reader(split), image_size=image_size, augment=asked.augment, seed=seed, threads=threads
-            ),
+            BatchMaker(reader, image_size=image_size, augment=asked.augment, seed=seed, threads=threads),
             asked.order,
             epoch * steps + step,
             (epoch + epochs) * steps,
@@ -253,7 +260,7 @@ class Dataset:
         refuse_batched(asked.augment)
         return open_loader(
             self.version,
-            self.reader(split),
+            self.reader(split, None if preload else asked.order),
             asked.order,
             image_size=image_size,
             augment=None if image_size is None else asked.augment,

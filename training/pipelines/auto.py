@@ -55,6 +55,8 @@ def choose_mode(
         return ModeChoice("indexed", "the shards are staged to this machine")
     if reading.cache == "disk":
         return ModeChoice("indexed", "the records are cached on a disk of this machine")
+    if obstacle and data is not None and data.granularity == "block":
+        return ModeChoice("indexed", f"{obstacle}; each block is a request to the object store")
     if obstacle:
         return ModeChoice(
             "indexed",

@@ -16,6 +16,7 @@ from training.pipelines.open_stream import open_stream, stream_plan
 from training.pipelines.pipeline import Pipeline
 from training.pipelines.streaming import StreamingPipeline
 from training.reading import RecordReader
+from training.reading.block_reader import by_block
 from training.reading.budget import RamBudget
 from training.reading.cache import CachePlan, describe, open_cached
 
@@ -59,7 +60,7 @@ def open_training_input(
         ConfigError: the settings contradict each other, or need more memory than they allow.
     """
     choice = choose_mode(version, config.reading, config.data, staged=config.reading.staging_dir is not None)
-    reader, cache = open_cached(version, source, config.reading)
+    reader, cache = _opened(config, version, source, order)
     cached_bytes = cache.num_bytes if cache.place == "memory" else 0
     pipeline: Pipeline
     if choice.mode == "indexed":
@@ -73,10 +74,21 @@ def open_training_input(
     return TrainingInput(pipeline, choice, cache)
 
 
+def _opened(
+    config: TrainConfig, version: DatasetVersion, source: RecordReader, order: TrainingOrder
+) -> tuple[RecordReader, CachePlan]:
+    """The records by windows where the order is by block; a cache on disk needs none."""
+    budget = config.reading.ram_budget_bytes
+    if config.reading.cache == "memory":
+        source = by_block(version, source, order, budget)
+    reader, cache = open_cached(version, source, config.reading)
+    return by_block(version, reader, order, budget) if cache.place == "none" else reader, cache
+
+
 def _indexed(
     config: TrainConfig, reader: RecordReader, order: TrainingOrder, image_size: int, cached_bytes: int
 ) -> IndexedPipeline:
-    budget = RamBudget(config.reading.ram_budget_bytes, cache=cached_bytes)
+    budget = RamBudget(config.reading.ram_budget_bytes, cache=cached_bytes, windows=reader.window_bytes)
     budget.check(config.data.global_batch_size * image_size * image_size * 3)
     decoder = config.reading.decoder
     return IndexedPipeline(reader, order, image_size, config.augment, config.data.seed, decoder, budget)

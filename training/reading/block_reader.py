@@ -40,6 +40,7 @@ class BlockReader(RecordReader):
 
     Attributes:
         window_bytes: most memory that its windows take.
+        budget_bytes: what they may take, over all processes that read at a time.
     """
 
     def __init__(
@@ -48,15 +49,23 @@ class BlockReader(RecordReader):
         table: SplitTable,
         order: TrainingOrder,
         blocks: Blocks,
+        *,
+        budget_bytes: int,
         bad: BadRecords | None = None,
     ) -> None:
         """Args:
         version, table, bad: as for ``RecordReader``.
         order: of the run.
         blocks: the same order's.
+        budget_bytes: memory that the windows may take.
+
+        Raises:
+            ConfigError: they need more.
         """
         super().__init__(version, table, bad=bad)
         self.window_bytes = window_bytes(order, blocks, table)
+        self.budget_bytes = budget_bytes
+        self.check_processes(1)
         self._course = BlockCourse(order, blocks)
         self._ranges_of_blocks = block_ranges(blocks, table)
         self._start()
@@ -138,12 +147,32 @@ class BlockReader(RecordReader):
             return [None] * ordinals.size  # reading one by one says which, and why
         return check_records(framed, self._promised(ordinals))
 
-    # -- upkeep ----------------------------------------------------------------------------------------
+    # -- memory ----------------------------------------------------------------------------------------
 
     @property
     def held_bytes(self) -> int:
         """What the windows take now."""
         return self._held.num_bytes
+
+    @property
+    def most_processes(self) -> int:
+        """How many processes may have windows of their own."""
+        return self.budget_bytes // max(self.window_bytes, 1)
+
+    def check_processes(self, num_processes: int) -> None:
+        """Raises ConfigError where the budget is too small for so many processes."""
+        if num_processes <= self.most_processes:
+            return
+        readers = f" of {num_processes} processes" if num_processes > 1 else ""
+        fewer = "have fewer processes (num_workers), " if num_processes > 1 else ""
+        raise ConfigError(
+            f"the windows of an order by block{readers} take up to {num_processes * self.window_bytes:,} "
+            f"bytes of memory, and may take {self.budget_bytes:,} (reading.ram_budget_bytes)",
+            f"{fewer}lower data.window_blocks or data.block_records, or raise reading.ram_budget_bytes; "
+            "shards of an object store may be staged instead (reading.staging_dir)",
+        )
+
+    # -- upkeep ----------------------------------------------------------------------------------------
 
     def reopened(self) -> RecordReader:
         """See ``RecordReader.reopened``: with windows of its own."""
@@ -208,12 +237,4 @@ def by_block(version: DatasetVersion, records: RecordReader, order: Order, budge
     blocks = order.blocks
     if blocks is None or not fits(blocks, records.table):
         return records
-    reader = BlockReader(version, records.table, order, blocks, records.bad)
-    if reader.window_bytes > budget_bytes:
-        raise ConfigError(
-            f"the windows of an order by block take up to {reader.window_bytes:,} bytes of memory, and "
-            f"may take {budget_bytes:,} (reading.ram_budget_bytes)",
-            "lower data.window_blocks or data.block_records, or raise reading.ram_budget_bytes; shards of an "
-            "object store may be staged instead (reading.staging_dir)",
-        )
-    return reader
+    return BlockReader(version, records.table, order, blocks, budget_bytes=budget_bytes, bad=records.bad)

@@ -19,25 +19,33 @@ class RamBudget:
         total: what reading may take.
         shuffle: of the shuffle buffer.
         cache: of a cache in memory.
+        windows: of an order by block.
     """
 
     total: int
     shuffle: int = 0
     cache: int = 0
+    windows: int = 0
+
+    @property
+    def taken(self) -> int:
+        """What is counted first."""
+        return self.shuffle + self.cache + self.windows
 
     @property
     def tuned(self) -> int:
         """What is left for ``tf.data`` to divide among parallel calls and prefetching."""
-        return self.total - self.shuffle - self.cache
+        return self.total - self.taken
 
     def check(self, batch_bytes: int) -> None:
         """Raises ConfigError where less is left than two batches take: the one in use and the next."""
         if self.tuned < 2 * batch_bytes:
             raise ConfigError(
                 f"reading.ram_budget_bytes = {self.total:,}: the shuffle buffer takes {self.shuffle:,}, "
-                f"the cache {self.cache:,}, and two batches need {2 * batch_bytes:,}",
-                f"set it to at least {self.shuffle + self.cache + 2 * batch_bytes}, or lower "
-                "reading.shuffle_buffer or reading.cache_bytes",
+                f"the cache {self.cache:,}, the windows of an order by block {self.windows:,}, "
+                f"and two batches need {2 * batch_bytes:,}",
+                f"set it to at least {self.taken + 2 * batch_bytes}, or lower reading.shuffle_buffer, "
+                "reading.cache_bytes or data.window_blocks",
             )
 
 

@@ -33,7 +33,13 @@ class StoredImage(NamedTuple):
 
 
 class RecordReader:
-    """Reads records of one split; safe for many threads."""
+    """Reads records of one split; safe for many threads.
+
+    Attributes:
+        window_bytes: most memory that records read ahead take.
+    """
+
+    window_bytes = 0
 
     def __init__(
         self,

@@ -116,6 +116,7 @@ class Examples(Dataset):  # type: ignore[misc]
         source = self._source()
         if isinstance(source, BatchMaker):
             return list(source.make(plan).images)
+        source.reached(plan.epoch, plan.step)
         return [_whole_image(source, ordinal) for ordinal in plan.ordinals.tolist()]
 
     def _source(self) -> RecordReader | BatchMaker:

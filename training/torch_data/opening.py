@@ -9,10 +9,11 @@ from infra.catalog import DatasetVersion
 from training.config import AugmentSettings
 from training.order import Order
 from training.reading.batches import BatchMaker, num_cpus
+from training.reading.block_reader import BlockReader
 from training.reading.records import RecordReader
 from training.torch_data.examples import Examples
 from training.torch_data.loader import TorchLoader
-from training.torch_data.options import LoaderOptions
+from training.torch_data.options import LoaderOptions, auto_workers
 from training.torch_data.preload import PreloadedRecords
 from training.torch_data.ranks import RankOrder, ranks_on_this_host, this_rank
 
@@ -51,6 +52,8 @@ def open_loader(
     )
     if preload:
         records = PreloadedRecords(version, records)
+    if isinstance(records, BlockReader):
+        loading = _fitting(records, loading)
     threads = max(1, num_cpus() // ranks_on_this_host())
     source: BatchMaker | Examples
     if image_size is None:
@@ -61,3 +64,16 @@ def open_loader(
         loading = {"multiprocessing_context": "spawn", **loading}
     described = {"dataset": version.ref, "split": records.table.split, **identity}
     return TorchLoader(source, slices, identity=described, **loading)
+
+
+def _fitting(records: BlockReader, loading: LoaderOptions) -> LoaderOptions:
+    """``loading`` with no more workers than there is memory for, since each has windows of its own.
+
+    Raises:
+        ConfigError: more are asked for.
+    """
+    workers = loading.get("num_workers", "auto")
+    if workers == "auto":
+        return {**loading, "num_workers": min(auto_workers(), records.most_processes)}
+    records.check_processes(max(workers, 1))
+    return loading

@@ -51,6 +51,7 @@ class CachedReader(RecordReader):
         """
         super().__init__(version, source.table, bad=source.bad)
         self._source = source
+        self.window_bytes = source.window_bytes
         self._store = store
         self._form = form
         self._held = held
