@@ -27,12 +27,16 @@ from infra.records import inflate_record
 from training.order import Order, TrainingOrder
 from training.order.blocks import Blocks
 from training.order.steps import Ints
-from training.reading.block_course import MARGIN_STEPS, BlockCourse, block_ranges, fits, window_bytes
+from training.reading.block_course import BlockCourse, block_ranges, fits, window_bytes
 from training.reading.damage import BadRecords
 from training.reading.held_blocks import HeldBlocks
 from training.reading.records import RecordReader
 from training.reading.staging import Staging
 from training.reading.table import SplitTable
+
+# A step that comes so much later than its successors is late, and reads what is no longer held by itself; one
+# from further back begins the run anew.
+_LATE_STEPS = 64
 
 
 class BlockReader(RecordReader):
@@ -95,7 +99,7 @@ class BlockReader(RecordReader):
             return
         run_step = epoch * self._course.order.steps_per_epoch + step
         with self._lock:
-            if self._at is None or run_step < self._at - MARGIN_STEPS:
+            if self._at is None or run_step < self._at - _LATE_STEPS:
                 self._first = self._at = run_step
             else:
                 self._first, self._at = min(self._first, run_step), max(self._at, run_step)

@@ -175,6 +175,32 @@ def test_records_out_of_sequence_are_read_alone(
     assert [bytes(image) for image in found] == [record.image for record in plain.read_many(every)]
 
 
+def test_late_steps_and_a_run_that_begins_anew(
+    version: DatasetVersion, reads: list[tuple[str, int, int]]
+) -> None:
+    order = order_of(version)
+    reader = opened(version, order)
+
+    def read(epoch: int, step: int) -> int:
+        """Reads that a step has taken, with those ahead of use."""
+        before, ordinals = len(reads), order.step(epoch, step).ordinals
+        reader.reached(epoch, step)
+        found = reader.read_images(ordinals)
+        assert [(image.shape[0], image.shape[1]) for image in found] == list(
+            zip(reader.table.height[ordinals].tolist(), reader.table.width[ordinals].tolist(), strict=True)
+        )
+        assert threads_end()
+        return len(reads) - before
+
+    assert read(0, 0) == 2 * SIZES.window_blocks
+    assert read(0, 6) == SIZES.window_blocks, "the third window; the second is kept for two steps more"
+    assert read(0, 0) == BATCH, "late: its window is gone, and the others stay"
+    assert read(0, 7) == 0
+    read(9, 0)
+    assert read(0, 0) <= 2 * SIZES.window_blocks, "from the beginning, but for blocks that are held"
+    assert read(0, 1) == 0
+
+
 def test_padding_of_a_last_step(version: DatasetVersion, reads: list[tuple[str, int, int]]) -> None:
     order = order_of(version, batch=20)
     wanted = [
