@@ -9,65 +9,49 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 
 from infra.catalog import Catalog, DatasetVersion
 from infra.errors import NotFoundError, UsageError
-from infra.settings import default_root, validate
+from infra.settings import default_root
 from training.augment.batch_draws import refuse_batched
 from training.config import AugmentSettings
-from training.config.reading import Decoder, ReadingSettings
+from training.config.data import DataSettings
+from training.config.reading import Mode, ReadingSettings
 from training.order import LastBatch, Order, rank_slice
-from training.order.options import OrderOptions, asked_order
+from training.order.options import OrderOptions, asked_data, asked_order
 from training.reading import BatchMaker, RecordReader, SplitTable, load_table
 from training.reading.block_reader import by_block
 from training.reading.damage import BadRecords
 from training.reading.iterate import NumpyBatches
+from training.reading.options import ReadingOptions, asked_reading
 from training.reading.staging import staging_for
 
 if TYPE_CHECKING:
     from training.torch_data import TorchLoader, TorchOptions
 
 
-def open_dataset(
-    ref: str,
-    root: str | Path | None = None,
-    *,
-    staging_dir: str | Path | None = None,
-    staging_bytes: int | None = None,
-    max_bad_records: int = 0,
-) -> Dataset:
+def open_dataset(ref: str, root: str | Path | None = None, **reading: Unpack[ReadingOptions]) -> Dataset:
     """A published version.
 
     Args:
         ref: ``name``, ``name@3`` or ``name@latest``.
         root: where the datasets are, a folder or a URI; default ``$SHARDMILL_ROOT`` or ``./datasets``.
-        staging_dir: folder of this machine to which shards in an object store are copied ahead of use.
-        staging_bytes: most that it may hold; default: half of what its disk has free.
-        max_bad_records: damaged records that batches leave out (``Dataset.bad_records``); one more raises.
+        reading: how records are read, by the names of the settings ``train.reading``: ``staging_dir`` for
+            shards in an object store, ``max_bad_records`` to leave out, and for ``tf``: ``decoder``,
+            ``cache``, ``ram_budget_bytes``, ``mode="streaming"`` and what else ``ReadingOptions`` has.
 
     Raises:
         NotFoundError: there is no such dataset or version. ConfigError: a setting is wrong.
     """
-    given = {
-        "staging_dir": None if staging_dir is None else str(staging_dir),
-        "staging_bytes": staging_bytes,
-        "max_bad_records": max_bad_records,
-    }
-    return Dataset(Catalog(root or default_root()).open(ref), validate(ReadingSettings, given))
+    settings = asked_reading(reading)
+    return Dataset(Catalog(root or default_root()).open(ref), settings)
 
 
 class Dataset:
-    """One version of a dataset, to read from.
-
-    Attributes:
-        version: which one.
-        bad_records: the damaged records that were left out, over all splits.
-    """
+    """One version of a dataset, to read from. ``bad_records`` are those that were left out, of all splits."""
 
     def __init__(self, version: DatasetVersion, reading: ReadingSettings | None = None) -> None:
-        """``reading``: of these, staging, ``max_bad_records``, and ``ram_budget_bytes`` (order by block)."""
-        reading = reading or ReadingSettings()
         self.version = version
-        self.bad_records = BadRecords(reading.max_bad_records)
-        self._ram_budget_bytes = reading.ram_budget_bytes
-        self._staging = staging_for(version, reading)
+        self.reading = reading or ReadingSettings()
+        self.bad_records = BadRecords(self.reading.max_bad_records)
+        self._staging = staging_for(version, self.reading)
         self._table = cache(lambda split: load_table(version, split))
 
     @property
@@ -100,7 +84,11 @@ class Dataset:
             ConfigError: the windows of the order do not fit into memory.
         """
         records = RecordReader(self.version, self.table(split), self._staging, self.bad_records)
-        return records if order is None else by_block(self.version, records, order, self._ram_budget_bytes)
+        return (
+            records
+            if order is None
+            else by_block(self.version, records, order, self.reading.ram_budget_bytes)
+        )
 
     def close(self) -> None:
         """End the work ahead of use; what is staged stays for the next run."""
@@ -119,7 +107,6 @@ class Dataset:
         epochs: int = 1,
         last_batch: LastBatch | Literal["partial"] | None = None,
         augment: AugmentSettings | None = None,
-        decoder: Decoder = "auto",
         **order: Unpack[OrderOptions],
     ) -> Any:
         """A ``tf.data.Dataset`` of (images uint8 [B, S, S, 3], labels int32 [B]).
@@ -140,7 +127,6 @@ class Dataset:
                 they are with ``class_weights``).
             augment: how training examples are varied. With MixUp or CutMix, labels are distributions over the
                 classes, float32 [B, C].
-            decoder: what makes pixels of stored images: "turbo", "tensorflow", or "auto".
             order: of training: ``balance`` and what else ``OrderOptions`` has.
 
         Raises:
@@ -150,13 +136,22 @@ class Dataset:
         from training.pipelines.batch_draws import augmented_on_host
         from training.pipelines.indexed import IndexedPipeline
         from training.pipelines.pairs import as_pairs
+        from training.pipelines.pipeline import Pipeline
+        from training.pipelines.training_input import Wanted, open_images
 
         asked = self._asked(split, batch_size, image_size, training, seed, last_batch, augment, order)
         _check_partial(asked.last_batch, epochs)
-        reader = self.reader(split, asked.order)
-        images = IndexedPipeline(reader, asked.order, image_size, asked.augment, seed, decoder)
-        pipeline = augmented_on_host(images, asked.augment, seed, len(self.classes))
-        steps = asked.order.steps_per_epoch
+        pipeline: Pipeline
+        if asked.augment is None:
+            decoder = self.reading.decoder
+            pipeline = IndexedPipeline(self.reader(split), asked.order, image_size, None, seed, decoder)
+        else:
+            # Here "auto" is the exact order: who asks for a seed and an epoch gets what they name.
+            mode: Mode = "streaming" if self.reading.mode == "streaming" else "indexed"
+            wanted = Wanted(asked.data, self.reading.model_copy(update={"mode": mode}), asked.augment)
+            opened = open_images(wanted, self.version, self.reader(split), asked.order, image_size)
+            pipeline = augmented_on_host(opened.pipeline, asked.augment, seed, len(self.classes))
+        steps = pipeline.order.steps_per_epoch
         return as_pairs(pipeline, epoch * steps, (epoch + epochs) * steps, asked.last_batch)
 
     def batches(
@@ -287,20 +282,13 @@ class Dataset:
             raise UsageError(f"batch_size = {batch_size} and image_size = {image_size} must be at least 1")
         training = split == "train" if training is None else training
         last_batch = last_batch or ("drop" if training else "partial")
-        table = self.table(split)
-        found = asked_order(
-            table,
-            self.classes,
-            training=training,
-            batch_size=batch_size,
-            last_batch=last_batch,
-            seed=seed,
-            options=order,
-        )
-        return _Asked(found, (augment or AugmentSettings()) if training else None, last_batch)
+        data = asked_data(batch_size, last_batch, seed, order)
+        found = asked_order(data, self.table(split), self.classes, training=training)
+        return _Asked(data, found, (augment or AugmentSettings()) if training else None, last_batch)
 
 
 class _Asked(NamedTuple):
+    data: DataSettings
     order: Order
     augment: AugmentSettings | None
     last_batch: LastBatch | Literal["partial"]

@@ -29,7 +29,7 @@ from training.normalization import pixels_of
 from training.optimizers import make_optimizer, make_schedule
 from training.order import TrainingOrder, chosen_order
 from training.pipelines.pipeline import Pipeline
-from training.pipelines.training_input import open_training_input
+from training.pipelines.training_input import Wanted, open_training_input
 from training.reading import RecordReader
 from training.tensorboard_log import TensorBoardLog
 from training.trace import ConsumedTrace
@@ -68,7 +68,9 @@ def train(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[s
     check_divisible(config.data.global_batch_size, strategy.num_replicas_in_sync)
     check_pairs(config.augment, config.data.global_batch_size // strategy.num_replicas_in_sync)
     parts = build_parts(config, strategy, version, order)
-    reading = open_training_input(config, version, readers["train"], order, parts.spec.image_size)
+    wanted = Wanted(config.data, config.reading, config.augment)
+    reading = open_training_input(wanted, version, readers["train"], order, parts.spec.image_size)
+    events.log(f"reading {version.ref} train: {reading}")
     checkpoints = Checkpoints(Storage.at(run_dir / "checkpoints"), config.run.keep_checkpoints)
     with stop_at_boundaries() as stop:
         validation = readers.get("validation")

@@ -35,8 +35,8 @@ class ReadingSettings(Settings):
     shuffle_buffer: int | None = Field(
         default=None,
         ge=0,
-        description="examples in the shuffle buffer of streaming; default: 10,000, or as many as a quarter of "
-        "ram_budget_bytes holds; 0 keeps the stored order within shards",
+        description="examples in the shuffle buffer of streaming; default: 10,000, or as many as a quarter "
+        "of ram_budget_bytes holds; 0 keeps the stored order within shards",
     )
     parallel_shards: int = Field(
         default=8, ge=1, le=256, description="shards that streaming reads alternately, for better mixing"

@@ -27,29 +27,19 @@ class OrderOptions(TypedDict, total=False):
     window_blocks: int
 
 
-def asked_order(
-    table: SplitTable,
-    classes: Sequence[str],
-    *,
-    training: bool,
-    batch_size: int,
-    last_batch: Literal["pad", "drop", "partial"],
-    seed: int,
-    options: OrderOptions,
-) -> Order:
-    """The training order that is asked for; for evaluation, stored order.
+def asked_data(
+    batch_size: int, last_batch: Literal["pad", "drop", "partial"], seed: int, options: OrderOptions
+) -> DataSettings:
+    """The settings that the arguments make.
 
     Args:
-        table: of the split.
-        classes: name of each label.
-        training: which of the two.
         batch_size: examples a step, over all ranks.
         last_batch: of a step that is not full; "partial" is for the caller to cut off what pads.
         seed: names the order.
         options: what else is asked for.
 
     Raises:
-        ConfigError: an option is unknown or wrong. DataError: there are no records.
+        ConfigError: an option is unknown or wrong.
     """
     asked = {
         "global_batch_size": batch_size,
@@ -57,7 +47,21 @@ def asked_order(
         "seed": seed,
         **options,
     }
-    data = validate(DataSettings, asked, where="the arguments")
+    return validate(DataSettings, asked, where="the arguments")
+
+
+def asked_order(data: DataSettings, table: SplitTable, classes: Sequence[str], *, training: bool) -> Order:
+    """The training order that is asked for; for evaluation, stored order.
+
+    Args:
+        data: what is asked for.
+        table: of the split.
+        classes: name of each label.
+        training: which of the two.
+
+    Raises:
+        DataError: there are no records. ConfigError: a class is unknown.
+    """
     if not training:
-        return SequentialOrder(len(table), batch_size, data.last_batch)
+        return SequentialOrder(len(table), data.global_batch_size, data.last_batch)
     return chosen_order(data, table.label, classes, table.shard_sizes)

@@ -14,7 +14,7 @@ from infra.catalog import DatasetVersion
 from training.config import TrainConfig
 from training.distribution import check_divisible, distribute, make_strategy
 from training.order import TrainingOrder
-from training.pipelines.training_input import open_training_input
+from training.pipelines.training_input import Wanted, open_training_input
 from training.profiling.stages import Stage, Subject
 from training.profiling.verdict import Rates
 from training.reading import BatchMaker
@@ -75,10 +75,11 @@ def with_tensorflow(
     """
     on_stage("batches")
     batches = batch_rate(subject)
-    on_stage("pipeline")
     strategy = make_strategy(config.run.devices)
     check_divisible(order.global_batch_size, strategy.num_replicas_in_sync)
-    reading = open_training_input(config, version, subject.records, order, subject.image_size)
+    wanted = Wanted(config.data, config.reading, config.augment)
+    reading = open_training_input(wanted, version, subject.records, order, subject.image_size)
+    on_stage(f"pipeline ({reading})")
     read = iter(distribute(strategy, reading.pipeline, 0, _ENDLESS))
     size = order.global_batch_size
     pipeline_rate = _rate(lambda: (next(read), size)[1], subject.seconds)

@@ -14,9 +14,12 @@ from infra.errors import ConfigError, CorruptDataError, NotFoundError, UsageErro
 from tests.samples.published import Picture, coloured, publish
 from training.augment import flips, keys_at, windows
 from training.config import AugmentSettings
-from training.config.reading import Decoder
+from training.config.data import DataSettings
+from training.config.reading import Decoder, ReadingSettings
 from training.dataset import Dataset, open_dataset
+from training.order.options import OrderOptions
 from training.reading import RecordReader
+from training.reading.options import ReadingOptions
 from training.reading.records import StoredImage
 
 COUNTS = {"train": {"a": 17, "b": 9}, "test": {"a": 5, "b": 3}}
@@ -182,6 +185,28 @@ def test_wrong_requests_say_what_there_is(dataset: Dataset) -> None:
         dataset.tf("train", batch_size=0)
     assert dataset.splits == ["train", "test"]
     assert dataset.classes == ["a", "b"]
+
+
+def test_how_to_read_is_said_when_the_dataset_is_opened(dataset: Dataset) -> None:
+    root = Path(dataset.version.storage.uri).parent
+    wanted = list(dataset.tf("train", batch_size=8, image_size=16))
+    for options in ({"decoder": "tensorflow"}, {"cache": "memory"}, {"ram_budget_bytes": 1 << 27}):
+        opened = open_dataset("set", root, **options)  # type: ignore[arg-type]
+        for (images, labels), (wanted_images, wanted_labels) in zip(
+            opened.tf("train", batch_size=8, image_size=16), wanted, strict=True
+        ):
+            assert np.abs(images.numpy().astype(int) - wanted_images.numpy().astype(int)).mean() < 1
+            assert np.array_equal(labels, wanted_labels)
+    streamed = open_dataset("set", root, mode="streaming").tf("train", batch_size=2, image_size=16)
+    assert sorted(np.concatenate([labels for _, labels in streamed]).tolist()) == [0] * 17 + [1] * 9
+    with pytest.raises(ConfigError, match="unknown key 'cashe'"):
+        open_dataset("set", root, cashe="memory")  # type: ignore[call-arg]
+
+
+def test_options_in_python_are_the_settings() -> None:
+    assert set(ReadingOptions.__annotations__) == set(ReadingSettings.model_fields)
+    named_otherwise = {"image_size", "global_batch_size", "normalization", "last_batch", "seed"}
+    assert set(OrderOptions.__annotations__) == set(DataSettings.model_fields) - named_otherwise
 
 
 def test_damage_comes_out_as_our_error_with_names(tmp_path: Path) -> None:
