@@ -80,8 +80,8 @@ def test_workers_have_windows_of_their_own_which_must_fit(
 ) -> None:
     reader = reader_of(dataset)
     assert isinstance(reader, BlockReader)
-    settings = ReadingSettings()
-    object.__setattr__(settings, "ram_budget_bytes", 3 * reader.window_bytes + 1)
+    budget = 3 * reader.window_bytes + 1  # less than one may ask for
+    settings = ReadingSettings().model_copy(update={"ram_budget_bytes": budget})
     tight = Dataset(dataset.version, settings)
     monkeypatch.setattr(opening, "auto_workers", lambda: 8)
     assert tight.torch("train", image_size=16, **TOLD).num_workers == 3

@@ -19,7 +19,7 @@ from training.config.reading import ReadingSettings
 from training.dataset import Dataset, open_dataset
 from training.order import chosen_order
 from training.pipelines.indexed import IndexedPipeline
-from training.pipelines.training_input import TrainingInput, open_training_input
+from training.pipelines.training_input import TrainingInput, Wanted, open_training_input
 from training.reading.block_reader import BlockReader
 
 COUNTS = {"train": {"a": 60, "b": 36}, "validation": {"a": 3}}
@@ -51,9 +51,10 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def opened(dataset: Dataset, data: dict[str, Any], **reading: Any) -> TrainingInput:
     asked = {"data": {"global_batch_size": 8, **data}, "reading": reading}
     config = validate(TrainConfig, asked, where="the test")
+    wanted = Wanted(config.data, config.reading, config.augment)
     reader = dataset.reader("train")
     order = chosen_order(config.data, reader.table.label, dataset.classes, reader.table.shard_sizes)
-    return open_training_input(config, dataset.version, reader, order, 16)
+    return open_training_input(wanted, dataset.version, reader, order, 16)
 
 
 def records(made: TrainingInput, start: int, stop: int) -> list[int]:
@@ -105,8 +106,7 @@ def test_in_python(dataset: Dataset, reads: Counter[str]) -> None:
 
 
 def test_windows_count_against_the_memory_for_reading(dataset: Dataset) -> None:
-    settings = ReadingSettings()
-    object.__setattr__(settings, "ram_budget_bytes", 1000)  # less than a user may ask for
+    settings = ReadingSettings().model_copy(update={"ram_budget_bytes": 1000})  # less than one may ask for
     small = Dataset(dataset.version, settings)
     with pytest.raises(
         ConfigError, match=r"windows of an order by block take up to .* may take 1,000"
