@@ -1,4 +1,7 @@
-"""The order by block: for storage where random reads are dear (see the package's docstring)."""
+"""The order by block: for storage where random reads are dear (see the package's docstring).
+
+What reads whole blocks by it is ``training.reading.block_reader``.
+"""
 
 from __future__ import annotations
 
