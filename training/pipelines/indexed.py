@@ -33,9 +33,10 @@ from training.pipelines.preprocess import decode_window
 from training.reading import BatchMaker, RecordReader
 from training.reading.budget import RamBudget
 
-# Batches under way at the same time: while the last rows of one are decoded, the next has begun.
+# Batches under way at the same time: while the last rows of one are decoded, the next has begun. Few, since
+# memory that was just used is still in the processor's cache.
 _BATCHES_AT_A_TIME = 2
-_READY_BATCHES = 2
+_READY_BATCHES = 1
 
 
 @dataclass

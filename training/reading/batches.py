@@ -24,9 +24,9 @@ from training.reading.damage import without_rows
 from training.reading.records import RecordReader
 from training.reading.windows import Pixels, decode_window
 
-# Rows that a thread takes at a time: few, so that the last ones of a batch end together; more than one, so
-# that handing them over costs little.
-_ROWS_A_TASK = 8
+# Rows that a thread takes at a time: many, so that handing them over costs little; and so few that the
+# threads end together, each with several turns.
+_MOST_ROWS, _LEAST_ROWS, _TURNS = 16, 4, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +92,12 @@ class BatchMaker:
         images = self._buffers.take((rows, self.image_size, self.image_size, 3))
         draws = self.draws(plan)
 
-        def fill(start: int) -> list[int]:
-            return self._fill(plan.ordinals[start : start + _ROWS_A_TASK], start, draws, images)
+        at_a_time = min(max(rows // (_TURNS * self.threads), _LEAST_ROWS), _MOST_ROWS)
 
-        starts = range(0, rows, _ROWS_A_TASK)
+        def fill(start: int) -> list[int]:
+            return self._fill(plan.ordinals[start : start + at_a_time], start, draws, images)
+
+        starts = range(0, rows, at_a_time)
         if self.threads == 1:
             bad = [row for start in starts for row in fill(start)]
         else:

@@ -97,6 +97,8 @@ def resize_into(pixels: Pixels, out: Pixels) -> None:
 def _fraction(window: Window, size: int) -> int:
     """The denominator of the fraction at which a window is decoded."""
     least = min(window[2], window[3])
+    if least < _LEFT_TO_AVERAGE * _FRACTIONS[-1] * size:
+        return 1
     return next((fraction for fraction in _FRACTIONS if least >= _LEFT_TO_AVERAGE * fraction * size), 1)
 
 
