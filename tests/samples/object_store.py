@@ -59,7 +59,9 @@ class ObjectStore:
     def location(self, folder: str = "", *, credentials: str = "") -> str:
         """The URI of a folder of the bucket."""
         place = f"{self.bucket}/{folder}".rstrip("/")
-        return f"s3://{credentials}{place}?endpoint_override=127.0.0.1:{self.port}&scheme=http&region=us-east-1"
+        return (
+            f"s3://{credentials}{place}?endpoint_override=127.0.0.1:{self.port}&scheme=http&region=us-east-1"
+        )
 
     def filesystem(self) -> pafs.S3FileSystem:
         """Direct access."""
