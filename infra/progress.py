@@ -21,7 +21,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from infra.errors import ShardmillError
@@ -116,6 +116,20 @@ def result(value: Mapping[str, Any]) -> None:
 def failure(error: ShardmillError) -> None:
     """The error that ends the process."""
     emit(error.to_event())
+
+
+@contextlib.contextmanager
+def shown_to_people() -> Iterator[None]:
+    """Show this process's events on its terminal, unless a parent process listens, which does that."""
+    if events_go_to_parent():
+        yield
+        return
+    with TerminalProgress() as show:
+        end = subscribe(show)
+        try:
+            yield
+        finally:
+            end()
 
 
 class TerminalProgress:

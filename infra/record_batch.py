@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib.machinery
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +17,10 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-Bytes = npt.NDArray[np.uint8]
+from infra.compiled import load_compiled
+from infra.kept_buffer import KeptBuffer
 
-_LIBRARY = "_record_batch"
-_KEPT_BYTES = 8 << 20  # a thread keeps a buffer of so much between calls
-
-_local = threading.local()
+_kept = KeptBuffer()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +65,7 @@ def read_records(
         N images; None for a record that is not as promised, or cannot be read.
     """
     descriptors = np.array(files, np.int32)
-    buffer = _buffer(int(lengths.sum()))
+    buffer = _kept.at_least(int(lengths.sum()))
     found = np.empty((len(files), 3), np.int64)
     _library().shardmill_read_records(
         len(files),
@@ -114,29 +110,13 @@ def _pointer(column: npt.NDArray[Any]) -> int:
     return column.ctypes.data
 
 
-def _buffer(num_bytes: int) -> Bytes:
-    if num_bytes > _KEPT_BYTES:
-        return np.empty(num_bytes, np.uint8)
-    kept = getattr(_local, "buffer", None)
-    if kept is None or kept.size < num_bytes:
-        kept = _local.buffer = np.empty(num_bytes, np.uint8)
-    return cast(Bytes, kept)
-
-
 @functools.cache
 def _library() -> Any:
     """The compiled code, or None where there is none."""
-    for suffix in importlib.machinery.EXTENSION_SUFFIXES:
-        path = Path(__file__).with_name(_LIBRARY + suffix)
-        if path.exists():
-            break
-    else:
+    library = load_compiled(Path(__file__).with_name("_record_batch"))
+    if library is None:
         return None
-    try:
-        library = ctypes.CDLL(str(path))
-        functions = (library.shardmill_read_records, library.shardmill_check_records)
-    except (OSError, AttributeError):
-        return None
+    functions = (library.shardmill_read_records, library.shardmill_check_records)
     for function, num_pointers in zip(functions, (9, 7), strict=True):
         function.argtypes = (ctypes.c_int64, *[ctypes.c_void_p] * num_pointers)
         function.restype = ctypes.c_int64

@@ -8,8 +8,6 @@ picture is written.
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -21,7 +19,7 @@ from infra import progress as events
 from infra.catalog import Catalog, DatasetVersion
 from infra.errors import StorageError
 from infra.job_command import JobParser, settings_of
-from infra.process import own_peak_rss_bytes, run_main
+from infra.process import exit_at_once, own_peak_rss_bytes, run_main
 from training.config import TrainConfig
 from training.dataset import Dataset
 from training.models import default_image_size
@@ -56,15 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None) -> int:
     args = _parser().parse_args(argv)
     config = settings_of(args, TrainConfig, "train")
-    with events.TerminalProgress() as show:
-        if events.events_go_to_parent():
-            result = profile(args.dataset, config, args.root, seconds=args.seconds, model=args.model)
-        else:
-            end = events.subscribe(show)
-            try:
-                result = profile(args.dataset, config, args.root, seconds=args.seconds, model=args.model)
-            finally:
-                end()
+    with events.shown_to_people():
+        result = profile(args.dataset, config, args.root, seconds=args.seconds, model=args.model)
     if args.picture is not None:
         _write_picture(args.picture, result)
         result["picture"] = str(args.picture)
@@ -171,8 +162,5 @@ def summary(result: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.flush()
-    status = main()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)  # TensorFlow's threads may be at work while Python tears its modules down
+    # What matters is written; TensorFlow's threads may be at work while Python tears its modules down.
+    exit_at_once(main())

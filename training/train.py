@@ -13,8 +13,6 @@ A run lives in ``<runs>/<dataset>-v<version>-<digest of the configuration>/``:
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +22,7 @@ from infra import progress as events
 from infra.catalog import Catalog, DatasetVersion
 from infra.errors import ConfigError, DataError, UsageError
 from infra.job_command import JobParser, settings_of
-from infra.process import own_peak_rss_bytes, run_main
+from infra.process import exit_at_once, own_peak_rss_bytes, run_main
 from infra.settings import default_runs
 from infra.storage import Storage
 from infra.wording import counted
@@ -72,15 +70,8 @@ def _run(argv: Sequence[str] | None) -> int:
 def _train_as_asked(argv: Sequence[str] | None) -> int:
     args = _parser().parse_args(argv)
     config = settings_of(args, TrainConfig, "train")
-    with events.TerminalProgress() as show:
-        if events.events_go_to_parent():
-            result = train_dataset(args.dataset, config, root=args.root, runs=args.runs)
-        else:
-            end = events.subscribe(show)
-            try:
-                result = train_dataset(args.dataset, config, root=args.root, runs=args.runs)
-            finally:
-                end()
+    with events.shown_to_people():
+        result = train_dataset(args.dataset, config, root=args.root, runs=args.runs)
     events.result(result)
     if args.json:
         print(json.dumps(result), flush=True)
@@ -201,8 +192,4 @@ def summary(result: dict[str, Any]) -> str:
 
 if __name__ == "__main__":
     # What matters is written; TensorFlow's threads may be at work while Python tears its modules down.
-    sys.stdout.flush()
-    status = main()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+    exit_at_once(main())

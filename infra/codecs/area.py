@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib.machinery
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,9 +17,10 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from infra.compiled import load_compiled
+
 Pixels = npt.NDArray[np.uint8]
 
-_LIBRARY = "_area"
 _left_to_opencv = False
 # Sizes that take every way through the code: few and many pixels to one, odd ends, hardly any change.
 _COMPARED = (((37, 61), (23, 40)), ((64, 50), (11, 7)), ((19, 33), (18, 32)), ((21, 90), (21, 31)))
@@ -65,16 +65,10 @@ def _is_whole_ratio(image: Pixels, size: tuple[int, int]) -> bool:
 @functools.cache
 def _library() -> Any:
     """The compiled code, or None where there is none that serves."""
-    for suffix in importlib.machinery.EXTENSION_SUFFIXES:
-        path = Path(__file__).with_name(_LIBRARY + suffix)
-        if path.exists():
-            break
-    else:
+    compiled = load_compiled(Path(__file__).with_name("_area"))
+    if compiled is None:
         return None
-    try:
-        function = ctypes.CDLL(str(path)).shardmill_area
-    except (OSError, AttributeError):
-        return None
+    function = compiled.shardmill_area
     pointer, number, stride = ctypes.c_void_p, ctypes.c_int, ctypes.c_ssize_t
     function.argtypes = (pointer, number, number, stride, pointer, number, number, stride)
     function.restype = number

@@ -7,7 +7,6 @@ TensorFlow's way, no pixel of a photograph differs by more than a few grey level
 
 from __future__ import annotations
 
-import threading
 from typing import cast
 
 import cv2
@@ -19,6 +18,7 @@ from infra.codecs import ImageRejected
 from infra.codecs import decode as decode_any
 from infra.codecs.area import area_average
 from infra.errors import ConfigError, CorruptDataError
+from infra.kept_buffer import KeptBuffer
 
 Pixels = npt.NDArray[np.uint8]
 Window = tuple[int, int, int, int]  # y, x, height, width (pixels)
@@ -31,9 +31,8 @@ INTERPOLATED_UP_TO = 1.5
 # is still twice as large after that is averaged, so that the filter of the fraction hardly shows.
 _FRACTIONS = (8, 4, 2)
 _LEFT_TO_AVERAGE = 2
-_KEPT_BYTES = 8 << 20  # a thread keeps a buffer of so much between images; larger images get their own
 
-_local = threading.local()
+_kept = KeptBuffer()
 
 
 def decode_window(
@@ -121,21 +120,11 @@ def _decode_jpeg(image: bytes | memoryview, shape: tuple[int, int, int], scale: 
             min_height=height if scale > 1 else 0,
             min_width=width if scale > 1 else 0,
             min_factor=scale,
-            buffer=_buffer(height * width * 3),
+            buffer=_kept.at_least(height * width * 3),
             strict=False,
         ), scale
     except ValueError:
         return _decode_rejected(bytes(image)), 1
-
-
-def _buffer(num_bytes: int) -> Pixels:
-    """Memory for one image: fresh pages for each would cost a sixth of the decoding."""
-    if num_bytes > _KEPT_BYTES:
-        return np.empty(num_bytes, np.uint8)
-    kept = getattr(_local, "buffer", None)
-    if kept is None or kept.size < num_bytes:
-        kept = _local.buffer = np.empty(num_bytes, np.uint8)
-    return cast(Pixels, kept)
 
 
 def _decode_rejected(image: bytes) -> Pixels:
