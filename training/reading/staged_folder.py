@@ -151,10 +151,11 @@ class StagedFolder:
 
     def used_bytes(self) -> int:
         """Size of all that is staged or being fetched (bytes)."""
-        return sum(file.size_bytes for file in self._files())
+        with self._door(fcntl.LOCK_SH):  # nothing is evicted while it counts
+            return sum(file.size_bytes for file in self._files())
 
     def _evict_for(self, num_bytes: int, next_use: NextUse, before: float | None) -> bool:
-        files = list(self._files())
+        files = self._files()
         excess = sum(file.size_bytes for file in files) + num_bytes - self.budget_bytes
         candidates = [file for file in files if file.path.suffix == _WHOLE]
         uses = {file.path: next_use(file.name) for file in candidates}
@@ -167,14 +168,22 @@ class StagedFolder:
                 break
             if remove_unused(file.path):
                 excess -= file.size_bytes
+            elif before is not None and file.path.suffix == _WHOLE:
+                # What is needed latest is in use for a moment more. To evict what is needed sooner, for
+                # something that can wait, would only have that fetched again.
+                break
         return excess <= 0
 
-    def _files(self) -> Iterator[_File]:
-        for suffix in (_WHOLE, _PARTIAL):
+    def _files(self) -> list[_File]:
+        """Each shard once. One that becomes whole meanwhile is seen as partial, or whole, or both."""
+        found: dict[str, _File] = {}
+        for suffix in (_PARTIAL, _WHOLE):
             for path in self.folder.glob(f"*/*{suffix}"):
                 with contextlib.suppress(FileNotFoundError):
                     status = path.stat()
-                    yield _File(path, status.st_size, status.st_mtime_ns)
+                    file = _File(path, status.st_size, status.st_mtime_ns)
+                    found[file.name] = file
+        return list(found.values())
 
     def _in_use(self, path: Path, num_bytes: int) -> Descriptor | None:
         try:

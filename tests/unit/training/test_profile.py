@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -41,7 +42,7 @@ def test_the_command_measures_training_too(tmp_path: Path) -> None:
     publish(tmp_path / "datasets", coloured({"train": {"a": 12, "b": 12}}, size=(40, 40)), name="set")
     picture = tmp_path / "profile.svg"
     command = [
-        "python",
+        sys.executable,
         "-m",
         "training.profile",
         "set",
@@ -79,7 +80,7 @@ def test_the_way_to_a_device_is_measured(tmp_path: Path) -> None:
 
 
 def test_an_unknown_dataset_is_said_at_once() -> None:
-    child = run_child(["python", "-m", "training.profile", "nothing"])
+    child = run_child([sys.executable, "-m", "training.profile", "nothing"])
     with pytest.raises(NotFoundError, match="no dataset 'nothing'"):
         child.raise_for_status()
 
