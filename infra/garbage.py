@@ -16,7 +16,7 @@ from infra.errors import NotFoundError, UsageError
 from infra.storage import FileEntry, Storage
 from infra.upkeep import removing
 
-_DATA, _SPOOLS = "data", "spool"
+_DATA, _SPOOLS, _MANIFESTS = "data", "spool", "manifests"
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,9 @@ def collect_garbage(
         for version in garbage.dropped:
             storage.delete(manifest_file(version))
         remove_files(storage, [entry.path for entry in garbage.files])
+        # Of writers that were killed; one killed as it published leaves its copy of the manifest.
         storage.sweep(_DATA)
+        storage.sweep(_MANIFESTS)
     return garbage
 
 
