@@ -79,7 +79,7 @@ class Ahead:
         self._reached[split] = run_step
 
     def distance(self, path: str) -> float:
-        """Steps until a shard is needed again; inf: not foreseen."""
+        """Steps until a shard is needed again; inf: not foreseen, below 0: its time is hardly over."""
         return self._distances.get(path, math.inf)
 
     def close(self) -> None:
@@ -118,10 +118,10 @@ class Ahead:
             if at >= coming.course.stop - 1:
                 continue
             coming.reach(at)
-            for shard, run_step in coming.next_uses().items():
+            for shard, run_step in coming.next_uses(at).items():
                 path = coming.course.table.paths[shard]
-                found[path] = min(max(run_step - at, 0), found.get(path, math.inf))
-        nearest = sorted(found, key=found.__getitem__)
+                found[path] = run_step - at  # a shard is of one split
+        nearest = sorted((path for path in found if found[path] >= 0), key=found.__getitem__)
         missing = [path for path in nearest if not self._acts.is_staged(path)]
         with self._changed:
             self._distances = found

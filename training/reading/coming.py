@@ -91,12 +91,16 @@ class ComingShards:
                 del self._counts[shard]
                 self._bytes -= int(self._num_bytes[shard])
 
-    def next_uses(self) -> dict[int, int]:
-        """Shard -> the step that needs it next, soonest first, as far as the budget reaches."""
+    def next_uses(self, at: int) -> dict[int, int]:
+        """Shard -> the step from ``at`` on that needs it next, as far as the budget reaches.
+
+        A shard that only steps before ``at`` needed, whose time is hardly over, has the last of them.
+        """
         found: dict[int, int] = {}
         for run_step, shards in self._steps:
             for shard in shards.tolist():
-                found.setdefault(shard, run_step)
+                if found.get(shard, -1) < at:
+                    found[shard] = run_step
         return found
 
 

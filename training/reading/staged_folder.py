@@ -21,6 +21,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -35,7 +36,8 @@ _POLL_SECONDS = 0.01
 # A process that was stopped or hangs keeps its locks; the others give up after so long without a sign of it.
 STALL_SECONDS = 120.0
 
-NextUse = Callable[[str], float]  # name of a staged shard -> when it is needed again; inf: not foreseen
+# Name of a staged shard -> when it is needed again; inf: not foreseen, below 0: its time is hardly over.
+NextUse = Callable[[str], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,9 @@ class StagedFolder:
         excess = sum(file.size_bytes for file in files) + num_bytes - self.budget_bytes
         candidates = [file for file in files if file.path.suffix == _WHOLE]
         uses = {file.path: next_use(file.name) for file in candidates}
-        candidates.sort(key=lambda file: (-uses[file.path], file.mtime_ns))
+        # What is hardly over goes before what is to come, and after what nobody foresees.
+        over = {path: uses[path] if uses[path] >= 0 else sys.float_info.max for path in uses}
+        candidates.sort(key=lambda file: (-over[file.path], file.mtime_ns))
         if before is not None:
             candidates = [file for file in candidates if uses[file.path] > before]
         orphans = [file for file in files if file.path.suffix == _PARTIAL]

@@ -139,8 +139,8 @@ def test_a_small_budget_holds_the_coming_shards_in_order_of_need(
         time.sleep(0.05)
     names = [path.rsplit("/", 1)[-1] for path in store.gets if path.endswith(".gz")]
     assert sorted(names[:3]) == sorted(path.rsplit("/", 1)[-1] for path in table.paths[:3])
-    # Once an epoch at best. Steps of 50 ms outrun what they need, and may evict what others need soon.
-    assert len(names) < 3 * 2 * NUM_SHARDS
+    # Once an epoch; a step that comes sooner than what it needs may evict what another needs soon.
+    assert len(names) <= 2 * NUM_SHARDS + 3
 
 
 @pytest.mark.parametrize(("granularity", "budget"), [("record", 3), ("largest", 0)])
