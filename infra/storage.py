@@ -254,16 +254,17 @@ class Storage:
             self.write_atomic(path, data)
             return
 
-        def link(partial: Path, final: Path) -> None:
+        def link(source: Path, final: Path, descriptor: int | None = None) -> None:
             # link() fails where the name exists, which rename() would silently replace.
             try:
-                os.link(partial, final)
+                os.link(source, final, src_dir_fd=descriptor)
             except FileExistsError as error:
                 raise conflict from error
 
         try:
-            with self._local_writer(path, place=link) as stream:
-                stream.write(data)
+            if not _create_unnamed(Path(self._full(path)), data, link):
+                with self._local_writer(path, place=link) as stream:
+                    stream.write(data)
         except OSError as error:
             raise self._cannot_write(path, error) from error
 
@@ -343,6 +344,32 @@ class Storage:
 
     def _describe(self, path: str) -> str:
         return f"{self.uri.rstrip('/')}/{PurePosixPath(path)}" if path else self.uri
+
+
+def _create_unnamed(final: Path, data: bytes, link: Callable[..., None]) -> bool:
+    """Create a file that has no name until it is whole, so that a writer that is killed leaves nothing.
+
+    Args:
+        final: the file.
+        data: all of it.
+        link: ``os.link`` with ``src_dir_fd`` third.
+
+    Returns:
+        False where the filesystem has no such files: nothing was done.
+    """
+    final.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        descriptor = os.open(final.parent, os.O_TMPFILE | os.O_WRONLY, 0o666)
+    except (AttributeError, OSError):  # not Linux, or not on this filesystem; what else is wrong shows again
+        return False
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(descriptor)
+        # With a descriptor this is linkat(2), which follows the link, as open(2) says under O_TMPFILE.
+        link(Path(f"/proc/self/fd/{descriptor}"), final, descriptor)
+    _sync_folder(final.parent)
+    return True
 
 
 def _sync_folder(folder: Path) -> None:

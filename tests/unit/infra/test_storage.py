@@ -55,7 +55,11 @@ def test_a_sweep_takes_only_what_killed_writers_left(tmp_path: Path) -> None:
     storage.sweep("absent")
 
 
-def test_exactly_one_writer_creates(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unnamed", [True, False])
+def test_exactly_one_writer_creates(tmp_path: Path, unnamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the filesystem has files without names, and where it has not."""
+    if not unnamed:
+        monkeypatch.delattr(os, "O_TMPFILE")
     storage = Storage.at(tmp_path)
 
     def create(number: int) -> bool:
@@ -70,6 +74,25 @@ def test_exactly_one_writer_creates(tmp_path: Path) -> None:
     assert sum(won) == 1
     assert storage.read_bytes("manifests/000001.json") == str(won.index(True)).encode() * 1000
     assert [file.name for file in (tmp_path / "manifests").iterdir()] == ["000001.json"]
+
+
+@pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="files without names are Linux's")
+@pytest.mark.parametrize("moment", ["fsync", "link"])
+def test_a_writer_that_is_killed_as_it_creates_leaves_nothing_else(tmp_path: Path, moment: str) -> None:
+    """Killed before the file has its name, and just after."""
+    code = f"""
+import os
+from infra.storage import Storage
+do = os.{moment}
+def die(*args, **options):
+    do(*args, **options)
+    os.kill(os.getpid(), 9)
+os.{moment} = die
+Storage.at({str(tmp_path)!r}).create_if_absent("manifests/000001.json", b"whole")
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
+    left = {file.name: file.read_bytes() for file in (tmp_path / "manifests").iterdir()}
+    assert left == ({"000001.json": b"whole"} if moment == "link" else {})
 
 
 def test_listing_is_sorted_and_relative(tmp_path: Path) -> None:
