@@ -6,52 +6,26 @@ What the ranks were given over all processes together is exactly the sequence of
 from __future__ import annotations
 
 import itertools
-import json
 import random
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.faults.reader_process import BATCH_SIZE, SEED
+from tests.samples.killed_rank import Rank
 from tests.samples.published import coloured, publish
 from training.config import AugmentSettings
 from training.dataset import open_dataset
 from training.order import TrainingOrder
 from training.reading import BatchMaker
 
-ROOT = Path(__file__).parents[2]
+READER = "tests.faults.reader_process"
 EPOCHS = 3
 NUM_RANKS = (2, 3, 1)
 COUNTS = {"train": {"a": 30, "b": 16, "c": 7}}
 STEPS = 14  # of 53 records
-
-
-class Rank:
-    """One rank's process."""
-
-    def __init__(self, **told: Any) -> None:
-        argv = [sys.executable, "-m", "tests.faults.reader_process", json.dumps(told)]
-        self.process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-        self.lines: list[dict[str, Any]] = []
-
-    def read(self, count: int) -> None:
-        """Wait until it was given so many batches."""
-        assert self.process.stdout is not None
-        while len(self.lines) < count and (line := self.process.stdout.readline()):
-            self.lines.append(json.loads(line))
-
-    def finish(self) -> int:
-        """Take what it still said; its exit status."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.endswith("\n"):  # the kill may have cut the last one short
-                self.lines.append(json.loads(line))
-        self.process.stdout.close()
-        return self.process.wait(timeout=60)
 
 
 def read_till(count: int | None, num_ranks: int, told: dict[str, Any]) -> list[tuple[dict[str, Any], ...]]:
@@ -60,7 +34,7 @@ def read_till(count: int | None, num_ranks: int, told: dict[str, Any]) -> list[t
     Args:
         count: all are killed once each has as many; None: they read to the end.
     """
-    ranks = [Rank(rank=rank, num_ranks=num_ranks, **told) for rank in range(num_ranks)]
+    ranks = [Rank(READER, rank=rank, num_ranks=num_ranks, **told) for rank in range(num_ranks)]
     if count is not None:
         for rank in ranks:
             rank.read(count)

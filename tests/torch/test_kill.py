@@ -6,49 +6,23 @@ What the ranks were given over all processes together is exactly the sequence of
 from __future__ import annotations
 
 import itertools
-import json
 import random
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.samples.killed_rank import Rank
 from tests.torch.reader_process import BATCH_SIZE, SEED
 from training.dataset import Dataset
 from training.order import TrainingOrder
 
-ROOT = Path(__file__).parents[2]
+READER = "tests.torch.reader_process"
 EPOCHS = 3
 STEPS = 14  # of 53 records
 NUM_RANKS = (2, 3, 1)
 NUM_KILLS = 10
-
-
-class Reader:
-    """One rank's process."""
-
-    def __init__(self, **told: Any) -> None:
-        argv = [sys.executable, "-m", "tests.torch.reader_process", json.dumps(told)]
-        self.process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-        self.lines: list[dict[str, Any]] = []
-
-    def read(self, count: int) -> None:
-        """Wait until it was given so many batches."""
-        assert self.process.stdout is not None
-        while len(self.lines) < count and (line := self.process.stdout.readline()):
-            self.lines.append(json.loads(line))
-
-    def finish(self) -> int:
-        """Take what it still said; its exit status."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.endswith("\n"):  # the kill may have cut the last one short
-                self.lines.append(json.loads(line))
-        self.process.stdout.close()
-        return self.process.wait(timeout=60)
 
 
 def read_till(
@@ -59,14 +33,14 @@ def read_till(
     Args:
         count: all are killed when the first rank has as many; None: they read to the end.
     """
-    readers = [Reader(rank=rank, num_ranks=num_ranks, state=state, **told) for rank in range(num_ranks)]
+    ranks = [Rank(READER, rank=rank, num_ranks=num_ranks, state=state, **told) for rank in range(num_ranks)]
     if count is not None:
-        readers[0].read(count)
-        for reader in readers:
-            reader.process.send_signal(signal.SIGKILL)
+        ranks[0].read(count)
+        for rank in ranks:
+            rank.process.send_signal(signal.SIGKILL)
     wanted = 0 if count is None else -signal.SIGKILL
-    assert [reader.finish() for reader in readers] == [wanted] * num_ranks
-    return [list(lines) for lines in zip(*(reader.lines for reader in readers), strict=False)]
+    assert [rank.finish() for rank in ranks] == [wanted] * num_ranks
+    return [list(lines) for lines in zip(*(rank.lines for rank in ranks), strict=False)]
 
 
 @pytest.mark.parametrize("balance", ["natural", pytest.param("uniform", marks=pytest.mark.slow)])
