@@ -6,10 +6,9 @@ import sys
 from pathlib import Path
 
 from flows.commands import output
+from flows.commands.child import result_of
+from flows.commands.jobs import train_settings
 from flows.parameters import root_or_default
-from infra.children import run_child
-from infra.errors import ChildDied
-from infra.settings import load_settings
 from infra.wording import counted
 
 # In a process of its own: it reads as training does, and may need TensorFlow.
@@ -31,18 +30,12 @@ def write(
     Raises:
         UsageError: a setting, or the file's name, is wrong. StorageError: it cannot be written.
     """
-    from training.config import TrainConfig
-
-    settings = load_settings(TrainConfig, section="train", config=config, overrides=overrides)
+    settings = train_settings(config, overrides)
     command = [*COMMAND, ref, "--root", root_or_default(root), "--out", str(out)]
-    # What it prints is its libraries' talk; its error comes as an event.
-    child = run_child([*command, "--config-json", settings.model_dump_json()])
-    child.raise_for_status()
-    if child.result is None:
-        raise ChildDied("the picture was not reported", "this is a defect; please report it")
+    result = result_of([*command, "--config-json", settings.model_dump_json()])
     if json_output:
-        output.print_json(child.result)
+        output.print_json(result)
         return
-    examples = counted(child.result["num_examples"], "training example")
-    epochs = counted(child.result["num_epochs"], "epoch")
+    examples = counted(result["num_examples"], "training example")
+    epochs = counted(result["num_epochs"], "epoch")
     output.say(f"Wrote {out}: {examples} of {ref}, as stored and in {epochs}")

@@ -118,19 +118,12 @@ def verify(dataset: options.Ref, root: options.Root = None, json_output: options
     """
     from flows.commands import output
     from infra import progress
-    from infra.progress import TerminalProgress
     from infra.verify import verify as check
 
     opened = _catalog(root).open(dataset)
-    with TerminalProgress() as show_progress:
-        unsubscribe = progress.subscribe(show_progress)
-        try:
-            progress.stage("verify", opened.manifest.accounting.num_records, unit="records")
-            report = check(
-                opened, lambda done, total: progress.progress("verify", done, total, unit="records")
-            )
-        finally:
-            unsubscribe()
+    with progress.shown_to_people():
+        progress.stage("verify", opened.manifest.accounting.num_records, unit="records")
+        report = check(opened, lambda done, total: progress.progress("verify", done, total, unit="records"))
     if json_output:
         output.print_json(
             {

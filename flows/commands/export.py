@@ -35,21 +35,16 @@ def export(
     from infra import export as exporting
     from infra import progress
     from infra.catalog import Catalog
-    from infra.progress import TerminalProgress
 
     opened = Catalog(root_or_default(root)).open(dataset)
-    with TerminalProgress() as show_progress:
-        unsubscribe = progress.subscribe(show_progress)
-        try:
-            progress.stage("export", opened.manifest.accounting.num_records, unit="records")
-            made = exporting.export(
-                opened,
-                folder.expanduser().absolute(),
-                copy=copy,
-                on_progress=lambda done, total: progress.progress("export", done, total, unit="records"),
-            )
-        finally:
-            unsubscribe()
+    with progress.shown_to_people():
+        progress.stage("export", opened.manifest.accounting.num_records, unit="records")
+        made = exporting.export(
+            opened,
+            folder.expanduser().absolute(),
+            copy=copy,
+            on_progress=lambda done, total: progress.progress("export", done, total, unit="records"),
+        )
     if json_output:
         output.print_json(
             {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.commands import options
-from infra.errors import ChildDied, NotFoundError, UsageError
+from infra.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from beam_jobs.config import PrepareConfig
@@ -178,18 +178,13 @@ def _dry_run(source: str, dataset: str, root: str, settings: PrepareConfig, json
     """No flow run: nothing is done that a history should hold."""
     from flows.children import PREPARE
     from flows.commands import output
-    from infra.children import run_child
-    from infra.progress import TerminalProgress
+    from flows.commands.child import result_of
 
     command = [*PREPARE, source, "--dataset", dataset, "--root", root, "--dry-run"]
     command += ["--config-json", settings.model_dump_json()]
-    with TerminalProgress() as show:
-        child = run_child(command, on_event=show, on_line=output.note if json_output else output.say)
-    child.raise_for_status()
-    if child.result is None:
-        raise ChildDied("the dry run gave no result")
+    result = result_of(command, on_line=output.note if json_output else output.say)
     if json_output:
-        output.print_json(child.result)
+        output.print_json(result)
 
 
 def _show(result: dict[str, Any], json_output: bool, for_people: Any) -> None:

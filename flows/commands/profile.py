@@ -26,7 +26,7 @@ def profile(
 ) -> None:
     """Measure each stage from shards to batches alone, then all together; name the bottleneck and the remedy.
 
-    Nothing is trained and nothing is written.
+    No model is kept, and nothing but the picture is written.
 
     [bold]Examples[/bold]
 
@@ -36,25 +36,19 @@ def profile(
     """
     from flows.children import PROFILE
     from flows.commands import output
+    from flows.commands.child import result_of
     from flows.commands.jobs import train_settings
     from flows.parameters import root_or_default
-    from infra.children import run_child
-    from infra.errors import ChildDied
-    from infra.progress import TerminalProgress
 
     settings = train_settings(config, overrides or [])
     command = [*PROFILE, dataset, "--root", root_or_default(root), "--seconds", str(seconds)]
     command += ["--config-json", settings.model_dump_json(), *(["--model"] if model else [])]
     command += ["--picture", str(picture.absolute())] if picture is not None else []
-    with TerminalProgress() as show:
-        child = run_child(command, on_event=show)
-    child.raise_for_status()
-    if child.result is None:
-        raise ChildDied("the profile gave no result")
+    result = result_of(command)
     if json_output:
-        output.print_json(child.result)
+        output.print_json(result)
     else:
-        _show(child.result)
+        _show(result)
 
 
 def _show(result: dict[str, Any]) -> None:

@@ -66,14 +66,10 @@ def compact(dataset: Name, root: options.Root = None, json_output: options.Json 
     import sys
 
     from flows.commands import output
-    from infra.children import run_child
-    from infra.progress import TerminalProgress
+    from flows.commands.child import result_of
 
     argv = [sys.executable, "-m", "beam_jobs.compaction", "--dataset", dataset]
-    with TerminalProgress() as show_progress:
-        child = run_child([*argv, "--root", _catalog(root).storage.location], on_event=show_progress)
-    child.raise_for_status()
-    found = child.result or {}
+    found = result_of([*argv, "--root", _catalog(root).storage.location])
     if json_output:
         output.print_json(found)
     elif found["unchanged"]:
