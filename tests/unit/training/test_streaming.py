@@ -11,10 +11,10 @@ import pytest
 
 from infra.catalog import DatasetVersion
 from infra.errors import ConfigError, ShardmillError
-from infra.ranges import RangeReader
 from infra.records import CONTAINERS, Container
 from tests.samples.elsewhere import elsewhere
 from tests.samples.published import coloured, publish
+from tests.samples.range_reads import note_reads
 from training.config.augment import AugmentSettings, ColorJitterSettings
 from training.config.reading import ReadingSettings
 from training.dataset import Dataset
@@ -141,14 +141,7 @@ def test_both_sources_give_the_same(tmp_path: Path, container: Container) -> Non
 def test_shards_that_are_no_files_of_this_machine_are_read_by_runs(
     dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read: list[int] = []
-    whole = RangeReader.read
-
-    def noted(self: RangeReader, path: str, offset: int, length: int) -> bytes:
-        read.append(length)
-        return whole(self, path, offset, length)
-
-    monkeypatch.setattr(RangeReader, "read", noted)
+    read = note_reads(monkeypatch)
     there = Dataset(elsewhere(dataset.version))
     batches = batches_of(stream_of(there), 0, 6)
     assert same(batches, batches_of(stream_of(dataset), 0, 6))

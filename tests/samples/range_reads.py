@@ -1,0 +1,23 @@
+"""What is read of shards by ranges, noted as it is read."""
+
+from __future__ import annotations
+
+import pytest
+
+from infra.ranges import RangeReader
+
+
+def note_reads(patch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
+    """All range reads from now on, (path, offset, length) each; the list grows.
+
+    Single records of uncompressed shards are read by compiled code in another way, and are not among them.
+    """
+    found: list[tuple[str, int, int]] = []
+    plain = RangeReader.read
+
+    def read(self: RangeReader, path: str, offset: int, length: int) -> bytes:
+        found.append((path, offset, length))
+        return plain(self, path, offset, length)
+
+    patch.setattr(RangeReader, "read", read)
+    return found
