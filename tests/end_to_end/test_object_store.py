@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
@@ -18,7 +17,7 @@ import pytest
 from infra.catalog import Catalog
 from infra.errors import NotFoundError, PublishConflict
 from infra.storage import Storage
-from tests.samples.object_store import KEY, SECRET, ObjectStore, serve
+from tests.samples.object_store import KEY, SECRET, ObjectStore, serve_version
 from tests.samples.published import coloured, publish
 from tests.samples.trainer import settings
 from training.config.reading import Decoder
@@ -45,13 +44,8 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 @pytest.fixture(scope="module")
 def store(local: Dataset) -> Iterator[ObjectStore]:
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        environment.setenv("AWS_ACCESS_KEY_ID", KEY)
-        environment.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-        with contextlib.contextmanager(serve)("end-to-end") as running:
-            running.upload(Path(local.version.storage.uri), "root/set")
-            yield running
+    with serve_version(local.version, "end-to-end") as running:
+        yield running
 
 
 def batches_of(dataset: Dataset, **options: Any) -> list[Any]:

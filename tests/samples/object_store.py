@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -10,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.fs as pafs
+import pytest
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
+
+from infra.catalog import DatasetVersion
 
 KEY, SECRET = "AKIAEXAMPLE", "top-secret-of-tests"
 
@@ -127,3 +131,15 @@ def serve(bucket: str) -> Iterator[ObjectStore]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@contextlib.contextmanager
+def serve_version(version: DatasetVersion, bucket: str) -> Iterator[ObjectStore]:
+    """A server whose bucket holds all of a version's dataset in ``root/set``, and credentials to read it."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        environment.setenv("AWS_ACCESS_KEY_ID", KEY)
+        environment.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+        with contextlib.contextmanager(serve)(bucket) as running:
+            running.upload(Path(version.storage.uri), "root/set")
+            yield running

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import pickle
-import threading
-import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,21 +13,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from infra.catalog import Catalog, DatasetVersion
 from infra.errors import ConfigError, CorruptDataError, StorageError
 from infra.ranges import RangeReader
 from infra.records import CONTAINERS
-from tests.samples.object_store import KEY, SECRET, ObjectStore, serve
-from tests.samples.orders import SEEDS, shard_sizes
+from tests.samples.object_store import ObjectStore, serve_version
 from tests.samples.published import coloured, publish
+from tests.samples.range_reads import note_reads
+from tests.samples.waiting import block_threads_end
 from training.order import BlockSizes, SequentialOrder, TrainingOrder
 from training.reading import BatchMaker, RecordReader, load_table
-from training.reading.block_course import MARGIN_STEPS, BlockCourse
 from training.reading.block_reader import BlockReader, by_block
-from training.reading.held_blocks import HeldBlocks
 from training.reading.iterate import NumpyBatches
 
 NUM_SHARDS = 4
@@ -49,16 +43,7 @@ def version(tmp_path_factory: pytest.TempPathFactory) -> DatasetVersion:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
-    """All range reads, (path, offset, length) each."""
-    found: list[tuple[str, int, int]] = []
-    plain = RangeReader.read
-
-    def read(self: RangeReader, path: str, offset: int, length: int) -> bytes:
-        found.append((path, offset, length))
-        return plain(self, path, offset, length)
-
-    monkeypatch.setattr(RangeReader, "read", read)
-    return found
+    return note_reads(monkeypatch)
 
 
 def order_of(version: DatasetVersion, seed: int = 1, batch: int = BATCH, **options: Any) -> TrainingOrder:
@@ -83,15 +68,6 @@ def batches(reader: RecordReader, order: TrainingOrder, start: int, stop: int, *
     return NumpyBatches(BatchMaker(reader, image_size=16, threads=3), order, start, stop, **rank)
 
 
-def threads_end() -> bool:
-    end = time.monotonic() + 20
-    while any(thread.name == "shardmill-blocks" for thread in threading.enumerate()):
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
-
-
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_two_epochs_and_a_resumed_run_give_the_same_by_one_read_a_block(
     tmp_path: Path, container: Any, reads: list[tuple[str, int, int]]
@@ -107,7 +83,7 @@ def test_two_epochs_and_a_resumed_run_give_the_same_by_one_read_a_block(
     assert 2 * NUM_BLOCKS - SIZES.window_blocks <= len(reads) <= 2 * NUM_BLOCKS
     assert sum(length for _, _, length in reads[:NUM_BLOCKS]) == table.length_bytes.sum()
     reader.close()
-    assert threads_end()
+    assert block_threads_end()
     resumed = list(batches(opened(version, order), order, 17, 2 * STEPS))
     for ours, theirs in ((found, wanted), (resumed, wanted[17:])):
         assert len(ours) == len(theirs)
@@ -155,7 +131,7 @@ def test_nothing_is_read_before_a_record_is_asked_for(
     assert reads == []
     plan = order.step(0, 0)
     reader.read(int(plan.ordinals[0]))
-    assert threads_end(), "they end when all is read"
+    assert block_threads_end(), "they end when all is read"
     assert len(reads) == 2 * SIZES.window_blocks, "the window in use, and the next"
 
 
@@ -189,7 +165,7 @@ def test_late_steps_and_a_run_that_begins_anew(
         assert [(image.shape[0], image.shape[1]) for image in found] == list(
             zip(reader.table.height[ordinals].tolist(), reader.table.width[ordinals].tolist(), strict=True)
         )
-        assert threads_end()
+        assert block_threads_end()
         return len(reads) - before
 
     assert read(0, 0) == 2 * SIZES.window_blocks
@@ -225,7 +201,7 @@ def test_ranks_and_threads_share_nothing_and_lose_nothing(version: DatasetVersio
         counts = Counter(ordinal for part in pool.map(seen, range(4)) for ordinal in part)
     assert counts == dict.fromkeys(range(len(reader.table)), 2)
     reader.close()
-    assert threads_end()
+    assert block_threads_end()
 
 
 def test_damage_is_named_as_by_the_plain_reader(tmp_path: Path) -> None:
@@ -270,7 +246,7 @@ def test_a_shard_that_is_gone_fails_in_the_reader_that_asks(tmp_path: Path) -> N
     with pytest.raises(CorruptDataError, match=r"train-00001-of-00004.*no such file"):
         list(batches(reader, order, 0, STEPS))
     reader.close()
-    assert threads_end()
+    assert block_threads_end()
 
 
 def test_a_window_that_could_not_be_read_ahead_is_read_by_whoever_needs_it(
@@ -292,53 +268,6 @@ def test_a_window_that_could_not_be_read_ahead_is_read_by_whoever_needs_it(
     assert failures["blocks"] == NUM_BLOCKS
 
 
-def test_an_error_that_nobody_foresaw_reaches_the_one_who_waits() -> None:
-    """What a thread of the background cannot finish is settled all the same: nobody waits for ever."""
-    begun, go_on = threading.Event(), threading.Event()
-    reported: list[Any] = []
-
-    def read(block: int) -> bytes:
-        begun.set()
-        go_on.wait(20)
-        raise RuntimeError("a defect")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(threading, "excepthook", reported.append)
-        held = HeldBlocks(read)
-        held.want([7])
-        assert begun.wait(20)
-        with ThreadPoolExecutor(1) as pool:
-            waiting = pool.submit(held.get, 7)
-            go_on.set()
-            assert waiting.result(20) is None
-        held.close()
-        assert threads_end()
-    assert [str(each.exc_value) for each in reported] == ["a defect"]
-
-
-def test_what_is_wanted_no_more_is_let_go_and_what_stays_is_not_read_again() -> None:
-    reads: Counter[int] = Counter()
-    lock = threading.Lock()
-
-    def read(block: int) -> bytes:
-        with lock:
-            reads[block] += 1
-        return bytes(10)
-
-    held = HeldBlocks(read)
-    held.want(range(6))
-    assert threads_end()
-    assert held.num_bytes == 60
-    held.want(range(4, 9))
-    assert held.get(3) is None
-    assert [held.get(block) for block in range(4, 9)] == 5 * [bytes(10)]
-    assert reads == dict.fromkeys(range(9), 1)
-    assert held.num_bytes == 50
-    held.close()
-    assert held.num_bytes == 0
-    assert held.get(4) is None
-
-
 def test_copies_for_other_processes_have_windows_of_their_own(
     version: DatasetVersion, reads: list[tuple[str, int, int]]
 ) -> None:
@@ -348,7 +277,7 @@ def test_copies_for_other_processes_have_windows_of_their_own(
     for other in (pickle.loads(pickle.dumps(reader)), reader.reopened()):
         assert isinstance(other, BlockReader)
         assert other.held_bytes == 0
-        assert threads_end()
+        assert block_threads_end()
         reads.clear()
         assert np.array_equal(next(iter(batches(other, order, 0, STEPS))).ordinals, first)
         assert 0 < len(reads) <= NUM_BLOCKS
@@ -358,7 +287,7 @@ def test_windows_go_with_their_reader(version: DatasetVersion) -> None:
     order = order_of(version)
     reader = opened(version, order)
     list(batches(reader, order, 0, STEPS))
-    assert threads_end()
+    assert block_threads_end()
     gc.disable()
     try:
         held = weakref.ref(reader._held)
@@ -385,47 +314,10 @@ def test_who_gets_windows_and_how_much_they_may_take(version: DatasetVersion) ->
     assert by_block(version, records, across, 1 << 30) is records, "blocks that reach over the end of a shard"
 
 
-@given(
-    SEEDS,
-    st.integers(1, 200),
-    st.integers(1, 9),
-    st.integers(1, 9),
-    st.integers(1, 60),
-    st.integers(0, 3),
-    st.data(),
-)
-@settings(deadline=None)
-def test_the_windows_hold_what_a_step_needs_and_seldom_more_than_two(
-    seed: int, records: int, block: int, window: int, batch: int, epoch: int, data: st.DataObject
-) -> None:
-    shards = data.draw(shard_sizes(records))
-    labels = np.zeros(records, np.int32)
-    sizes = BlockSizes(block, window)
-    order = TrainingOrder(labels, seed=seed, global_batch_size=batch, blocks=sizes, shard_sizes=shards)
-    assert order.blocks is not None
-    course = BlockCourse(order, order.blocks)
-    at = epoch * order.steps_per_epoch + data.draw(st.integers(0, order.steps_per_epoch - 1))
-    first = data.draw(st.integers(max(at - 5, 0), at))
-    stop = data.draw(st.one_of(st.none(), st.integers(at + 1, at + 3 * order.steps_per_epoch)))
-    windows = course.windows(first, at, stop)
-    held = np.unique(np.concatenate([course.of_window(number) for number in windows]))
-    for step in range(max(first, at - MARGIN_STEPS), at + 1):
-        plan = order.step(*divmod(step, order.steps_per_epoch))
-        assert np.isin(order.blocks.of_records(plan.ordinals[: plan.num_real]), held).all()
-    needed = course.windows(first, at, at + 1)
-    assert len(windows) <= max(2, len(needed))
-    assert windows.start == needed.start
-
-
 @pytest.fixture(scope="module")
 def store(version: DatasetVersion) -> Iterator[ObjectStore]:
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        environment.setenv("AWS_ACCESS_KEY_ID", KEY)
-        environment.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-        with contextlib.contextmanager(serve)("blocks") as running:
-            running.upload(Path(version.storage.uri), "root/set")
-            yield running
+    with serve_version(version, "blocks") as running:
+        yield running
 
 
 def test_an_object_store_is_asked_once_a_block(version: DatasetVersion, store: ObjectStore) -> None:
@@ -444,4 +336,4 @@ def test_an_object_store_is_asked_once_a_block(version: DatasetVersion, store: O
     plain = RecordReader(remote, reader.table)
     assert requests(lambda: iter(batches(plain, order, 0, STEPS))) == len(reader.table)
     reader.close()
-    assert threads_end()
+    assert block_threads_end()
