@@ -37,6 +37,7 @@ import numpy as np
 import psutil
 
 from tests.benchmarks.process_tree import memory_of_tree
+from tests.benchmarks.tensorflow_examples import parse, random_window, train_files
 from training.config import AugmentSettings
 from training.dataset import Dataset, open_dataset
 from training.order import TrainingOrder
@@ -168,20 +169,11 @@ def stock_graph(dataset: Dataset) -> Any:
     """A pipeline of nothing but TensorFlow's operations, up to the batch."""
     import tensorflow as tf
 
-    version = dataset.version
-    paths = [str(version.storage.local_path(shard.path)) for shard in version.shards("train")]
-    compression = "GZIP" if version.manifest.container == "gzip" else ""
-    features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
-    whole = tf.constant([0.0, 0.0, 1.0, 1.0], shape=[1, 1, 4])
+    paths, compression = train_files(dataset)
 
     def example(serialized: Any) -> Any:
-        parsed = tf.io.parse_single_example(serialized, features)
-        begin, size, _ = tf.image.sample_distorted_bounding_box(
-            tf.image.extract_jpeg_shape(parsed["image"]),
-            whole,
-            area_range=AUGMENT.scale,
-            aspect_ratio_range=AUGMENT.ratio,
-        )
+        parsed = parse(serialized)
+        begin, size = random_window(tf.image.extract_jpeg_shape(parsed["image"]), AUGMENT)
         window = tf.concat([begin[:2], size[:2]], 0)
         image = tf.io.decode_and_crop_jpeg(parsed["image"], window, channels=3)
         image = tf.image.random_flip_left_right(tf.image.resize(image, [SIZE, SIZE]))

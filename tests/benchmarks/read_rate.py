@@ -36,6 +36,7 @@ import cv2
 import numpy as np
 
 from infra import record_batch
+from tests.benchmarks.tensorflow_examples import parse, random_window, train_files
 from tests.samples.published import Picture, publish
 from training import augment, tensorflow_runtime
 from training.augment import flips, keys_at, vary
@@ -261,18 +262,12 @@ def tutorial(dataset: Dataset) -> Way:
     """The pipeline of the guides, over the same shards."""
     import tensorflow as tf
 
-    version = dataset.version
-    paths = [str(version.storage.local_path(shard.path)) for shard in version.shards("train")]
-    compression = "GZIP" if version.manifest.container == "gzip" else ""
-    features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
-    whole = tf.constant([0.0, 0.0, 1.0, 1.0], shape=[1, 1, 4])
+    paths, compression = train_files(dataset)
 
     def example(serialized: Any) -> Any:
-        parsed = tf.io.parse_single_example(serialized, features)
+        parsed = parse(serialized)
         image = tf.io.decode_jpeg(parsed["image"], channels=3)
-        begin, size, _ = tf.image.sample_distorted_bounding_box(
-            tf.shape(image), whole, area_range=AUGMENT.scale, aspect_ratio_range=AUGMENT.ratio
-        )
+        begin, size = random_window(tf.shape(image), AUGMENT)
         image = tf.image.resize(tf.slice(image, begin, size), [SIZE, SIZE])
         image = tf.image.random_flip_left_right(image)
         return tf.cast(tf.ensure_shape(image, [SIZE, SIZE, 3]), tf.uint8), parsed["label"]
