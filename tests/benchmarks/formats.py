@@ -28,8 +28,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks.arguments import add_folders, comparison_parser, refuse_unknown
 from tests.benchmarks.reader_process import QUIET, REPOSITORY, ReaderFailed
-from tests.benchmarks.stored_photographs import PHOTOGRAPHS, make_stored
+from tests.benchmarks.stored_photographs import make_stored
 from tests.environments import NotInstallable, environment
 
 _REQUIREMENTS = Path(__file__).parent / "peers"
@@ -172,20 +173,12 @@ def _environments(names: list[str], folder: Path) -> tuple[dict[str, Path], dict
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "folder", nargs="?", type=Path, help="photographs to take (default: the clothing data, else made up)"
-    )
-    parser.add_argument("--images", type=int, default=8000)
+    parser = comparison_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default=",".join(FORMATS), help="names of formats, with commas")
-    parser.add_argument("--environments", type=Path, default=REPOSITORY / ".venv-peers")
-    parser.add_argument("--work", type=Path, help="folder for all files, kept (default: a temporary one)")
+    add_folders(parser)
     told = parser.parse_args()
-    if unknown := set(told.only.split(",")) - set(FORMATS):
-        parser.error(f"no such format: {', '.join(sorted(unknown))}; there are {', '.join(FORMATS)}")
+    refuse_unknown(parser, told.only, FORMATS, "format")
     return told
 
 
@@ -197,7 +190,7 @@ def main() -> None:
     rounds: dict[str, list[Any]] = {name: [] for name in pythons}
     with tempfile.TemporaryDirectory(prefix="formats-") as scratch:
         work = (told.work or Path(scratch, "work")).absolute()
-        make_stored(work, told.images, told.folder or (PHOTOGRAPHS if PHOTOGRAPHS.is_dir() else None))
+        make_stored(work, told.images, told.folder)
         for turn in range(told.rounds):
             for name, python in pythons.items():
                 if name in missing:

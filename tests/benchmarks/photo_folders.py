@@ -11,6 +11,8 @@ import simplejpeg
 from infra.codecs import encode_jpeg
 from tests.samples.photos import jpeg
 
+REPOSITORY = Path(__file__).parents[2]
+PHOTOGRAPHS = REPOSITORY.parent / "shared" / "data" / "clothing"
 PHOTO_HEIGHT, PHOTO_WIDTH = 533, 400
 SMALL_HEIGHT, SMALL_WIDTH = 48, 64
 _QUALITY = 90

@@ -30,14 +30,13 @@ from pathlib import Path
 from infra.records import iter_records
 from infra.storage import Storage
 from infra.wording import counted
+from tests.benchmarks.arguments import add_folders, comparison_parser, refuse_unknown
 from tests.benchmarks.peers.photographs import CODECS, QUALITY, SHORT_SIDE
-from tests.benchmarks.photo_folders import make_photographs
+from tests.benchmarks.photo_folders import REPOSITORY, make_photographs
 from tests.benchmarks.process_tree import Cost, run_measured
 from tests.environments import environment
 
-REPOSITORY = Path(__file__).parents[2]
 REQUIREMENTS = Path(__file__).parent / "peers"
-PHOTOGRAPHS = REPOSITORY.parent / "shared" / "data" / "clothing"
 NUM_SHARDS = 8
 WORKERS = 2
 
@@ -205,28 +204,13 @@ def _cells(name: str, of_peer: list[Run], runs: dict[str, list[Run]]) -> list[st
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "folder", nargs="?", type=Path, help="photographs to take (default: the clothing data, else made up)"
-    )
-    parser.add_argument("--images", type=int, default=8000)
+    parser = comparison_parser(__doc__)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--peers", default=",".join(name for name in PEERS if name != SHARDMILL))
     parser.add_argument("--codec", choices=CODECS, default=CODECS[0])
-    parser.add_argument(
-        "--environments",
-        type=Path,
-        default=REPOSITORY / ".venv-peers",
-        help="folder of the peers' environments",
-    )
-    parser.add_argument(
-        "--work", type=Path, help="folder for photographs and shards (default: a temporary one)"
-    )
+    add_folders(parser, "folder for photographs and shards (default: a temporary one)")
     told = parser.parse_args()
-    if unknown := set(told.peers.split(",")) - set(PEERS):
-        parser.error(f"no such peer: {', '.join(sorted(unknown))}; there are {', '.join(PEERS)}")
+    refuse_unknown(parser, told.peers, PEERS, "peer")
     return told
 
 
@@ -236,13 +220,12 @@ def main() -> None:
     names = [SHARDMILL, *(name for name in told.peers.split(",") if name != SHARDMILL)]
     lists = {PEERS[name].requirements for name in names if PEERS[name].module}
     pythons = {name: environment(told.environments, REQUIREMENTS / name) for name in sorted(lists)}
-    folder = told.folder or (PHOTOGRAPHS if PHOTOGRAPHS.is_dir() else None)
     runs: dict[str, list[Run]] = {name: [] for name in names}
     failures: Counter[str] = Counter()
     if told.work is not None:
         told.work.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=told.work, prefix="prepare-peers-") as scratch:
-        source = make_photographs(Path(scratch, "photographs"), told.images, folder)
+        source = make_photographs(Path(scratch, "photographs"), told.images, told.folder)
         for turn in range(told.repeats):
             for name in names:
                 out = Path(scratch, f"{name}-{turn}")

@@ -28,9 +28,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.benchmarks.arguments import add_folders, comparison_parser, refuse_unknown
 from tests.benchmarks.peers.reading import DECODER
-from tests.benchmarks.reader_process import QUIET, Rate, ReaderFailed, measure
-from tests.benchmarks.stored_photographs import PHOTOGRAPHS, REPOSITORY, make_stored
+from tests.benchmarks.reader_process import QUIET, REPOSITORY, Rate, ReaderFailed, measure
+from tests.benchmarks.stored_photographs import make_stored
 from tests.environments import NotInstallable, environment
 
 _REQUIREMENTS = Path(__file__).parent / "peers"
@@ -186,13 +187,7 @@ def _cells(name: str, rates: dict[str, list[Rate]]) -> list[str]:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "folder", nargs="?", type=Path, help="photographs to take (default: the clothing data, else made up)"
-    )
-    parser.add_argument("--images", type=int, default=8000)
+    parser = comparison_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
     parser.add_argument(
@@ -200,23 +195,20 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument("--only", default=",".join(READERS), help="names of readers, with commas")
     parser.add_argument("--decoder", choices=("opencv", "simplejpeg"), default="opencv")
-    parser.add_argument("--environments", type=Path, default=REPOSITORY / ".venv-peers")
-    parser.add_argument("--work", type=Path, help="folder for all files, kept (default: a temporary one)")
+    add_folders(parser)
     told = parser.parse_args()
-    if unknown := set(told.only.split(",")) - set(READERS):
-        parser.error(f"no such reader: {', '.join(sorted(unknown))}; there are {', '.join(READERS)}")
+    refuse_unknown(parser, told.only, READERS, "reader")
     return told
 
 
 def main() -> None:
     """Measure all in turn and print the table."""
     told = _parse()
-    folder = told.folder or (PHOTOGRAPHS if PHOTOGRAPHS.is_dir() else None)
     readers = {name: reader for name, reader in READERS.items() if name in told.only.split(",")}
     times = ["--warm", str(told.warm), "--seconds", str(told.seconds)]
     with tempfile.TemporaryDirectory(prefix="read-peers-") as scratch:
         work = (told.work or Path(scratch, "work")).absolute()
-        make_stored(work, told.images, folder)
+        make_stored(work, told.images, told.folder)
         pythons, missing = ready(readers, told.environments, work)
         rates: dict[str, list[Rate]] = {}
         for turn in range(told.rounds):

@@ -19,10 +19,8 @@ from infra.examples import parse_example
 from infra.export import export
 from infra.records import iter_records
 from tests.benchmarks.peers.photographs import QUALITY, SHORT_SIDE
-from tests.benchmarks.photo_folders import make_photographs
+from tests.benchmarks.photo_folders import REPOSITORY, make_photographs
 
-REPOSITORY = Path(__file__).parents[2]
-PHOTOGRAPHS = REPOSITORY.parent / "shared" / "data" / "clothing"
 NUM_SHARDS = 8
 CONTAINERS = ("none", "gzip")
 
