@@ -64,6 +64,10 @@ class Subject:
         steps = self.order.steps_per_epoch
         return (self.order.step(*divmod(number, steps)) for number in range(10**9))
 
+    def maker(self) -> BatchMaker:
+        """What makes the batches, by all threads."""
+        return BatchMaker(self.records, image_size=self.image_size, augment=self.augment, seed=self.seed)
+
 
 def measure_stages(subject: Subject, on_stage: Callable[[str], None] = lambda name: None) -> list[Stage]:
     """All stages of one thread's work, in the order of the work.
@@ -75,12 +79,21 @@ def measure_stages(subject: Subject, on_stage: Callable[[str], None] = lambda na
     Raises:
         CorruptDataError: a record is not what was written.
     """
-    stages = []
-    for name, measure in _MEASURES.items():
+    stages: list[Stage] = []
+
+    def add(name: str, measure: Callable[..., Figure | None], *known: float) -> None:
         on_stage(name)
-        found = measure(subject)
+        found = measure(subject, *known)
         if found is not None:
             stages.append(Stage(name, *found))
+
+    add("plan", _plan)
+    add("read (first time)", _first_read)
+    add("read", _read)
+    add("inflate", _inflate, stages[-1].microseconds)
+    add("decode", _decode)
+    add("resize", _resize)
+    add("augment", _vary)
     return stages
 
 
@@ -88,7 +101,7 @@ Figure = tuple[float, str]
 
 
 def _plan(subject: Subject) -> Figure:
-    maker = BatchMaker(subject.records, image_size=subject.image_size, augment=subject.augment)
+    maker = subject.maker()
     return _timed(subject, lambda plan: maker.draws(plan)), "step of the order, random windows and flips"
 
 
@@ -106,7 +119,7 @@ def _first_read(subject: Subject) -> Figure:
 
 def _read(subject: Subject) -> Figure:
     """With checksums and parsing; of inflating shards, only the bytes as they are stored."""
-    plan = next(subject.plans())
+    plan = subject.order.step(0, 0)
     records = subject.records
     inflates = records.container == "gzip"
 
@@ -119,17 +132,17 @@ def _read(subject: Subject) -> Figure:
     return _repeat(subject, read, plan.ordinals.size), f"{size:,.1f} KiB a record, cached{checked}"
 
 
-def _inflate(subject: Subject) -> Figure | None:
-    """What reading whole records takes beyond reading their bytes."""
+def _inflate(subject: Subject, reading: float) -> Figure | None:
+    """What reading whole records takes beyond reading their bytes, which takes ``reading`` microseconds."""
     if subject.records.container != "gzip":
         return None
-    plan = next(subject.plans())
+    plan = subject.order.step(0, 0)
 
     def whole() -> None:
         for part in _parts(plan):
             subject.records.read_images(part)
 
-    took = _repeat(subject, whole, plan.ordinals.size) - _read(subject)[0]
+    took = _repeat(subject, whole, plan.ordinals.size) - reading
     return max(took, 0.0), "inflated and checked"
 
 
@@ -165,8 +178,8 @@ def _resize(subject: Subject) -> Figure:
 def _vary(subject: Subject) -> Figure | None:
     if subject.augment is None:
         return None
-    plan = next(subject.plans())
-    maker = BatchMaker(subject.records, image_size=subject.image_size, augment=subject.augment)
+    plan = subject.order.step(0, 0)
+    maker = subject.maker()
     draws = maker.draws(plan)
     images = maker.make(plan).images.copy()
     maker.close()
@@ -178,23 +191,11 @@ def _vary(subject: Subject) -> Figure | None:
     return _repeat(subject, vary, len(images)), "flips, colour jitter, erasing"
 
 
-_MEASURES: dict[str, Callable[[Subject], Figure | None]] = {
-    "plan": _plan,
-    "read (first time)": _first_read,
-    "read": _read,
-    "inflate": _inflate,
-    "decode": _decode,
-    "resize": _resize,
-    "augment": _vary,
-}
-
-
 def _first_batch(subject: Subject) -> tuple[StepPlan, list[StoredImage], list[Any]]:
     """The first step, its images in memory, and their windows."""
-    plan = next(subject.plans())
-    maker = BatchMaker(subject.records, image_size=subject.image_size, augment=subject.augment)
+    plan = subject.order.step(0, 0)
     images = [StoredImage(record.image, record.shape) for record in subject.records.read_many(plan.ordinals)]
-    return plan, images, maker.draws(plan).windows.tolist()
+    return plan, images, subject.maker().draws(plan).windows.tolist()
 
 
 def _parts(plan: StepPlan) -> Iterator[npt.NDArray[np.int64]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -28,10 +27,7 @@ _ENDLESS = 1_000_000  # steps
 
 def batch_rate(subject: Subject) -> float:
     """Images a second as numpy arrays, by all threads, two batches at a time."""
-    maker = BatchMaker(
-        subject.records, image_size=subject.image_size, augment=subject.augment, seed=subject.seed
-    )
-    with contextlib.closing(maker):
+    with contextlib.closing(subject.maker()) as maker:
         made = iter(NumpyBatches(maker, subject.order, 0, _ENDLESS))
         return _rate(lambda: next(made).images.shape[0], subject.seconds)
 
@@ -105,7 +101,7 @@ def _rate(work: Callable[[], int], seconds: float) -> float:
     for _ in range(_WARM_BATCHES):
         work()
     begin, images = time.perf_counter(), 0
-    for _ in itertools.count():
+    while True:
         images += work()
         if time.perf_counter() - begin > seconds:
             break
