@@ -110,6 +110,7 @@ def _faulty(fault: Fault, environ: dict[str, Any], start: Any, app: Any) -> Iter
     return [fault.alter(body) if fault.alter else body]
 
 
+@contextlib.contextmanager
 def serve(bucket: str) -> Iterator[ObjectStore]:
     """A running server with one empty bucket, until the caller goes on."""
     store = ObjectStore(bucket, 0)
@@ -140,6 +141,6 @@ def serve_version(version: DatasetVersion, bucket: str) -> Iterator[ObjectStore]
         environment.setenv("AWS_EC2_METADATA_DISABLED", "true")
         environment.setenv("AWS_ACCESS_KEY_ID", KEY)
         environment.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-        with contextlib.contextmanager(serve)(bucket) as running:
+        with serve(bucket) as running:
             running.upload(Path(version.storage.uri), "root/set")
             yield running
