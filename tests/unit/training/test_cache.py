@@ -21,6 +21,7 @@ from training.dataset import Dataset
 from training.reading import RecordReader
 from training.reading.cache import CachedReader, open_cached
 from training.reading.cache.folder import CacheFolder
+from training.reading.cache.stores import CachedImage, DiskStore
 
 COUNTS = {"train": {"a": 12, "b": 7}, "test": {"a": 2, "b": 1}}
 DECODED_BYTES = 19 * 40 * 52 * 3
@@ -66,6 +67,24 @@ def test_encoded_images_come_from_the_cache_byte_for_byte(
     assert images_of(reader, ordinals) == [wanted[ordinal] for ordinal in ordinals]
     assert reader.read_many(ordinals) == records
     assert [bytes(stored.image) for stored in reader.read_run(2, 5)] == [image for image, _ in wanted[2:5]]
+    reader.close()
+
+
+def test_each_image_on_disk_is_checked_once_a_read(
+    version: DatasetVersion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    got: list[int] = []
+    get = DiskStore.get
+
+    def noted(self: DiskStore, ordinal: int) -> CachedImage:
+        got.append(ordinal)
+        return get(self, ordinal)
+
+    monkeypatch.setattr(DiskStore, "get", noted)
+    reader = opened(version, settings(tmp_path, cache="disk"))
+    reader.read_images(np.array([18, 7, 0]))
+    reader.read_run(2, 5)
+    assert got == [18, 7, 0, 2, 3, 4]
     reader.close()
 
 

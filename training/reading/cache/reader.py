@@ -20,7 +20,7 @@ from training.order import Order
 from training.reading.batches import num_cpus
 from training.reading.cache.folder import CacheFolder, cache_name
 from training.reading.cache.plan import CachePlan, plan_cache
-from training.reading.cache.stores import ImageStore, MemoryStore
+from training.reading.cache.stores import CachedImage, ImageStore, MemoryStore
 from training.reading.records import RecordReader, StoredImage
 from training.reading.runs import runs
 from training.reading.windows import decode_window
@@ -68,16 +68,20 @@ class CachedReader(RecordReader):
 
     def read_images(self, ordinals: npt.NDArray[np.int64]) -> list[StoredImage]:
         """See ``RecordReader.read_images``."""
-        missing = [ordinal for ordinal in ordinals.tolist() if self._store.get(ordinal) is None]
+        wanted: list[int] = ordinals.tolist()
+        found = [self._store.get(ordinal) for ordinal in wanted]
+        missing = [ordinal for ordinal, image in zip(wanted, found, strict=True) if image is None]
         if missing:
             self._keep(missing, self._source.read_images(np.array(missing)))
-        return [self._kept(ordinal) for ordinal in ordinals.tolist()]
+        return self._kept(wanted, found)
 
     def read_run(self, first: int, stop: int) -> list[StoredImage]:
         """See ``RecordReader.read_run``."""
-        if any(self._store.get(ordinal) is None for ordinal in range(first, stop)):
-            self._keep(list(range(first, stop)), self._source.read_run(first, stop))
-        return [self._kept(ordinal) for ordinal in range(first, stop)]
+        wanted = list(range(first, stop))
+        found = [self._store.get(ordinal) for ordinal in wanted]
+        if any(image is None for image in found):
+            self._keep(wanted, self._source.read_run(first, stop))
+        return self._kept(wanted, found)
 
     def read(self, ordinal: int) -> ImageRecord:
         """See ``RecordReader.read``."""
@@ -90,11 +94,15 @@ class CachedReader(RecordReader):
         for ordinal, stored in zip(ordinals, images, strict=True):
             self._store.put(ordinal, *formed(self._source, ordinal, stored, self._form))
 
-    def _kept(self, ordinal: int) -> StoredImage:
-        found = self._store.get(ordinal)
-        assert found is not None, "what was put into a cache stays there"
-        height, width = int(self.table.height[ordinal]), int(self.table.width[ordinal])
-        return StoredImage(found.image, (height, width, found.channels))
+    def _kept(self, ordinals: list[int], found: list[CachedImage | None]) -> list[StoredImage]:
+        """The images that were found, and those that have been put there since."""
+        images = []
+        for ordinal, image in zip(ordinals, found, strict=True):
+            kept = image or self._store.get(ordinal)
+            assert kept is not None, "what was put into a cache stays there"
+            height, width = int(self.table.height[ordinal]), int(self.table.width[ordinal])
+            images.append(StoredImage(kept.image, (height, width, kept.channels)))
+        return images
 
     def reopened(self) -> RecordReader:
         """See ``RecordReader.reopened``. A cache in memory is shared with the process that was forked."""
@@ -110,7 +118,6 @@ class CachedReader(RecordReader):
         """Let go of the shards, and of the cache."""
         super().close()
         self._source.close()
-        self._store.close()
         if self._held is not None:
             self._held.close()
 

@@ -41,9 +41,6 @@ class ImageStore(Protocol):
     def put(self, ordinal: int, image: bytes | memoryview, channels: int) -> None:
         """Keep an image; the same one always for an ordinal."""
 
-    def close(self) -> None:
-        """Let go of the memory or the file."""
-
 
 class MemoryStore:
     """Images in anonymous memory, taken as they come. Processes forked later share it."""
@@ -72,9 +69,6 @@ class MemoryStore:
 
     def __reduce__(self) -> tuple[type[MemoryStore], tuple[npt.NDArray[np.int64]]]:
         return MemoryStore, (self._offsets,)  # another process begins with an empty one
-
-    def close(self) -> None:
-        """See ``ImageStore``."""
 
 
 class DiskStore:
@@ -121,9 +115,6 @@ class DiskStore:
 
     def __reduce__(self) -> tuple[type[DiskStore], tuple[Path, int]]:
         return DiskStore, (self.path, self._crcs.size)
-
-    def close(self) -> None:
-        """See ``ImageStore``."""
 
 
 def write_store(file: BinaryIO, images: Iterable[tuple[bytes | memoryview, int]]) -> None:
