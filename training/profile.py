@@ -89,7 +89,7 @@ def profile(
     version = Catalog(root).open(ref)
     records = Dataset(version).reader("train")
     table = records.table
-    order = chosen_order(config.data, table.label, version.manifest.classes, table.shard_sizes)
+    order = chosen_order(config.data, table, version.manifest.classes)
     size = config.data.image_size or default_image_size(config.model.name)
     subject = Subject(records, order, size, config.augment, config.data.seed, seconds)
     stages = measure_stages(subject, lambda name: events.log(f"measuring {name}"))

@@ -62,8 +62,7 @@ def train(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[s
     """
     dataset = Dataset(version, config.reading)
     readers = {split: dataset.reader(split) for split in dataset.splits}
-    table = readers["train"].table
-    order = chosen_order(config.data, table.label, version.manifest.classes, table.shard_sizes)
+    order = chosen_order(config.data, readers["train"].table, version.manifest.classes)
     strategy = make_strategy(config.run.devices)
     check_divisible(config.data.global_batch_size, strategy.num_replicas_in_sync)
     check_pairs(config.augment, config.data.global_batch_size // strategy.num_replicas_in_sync)

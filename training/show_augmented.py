@@ -139,9 +139,7 @@ def _value(value: Any) -> str:
 
 def _first_examples(config: TrainConfig, dataset: Dataset, reader: RecordReader) -> StepPlan:
     check_pairs(config.augment, config.data.global_batch_size)
-    table = reader.table
-    order = chosen_order(config.data, table.label, dataset.classes, table.shard_sizes)
-    plan = order.step(0, 0)
+    plan = chosen_order(config.data, reader.table, dataset.classes).step(0, 0)
     num = min(_EXAMPLES, plan.num_real + plan.num_real % 2, plan.ordinals.size)
     return replace(
         plan, positions=plan.positions[:num], ordinals=plan.ordinals[:num], weights=plan.weights[:num]

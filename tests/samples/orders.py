@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from training.order import BlockSizes, TrainingOrder
 from training.order.balance import RULES
+from training.reading import SplitTable
 
 SEEDS = st.integers(0, 2**63 - 1)
 CLASS_COUNTS = st.lists(st.integers(0, 40), min_size=1, max_size=8).filter(any)
@@ -24,6 +25,15 @@ def epoch_of(order: TrainingOrder, epoch: int) -> np.ndarray:
     """The real ordinals of an epoch, step by step."""
     plans = [order.step(epoch, step) for step in range(order.steps_per_epoch)]
     return np.concatenate([plan.ordinals[: plan.num_real] for plan in plans])
+
+
+def table_of(labels: np.ndarray, shard_sizes: list[int] | None = None) -> SplitTable:
+    """A table of records with these labels; all in one shard where no sizes of shards are given."""
+    sizes = shard_sizes or [labels.size]
+    paths = tuple(f"shard-{number}" for number in range(len(sizes)))
+    shard = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    zeros = np.zeros(labels.size, np.int64)
+    return SplitTable("train", paths, shard, zeros, zeros, labels, shard, shard, zeros.astype("S16"))
 
 
 @dataclass(frozen=True)

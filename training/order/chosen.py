@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from infra.errors import ConfigError
 from training.config.data import DataSettings
@@ -16,35 +16,31 @@ from training.order.balance import RULES, Floats, Rule, by_weights, effective_nu
 from training.order.blocks import BlockSizes
 from training.order.class_weights import WeightRule
 from training.order.epochs import TrainingOrder
-from training.order.steps import Ints
+
+if TYPE_CHECKING:
+    from training.reading.table import SplitTable
 
 
-def chosen_order(
-    data: DataSettings,
-    labels: npt.NDArray[np.integer],
-    classes: Sequence[str],
-    shard_sizes: Ints | None = None,
-) -> TrainingOrder:
+def chosen_order(data: DataSettings, table: SplitTable, classes: Sequence[str]) -> TrainingOrder:
     """The order of a run.
 
     Args:
         data: what is asked for.
-        labels: int [N], the label of each record by ordinal.
+        table: of the split.
         classes: name of each label.
-        shard_sizes: int64 [S], records of each shard, for the order by block; None counts all as one shard.
 
     Raises:
         DataError: there are no records. ConfigError: a class is unknown, or the settings do not fit the data.
     """
     blocks = BlockSizes(data.block_records, data.window_blocks) if data.granularity == "block" else None
     return TrainingOrder(
-        labels,
+        table.label,
         seed=data.seed,
         global_batch_size=data.global_batch_size,
         balance=balance_rule(data, classes),
         last_batch=data.last_batch,
         blocks=blocks,
-        shard_sizes=shard_sizes,
+        shard_sizes=table.shard_sizes,
         class_weights=weight_rule(data, classes),
     )
 

@@ -64,4 +64,4 @@ def asked_order(data: DataSettings, table: SplitTable, classes: Sequence[str], *
     """
     if not training:
         return SequentialOrder(len(table), data.global_batch_size, data.last_batch)
-    return chosen_order(data, table.label, classes, table.shard_sizes)
+    return chosen_order(data, table, classes)

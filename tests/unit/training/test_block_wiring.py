@@ -43,7 +43,7 @@ def opened(dataset: Dataset, data: dict[str, Any], **reading: Any) -> TrainingIn
     config = validate(TrainConfig, asked, where="the test")
     wanted = Wanted(config.data, config.reading, config.augment)
     reader = dataset.reader("train")
-    order = chosen_order(config.data, reader.table.label, dataset.classes, reader.table.shard_sizes)
+    order = chosen_order(config.data, reader.table, dataset.classes)
     return open_training_input(wanted, dataset.version, reader, order, 16)
 
 

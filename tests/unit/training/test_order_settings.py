@@ -9,7 +9,7 @@ import pytest
 
 from infra.errors import ConfigError
 from infra.settings import load_settings
-from tests.samples.orders import epoch_of
+from tests.samples.orders import epoch_of, table_of
 from training.config import TrainConfig
 from training.config.data import DataSettings
 from training.order import chosen_order
@@ -36,7 +36,7 @@ def settings_of(*overrides: str) -> DataSettings:
     ],
 )
 def test_balance(overrides: list[str], draws: list[int]) -> None:
-    order = chosen_order(settings_of(*overrides), LABELS, CLASSES)
+    order = chosen_order(settings_of(*overrides), table_of(LABELS), CLASSES)
     assert np.bincount(LABELS[epoch_of(order, 0)], minlength=3).tolist() == draws
 
 
@@ -53,7 +53,7 @@ def test_balance(overrides: list[str], draws: list[int]) -> None:
     ],
 )
 def test_class_weights(overrides: list[str], ratios: list[float] | None) -> None:
-    order = chosen_order(settings_of(*overrides), LABELS, CLASSES)
+    order = chosen_order(settings_of(*overrides), table_of(LABELS), CLASSES)
     if ratios is None:
         assert order.class_weights is None
     else:
@@ -64,7 +64,7 @@ def test_granularity() -> None:
     settings = settings_of(
         "data.granularity=block", "data.block_records=5", "data.window_blocks=1", "data.global_batch_size=5"
     )
-    order = chosen_order(settings, LABELS, CLASSES, shard_sizes=np.array([50, 50]))
+    order = chosen_order(settings, table_of(LABELS, [50, 50]), CLASSES)
     for step in range(order.steps_per_epoch):
         records = np.sort(order.step(0, step).ordinals)
         assert records.tolist() == list(range(records[0], records[0] + 5))
@@ -87,7 +87,7 @@ def test_granularity() -> None:
 )
 def test_what_does_not_fit_the_dataset_is_refused(overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        chosen_order(settings_of(*overrides), LABELS, CLASSES)
+        chosen_order(settings_of(*overrides), table_of(LABELS), CLASSES)
 
 
 @pytest.mark.parametrize(

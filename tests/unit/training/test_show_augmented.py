@@ -55,7 +55,7 @@ def test_the_cells_are_the_examples_of_the_training_pipeline(
 
     dataset = open_dataset("set", root=root)
     reader = dataset.reader("train")
-    order = chosen_order(config.data, reader.table.label, dataset.classes)
+    order = chosen_order(config.data, reader.table, dataset.classes)
     pipeline = IndexedPipeline(reader, order, 24, config.augment, 3, config.reading.decoder)
     batch = next(iter(WithBatchDraws(pipeline, config.augment, 3).dataset(0, 1)))
     images = batch["images"]

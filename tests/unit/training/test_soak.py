@@ -26,7 +26,7 @@ root, epochs, overrides = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
 dataset = open_dataset("set", root=root)
 config = TrainConfig.model_validate(overrides)
 reader = dataset.reader("train")
-order = chosen_order(config.data, reader.table.label, dataset.classes, reader.table.shard_sizes)
+order = chosen_order(config.data, reader.table, dataset.classes)
 pipeline = open_training_input(config, dataset.version, reader, order, 64).pipeline
 batches = iter(pipeline.dataset(0, epochs * order.steps_per_epoch))
 resident = []
