@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from infra.codecs import decode
-from infra.errors import UsageError
+from infra.errors import CorruptDataError, UsageError
 from tests.samples.published import Picture, publish
 from training.config import AugmentSettings
 from training.dataset import Dataset, open_dataset
@@ -138,6 +138,16 @@ def test_images_of_unlike_sizes_are_padded(tmp_path: Path, encoding: Any, num_wo
             assert not image[:, height:].any()
             assert not image[:, :, width:].any()
     assert batches[1].weights.tolist() == [0.5, 0.5, 0]
+
+
+def test_a_whole_image_that_is_none_is_named(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = dataset.reader("train")
+    (stored,) = reader.read_images(np.array([3]))
+    broken = [stored._replace(image=b"\xff\xd8 nothing")]
+    monkeypatch.setattr(reader, "read_images", lambda ordinals: broken)
+    name = reader.table.ids(np.array([3]))[0]
+    with pytest.raises(CorruptDataError, match=rf"record {name} at byte \d+ of data/.*cannot be decoded"):
+        Examples(reader, image_size=None)[3]
 
 
 def test_whole_images_cannot_be_varied(dataset: Dataset) -> None:

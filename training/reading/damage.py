@@ -74,6 +74,11 @@ class BadRecords:
             return [asdict(record) for record in self._found.values()]
 
 
+def restore(ref: str) -> str:
+    """The remedy for a damaged shard of the version ``ref``."""
+    return f"run `shardmill verify {ref}`; a damaged shard must be restored or prepared again"
+
+
 def without_rows(plan: StepPlan, bad: Sequence[int]) -> tuple[StepPlan, int | None]:
     """A plan whose bad rows are padding, and the row that they repeat; None where all rows are bad.
 

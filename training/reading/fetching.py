@@ -10,6 +10,7 @@ from infra.catalog import DatasetVersion
 from infra.contract import Shard
 from infra.errors import CorruptDataError, NotFoundError, ShardmillError, StorageError
 from infra.locations import without_secrets
+from training.reading.damage import restore
 
 _CHUNK_BYTES = 4 << 20
 # Waits before the second, third … attempt (seconds); the store's own client has tried each request thrice.
@@ -78,7 +79,7 @@ def _copy(version: DatasetVersion, shard: Shard, sink: Sink, given_up: Callable[
         # Damaged at rest or on the way: another attempt tells.
         where = f"{version.storage.uri}/{shard.path}"
         message = f"{where} is not what was written: its SHA-256 differs from the manifest's"
-        raise _MayPass(CorruptDataError(message, _restore(version)))
+        raise _MayPass(CorruptDataError(message, restore(version.ref)))
     return True
 
 
@@ -90,12 +91,14 @@ def _chunks(version: DatasetVersion, shard: Shard) -> Iterator[bytes]:
             if size != shard.num_bytes:
                 raise CorruptDataError(
                     f"{where} has {size} bytes, the manifest of {version.ref} says {shard.num_bytes}",
-                    _restore(version),
+                    restore(version.ref),
                 )
             while chunk := stream.read(_CHUNK_BYTES):
                 yield chunk
     except NotFoundError as error:
-        raise CorruptDataError(f"{version.ref} is incomplete: {error.message}", _restore(version)) from error
+        raise CorruptDataError(
+            f"{version.ref} is incomplete: {error.message}", restore(version.ref)
+        ) from error
     except (OSError, StorageError) as error:
         text = error.message if isinstance(error, StorageError) else f"cannot read {where}: {error}"
         failed = StorageError(
@@ -105,7 +108,3 @@ def _chunks(version: DatasetVersion, shard: Shard) -> Iterator[bytes]:
         if any(word in failed.message for word in _FINAL):
             raise failed from None
         raise _MayPass(failed) from None
-
-
-def _restore(version: DatasetVersion) -> str:
-    return f"run `shardmill verify {version.ref}`; a damaged shard must be restored or prepared again"

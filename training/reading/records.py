@@ -20,9 +20,10 @@ from infra.ranges import RangeReader
 from infra.record_batch import CheckedImage, Promised, check_records, is_compiled, read_records
 from infra.records import Container, inflate_record, unpack_record
 from training.order import Order, StepPlan
-from training.reading.damage import BadRecords, without_rows
+from training.reading.damage import BadRecords, restore, without_rows
 from training.reading.staging import Staging
 from training.reading.table import SplitTable
+from training.reading.windows import Pixels, decode_window
 
 
 class StoredImage(NamedTuple):
@@ -60,6 +61,7 @@ class RecordReader:
         self.image_encoding: str = version.manifest.image_encoding
         self.container: Container = version.manifest.container
         self._ref = version.ref
+        self._classes = version.manifest.classes
         self._ranges: RangeReader | Staging = staging or RangeReader(version.storage)
         self._steps_per_epoch = 0
 
@@ -139,7 +141,7 @@ class RecordReader:
         return CorruptDataError(
             f"record {table.id[ordinal].decode('ascii')} at byte {table.offset_bytes[ordinal]} "
             f"of {table.paths[table.shard[ordinal]]}: {error.message}",
-            f"run `shardmill verify {self._ref}`; a damaged shard must be restored or prepared again",
+            restore(self._ref),
         )
 
     def read_many(self, ordinals: npt.NDArray[np.int64]) -> list[ImageRecord]:
@@ -184,9 +186,32 @@ class RecordReader:
                 record = self.read(ordinal)
                 images.append(StoredImage(record.image, record.shape))
             else:
-                height, width = int(self.table.height[ordinal]), int(self.table.width[ordinal])
-                images.append(StoredImage(found.image, (height, width, found.channels)))
+                images.append(self._of_shape(ordinal, found.image, found.channels))
         return images
+
+    def _of_shape(self, ordinal: int, image: bytes | memoryview, channels: int) -> StoredImage:
+        """A record's image, with the height and width that the index says."""
+        height, width = int(self.table.height[ordinal]), int(self.table.width[ordinal])
+        return StoredImage(image, (height, width, channels))
+
+    def _record_of(self, ordinal: int, stored: StoredImage) -> ImageRecord:
+        """A record whose image is at hand."""
+        label, name = int(self.table.label[ordinal]), self.table.id[ordinal].decode("ascii")
+        return ImageRecord(name, bytes(stored.image), label, self._classes[label], *stored.shape)
+
+    def decoded(self, ordinal: int, stored: StoredImage) -> Pixels:
+        """The whole image of a record, as this reader gave it: uint8 [H, W, 3].
+
+        Raises:
+            CorruptDataError: it cannot be decoded; names the shard and the record.
+        """
+        height, width, _ = stored.shape
+        pixels = np.empty((height, width, 3), np.uint8)
+        try:
+            decode_window(stored.image, self.image_encoding, stored.shape, (0, 0, height, width), pixels)
+        except CorruptDataError as error:
+            raise self.named(ordinal, error) from error
+        return pixels
 
     def _checked_at_once(self, ordinals: npt.NDArray[np.int64]) -> Sequence[CheckedImage | None]:
         """What compiled code finds sound."""

@@ -15,7 +15,7 @@ from training.config import AugmentSettings
 from training.order import StepPlan
 from training.reading.batches import BatchMaker
 from training.reading.records import RecordReader
-from training.reading.windows import Pixels, decode_window
+from training.reading.windows import Pixels
 from training.torch_data.batch import Example
 from training.torch_data.ranks import RankOrder
 from training.torch_data.workers import in_worker, records_in_worker
@@ -117,7 +117,8 @@ class Examples(Dataset):  # type: ignore[misc]
         if isinstance(source, BatchMaker):
             return list(source.make(plan).images)
         source.reached(plan.epoch, plan.step)
-        return [_whole_image(source, ordinal) for ordinal in plan.ordinals.tolist()]
+        stored = zip(plan.ordinals.tolist(), source.read_images(plan.ordinals), strict=True)
+        return [source.decoded(ordinal, image) for ordinal, image in stored]
 
     def _source(self) -> RecordReader | BatchMaker:
         if get_worker_info() is None:
@@ -139,15 +140,6 @@ def _plan_of(places: list[Place], epoch: int) -> StepPlan:
         num_real=len(places),
         weights=np.array([place.weight for place in places], np.float32),
     )
-
-
-def _whole_image(records: RecordReader, ordinal: int) -> Pixels:
-    """uint8 [H, W, 3], as it is stored."""
-    record = records.read(ordinal)
-    image = np.empty((record.height, record.width, 3), np.uint8)
-    window = (0, 0, record.height, record.width)
-    decode_window(record.image, records.image_encoding, record.shape, window, image)
-    return image
 
 
 class OrderSampler(Sampler):  # type: ignore[misc]

@@ -31,7 +31,6 @@ class PreloadedRecords(RecordReader):
         """
         table = source.table
         super().__init__(version, table, bad=source.bad)
-        self._classes = version.manifest.classes
         self._starts = np.zeros(len(table) + 1, np.int64)
         self._channels = np.zeros(len(table), np.uint8)
         check_memory(int(table.length_bytes.sum()), table.split)
@@ -54,18 +53,7 @@ class PreloadedRecords(RecordReader):
 
     def read(self, ordinal: int) -> ImageRecord:
         """The record with this number."""
-        label = int(self.table.label[ordinal])
-        stored = self._stored(ordinal)
-        height, width, channels = stored.shape
-        return ImageRecord(
-            id=self.table.id[ordinal].decode("ascii"),
-            image=bytes(stored.image),
-            label=label,
-            label_name=self._classes[label],
-            height=height,
-            width=width,
-            channels=channels,
-        )
+        return self._record_of(ordinal, self._stored(ordinal))
 
     def read_run(self, first: int, stop: int) -> list[StoredImage]:
         """The stored images of the records ``first`` to ``stop - 1``."""
@@ -76,12 +64,11 @@ class PreloadedRecords(RecordReader):
         return [self._stored(ordinal) for ordinal in ordinals.tolist()]
 
     def _stored(self, ordinal: int) -> StoredImage:
-        table, part = self.table, self._parts[ordinal // _RECORDS_A_PART]
-        last = (ordinal + 1) % _RECORDS_A_PART == 0 or ordinal + 1 == len(table)
+        part = self._parts[ordinal // _RECORDS_A_PART]
+        last = (ordinal + 1) % _RECORDS_A_PART == 0 or ordinal + 1 == len(self.table)
         end = part.size if last else int(self._starts[ordinal + 1])
         image = part.data[int(self._starts[ordinal]) : end]
-        shape = (int(table.height[ordinal]), int(table.width[ordinal]), int(self._channels[ordinal]))
-        return StoredImage(image, shape)
+        return self._of_shape(ordinal, image, int(self._channels[ordinal]))
 
 
 def check_memory(num_bytes: int, split: str) -> None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from infra import progress as events
 from infra.catalog import DatasetVersion
-from infra.errors import CorruptDataError, StorageError
+from infra.errors import StorageError
 from infra.examples import ImageRecord
 from training.config.reading import CacheForm, ReadingSettings
 from training.order import Order
@@ -23,7 +23,6 @@ from training.reading.cache.plan import CachePlan, plan_cache
 from training.reading.cache.stores import CachedImage, ImageStore, MemoryStore
 from training.reading.records import RecordReader, StoredImage
 from training.reading.runs import runs
-from training.reading.windows import decode_window
 
 _RUN_BYTES = 1 << 20
 
@@ -55,7 +54,6 @@ class CachedReader(RecordReader):
         self._store = store
         self._form = form
         self._held = held
-        self._classes = version.manifest.classes
         self.image_encoding = "raw" if form == "decoded" else source.image_encoding
 
     def follow(self, order: Order, start: int, stop: int) -> None:
@@ -86,9 +84,7 @@ class CachedReader(RecordReader):
     def read(self, ordinal: int) -> ImageRecord:
         """See ``RecordReader.read``."""
         [stored] = self.read_images(np.array([ordinal]))
-        label = int(self.table.label[ordinal])
-        name = self.table.id[ordinal].decode("ascii")
-        return ImageRecord(name, bytes(stored.image), label, self._classes[label], *stored.shape)
+        return self._record_of(ordinal, stored)
 
     def _keep(self, ordinals: list[int], images: list[StoredImage]) -> None:
         for ordinal, stored in zip(ordinals, images, strict=True):
@@ -100,8 +96,7 @@ class CachedReader(RecordReader):
         for ordinal, image in zip(ordinals, found, strict=True):
             kept = image or self._store.get(ordinal)
             assert kept is not None, "what was put into a cache stays there"
-            height, width = int(self.table.height[ordinal]), int(self.table.width[ordinal])
-            images.append(StoredImage(kept.image, (height, width, kept.channels)))
+            images.append(self._of_shape(ordinal, kept.image, kept.channels))
         return images
 
     def reopened(self) -> RecordReader:
@@ -204,15 +199,9 @@ def formed(
     Raises:
         CorruptDataError: it cannot be decoded.
     """
-    height, width, channels = stored.shape
     if form == "encoded":
-        return stored.image, channels
-    pixels = np.empty((height, width, 3), np.uint8)
-    try:
-        decode_window(stored.image, source.image_encoding, stored.shape, (0, 0, height, width), pixels)
-    except CorruptDataError as error:
-        raise source.named(ordinal, error) from error
-    return pixels.reshape(-1).data, 3
+        return stored.image, stored.shape[2]
+    return source.decoded(ordinal, stored).reshape(-1).data, 3
 
 
 def describe(plan: CachePlan) -> dict[str, Any]:
