@@ -20,9 +20,9 @@ from infra.catalog import Catalog, DatasetVersion
 from infra.errors import StorageError
 from infra.job_command import JobParser, settings_of
 from infra.process import exit_at_once, own_peak_rss_bytes, run_main
-from training.config import TrainConfig
+from training import tensorflow_runtime
+from training.config import TrainConfig, image_size_of
 from training.dataset import Dataset
-from training.models import default_image_size
 from training.order import TrainingOrder, chosen_order
 from training.profiling.picture import profile_svg
 from training.profiling.stages import Stage, Subject, measure_stages
@@ -90,7 +90,8 @@ def profile(
     records = Dataset(version).reader("train")
     table = records.table
     order = chosen_order(config.data, table, version.manifest.classes)
-    size = config.data.image_size or default_image_size(config.model.name)
+    with tensorflow_runtime.quiet_start():  # the model's file may import it
+        size = image_size_of(config)
     subject = Subject(records, order, size, config.augment, config.data.seed, seconds)
     stages = measure_stages(subject, lambda name: events.log(f"measuring {name}"))
     transfers, rates = _together(subject, config, version, order, model=model)
@@ -119,8 +120,6 @@ def _together(
     subject: Subject, config: TrainConfig, version: DatasetVersion, order: TrainingOrder, *, model: bool
 ) -> tuple[list[Stage], Rates]:
     # TensorFlow loads only now: wrong arguments are answered at once.
-    from training import tensorflow_runtime
-
     with tensorflow_runtime.quiet_start():
         tensorflow_runtime.start(logical_devices=config.run.logical_devices, seed=config.data.seed)
         from training.profiling import whole

@@ -16,7 +16,7 @@ from infra.errors import ConfigError
 from infra.storage import Storage
 from training.augment.batch_draws import check_pairs
 from training.checkpoint import Checkpoints, Progress
-from training.config import TrainConfig
+from training.config import TrainConfig, image_size_of
 from training.confusion_picture import confusion_svg
 from training.dataset import Dataset
 from training.distribution import check_divisible, make_strategy
@@ -24,7 +24,7 @@ from training.evaluation import Evaluator
 from training.export import export
 from training.interruption import StopRequest, stop_at_boundaries
 from training.loop import TrainingLoop
-from training.models import ModelSpec, build_model, default_image_size
+from training.models import ModelSpec, build_model
 from training.normalization import pixels_of
 from training.optimizers import make_optimizer, make_schedule
 from training.order import TrainingOrder, chosen_order
@@ -91,7 +91,7 @@ def model_spec(config: TrainConfig, version: DatasetVersion, num_replicas: int) 
     return ModelSpec(
         name=config.model.name,
         num_classes=len(version.manifest.classes),
-        image_size=config.data.image_size or default_image_size(config.model.name),
+        image_size=image_size_of(config),
         dropout=config.model.dropout,
         synchronized=config.model.synchronized_batchnorm and num_replicas > 1,
         weights=config.model.weights,

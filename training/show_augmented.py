@@ -24,11 +24,11 @@ from infra.errors import StorageError, UsageError
 from infra.job_command import JobParser, settings_of
 from infra.process import run_main
 from infra.wording import counted
+from training import tensorflow_runtime
 from training.augment.batch_draws import OPS, BatchDraws, check_pairs, draw_batch
 from training.augmented_picture import Cell, grid_picture
-from training.config import AugmentSettings, TrainConfig
+from training.config import AugmentSettings, TrainConfig, image_size_of
 from training.dataset import Dataset
-from training.models import default_image_size
 from training.order import StepPlan
 from training.order.chosen import chosen_order
 from training.reading import BatchMaker, RecordReader
@@ -86,7 +86,8 @@ def show_augmented(ref: str, config: TrainConfig, *, root: str | Path, out: Path
     dataset = Dataset(Catalog(root).open(ref))
     reader = dataset.reader("train")
     plan = _first_examples(config, dataset, reader)
-    size = config.data.image_size or _size_of(config.model.name)
+    with tensorflow_runtime.quiet_start():  # the model's file may import it
+        size = image_size_of(config)
     rows: list[list[Cell]] = [
         [Cell(*_stored(reader, dataset, ordinal))] for ordinal in plan.ordinals.tolist()
     ]
@@ -108,13 +109,6 @@ def _save(picture: Image.Image, out: Path) -> None:
     except OSError as error:
         remedy = "name a file in a folder that is there and that you may write to"
         raise StorageError(f"cannot write {out}: {error.strerror or error}", remedy) from error
-
-
-def _size_of(model: str) -> int:
-    from training import tensorflow_runtime
-
-    with tensorflow_runtime.quiet_start():  # the model's file may import it
-        return default_image_size(model)
 
 
 def described(settings: AugmentSettings) -> str:
@@ -181,8 +175,6 @@ class _AsTrained:
 
 def _batch_augment(config: TrainConfig) -> Any:
     """(images, draws) -> images, all of them numpy."""
-    from training import tensorflow_runtime
-
     with tensorflow_runtime.quiet_start():
         tensorflow_runtime.start()
         import tensorflow as tf

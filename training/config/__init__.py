@@ -14,6 +14,7 @@ from training.config.model import ModelSettings
 from training.config.optimizer import OptimizerSettings
 from training.config.reading import ReadingSettings
 from training.config.run import RunSettings
+from training.models import default_image_size
 
 if TYPE_CHECKING:
     from infra.catalog import DatasetVersion
@@ -27,6 +28,7 @@ __all__ = [
     "ReadingSettings",
     "RunSettings",
     "TrainConfig",
+    "image_size_of",
     "run_identity",
     "run_name",
 ]
@@ -59,6 +61,15 @@ class TrainConfig(Settings):
         default_factory=OptimizerSettings, description="optimizer and schedule"
     )
     run: RunSettings = Field(default_factory=RunSettings, description="how the run is carried out")
+
+
+def image_size_of(config: TrainConfig) -> int:
+    """Height and width of the model's input (pixels). Where only the model says it, its file is imported.
+
+    Raises:
+        ConfigError: neither the settings nor the model say it.
+    """
+    return config.data.image_size or default_image_size(config.model.name)
 
 
 def run_identity(config: TrainConfig, version: DatasetVersion) -> dict[str, Any]:

@@ -68,6 +68,21 @@ def test_the_command_measures_training_too(tmp_path: Path) -> None:
     assert {"decode", "training"} <= drawn
 
 
+def test_what_a_model_of_ones_own_prints_while_it_loads_is_held_back(tmp_path: Path) -> None:
+    publish(tmp_path, coloured({"train": {"a": 9, "b": 9}}), name="set")
+    source = "import os\nos.write(2, b'loading\\n')\nDEFAULT_IMAGE_SIZE = 24\n\ndef build(spec): ...\n"
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "talking.py").write_text(source, encoding="utf-8")
+    command = [sys.executable, "-m", "training.profile", "set", "--root", str(tmp_path)]
+    settings = {"model": {"name": "models.talking"}, "data": {"global_batch_size": 6}}
+    command += ["--seconds", "0.02", "--config-json", json.dumps(settings)]
+    child = run_child(command, env={"PYTHONPATH": str(tmp_path)})
+    child.raise_for_status()
+    assert child.result is not None
+    assert child.result["image_size"] == 24
+    assert "loading" not in child.last_lines
+
+
 def test_the_way_to_a_device_is_measured(tmp_path: Path) -> None:
     from training.profiling.whole import transfer
 
