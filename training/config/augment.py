@@ -118,6 +118,11 @@ class AugmentSettings(Settings):
         return bool((self.mixup or self.cutmix) and self.mix_probability)
 
     @property
+    def varies_more_than_flips(self) -> bool:
+        """Examples are varied by more than windows and flips from left to right."""
+        return self.vertical_flip or self.color_jitter.is_on or self.erasing.probability > 0
+
+    @property
     def is_batched(self) -> bool:
         """Anything is done to whole batches, on the device."""
         return self.mixes or bool(self.randaugment.num_ops)

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from training.order.balance import Floats
 from training.order.shares import Shares, rank_slice
 
 Ints = npt.NDArray[np.int64]
@@ -19,6 +20,7 @@ class Order(Protocol):
 
     global_batch_size: int
     steps_per_epoch: int
+    class_weights: Floats | None  # float64 [C], of the classes in the loss; None: all weigh alike
 
     def step(self, epoch: int, step: int) -> StepPlan:
         """The examples of one step."""
@@ -64,6 +66,8 @@ class StepPlan:
 
 class SequentialOrder:
     """Every record once, in stored order: for evaluation."""
+
+    class_weights: Floats | None = None
 
     def __init__(self, num_records: int, global_batch_size: int, last_batch: LastBatch = "pad") -> None:
         self.num_records = num_records

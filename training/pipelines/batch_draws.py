@@ -12,6 +12,7 @@ from infra.errors import ShardmillError
 from training.augment.batch_draws import BatchDraws, check_pairs, draw_batch
 from training.augment.batched import BatchAugment, soft_labels
 from training.config import AugmentSettings
+from training.order.balance import Floats
 from training.pipelines.pipeline import Pipeline, Steps
 from training.reading import RecordReader
 
@@ -44,6 +45,11 @@ class WithBatchDraws:
     def order(self) -> Steps:
         """How the batches are counted."""
         return self.pipeline.order
+
+    @property
+    def class_weights(self) -> Floats | None:
+        """Of the classes in the loss."""
+        return self.pipeline.class_weights
 
     def explain(self, error: Exception) -> ShardmillError | None:
         """See ``Pipeline``."""

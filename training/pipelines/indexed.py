@@ -29,6 +29,8 @@ from training import augment as augmentation
 from training.config.augment import AugmentSettings
 from training.config.reading import Decoder
 from training.order import Order, StepPlan
+from training.order.balance import Floats
+from training.pipelines.pipeline import in_order
 from training.pipelines.preprocess import decode_window
 from training.reading import BatchMaker, RecordReader
 from training.reading.budget import RamBudget
@@ -68,6 +70,11 @@ class IndexedPipeline:
             self.reader, image_size=self.image_size, augment=self.augment, seed=self.seed
         )
 
+    @property
+    def class_weights(self) -> Floats | None:
+        """Of the classes in the loss: the order's."""
+        return self.order.class_weights
+
     def dataset(self, start: int, stop: int, batch_size: int | None = None) -> Any:
         """A ``tf.data.Dataset`` of the run's steps ``start`` to ``stop``, counted over all epochs.
 
@@ -83,12 +90,6 @@ class IndexedPipeline:
         self.reader.follow(self.order, start, stop)
         rows = batch_size or self.order.global_batch_size
         slices = self.order.global_batch_size // rows
-        options = tf.data.Options()
-        options.deterministic = True
-        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-        if self.budget is not None:
-            options.autotune.enabled = True
-            options.autotune.ram_budget = self.budget.tuned
         if self.decoder == "tensorflow":
             batches = self._decoded_by_tensorflow(start, stop, rows, slices)
         else:
@@ -96,7 +97,7 @@ class IndexedPipeline:
         return (
             batches.apply(tf.data.experimental.assert_cardinality((stop - start) * slices))
             .prefetch(_READY_BATCHES)
-            .with_options(options)
+            .with_options(in_order(self.budget))
         )
 
     def explain(self, error: Exception) -> ShardmillError | None:
@@ -139,7 +140,7 @@ class IndexedPipeline:
         dataset = dataset.map(self._fetch, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
         dataset = dataset.map(self._example, num_parallel_calls=tf.data.AUTOTUNE)
         dataset = dataset.batch(rows, drop_remainder=True)
-        if self.augment is None or not _varies_more_than_flips(self.augment):
+        if self.augment is None or not self.augment.varies_more_than_flips:
             return dataset
         numbers = tf.data.Dataset.range(start * slices, stop * slices)
 
@@ -205,7 +206,3 @@ class IndexedPipeline:
         image = tf.cond(fetched["flips"], lambda: tf.reverse(image, [1]), lambda: image)
         kept = {name: fetched[name] for name in ("labels", "weights", "ordinals")}
         return {"images": image, **kept}
-
-
-def _varies_more_than_flips(settings: AugmentSettings) -> bool:
-    return settings.vertical_flip or settings.color_jitter.is_on or settings.erasing.probability > 0

@@ -30,8 +30,8 @@ def stream_plan(
     num_workers: int = 1,
 ) -> StreamPlan:
     """Shards and steps of one worker of a split."""
-    sizes = np.bincount(reader.table.shard, minlength=len(reader.table.paths)).tolist()
-    return StreamPlan(tuple(sizes), global_batch_size, last_batch, worker, num_workers)
+    sizes = tuple(reader.table.shard_sizes.tolist())
+    return StreamPlan(sizes, global_batch_size, last_batch, worker, num_workers)
 
 
 def open_stream(

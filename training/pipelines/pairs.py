@@ -20,7 +20,7 @@ def as_pairs(pipeline: Pipeline, start: int, stop: int, last_batch: Literal["pad
             examples.
     """
     batches = pipeline.dataset(start, stop)
-    weighted = last_batch == "pad" or getattr(pipeline.order, "class_weights", None) is not None
+    weighted = last_batch == "pad" or pipeline.class_weights is not None
     element = _weighted if weighted else _pair
     rest = len(pipeline.reader.table) % pipeline.order.global_batch_size
     if last_batch != "partial" or not rest:

@@ -8,7 +8,9 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from infra.errors import ShardmillError
+from training.order.balance import Floats
 from training.reading import RecordReader
+from training.reading.budget import RamBudget
 
 
 class Steps(Protocol):
@@ -38,11 +40,27 @@ class Pipeline(Protocol):
     def image_size(self) -> int | None:
         """Of the batches (pixels); None: images keep their sizes, padded to the largest of a batch."""
 
+    @property
+    def class_weights(self) -> Floats | None:
+        """float64 [C], of the classes in the loss; None: all examples weigh alike."""
+
     def dataset(self, start: int, stop: int, batch_size: int | None = None) -> Any:
         """A ``tf.data.Dataset`` of the run's steps ``start`` to ``stop``, counted over all epochs."""
 
     def explain(self, error: Exception) -> ShardmillError | None:
         """The error of ours behind one of TensorFlow's, which only passes on its text; None: it has none."""
+
+
+def in_order(budget: RamBudget | None) -> Any:
+    """``tf.data.Options`` of all pipelines: elements in their order, divided by nobody, within the budget."""
+    options = tf.data.Options()
+    options.deterministic = True
+    # Who reads what is decided here; TensorFlow may not divide it once more.
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    if budget is not None:
+        options.autotune.enabled = True
+        options.autotune.ram_budget = budget.tuned
+    return options
 
 
 def reraise(pipelines: Sequence[Pipeline], work: Callable[[], Any]) -> Any:

@@ -27,7 +27,9 @@ import tensorflow as tf
 from infra.errors import CorruptDataError, ShardmillError
 from training import augment as augmentation
 from training.config.augment import AugmentSettings
+from training.order.balance import Floats
 from training.order.hashing import key_of
+from training.pipelines.pipeline import in_order
 from training.pipelines.preprocess import decode_image, decode_window
 from training.pipelines.stream_plan import StreamPlan
 from training.pipelines.stream_sources import RecordSource
@@ -66,7 +68,7 @@ class StreamingPipeline:
     shuffle_buffer: int = 10_000
     parallel_shards: int = 8
     budget: RamBudget | None = None
-    class_weights: npt.NDArray[np.float64] | None = None
+    class_weights: Floats | None = None
     source: RecordSource = field(init=False)
     failure: ShardmillError | None = field(default=None, init=False)
 
@@ -98,7 +100,7 @@ class StreamingPipeline:
         return (
             batches.apply(tf.data.experimental.assert_cardinality(count))
             .prefetch(tf.data.AUTOTUNE)
-            .with_options(self._options())
+            .with_options(in_order(self.budget))
         )
 
     def explain(self, error: Exception) -> ShardmillError | None:
@@ -218,10 +220,9 @@ class StreamingPipeline:
     @property
     def _varies_batches(self) -> bool:
         """Whether more is asked for than TensorFlow does to each example: then numpy does it, to batches."""
-        asked = self.augment
-        if asked is None or self.image_size is None:
+        if self.augment is None or self.image_size is None:
             return False
-        return asked.vertical_flip or asked.color_jitter.is_on or asked.erasing.probability > 0
+        return self.augment.varies_more_than_flips
 
     def _varied(self, batch: dict[str, Any]) -> dict[str, Any]:
         given = [batch[name] for name in ("images", "epochs", "positions", "ordinals")]
@@ -241,18 +242,6 @@ class StreamingPipeline:
         for row in range(len(images)):
             augmentation.vary(images[row], draws, row)
         return images
-
-    # -- how -------------------------------------------------------------------------------------------
-
-    def _options(self) -> Any:
-        options = tf.data.Options()
-        options.deterministic = True
-        # Shards are divided above, by worker; TensorFlow may not divide them once more.
-        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-        if self.budget is not None:
-            options.autotune.enabled = True
-            options.autotune.ram_budget = self.budget.tuned
-        return options
 
     def _found_damage(self, error: Exception) -> ShardmillError:
         """The first record of this worker's shards that the exact reader does not find whole."""

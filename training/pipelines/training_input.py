@@ -132,5 +132,5 @@ def _streaming(
         augment=wanted.augment,
         seed=wanted.data.seed,
         cache_bytes=cached_bytes,
-        class_weights=getattr(order, "class_weights", None),
+        class_weights=order.class_weights,
     )

@@ -15,7 +15,7 @@ from tests.samples.published import Picture, coloured, publish
 from training.augment import flips, keys_at, windows
 from training.config import AugmentSettings
 from training.config.data import DataSettings
-from training.config.reading import Decoder, ReadingSettings
+from training.config.reading import Decoder, Mode, ReadingSettings
 from training.dataset import Dataset, open_dataset
 from training.order.options import OrderOptions
 from training.reading import RecordReader
@@ -133,8 +133,10 @@ def test_a_partial_last_batch_reads_each_record_once(
     assert sorted(read) == [0, 0, 1, 2, 3, 4, 5, 6, 7], "0 once more, as the padding of the last batch"
 
 
+@pytest.mark.parametrize("mode", ["indexed", "streaming"])
 @pytest.mark.parametrize("last_batch", ["drop", "pad", "partial"])
-def test_class_weights_come_with_each_batch(dataset: Dataset, last_batch: str) -> None:
+def test_class_weights_come_with_each_batch(dataset: Dataset, last_batch: str, mode: Mode) -> None:
+    dataset = Dataset(dataset.version, ReadingSettings(mode=mode))
     weighing = {"class_weights": {dataset.classes[0]: 3.0}, "last_batch": last_batch, "training": True}
     batches = list(dataset.tf("train", batch_size=7, image_size=16, **weighing))  # type: ignore[arg-type]
     of_class = np.array([3.0] + [1.0] * (len(dataset.classes) - 1))
