@@ -37,11 +37,11 @@ def is_locked(path: Path) -> bool:
 
 
 def remove_unused(path: Path) -> bool:
-    """Remove a file that nobody has locked; whether it is gone."""
+    """Remove a file that nobody has locked; whether this did it. What is gone may have another name now."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
-        return True
+        return False
     try:
         if not locks(descriptor, fcntl.LOCK_EX) or not is_at(descriptor, path):
             return False
