@@ -86,7 +86,8 @@ class Staging:
         self._held: _Held = {}
         self._failed: set[str] = set()
         self._reported: tuple[int, int | None] | None = None
-        self._followed: dict[str, SplitTable] = {}
+        self._followed: frozenset[str] = frozenset()
+        self._followed_fit = False
         self._lock = threading.Lock()
         self.num_fetched = 0
         acts = Acts(self._prepare_ahead, self._is_staged, self._tick)
@@ -161,7 +162,9 @@ class Staging:
                 f"raise it to {need:,} or more; or have neighbouring records read together: "
                 'data.granularity = "block", block_records as many as a shard has, window_blocks a few',
             )
-        self._followed[table.split] = table
+        followed = self._followed | {*table.paths}
+        self._followed_fit = sum(self._shards[path].num_bytes for path in followed) <= budget
+        self._followed = followed
         self._ahead.follow(course, sizes)
 
     def reached(self, split: str, run_step: int) -> None:
@@ -232,12 +235,11 @@ class Staging:
         for path, (_, since) in list(self._held.items()):
             if now - since >= _HELD_SECONDS:
                 self._held.pop(path, None)
-        paths = {path for table in self._followed.values() for path in table.paths}
-        if not paths:
+        if not self._followed:
             return
         report: tuple[int, int | None] = self.num_fetched, None
-        if sum(self._shards[path].num_bytes for path in paths) <= self.staged.budget_bytes:
-            report = sum(map(self._is_staged, paths)), len(paths)
+        if self._followed_fit:
+            report = sum(map(self._is_staged, self._followed)), len(self._followed)
         if self._reported is None and report[0] != report[1]:
             events.stage("staging", report[1], unit="shards", done=report[0])
         elif self._reported not in (None, report):
