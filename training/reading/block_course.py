@@ -58,9 +58,14 @@ class BlockCourse:
         return epoch * self.blocks.num_windows + self.blocks.window(epoch, position)
 
 
-def window_bytes(order: TrainingOrder, blocks: Blocks, table: SplitTable) -> int:
-    """Most that the windows take which are held at a time (bytes): two, or what a few steps need."""
-    _, num_bytes = block_ranges(blocks, table)
+def window_bytes(order: TrainingOrder, blocks: Blocks, num_bytes: Ints) -> int:
+    """Most that the windows take which are held at a time (bytes): two, or what a few steps need.
+
+    Args:
+        order: of the run.
+        blocks: the same order's.
+        num_bytes: int64 [num_blocks], of each block.
+    """
     smallest = int(np.sort(blocks.sizes)[: blocks.num_blocks // blocks.num_windows].sum())
     positions = (MARGIN_STEPS + 1) * order.global_batch_size
     num_windows = max(2, -(-(positions - 1) // smallest) + 1)

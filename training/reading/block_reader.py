@@ -67,11 +67,11 @@ class BlockReader(RecordReader):
             ConfigError: they need more.
         """
         super().__init__(version, table, bad=bad)
-        self.window_bytes = window_bytes(order, blocks, table)
+        self._ranges_of_blocks = block_ranges(blocks, table)
+        self.window_bytes = window_bytes(order, blocks, self._ranges_of_blocks[1])
         self.budget_bytes = budget_bytes
         self.check_processes(1)
         self._course = BlockCourse(order, blocks)
-        self._ranges_of_blocks = block_ranges(blocks, table)
         self._start()
         _readers.add(self)
 
