@@ -83,8 +83,7 @@ def run_identity(config: TrainConfig, version: DatasetVersion) -> dict[str, Any]
     what = config.model_dump(mode="json")
     for key in _HOW_NOT_WHAT:
         del what["run"][key]
-    staged = config.reading.staging_dir is not None
-    choice = choose_mode(version, config.reading, config.data, staged=staged)
+    choice = choose_mode(version, config.reading, config.data)
     what["reading"] = consumed(config.reading, choice.mode)
     return {"plan": version.manifest.plan_digest, "dataset": version.ref, "config": what}
 

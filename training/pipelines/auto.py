@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import ConfigError
-from infra.wording import counted
 from training.config.data import DataSettings
 from training.config.reading import Mode, ReadingSettings
 
@@ -22,40 +21,29 @@ class ModeChoice:
     reason: str
 
 
-def choose_mode(
-    version: DatasetVersion,
-    reading: ReadingSettings,
-    data: DataSettings | None = None,
-    *,
-    split: str = "train",
-    staged: bool = False,
-    num_workers: int = 1,
-) -> ModeChoice:
+def choose_mode(version: DatasetVersion, reading: ReadingSettings, data: DataSettings) -> ModeChoice:
     """The mode of ``reading``, or for ``auto`` the better one.
 
     Args:
         version: what is read.
         reading: the settings.
-        data: what is asked of the order; None: nothing that only an exact order gives.
-        split: that is read.
-        staged: shards come to this machine before they are read.
-        num_workers: processes that divide the shards among them, where they stream.
+        data: what is asked of the order.
 
     Raises:
         ConfigError: streaming is asked for, and cannot give what else is asked for.
     """
-    obstacle = _obstacle(version, reading, data or DataSettings(), split, num_workers)
+    obstacle = _obstacle(reading, data)
     if reading.mode == "streaming" and obstacle:
         raise ConfigError(f"reading.mode = 'streaming' and {obstacle}", "set reading.mode to auto or indexed")
     if reading.mode != "auto":
         return ModeChoice(reading.mode, f"reading.mode = {reading.mode!r}")
     if version.storage.is_local:
         return ModeChoice("indexed", "the shards are files of this machine, any record is at hand")
-    if staged:
+    if reading.staging_dir is not None:
         return ModeChoice("indexed", "the shards are staged to this machine")
     if reading.cache == "disk":
         return ModeChoice("indexed", "the records are cached on a disk of this machine")
-    if obstacle and data is not None and data.granularity == "block":
+    if obstacle and data.granularity == "block":
         return ModeChoice("indexed", f"{obstacle}; each block is a request to the object store")
     if obstacle:
         return ModeChoice(
@@ -81,19 +69,12 @@ def consumed(reading: ReadingSettings, mode: Mode) -> dict[str, Any]:
     return found
 
 
-def _obstacle(
-    version: DatasetVersion, reading: ReadingSettings, data: DataSettings, split: str, num_workers: int
-) -> str | None:
+def _obstacle(reading: ReadingSettings, data: DataSettings) -> str | None:
     """Why shards cannot be streamed, or None."""
     if data.balance != "natural":
         return f"data.balance = {data.balance!r} needs an exact order"
     if data.granularity != "record":
         return f"data.granularity = {data.granularity!r} needs an exact order"
-    if data.class_weights != "none" and num_workers > 1:
-        return "data.class_weights over several workers need an exact order"
     if reading.max_bad_records:
         return f"reading.max_bad_records = {reading.max_bad_records} needs reading record by record"
-    shards = len(version.shards(split))
-    if shards < num_workers:
-        return f"{counted(shards, 'shard')} cannot be divided among {num_workers} workers"
     return None

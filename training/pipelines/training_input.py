@@ -80,9 +80,7 @@ def open_images(
         ConfigError: the settings contradict each other, or need more memory than they allow.
     """
     data, reading = wanted.data, wanted.reading
-    choice = choose_mode(
-        version, reading, data, split=source.table.split, staged=reading.staging_dir is not None
-    )
+    choice = choose_mode(version, reading, data)
     reader, cache = _opened(reading, version, source, order)
     cached_bytes = cache.num_bytes if cache.place == "memory" else 0
     pipeline: Pipeline

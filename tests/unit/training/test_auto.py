@@ -30,49 +30,30 @@ def remote(local: DatasetVersion) -> DatasetVersion:
 
 
 def test_files_of_this_machine_are_read_in_the_exact_order(local: DatasetVersion) -> None:
-    choice = choose_mode(local, ReadingSettings())
+    choice = choose_mode(local, ReadingSettings(), DataSettings())
     assert choice.mode == "indexed"
     assert "files of this machine" in choice.reason
 
 
 @pytest.mark.parametrize(
-    ("reading", "data", "options", "mode", "reason"),
+    ("reading", "data", "mode", "reason"),
     [
-        ({}, {}, {}, "streaming", "not staged"),
-        ({}, {}, {"staged": True}, "indexed", "are staged"),
-        ({"cache": "disk"}, {}, {}, "indexed", "cached on a disk"),
-        ({"cache": "memory"}, {}, {}, "streaming", "not staged"),
-        (
-            {},
-            {"balance": "uniform"},
-            {},
-            "indexed",
-            "balance = 'uniform' needs an exact order; .*staging_dir",
-        ),
-        (
-            {},
-            {"granularity": "block"},
-            {},
-            "indexed",
-            "'block' needs an exact order; each block is a request",
-        ),
-        ({}, {"class_weights": "balanced"}, {}, "streaming", "not staged"),
-        ({}, {"class_weights": "balanced"}, {"num_workers": 2}, "indexed", "class_weights over several"),
-        ({"max_bad_records": 2}, {}, {}, "indexed", "max_bad_records = 2 needs reading record by record"),
-        ({}, {}, {"num_workers": 3}, "indexed", "2 shards cannot be divided among 3 workers"),
-        ({"mode": "indexed"}, {}, {}, "indexed", "reading.mode = 'indexed'"),
-        ({"mode": "streaming"}, {}, {}, "streaming", "reading.mode = 'streaming'"),
+        ({}, {}, "streaming", "not staged"),
+        ({"staging_dir": "staged"}, {}, "indexed", "are staged"),
+        ({"cache": "disk"}, {}, "indexed", "cached on a disk"),
+        ({"cache": "memory"}, {}, "streaming", "not staged"),
+        ({}, {"balance": "uniform"}, "indexed", "balance = 'uniform' needs an exact order; .*staging_dir"),
+        ({}, {"granularity": "block"}, "indexed", "'block' needs an exact order; each block is a request"),
+        ({}, {"class_weights": "balanced"}, "streaming", "not staged"),
+        ({"max_bad_records": 2}, {}, "indexed", "max_bad_records = 2 needs reading record by record"),
+        ({"mode": "indexed"}, {}, "indexed", "reading.mode = 'indexed'"),
+        ({"mode": "streaming"}, {}, "streaming", "reading.mode = 'streaming'"),
     ],
 )
 def test_shards_in_an_object_store_are_streamed_where_they_can(
-    remote: DatasetVersion,
-    reading: dict[str, Any],
-    data: dict[str, Any],
-    options: dict[str, Any],
-    mode: str,
-    reason: str,
+    remote: DatasetVersion, reading: dict[str, Any], data: dict[str, Any], mode: str, reason: str
 ) -> None:
-    choice = choose_mode(remote, ReadingSettings(**reading), DataSettings(**data), **options)
+    choice = choose_mode(remote, ReadingSettings(**reading), DataSettings(**data))
     assert choice.mode == mode
     assert re.search(reason, choice.reason)
 
