@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from training.order import Order, Shares, StepPlan
 from training.reading.batches import Batch, BatchMaker
 
+_AHEAD = 2  # batches that are made while the caller works on one
+
 
 @dataclass(frozen=True, slots=True)
 class NumpyBatches:
@@ -21,7 +23,6 @@ class NumpyBatches:
         start, stop: epoch * steps_per_epoch + step.
         rank, num_ranks, shares: whose slice of each step.
         cut_padding: leave the padding of a last step out; the batch is smaller then.
-        ready: batches that are made ahead.
     """
 
     maker: BatchMaker
@@ -32,7 +33,6 @@ class NumpyBatches:
     num_ranks: int = 1
     shares: Shares | None = None
     cut_padding: bool = False
-    ready: int = 2
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -49,7 +49,7 @@ class NumpyBatches:
             try:
                 for run_step in range(self.start, self.stop):
                     made.append(ahead.submit(self._make, run_step))
-                    if len(made) > self.ready:
+                    if len(made) > _AHEAD:
                         yield made.popleft().result()
                 while made:
                     yield made.popleft().result()

@@ -38,6 +38,11 @@ class CachePlan:
         return int(self.offsets[-1])
 
 
+def no_cache(reason: str = "") -> CachePlan:
+    """Nothing is cached; ``reason`` where something was asked for."""
+    return CachePlan("none", "encoded", np.zeros(1, np.int64), reason)
+
+
 def plan_cache(
     version: DatasetVersion, table: SplitTable, reading: ReadingSettings, budget_bytes: int
 ) -> CachePlan:
@@ -62,7 +67,7 @@ def plan_cache(
                 f"set reading.cache_bytes to at least {offsets[-1]}"
                 + (" and reading.ram_budget_bytes to twice that" if reading.cache == "memory" else ""),
             )
-    return CachePlan("none", "encoded", np.zeros(1, np.int64), "; ".join(problems))
+    return no_cache("; ".join(problems))
 
 
 def image_offsets(version: DatasetVersion, table: SplitTable, form: CacheForm) -> Ints:

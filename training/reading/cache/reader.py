@@ -19,7 +19,7 @@ from training.config.reading import CacheForm, ReadingSettings
 from training.order import Order
 from training.reading.batches import num_cpus
 from training.reading.cache.folder import CacheFolder, cache_name
-from training.reading.cache.plan import CachePlan, plan_cache
+from training.reading.cache.plan import CachePlan, no_cache, plan_cache
 from training.reading.cache.stores import CachedImage, ImageStore, MemoryStore
 from training.reading.records import RecordReader, StoredImage
 from training.reading.runs import runs
@@ -128,21 +128,20 @@ def open_cached(
         ConfigError: the split does not fit, and ``reading.cache_overflow`` is "refuse".
         StorageError: there is no room on the disk, and ``reading.cache_overflow`` is "refuse".
     """
-    folder = CacheFolder(reading.cache_dir)
     if reading.cache == "none":
-        return source, CachePlan("none", "encoded", np.zeros(1, np.int64))
+        return source, no_cache()
     if reading.cache == "memory":
         asked = reading.cache_bytes
         budget = reading.ram_budget_bytes // 2 if asked is None else min(asked, reading.ram_budget_bytes)
     else:
-        budget = folder.budget(reading.cache_bytes)
+        budget = CacheFolder(reading.cache_dir).budget(reading.cache_bytes)
     plan = plan_cache(version, source.table, reading, budget)
     if plan.reason:
         events.log(f"{plan.reason}: {_instead(plan)}", level="warning")
     if plan.place == "memory":
         return CachedReader(version, source, MemoryStore(plan.offsets), plan.form), plan
     if plan.place == "disk":
-        return _on_disk(version, source, reading, plan, folder, budget)
+        return _on_disk(version, source, reading, plan, budget)
     return source, plan
 
 
@@ -151,13 +150,9 @@ def _instead(plan: CachePlan) -> str:
 
 
 def _on_disk(
-    version: DatasetVersion,
-    source: RecordReader,
-    reading: ReadingSettings,
-    plan: CachePlan,
-    folder: CacheFolder,
-    budget: int,
+    version: DatasetVersion, source: RecordReader, reading: ReadingSettings, plan: CachePlan, budget: int
 ) -> tuple[RecordReader, CachePlan]:
+    folder = CacheFolder(reading.cache_dir)
     held = contextlib.ExitStack()
     name = cache_name(version, source.table.split, plan.form)
     size = plan.num_bytes + 16 * len(source.table)
@@ -168,7 +163,7 @@ def _on_disk(
         if reading.cache_overflow == "refuse":
             raise
         events.log(f"{error.message}: nothing is cached", level="warning")
-        return source, CachePlan("none", "encoded", np.zeros(1, np.int64), error.message)
+        return source, no_cache(error.message)
     return CachedReader(version, source, cast(ImageStore, store), plan.form, held), plan
 
 
