@@ -32,7 +32,6 @@ from training.dataset import Dataset
 from training.order import StepPlan
 from training.order.chosen import chosen_order
 from training.reading import BatchMaker, RecordReader
-from training.reading.windows import cut_window
 
 _EXAMPLES, _EPOCHS = 6, 6  # an even number of examples, for they may be mixed in pairs
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
@@ -144,10 +143,8 @@ def _stored(reader: RecordReader, dataset: Dataset, ordinal: int) -> tuple[Image
     """The whole stored image, and its caption."""
     (stored,) = reader.read_images(np.array([ordinal]))
     height, width, _ = stored.shape
-    whole = (0, 0, height, width)
-    pixels = cut_window(stored.image, reader.image_encoding, stored.shape, whole, max(height, width))
     label = dataset.classes[reader.table.label[ordinal]]
-    return pixels.copy(), (label, f"{width} by {height} pixels")
+    return reader.decoded(ordinal, stored), (label, f"{width} by {height} pixels")
 
 
 class _AsTrained:

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from infra.errors import ConfigError, NotFoundError, StorageError, UsageError
+from infra.errors import ConfigError, CorruptDataError, NotFoundError, StorageError, UsageError
 from tests.samples.published import coloured, publish
 from training import show_augmented
 from training.augmented_picture import Cell, grid_picture
 from training.config import AugmentSettings, TrainConfig
+from training.reading.records import RecordReader, StoredImage
 
 CONFIG = {"data": {"image_size": 24, "global_batch_size": 8, "seed": 3}}
 JITTER = {"vertical_flip": True, "color_jitter": {"hue": 0.3}, "erasing": {"probability": 0.5}}
@@ -109,6 +110,19 @@ def test_what_is_wrong_is_said(root: Path, tmp_path: Path) -> None:
     odd = TrainConfig.model_validate({"data": {"image_size": 24, "global_batch_size": 5}, "augment": MIXING})
     with pytest.raises(ConfigError, match="pairs"):
         show_augmented.show_augmented("set", odd, root=root, out=tmp_path / "out.png")
+
+
+def test_a_damaged_record_is_named(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = RecordReader.read_images
+
+    def broken(self: RecordReader, ordinals: np.ndarray) -> list[StoredImage]:
+        return [stored._replace(image=b"\xff\xd8 nothing") for stored in read(self, ordinals)]
+
+    monkeypatch.setattr(RecordReader, "read_images", broken)
+    with pytest.raises(CorruptDataError, match=r"record \w+ at byte \d+ of data/.*cannot be decoded"):
+        show_augmented.show_augmented(
+            "set", TrainConfig.model_validate(CONFIG), root=root, out=tmp_path / "out.png"
+        )
 
 
 def test_the_command(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
