@@ -182,6 +182,13 @@ def test_workers_outlive_opencv_and_threads_of_their_parent(dataset: Dataset) ->
     assert steps == list(range(STEPS))
 
 
+def test_a_loader_of_ones_own_refuses_an_unknown_option(dataset: Dataset) -> None:
+    maker = BatchMaker(dataset.reader("train"), image_size=SIZE)
+    with pytest.raises(UsageError, match="unknown argument 'worker'") as caught:
+        TorchLoader(maker, RankOrder(order_of(dataset)), worker=2)
+    assert caught.value.remedy == "did you mean 'num_workers'?"
+
+
 @pytest.mark.parametrize("num_workers", [0, 2])
 @pytest.mark.parametrize("image_size", [SIZE, None])
 def test_damage_comes_out_of_a_worker_with_its_names(

@@ -44,7 +44,7 @@ class TorchLoader:
         loading: see ``LoaderOptions``.
 
         Raises:
-            UsageError: a number is out of range.
+            UsageError: an option is unknown, or a number out of range.
         """
         options = complete(loading)
         self.order = order

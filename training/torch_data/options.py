@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, cast
 
@@ -52,13 +54,21 @@ def divided(options: TorchOptions) -> tuple[OrderOptions, LoaderOptions]:
         UsageError: one is unknown.
     """
     of_order, of_loader = OrderOptions.__annotations__, LoaderOptions.__annotations__
-    if unknown := sorted({*options} - {*of_order, *of_loader}):
-        raise UsageError(
-            f"unknown argument {unknown[0]!r}", f"there are {', '.join([*of_loader, *of_order])}"
-        )
+    _refuse_unknown(options, [*of_loader, *of_order])
     order = {name: value for name, value in options.items() if name in of_order}
     loading = {name: value for name, value in options.items() if name in of_loader}
     return cast(OrderOptions, order), cast(LoaderOptions, loading)
+
+
+def _refuse_unknown(given: Mapping[str, object], known: Sequence[str]) -> None:
+    unknown = next((name for name in given if name not in known), None)
+    if unknown is None:
+        return
+    near = difflib.get_close_matches(unknown, known, n=1)
+    raise UsageError(
+        f"unknown argument {unknown!r}",
+        f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +104,9 @@ def complete(given: LoaderOptions) -> Options:
     """``given`` with defaults for the rest.
 
     Raises:
-        UsageError: an option is out of range.
+        UsageError: an option is unknown, or out of range.
     """
+    _refuse_unknown(given, [*LoaderOptions.__annotations__])
     workers = given.get("num_workers", "auto")
     return Options(
         epoch=given.get("epoch", 0),
