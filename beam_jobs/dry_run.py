@@ -9,14 +9,13 @@ sample may bring a decoder down.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import heapq
 import os
 import sys
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -36,7 +35,7 @@ from beam_jobs.known import Parent
 from beam_jobs.outcome import class_counts
 from beam_jobs.plan import RECORD_OVERHEAD_BYTES, num_shards
 from beam_jobs.plan.splits import apportion
-from beam_jobs.request import JobRequest
+from beam_jobs.request import JobRequest, given_request
 from beam_jobs.reuse import retried_reasons, reuse_of
 from beam_jobs.runners import check_runner, num_workers
 from beam_jobs.sources import list_inputs, open_source
@@ -210,13 +209,10 @@ def foresee_splits(references: pa.Table, sample: Sample, config: PrepareConfig) 
     return foreseen
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Foresee the run that ``--request`` describes; what is foreseen is an event (infra.progress)."""
-    parser = argparse.ArgumentParser(prog="python -m beam_jobs.dry_run", description=__doc__)
-    parser.add_argument("--request", required=True, help="a JobRequest as JSON")
-    arguments = parser.parse_args(argv)
+def main() -> int:
+    """Foresee the run that standard input describes; what is foreseen is an event (infra.progress)."""
     adopt_guard()
-    result(dry_run(JobRequest.model_validate_json(arguments.request)))
+    result(dry_run(given_request()))
     return 0
 
 

@@ -9,7 +9,8 @@ Killed at any point and run again, it goes on: finished blocks and shards are fo
 version becomes visible only by its manifest, at the very end. Where another process publishes first, the run
 plans anew on top of that version.
 
-``python -m beam_jobs.job`` is what ``beam_jobs.prepare`` starts as a child; ``run_job`` does it in process.
+``python -m beam_jobs.job`` is what ``beam_jobs.prepare`` starts as a child, with the request as its standard
+input; ``run_job`` does it in process.
 """
 
 from __future__ import annotations
@@ -19,11 +20,9 @@ if __name__ == "__main__":
 
     choose_allocators()  # before pyarrow is loaded
 
-import argparse
-import json
 import logging
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -44,7 +43,7 @@ from beam_jobs.memory import columns_given_back, give_back
 from beam_jobs.outcome import Reused, class_counts, outcome_of
 from beam_jobs.plan import Plan, plan_version
 from beam_jobs.pool import pool_cpu_seconds, pool_processes
-from beam_jobs.request import JobRequest
+from beam_jobs.request import JobRequest, given_request
 from beam_jobs.reuse import container_of, crowded_shards, retried_reasons, reuse_of
 from beam_jobs.runners import check_runner, load_beam, pool_size
 from beam_jobs.sources import list_inputs, open_source
@@ -276,14 +275,11 @@ def _cpu_seconds() -> float:
     return time.process_time() + pool_cpu_seconds()
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the job that ``--request`` describes; its result is an event (infra.progress)."""
-    parser = argparse.ArgumentParser(prog="python -m beam_jobs.job", description=__doc__)
-    parser.add_argument("--request", required=True, help="a JobRequest as JSON")
-    arguments = parser.parse_args(argv)
+def main() -> int:
+    """Run the job that standard input describes; its result is an event (infra.progress)."""
     adopt_guard()
     logging.basicConfig(level=logging.ERROR)  # Beam warns of every optional library that is not there
-    request = JobRequest.model_validate(json.loads(arguments.request))
+    request = given_request()
     with pool_processes(pool_size(request.config.runner)):
         result(run_job(request))
     return 0

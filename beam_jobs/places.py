@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from infra.errors import UsageError
+from infra.locations import default_runs
 from infra.names import uri_of
-from infra.settings import default_runs
 from infra.storage import Storage
 
 

@@ -20,18 +20,18 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.guard.supervise import run_guarded
-from beam_jobs.request import JobRequest
-from infra.children import ChildResult
+from beam_jobs.guard.start import start_job
 from infra.errors import ChildDied
 from infra.job_command import JobParser, settings_of
 from infra.names import uri_of
-from infra.process import run_main
+from infra.process import exit_at_once, run_main
 from infra.progress import Listener, TerminalProgress, emit, events_go_to_parent, result
-from infra.settings import validate
+
+if TYPE_CHECKING:  # loaded while the job loads what it needs
+    from beam_jobs.request import JobRequest
+    from infra.children import ChildResult
 
 _EXAMPLES = """\
 examples:
@@ -44,17 +44,17 @@ examples:
 _OWN_EVENTS = ("result", "error")
 
 
-def run_prepare(request: JobRequest) -> dict[str, Any]:
+def run_prepare(arguments: argparse.Namespace) -> dict[str, Any]:
     """Run the job in a child process and wait for it.
 
     Returns:
         The child's result, with the peak memory of its process tree and the seconds of the whole.
 
     Raises:
-        ShardmillError: what the child ended with.
+        ConfigError: a setting is wrong. ShardmillError: what the child ended with.
     """
     started = time.monotonic()
-    child = _run_child("beam_jobs.job", request)
+    child = _run_child("beam_jobs.job", arguments)
     return {
         **(child.result or {}),
         "seconds": round(time.monotonic() - started, 3),
@@ -62,19 +62,24 @@ def run_prepare(request: JobRequest) -> dict[str, Any]:
     }
 
 
-def foresee(request: JobRequest) -> dict[str, Any]:
+def foresee(arguments: argparse.Namespace) -> dict[str, Any]:
     """What a run would bring, as ``beam_jobs.dry_run`` tells it, in a child process too.
 
     Raises:
-        ShardmillError: what the child ended with.
+        ConfigError: a setting is wrong. ShardmillError: what the child ended with.
     """
-    return _run_child("beam_jobs.dry_run", request).result or {}
+    return _run_child("beam_jobs.dry_run", arguments).result or {}
 
 
-def _run_child(module: str, request: JobRequest) -> ChildResult:
-    argv = [sys.executable, "-m", module, "--request", request.model_dump_json()]
-    with _listener() as on_event:
-        child = run_guarded(argv, request.config, on_event)
+def _run_child(module: str, arguments: argparse.Namespace) -> ChildResult:
+    argv = [sys.executable, "-m", module]
+    with start_job(argv) as started:
+        # The settings take as long to load as the half of what the job needs, on another core.
+        from beam_jobs.guard.supervise import run_guarded
+
+        request = parse_request(arguments)
+        with _listener() as on_event:
+            child = run_guarded(argv, request, on_event, started)
     child.raise_for_status()
     if child.result is None:
         raise ChildDied("the job ended well, but without a result", "this is a defect of Shardmill")
@@ -124,6 +129,10 @@ def parse_request(arguments: argparse.Namespace) -> JobRequest:
     Raises:
         ConfigError: a setting is wrong.
     """
+    from beam_jobs.config import PrepareConfig
+    from beam_jobs.request import JobRequest
+    from infra.settings import validate
+
     config = settings_of(arguments, PrepareConfig, "prepare", failure_budget=arguments.failure_budget)
     values = {
         "source": arguments.source if "://" in arguments.source else uri_of(arguments.source),
@@ -137,16 +146,15 @@ def parse_request(arguments: argparse.Namespace) -> JobRequest:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     arguments = build_parser().parse_args(argv)
-    request = parse_request(arguments)
     if arguments.dry_run:
         from beam_jobs.forecast import describe
 
-        outcome = foresee(request)
+        outcome = foresee(arguments)
         lines = describe(outcome)
     else:
         from beam_jobs.summary import summary
 
-        outcome = run_prepare(request)
+        outcome = run_prepare(arguments)
         lines = summary(outcome)
     result(outcome)
     print(json.dumps(outcome) if arguments.json else "\n".join(lines), flush=True)
@@ -154,4 +162,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run_main(main))
+    exit_at_once(run_main(main))  # without taking apart what was loaded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Self
 
@@ -54,3 +55,8 @@ class JobRequest(Settings):
     @classmethod
     def _usable_name(cls, name: str) -> str:
         return check_dataset_name(name)
+
+
+def given_request() -> JobRequest:
+    """What this process is asked for by the one that started it: all of its standard input."""
+    return JobRequest.model_validate_json(sys.stdin.buffer.read())

@@ -13,8 +13,8 @@ from typing import Annotated
 from pydantic import Field
 
 from infra.errors import UsageError
+from infra.locations import default_root, default_runs
 from infra.names import is_text, uri_of
-from infra.settings import default_root, default_runs
 
 Source = Annotated[
     str,

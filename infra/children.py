@@ -4,6 +4,9 @@ The parent starts a child in a session of its own with two pipes: *events*, on w
 lines (infra.progress), and *lifeline*, which the child only watches. When the parent dies, however it dies,
 the kernel closes the lifeline and the child kills its own process group. When the parent is cancelled, it
 stops the child's whole tree before it goes on unwinding.
+
+``run_child`` is all that most need. With ``start_child`` the parent can do what it has to do while the child
+loads its libraries, and then tell it what to do on its standard input.
 """
 
 from __future__ import annotations
@@ -14,15 +17,15 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from infra.child_output import ChildOutput
 from infra.errors import Cancelled, ChildDied, from_event
 from infra.process import GO_ON, LIFELINE_FD
-from infra.process_trees import MemorySampler, kill_tree
+from infra.process_trees import MemorySampler, kill_tree, wait_for_end
 from infra.progress import EVENTS_FD, Listener
 
 _SAMPLE_SECONDS = 0.2
@@ -75,6 +78,114 @@ class ChildResult:
         )
 
 
+class StartedChild:
+    """A child that runs, and is yet to be waited for; see ``start_child``."""
+
+    def __init__(self, process: subprocess.Popen[bytes], events: IO[bytes], started: float) -> None:
+        self._process = process
+        self._events = events
+        self._started = started
+        self._is_read = False
+
+    def give(self, text: str) -> None:
+        """All of the child's standard input; one that is gone by now is found so when it is waited for."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), self._process.stdin as stream:
+            stream.write(text.encode())
+
+    def wait(
+        self,
+        *,
+        on_event: Listener | None = None,
+        on_line: Callable[[str], None] | None = None,
+        cancel: threading.Event | None = None,
+        log_path: str | Path | None = None,
+        watch: Callable[[int], bool] | None = None,
+    ) -> ChildResult:
+        """Relay what the child reports until it ends; arguments and errors are those of ``run_child``."""
+        process = self._process
+        self._is_read = True
+        output = ChildOutput(process, self._events, on_event, on_line, log_path)
+        memory = MemorySampler(process.pid)
+        try:
+            was_stopped = _wait(process, cancel, memory, watch)
+        except BaseException:
+            kill_tree(process)
+            raise
+        finally:
+            output.finish()
+        return ChildResult(
+            process.returncode,
+            output.result,
+            output.error,
+            memory.peak_bytes,
+            time.monotonic() - self._started,
+            output.tail,
+            was_stopped,
+        )
+
+    def end(self) -> None:
+        """End the tree by force where it is still running, and let go of what was not waited for."""
+        if self._process.poll() is None:
+            kill_tree(self._process, grace_seconds=0.0)
+        # Whoever reads a stream closes it; a second hand would wait for the first.
+        for stream in (self._process.stdin, *(() if self._is_read else (self._process.stdout, self._events))):
+            if stream is not None:
+                stream.close()
+
+
+@contextlib.contextmanager
+def start_child(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    pass_fds: Sequence[int] = (),
+    has_input: bool = False,
+) -> Iterator[StartedChild]:
+    """Start ``argv``; where it is still running when the block ends, its tree is ended by force.
+
+    Args:
+        argv: the command.
+        env: variables on top of this process's own.
+        cwd: the child's working folder.
+        pass_fds: more descriptors that the child inherits, under their numbers.
+        has_input: it reads its standard input, and is given it (``StartedChild.give``).
+    """
+    events_read, events_write = os.pipe()
+    lifeline_read, lifeline_write = os.pipe()
+    variables = {
+        **os.environ,
+        **(env or {}),
+        EVENTS_FD: str(events_write),
+        LIFELINE_FD: str(lifeline_read),
+        "PYTHONUNBUFFERED": "1",
+    }
+    started = time.monotonic()
+    with contextlib.ExitStack() as cleanup:
+        cleanup.callback(os.close, lifeline_write)
+        try:
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=(events_write, lifeline_read, *pass_fds),
+                start_new_session=True,
+                env=variables,
+                cwd=cwd,
+            )
+        except OSError:
+            os.close(events_read)
+            raise
+        finally:
+            os.close(events_write)
+            os.close(lifeline_read)
+        child = StartedChild(process, os.fdopen(events_read, "rb"), started)
+        cleanup.callback(child.end)
+        yield child
+
+
 def run_child(
     argv: Sequence[str],
     *,
@@ -106,53 +217,8 @@ def run_child(
         BaseException: whatever reaches this process meanwhile (KeyboardInterrupt, Prefect's
             TerminationSignal); the tree is gone before it goes on.
     """
-    events_read, events_write = os.pipe()
-    lifeline_read, lifeline_write = os.pipe()
-    variables = {
-        **os.environ,
-        **(env or {}),
-        EVENTS_FD: str(events_write),
-        LIFELINE_FD: str(lifeline_read),
-        "PYTHONUNBUFFERED": "1",
-    }
-    started = time.monotonic()
-    with contextlib.ExitStack() as cleanup:
-        cleanup.callback(os.close, lifeline_write)
-        try:
-            process = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                pass_fds=(events_write, lifeline_read, *pass_fds),
-                start_new_session=True,
-                env=variables,
-                cwd=cwd,
-            )
-        except OSError:
-            os.close(events_read)
-            raise
-        finally:
-            os.close(events_write)
-            os.close(lifeline_read)
-        output = ChildOutput(process, os.fdopen(events_read, "rb"), on_event, on_line, log_path)
-        memory = MemorySampler(process.pid)
-        try:
-            was_stopped = _wait(process, cancel, memory, watch)
-        except BaseException:
-            kill_tree(process)
-            raise
-        finally:
-            output.finish()
-    return ChildResult(
-        process.returncode,
-        output.result,
-        output.error,
-        memory.peak_bytes,
-        time.monotonic() - started,
-        output.tail,
-        was_stopped,
-    )
+    with start_child(argv, env=env, cwd=cwd, pass_fds=pass_fds) as child:
+        return child.wait(on_event=on_event, on_line=on_line, cancel=cancel, log_path=log_path, watch=watch)
 
 
 def _wait(
@@ -163,8 +229,7 @@ def _wait(
 ) -> bool:
     """Wait for the end of a child; returns whether ``watch`` brought it about."""
     while True:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=_SAMPLE_SECONDS)
+        if wait_for_end(process, _SAMPLE_SECONDS):
             return False
         resident_bytes = memory.sample()
         if watch is not None and watch(resident_bytes):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from infra.errors import ConfigError, UsageError
-from infra.settings import Settings, default_root, load_settings
+from infra.locations import default_root
 
-S = TypeVar("S", bound=Settings)
+if TYPE_CHECKING:  # a command line is read, and a child started, before settings are loaded
+    from infra.settings import Settings
+
+S = TypeVar("S", bound="Settings")
 
 
 class JobParser(argparse.ArgumentParser):
@@ -54,6 +57,8 @@ def settings_of(arguments: argparse.Namespace, model: type[S], section: str, **g
     Raises:
         ConfigError: a setting is wrong.
     """
+    from infra.settings import load_settings
+
     try:
         values = json.loads(arguments.config_json) if arguments.config_json else {}
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Where a storage is, as text: all of a URI to open it with, and the part of it that people may see.
+"""Where storages are, as text: all of a URI to open it with, the part that people may see, and the defaults.
 
 A URI of an object store can carry credentials and options: ``s3://key:secret@bucket/folder?scheme=http``.
 What is shown, logged, published or compared is ``s3://bucket/folder`` alone.
@@ -6,6 +6,7 @@ What is shown, logged, published or compared is ``s3://bucket/folder`` alone.
 
 from __future__ import annotations
 
+import os
 import re
 from urllib.parse import parse_qsl, unquote
 
@@ -48,3 +49,13 @@ def without_secrets(text: str, location: str) -> str:
     for secret in sorted({*secrets, *map(unquote, secrets)}, key=len, reverse=True):
         text = text.replace(secret, _HIDDEN)
     return text
+
+
+def default_root() -> str:
+    """Where datasets live unless the user says otherwise: ``$SHARDMILL_ROOT`` or ``./datasets``."""
+    return os.environ.get("SHARDMILL_ROOT", "datasets")
+
+
+def default_runs() -> str:
+    """Where training runs live unless the user says otherwise: ``$SHARDMILL_RUNS`` or ``./runs``."""
+    return os.environ.get("SHARDMILL_RUNS", "runs")

@@ -6,7 +6,6 @@ A configuration is a frozen Pydantic model. Unknown keys are errors that suggest
 from __future__ import annotations
 
 import difflib
-import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -178,13 +177,3 @@ def _same_leaf(key: str, known: list[str]) -> list[str]:
 def _siblings(key: str, known: list[str]) -> list[str]:
     group = key.rpartition(".")[0]
     return [name for name in known if name.rpartition(".")[0] == group]
-
-
-def default_root() -> str:
-    """Where datasets live unless the user says otherwise: ``$SHARDMILL_ROOT`` or ``./datasets``."""
-    return os.environ.get("SHARDMILL_ROOT", "datasets")
-
-
-def default_runs() -> str:
-    """Where training runs live unless the user says otherwise: ``$SHARDMILL_RUNS`` or ``./runs``."""
-    return os.environ.get("SHARDMILL_RUNS", "runs")

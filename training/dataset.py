@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 
 from infra.catalog import Catalog, DatasetVersion
 from infra.errors import NotFoundError, UsageError
-from infra.settings import default_root
+from infra.locations import default_root
 from training.augment.batch_draws import refuse_batched
 from training.config import AugmentSettings
 from training.config.data import DataSettings

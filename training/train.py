@@ -22,8 +22,8 @@ from infra import progress as events
 from infra.catalog import Catalog, DatasetVersion
 from infra.errors import ConfigError, DataError, UsageError
 from infra.job_command import JobParser, settings_of
+from infra.locations import default_runs
 from infra.process import exit_at_once, own_peak_rss_bytes, run_main
-from infra.settings import default_runs
 from infra.storage import Storage
 from infra.wording import counted
 from training.config import TrainConfig, run_identity, run_name

@@ -11,6 +11,7 @@ child starts again, goes on from its finished blocks, and writes the culprit's r
     alone.py       the disposable process: decodes one file under limits
     trial.py       starts it and judges what it did
     verdicts.py    the verdicts, by content and limits, kept in the spool
+    start.py       the job's process and its journal, before anything else is loaded
     supervise.py   the parent's side: runs the child, watches, tries, starts it again
 
 A verdict depends on the file, the libraries and the limits, never on what the process or its threads did when

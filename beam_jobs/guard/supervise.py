@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from signal import SIGINT, SIGKILL, SIGTERM
 
-from beam_jobs.config import MIB, PrepareConfig, RunnerConfig
+from beam_jobs.config import MIB, RunnerConfig
 from beam_jobs.guard.journal import Journal, Suspect
+from beam_jobs.guard.start import StartedJob, start_job
 from beam_jobs.guard.trial import OWN_BYTES, how_it_ended, try_alone
 from beam_jobs.guard.verdicts import HUNG, Verdict, handed_over
+from beam_jobs.request import JobRequest
 from beam_jobs.runners import pool_size
-from infra.children import ChildResult, run_child
+from infra.children import ChildResult
 from infra.errors import Cancelled, ChildDied
 from infra.progress import Listener
 
@@ -39,13 +42,16 @@ class _Alarm:
     how: str
 
 
-def run_guarded(argv: Sequence[str], config: PrepareConfig, on_event: Listener) -> ChildResult:
+def run_guarded(
+    argv: Sequence[str], request: JobRequest, on_event: Listener, started: StartedJob | None = None
+) -> ChildResult:
     """Run a job that decodes images to its end, however often a decoder brings it down.
 
     Args:
-        argv: a command that adopts the journal and the verdicts, and goes on where it was.
-        config: of the job.
+        argv: a command that adopts the journal and the verdicts, reads the request, and goes on where it was.
+        request: what it is to do.
         on_event: gets the job's events, and what the guard has to say.
+        started: the same command, if it runs already.
 
     Returns:
         How the last child ended, with the largest memory of all; where images are to blame, not by them.
@@ -53,7 +59,7 @@ def run_guarded(argv: Sequence[str], config: PrepareConfig, on_event: Listener) 
     Raises:
         ChildDied: it died again and again, and no file does so alone.
     """
-    return _Supervisor(argv, config, on_event).run()
+    return _Supervisor(argv, request, on_event).run(started)
 
 
 def most_resident_bytes(runner: RunnerConfig) -> int:
@@ -62,15 +68,18 @@ def most_resident_bytes(runner: RunnerConfig) -> int:
 
 
 class _Supervisor:
-    def __init__(self, argv: Sequence[str], config: PrepareConfig, on_event: Listener) -> None:
-        self._argv, self._config, self._on_event = argv, config, on_event
+    def __init__(self, argv: Sequence[str], request: JobRequest, on_event: Listener) -> None:
+        self._argv, self._request, self._on_event = argv, request, on_event
+        self._config = request.config
         self._verdicts: dict[str, Verdict] = {}
-        self._resident_bytes = most_resident_bytes(config.runner)
+        self._resident_bytes = most_resident_bytes(self._config.runner)
 
-    def run(self) -> ChildResult:
+    def run(self, started: StartedJob | None) -> ChildResult:
         peak_memory_bytes, barren = 0, 0
         while True:
-            child, alarm, suspects = self._run_child()
+            with self._start() if started is None else contextlib.nullcontext(started) as job:
+                child, alarm, suspects = self._wait_for(job)
+            started = None
             peak_memory_bytes = max(peak_memory_bytes, child.peak_memory_bytes)
             if alarm is None or not suspects:
                 return replace(child, peak_memory_bytes=peak_memory_bytes)
@@ -88,18 +97,20 @@ class _Supervisor:
                     raise self._giving_up(suspects, alarm)
             self._say("each of them alone is harmless; the job goes on from its finished blocks")
 
-    def _run_child(self) -> tuple[ChildResult, _Alarm | None, list[Suspect]]:
+    @contextlib.contextmanager
+    def _start(self) -> Iterator[StartedJob]:
+        with (
+            handed_over(self._verdicts.values()) as (verdicts_fd, variables),
+            start_job(self._argv, variables, (verdicts_fd,)) as job,
+        ):
+            yield job
+
+    def _wait_for(self, job: StartedJob) -> tuple[ChildResult, _Alarm | None, list[Suspect]]:
         """(how the child ended, why that is alarming, the files to try)."""
-        with Journal() as journal, handed_over(self._verdicts.values()) as (verdicts_fd, variables):
-            watch = _Watch(journal, self._config.runner.image_seconds, self._resident_bytes)
-            child = run_child(
-                self._argv,
-                on_event=self._on_event,
-                env=journal.env | variables,
-                pass_fds=(journal.fd, verdicts_fd),
-                watch=watch,
-            )
-            suspects = journal.in_work()
+        watch = _Watch(job.journal, self._config.runner.image_seconds, self._resident_bytes)
+        job.child.give(self._request.model_dump_json())
+        child = job.child.wait(on_event=self._on_event, watch=watch)
+        suspects = job.journal.in_work()
         if child.was_stopped:
             return child, watch.alarm, watch.suspects
         silent = child.result is None and child.error is None and child.returncode not in _STOPPED

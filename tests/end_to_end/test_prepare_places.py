@@ -17,6 +17,7 @@ from beam_jobs.job import run_job
 from beam_jobs.request import JobRequest
 from infra.catalog import Catalog
 from infra.errors import UsageError
+from infra.process import GO_ON
 from infra.settings import load_settings
 from tests.samples.photos import make_photos, write
 
@@ -144,12 +145,17 @@ def test_a_source_is_found_by_the_name_that_was_typed(name: bytes, tmp_path: Pat
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stop_while_libraries_load_is_no_traceback(number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [("psutil", ""), ("pydantic", f"error: stopped on request\nremedy: {GO_ON}\n")],
+    ids=["before the job runs", "beside the job"],
+)
+def test_a_stop_while_libraries_load_is_no_traceback(module: str, said: str, number: signal.Signals) -> None:
     script = (
         "import os, runpy, sys\n"
         "class Stop:\n"
         "    def find_spec(self, name, *_):\n"
-        f"        if name == 'pydantic': os.kill(os.getpid(), {int(number)})\n"
+        f"        if name == '{module}': os.kill(os.getpid(), {int(number)})\n"
         "sys.meta_path.insert(0, Stop())\n"
         "sys.argv[1:] = ['x', '--dataset', 'd']\n"
         "runpy.run_module('beam_jobs.prepare', run_name='__main__', alter_sys=True)\n"
@@ -157,7 +163,7 @@ def test_a_stop_while_libraries_load_is_no_traceback(number: signal.Signals) -> 
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
     )
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", said)
 
 
 def test_one_class_is_a_list_of_one_and_none_is_an_error() -> None:

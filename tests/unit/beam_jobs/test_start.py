@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-HEAVY = ("apache_beam", "cv2", "jinja2", "numpy", "pyarrow", "PIL")
+HEAVY = ("apache_beam", "cv2", "jinja2", "numpy", "pyarrow", "PIL", "pydantic")
 
 
 def told_by(code: str) -> object:
@@ -20,10 +20,12 @@ def told_by(code: str) -> object:
 @pytest.mark.parametrize(
     ("modules", "allowed"),
     [
-        # the process that waits for the job, all its life
+        # the process that waits for the job, until it has started it
         ("beam_jobs.prepare, beam_jobs.summary, beam_jobs.forecast", set()),
+        # and from then on
+        ("beam_jobs.guard.supervise, beam_jobs.request", {"pydantic"}),
         # a job that has nothing to do
-        ("beam_jobs.job", {"cv2", "numpy", "pyarrow", "PIL"}),
+        ("beam_jobs.job", {"cv2", "numpy", "pyarrow", "PIL", "pydantic"}),
     ],
 )
 def test_no_more_is_loaded_than_is_needed(modules: str, allowed: set[str]) -> None:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from beam_jobs.config import PrepareConfig
 from beam_jobs.guard import journal as journal_module
-from beam_jobs.guard import supervise
+from beam_jobs.guard import start, supervise
 from beam_jobs.guard.journal import JOURNAL_FD, Suspect
 from beam_jobs.guard.supervise import MAX_BARREN, most_resident_bytes, run_guarded
 from beam_jobs.guard.trial import Trial
 from beam_jobs.guard.verdicts import VERDICTS_FD, Verdict
+from beam_jobs.request import JobRequest
 from infra.children import ChildResult
 from infra.errors import ChildDied
 
 CONFIG = PrepareConfig.model_validate({"runner": {"image_seconds": 0.2, "image_memory_bytes": 1 << 28}})
+REQUEST = JobRequest(source="/photos", dataset="photos", root="datasets", config=CONFIG)
 LIMIT = most_resident_bytes(CONFIG.runner)
 
 WELL = ChildResult(0, {"num_records": 1}, None, 100, 0.0)
@@ -39,20 +42,26 @@ class Children:
     def __init__(self, *lives: tuple[Sequence[str], int | None, ChildResult]) -> None:
         self.lives = list(lives)
         self.handed: list[bytes] = []
+        self.given: list[str] = []
+        self._env: Mapping[str, str] = {}
 
-    def __call__(
-        self,
-        argv: Sequence[str],
-        *,
-        on_event: object,
-        env: Mapping[str, str],
-        pass_fds: Sequence[int],
-        watch: Callable[[int], bool],
-    ) -> ChildResult:
+    @contextlib.contextmanager
+    def start(
+        self, argv: Sequence[str], *, env: Mapping[str, str], pass_fds: Sequence[int], has_input: bool
+    ) -> Iterator[Children]:
+        assert has_input
         assert set(pass_fds) == {int(env[JOURNAL_FD]), int(env[VERDICTS_FD])}
         self.handed.append(os.pread(int(env[VERDICTS_FD]), 1 << 16, 0))
+        self._env = env
+        yield self
+
+    def give(self, text: str) -> None:
+        self.given.append(text)
+
+    def wait(self, *, on_event: object, watch: Callable[[int], bool]) -> ChildResult:
+        assert len(self.given) == len(self.handed), "each child is told what to do"
         files, resident_bytes, end = self.lives.pop(0)
-        slots = journal_module._Slots(int(env[JOURNAL_FD]))
+        slots = journal_module._Slots(int(self._env[JOURNAL_FD]))
         for name in files:
             journal_module.Slot(slots.take(), "/photos").begin(name, 1, 2)
         return STOPPED if resident_bytes is not None and watch(resident_bytes) else end
@@ -78,9 +87,9 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[ChildResult, lis
         def on_event(event: Mapping[str, Any]) -> None:
             said.append(event["message"])
 
-        monkeypatch.setattr(supervise, "run_child", children)
+        monkeypatch.setattr(start, "start_child", children.start)
         monkeypatch.setattr(supervise, "try_alone", try_alone)
-        return run_guarded(["job"], CONFIG, on_event), tried, said
+        return run_guarded(["job"], REQUEST, on_event), tried, said
 
     return run_all
 
@@ -109,6 +118,7 @@ def test_the_culprit_of_a_crash_is_handed_to_the_next_child(run: Any) -> None:
     children = Children((["a.jpg", "bad.jpg", "c.jpg"], None, died(11, 700)), ([], None, WELL))
     result, tried, said = run(children)
     assert (result.result, result.peak_memory_bytes) == (WELL.result, 700)
+    assert children.given == [REQUEST.model_dump_json()] * 2
     assert tried == ["a.jpg", "bad.jpg"], "one explains it"
     assert children.handed[0] == b"[]"
     assert b"decoder_crashed" in children.handed[1]

@@ -15,8 +15,9 @@ from typing import Any
 import psutil
 import pytest
 
-from infra.children import ChildResult, run_child
+from infra.children import ChildResult, run_child, start_child
 from infra.errors import Cancelled, ChildDied, FailureBudgetExceeded
+from infra.process_trees import wait_for_end
 
 CHILD_OF_OURS = "from infra import process, progress\n"
 
@@ -270,3 +271,61 @@ def test_a_child_whose_library_holds_the_gil_for_ever_dies_with_its_parent(tmp_p
     parent.kill()
     parent.wait()
     assert wait_until(lambda: not is_running(pid), seconds=5)
+
+
+def test_a_started_child_is_told_later_what_to_do(tmp_path: Path) -> None:
+    argv = script(
+        tmp_path,
+        """
+        import sys
+        def main():
+            progress.result({"read": sys.stdin.read()})
+            return 0
+        sys.exit(process.run_main(main))
+        """,
+    )
+    with start_child(argv, has_input=True) as child:
+        child.give("café" * 50_000)  # more than a pipe holds
+        ended = child.wait()
+    ended.raise_for_status()
+    assert ended.result == {"read": "café" * 50_000}
+
+
+def test_a_started_child_that_is_not_waited_for_is_gone_with_its_tree(tmp_path: Path) -> None:
+    note = tmp_path / "pids"
+    argv = script(
+        tmp_path,
+        f"""
+        import os, subprocess, sys
+        grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        with open({str(note)!r} + "-", "w") as stream:
+            stream.write(f"{{os.getpid()}} {{grandchild.pid}}")
+        os.rename({str(note)!r} + "-", {str(note)!r})
+        sys.stdin.read()
+        """,
+    )
+    with start_child(argv, has_input=True):
+        assert wait_until(note.exists)
+    pids = [int(pid) for pid in note.read_text().split()]
+    assert len(pids) == 2
+    assert wait_until(lambda: not any(map(is_running, pids)))
+
+
+def test_a_child_that_ended_before_it_was_told_anything_says_why(tmp_path: Path) -> None:
+    with start_child(script(tmp_path, "raise SystemExit(7)"), has_input=True) as child:
+        time.sleep(0.5)
+        child.give("too late")
+        assert child.wait().returncode == 7
+
+
+@pytest.mark.parametrize("knows_pidfd", [True, False])
+def test_the_end_of_a_child_is_noticed(knows_pidfd: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not knows_pidfd:
+        monkeypatch.delattr("os.pidfd_open", raising=False)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        assert not wait_for_end(process, 0.05)
+        assert process.stdin is not None
+        process.stdin.close()
+        assert wait_for_end(process, 30.0)
+        assert wait_for_end(process, 0.0), "once more"
+        assert process.returncode == 1
