@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -11,6 +11,8 @@ from infra.settings import Settings
 
 Balance = Literal["natural", "uniform", "sqrt", "effective-number", "repeat-factor", "weights"]
 WeightRuleName = Literal["none", "balanced", "effective-number"]
+DEFAULT_BETA: Final = 0.9999
+DEFAULT_THRESHOLD: Final = 0.001
 BalanceWeight = Annotated[float, Field(ge=0, le=1e6)]
 
 
@@ -35,14 +37,14 @@ class DataSettings(Settings):
         "often), 'sqrt', 'effective-number', 'repeat-factor', or 'weights' (by balance_weights)",
     )
     balance_beta: float = Field(
-        default=0.9999,
+        default=DEFAULT_BETA,
         ge=0,
         lt=1,
         description="beta of 'effective-number', in balance and in class_weights: 0 leaves classes as they "
         "are, near 1 makes them equal",
     )
     balance_threshold: float = Field(
-        default=0.001,
+        default=DEFAULT_THRESHOLD,
         gt=0,
         le=1,
         description="of 'repeat-factor': classes that are a smaller part of the records are drawn more often",

@@ -29,13 +29,11 @@ import numpy as np
 import numpy.typing as npt
 
 from infra.errors import ConfigError
+from training.config.data import DEFAULT_BETA, DEFAULT_THRESHOLD
 
 Counts = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Rule = Callable[[Counts], Counts]
-
-DEFAULT_BETA: Final = 0.9999
-DEFAULT_THRESHOLD: Final = 0.001
 
 
 def natural(counts: Counts) -> Counts:

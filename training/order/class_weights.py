@@ -18,7 +18,8 @@ from typing import Final
 
 import numpy as np
 
-from training.order.balance import DEFAULT_BETA, Counts, Floats, class_mass
+from training.config.data import DEFAULT_BETA
+from training.order.balance import Counts, Floats, class_mass
 
 # (records of each class, draws of each class in an epoch) -> weight of an example of each class: float64 [C].
 WeightRule = Callable[[Counts, Counts], Floats]
