@@ -23,6 +23,7 @@ import numpy as np
 
 from training.order import BlockSizes, TrainingOrder
 from training.order.balance import RULES
+from training.order.class_weights import balanced
 
 MIB = 1 << 20
 CLASSES = 1000
@@ -49,8 +50,8 @@ def make(way: str, labels: np.ndarray) -> TrainingOrder:
         shards[-1] -= shards.sum() - labels.size
         return TrainingOrder(labels, seed=0, global_batch_size=BATCH, blocks=BlockSizes(), shard_sizes=shards)
     if way == "weighted":
-        return TrainingOrder(labels, seed=0, global_batch_size=BATCH, class_weights="balanced")
-    return TrainingOrder(labels, seed=0, global_batch_size=BATCH, balance=way)
+        return TrainingOrder(labels, seed=0, global_batch_size=BATCH, class_weights=balanced)
+    return TrainingOrder(labels, seed=0, global_batch_size=BATCH, balance=RULES[way])
 
 
 def measure(way: str, num_records: int) -> dict[str, float]:

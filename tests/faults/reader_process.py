@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 
 from training.order import Order, StepPlan, TrainingOrder, rank_slice
+from training.order.balance import RULES
 
 BATCH_SIZE = 4
 SEED = 5
@@ -44,7 +45,7 @@ def main() -> None:
 
     reader = open_dataset("set@1", root=told["root"], staging_dir=told.get("staging_dir")).reader("train")
     whole = TrainingOrder(
-        reader.table.label, seed=SEED, global_batch_size=BATCH_SIZE, balance=told["balance"], last_batch="pad"
+        reader.table.label, seed=SEED, global_batch_size=BATCH_SIZE, balance=RULES[told["balance"]]
     )
     order = RankSteps(whole, told["rank"], told["num_ranks"])
     pipeline = IndexedPipeline(reader, order, 16, AugmentSettings(), SEED)

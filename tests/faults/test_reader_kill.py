@@ -19,6 +19,7 @@ from tests.samples.published import coloured, publish
 from training.config import AugmentSettings
 from training.dataset import open_dataset
 from training.order import TrainingOrder
+from training.order.balance import RULES
 from training.reading import BatchMaker
 
 READER = "tests.faults.reader_process"
@@ -73,9 +74,7 @@ def test_killed_readers_go_on_exactly(
 def unbroken(root: Path, balance: str) -> list[tuple[list[str], int]]:
     """Ids and the sum of all pixels of each step, made in this process without TensorFlow."""
     reader = open_dataset("set@1", root=root).reader("train")
-    order = TrainingOrder(
-        reader.table.label, seed=SEED, global_batch_size=BATCH_SIZE, balance=balance, last_batch="pad"
-    )
+    order = TrainingOrder(reader.table.label, seed=SEED, global_batch_size=BATCH_SIZE, balance=RULES[balance])
     assert order.steps_per_epoch == STEPS
     maker = BatchMaker(reader, image_size=16, augment=AugmentSettings(), seed=SEED, threads=1)
     plans = [order.step(*divmod(step, STEPS)) for step in range(EPOCHS * STEPS)]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from training.order import BlockSizes, TrainingOrder
 from training.order.balance import RULES
+from training.order.class_weights import WEIGHT_RULES
 from training.reading import SplitTable
 
 SEEDS = st.integers(0, 2**63 - 1)
@@ -55,13 +56,13 @@ def any_order(draw: st.DrawFn) -> AnyOrder:
     arguments: dict[str, Any] = {
         "seed": draw(SEEDS),
         "global_batch_size": draw(st.integers(1, 50)),
-        "class_weights": draw(st.sampled_from([None, "balanced", "effective-number"])),
+        "class_weights": draw(st.sampled_from([None, *WEIGHT_RULES.values()])),
     }
     if draw(st.booleans()):
         arguments["blocks"] = BlockSizes(draw(st.integers(1, 30)), draw(st.integers(1, 30)))
         arguments["shard_sizes"] = draw(shard_sizes(labels.size))
     else:
-        arguments["balance"] = draw(st.sampled_from(sorted(RULES)))
+        arguments["balance"] = draw(st.sampled_from([*RULES.values()]))
     if labels.size >= arguments["global_batch_size"]:
         arguments["last_batch"] = draw(st.sampled_from(["pad", "drop"]))
     return AnyOrder(labels, arguments)

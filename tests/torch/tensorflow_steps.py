@@ -12,6 +12,7 @@ from typing import Any
 from training import tensorflow_runtime  # noqa: F401  (before anything else imports TensorFlow)
 from training.dataset import open_dataset
 from training.order import TrainingOrder
+from training.order.balance import RULES
 from training.pipelines.indexed import IndexedPipeline
 
 
@@ -19,7 +20,9 @@ def steps(root: str, seed: int, global_batch_size: int, balance: str, epochs: in
     """For each step of all epochs: ids, labels, weights."""
     dataset = open_dataset("set@1", root=root)
     reader = dataset.reader("train")
-    order = TrainingOrder(reader.table.label, seed=seed, global_batch_size=global_batch_size, balance=balance)
+    order = TrainingOrder(
+        reader.table.label, seed=seed, global_batch_size=global_batch_size, balance=RULES[balance]
+    )
     pipeline = IndexedPipeline(reader, order, 16)
     batches = pipeline.dataset(0, epochs * order.steps_per_epoch).as_numpy_iterator()
     return [

@@ -17,6 +17,7 @@ from tests.samples.killed_rank import Rank
 from tests.torch.reader_process import BATCH_SIZE, SEED
 from training.dataset import Dataset
 from training.order import TrainingOrder
+from training.order.balance import RULES
 
 READER = "tests.torch.reader_process"
 EPOCHS = 3
@@ -59,7 +60,7 @@ def test_killed_readers_go_on_exactly(dataset: Dataset, root: Path, balance: str
             given.append((lines[0]["epoch"], lines[0]["step"], ids))
             state = lines[0]["state"]
     table = dataset.table("train")
-    order = TrainingOrder(table.label, seed=SEED, global_batch_size=BATCH_SIZE, balance=balance)
+    order = TrainingOrder(table.label, seed=SEED, global_batch_size=BATCH_SIZE, balance=RULES[balance])
     assert order.steps_per_epoch == STEPS
     plans = [order.step(epoch, step) for epoch in range(EPOCHS) for step in range(STEPS)]
     assert given == [(plan.epoch, plan.step, table.ids(plan.ordinals)) for plan in plans]

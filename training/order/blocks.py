@@ -80,12 +80,6 @@ class Blocks:
         # Counted from the block's end, since its start is not kept.
         return self._starts[block] + self._sizes[block] - (of_epoch.ends[place] - mixed)
 
-    def window_at(self, epoch: int, position: int) -> tuple[int, int]:
-        """The positions (start, stop) of the window that ``position`` lies in."""
-        windows = self._epoch(epoch).windows
-        window = int(np.searchsorted(windows, position, side="right"))
-        return int(windows[window - 1]), int(windows[window])
-
     def window(self, epoch: int, position: int) -> int:
         """The number of the window that ``position`` lies in, within the epoch."""
         return int(np.searchsorted(self._epoch(epoch).windows, position, side="right")) - 1

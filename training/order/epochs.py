@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from infra.errors import ConfigError, DataError
 from infra.wording import counted
-from training.order.balance import RULES, Rule
+from training.order.balance import Rule, natural
 from training.order.blocks import Blocks, BlockSizes
 from training.order.class_draws import ClassDraws
-from training.order.class_weights import WEIGHT_RULES, WeightRule
+from training.order.class_weights import WeightRule
 from training.order.hashing import key_of
 from training.order.permutation import permute
 from training.order.recent import Recent
@@ -51,22 +51,22 @@ class TrainingOrder:
         *,
         seed: int,
         global_batch_size: int,
-        balance: str | Rule = "natural",
+        balance: Rule = natural,
         last_batch: LastBatch = "pad",
         blocks: BlockSizes | None = None,
         shard_sizes: Ints | None = None,
-        class_weights: str | WeightRule | None = None,
+        class_weights: WeightRule | None = None,
     ) -> None:
         """Args:
             labels: int [N], the label of each record by ordinal.
             seed: names the order.
             global_batch_size: examples a step, over all ranks.
-            balance: a name of ``balance.RULES``, or a rule.
+            balance: how often classes come (``training.order.balance``).
             last_batch: what becomes of a last step that is not full.
             blocks: mix by block, and how; None mixes by record. Only where each record comes once.
             shard_sizes: int64 [S], records of each shard, for ``blocks``; None counts all as one shard.
-            class_weights: a name of ``class_weights.WEIGHT_RULES``, or a rule, for the weights of the classes
-                in the loss; None weighs all examples alike.
+            class_weights: of the classes in the loss (``training.order.class_weights``); None weighs all
+                examples alike.
 
         Raises:
             DataError: there are no records.
@@ -77,19 +77,14 @@ class TrainingOrder:
         self.global_batch_size = global_batch_size
         self.steps_per_epoch = _steps_per_epoch(self.num_records, global_batch_size, last_batch)
         self.records_per_class = count_labels(labels)
-        rule = RULES[balance] if isinstance(balance, str) else balance
-        self.draws_per_class = rule(self.records_per_class)
+        self.draws_per_class = balance(self.records_per_class)
         self._sequence = self._make_sequence(labels, blocks, shard_sizes)
         self.blocks = self._sequence if isinstance(self._sequence, Blocks) else None
         self._labels = None if class_weights is None else labels
-        self.class_weights = self._weigh(class_weights)
+        self.class_weights = (
+            None if class_weights is None else class_weights(self.records_per_class, self.draws_per_class)
+        )
         self._spans = Recent(self._span, kept=3)
-
-    def _weigh(self, class_weights: str | WeightRule | None) -> npt.NDArray[np.float64] | None:
-        if class_weights is None:
-            return None
-        rule = WEIGHT_RULES[class_weights] if isinstance(class_weights, str) else class_weights
-        return rule(self.records_per_class, self.draws_per_class)
 
     def _make_sequence(
         self, labels: npt.NDArray[np.integer], blocks: BlockSizes | None, shard_sizes: Ints | None

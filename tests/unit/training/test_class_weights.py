@@ -64,7 +64,7 @@ def test_weights_of_a_step_are_in_the_ratio_of_the_classes(seed: int, counts: li
 def test_the_rarest_class_of_a_large_split_still_weighs() -> None:
     labels = np.zeros(1_000_000, np.int32)
     labels[0] = 1
-    order = TrainingOrder(labels, seed=0, global_batch_size=1_000_000, class_weights="balanced")
+    order = TrainingOrder(labels, seed=0, global_batch_size=1_000_000, class_weights=balanced)
     plan = order.step(0, 0)
     assert plan.weights.min() > 0
     assert plan.weights[plan.ordinals == 0] == pytest.approx(0.5)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from infra.errors import ConfigError, DataError
 from tests.samples.orders import CLASS_COUNTS, SEEDS, epoch_of, labels_of
 from training.order import SequentialOrder, TrainingOrder
-from training.order.balance import RULES
+from training.order.balance import sqrt, uniform
 from training.order.intervals import Intervals
 
 
@@ -26,8 +26,8 @@ def test_natural_takes_each_record_once(seed: int, epoch: int, num_records: int,
 @settings(deadline=None)
 def test_uniform_has_exact_class_counts_and_spreads_repeats(seed: int, counts: list[int], batch: int) -> None:
     labels = labels_of(counts)
-    order = TrainingOrder(labels, seed=seed, global_batch_size=batch, balance="uniform")
-    wanted = RULES["uniform"](np.array(counts))
+    order = TrainingOrder(labels, seed=seed, global_batch_size=batch, balance=uniform)
+    wanted = uniform(np.array(counts))
     in_all = np.zeros(labels.size, np.int64)
     for epoch in range(4):
         ordinals = epoch_of(order, epoch)
@@ -48,10 +48,10 @@ def test_uniform_has_exact_class_counts_and_spreads_repeats(seed: int, counts: l
 @settings(deadline=None)
 def test_repeats_lie_in_successive_passes(seed: int, counts: list[int]) -> None:
     labels = labels_of(counts)
-    order = TrainingOrder(labels, seed=seed, global_batch_size=1, balance="uniform")
+    order = TrainingOrder(labels, seed=seed, global_batch_size=1, balance=uniform)
     ordinals = epoch_of(order, epoch=1)
     # Along the segments: within a segment positions are shuffled, so sort classes' draws by segment only.
-    draws = RULES["uniform"](np.array(counts))
+    draws = uniform(np.array(counts))
     present = np.flatnonzero(counts)
     num_segments = max(math.ceil(draws[label] / counts[label]) for label in present)
     bounds = np.cumsum([len(range(k, labels.size, num_segments)) for k in range(num_segments)])[:-1]
@@ -103,7 +103,7 @@ def test_a_large_step_is_that_of_many_small_ones() -> None:
 def test_tables_of_keys_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     labels = labels_of([300, 40, 7, 1])
     positions = np.arange(labels.size)
-    order = TrainingOrder(labels, seed=2, global_batch_size=8, balance="sqrt")
+    order = TrainingOrder(labels, seed=2, global_batch_size=8, balance=sqrt)
     with_table = order.ordinals(3, positions)
     monkeypatch.setattr("training.order.class_draws._MOST_PASSES", 0)
     assert np.array_equal(order.ordinals(3, positions), with_table)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +12,15 @@ from hypothesis import strategies as st
 from infra.errors import ConfigError, DataError
 from tests.samples.orders import SEEDS, epoch_of, shard_sizes
 from training.order import BlockSizes, TrainingOrder
+from training.order.balance import uniform
 from training.order.blocks import Blocks
+
+
+def windows_of(blocks: Blocks, epoch: int) -> list[tuple[int, int]]:
+    """The positions (start, stop) of each window, by the blocks in it."""
+    sizes = [blocks.sizes[blocks.of_window(epoch, window)].sum() for window in range(blocks.num_windows)]
+    ends = np.cumsum([0, *sizes]).tolist()
+    return [*itertools.pairwise(ends)]
 
 
 @given(SEEDS, st.integers(1, 300), st.integers(1, 40), st.integers(1, 20), st.integers(0, 9), st.data())
@@ -24,28 +34,23 @@ def test_each_record_once_window_by_window(
     assert sorted(found.tolist()) == list(range(num_records))
     assert blocks.num_blocks == sum(-(-size // block) for size in shards.tolist())
     shard_of = np.repeat(np.arange(shards.size), shards)
-    stop, num_windows = 0, 0
-    while stop < num_records:
-        start, stop = blocks.window_at(epoch, stop)
-        assert blocks.window_at(epoch, stop - 1) == (start, stop)
+    for number, (start, stop) in enumerate(windows_of(blocks, epoch)):
+        assert blocks.window(epoch, start) == blocks.window(epoch, stop - 1) == number
         records = np.sort(found[start:stop])
         # Runs of neighbours in one shard: a window never reads more ranges than it has blocks.
         ranges = 1 + np.count_nonzero((np.diff(records) > 1) | (np.diff(shard_of[records]) > 0))
         assert ranges <= window
         assert records.size <= window * block
-        num_windows += 1
-    assert num_windows == blocks.num_windows == -(-blocks.num_blocks // window)
+    assert stop == num_records
+    assert blocks.num_windows == -(-blocks.num_blocks // window)
 
 
 @given(st.integers(1, 500), st.integers(1, 60))
 def test_blocks_of_a_shard_are_even(num_records: int, block: int) -> None:
     blocks = Blocks(np.array([num_records]), BlockSizes(block, 1), seed=0)
-    ends = [0]
-    while ends[-1] < num_records:
-        ends.append(blocks.window_at(0, ends[-1])[1])
-    sizes = np.diff(ends)
-    assert sizes.max() <= block
-    assert sizes.max() - sizes.min() <= 1
+    assert blocks.sizes.sum() == num_records
+    assert blocks.sizes.max() <= block
+    assert blocks.sizes.max() - blocks.sizes.min() <= 1
 
 
 def test_a_block_as_large_as_a_shard_is_the_shard() -> None:
@@ -53,9 +58,7 @@ def test_a_block_as_large_as_a_shard_is_the_shard() -> None:
     blocks = Blocks(shards, BlockSizes(41, 1), seed=3)
     found = blocks.ordinals(0, np.arange(121))
     starts = {0: 40, 40: 41, 81: 40}
-    stop = 0
-    for _ in range(3):
-        start, stop = blocks.window_at(0, stop)
+    for start, stop in windows_of(blocks, 0):
         records = np.sort(found[start:stop])
         assert records.tolist() == list(range(records[0], records[0] + starts.pop(int(records[0]))))
     assert not starts
@@ -83,9 +86,9 @@ def test_a_window_mixes_as_a_permutation_does() -> None:
 def test_a_balance_rule_goes_with_records_only() -> None:
     labels = np.array([0, 0, 0, 1], np.int32)
     with pytest.raises(ConfigError, match="granularity to record"):
-        TrainingOrder(labels, seed=0, global_batch_size=2, balance="uniform", blocks=BlockSizes(2, 2))
+        TrainingOrder(labels, seed=0, global_batch_size=2, balance=uniform, blocks=BlockSizes(2, 2))
     even = np.array([0, 0, 1, 1], np.int32)  # where classes are even, uniform is natural
-    order = TrainingOrder(even, seed=0, global_batch_size=2, balance="uniform", blocks=BlockSizes(2, 2))
+    order = TrainingOrder(even, seed=0, global_batch_size=2, balance=uniform, blocks=BlockSizes(2, 2))
     assert sorted(epoch_of(order, 0).tolist()) == [0, 1, 2, 3]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.samples.orders import epoch_of
 from training.order import BlockSizes, TrainingOrder
-from training.order.balance import RULES, Rule, by_weights, effective_number, repeat_factor, sqrt
+from training.order.balance import RULES, Rule, by_weights, effective_number, repeat_factor, sqrt, uniform
 
 # By (seed, epoch).
 KNOWN_NATURAL = {
@@ -91,7 +91,7 @@ def test_known_natural_order(seed: int, epoch: int) -> None:
 
 @pytest.mark.parametrize(("seed", "epoch"), sorted(KNOWN_UNIFORM))
 def test_known_uniform_order(seed: int, epoch: int) -> None:
-    order = TrainingOrder(LABELS, seed=seed, global_batch_size=5, balance="uniform")
+    order = TrainingOrder(LABELS, seed=seed, global_batch_size=5, balance=uniform)
     assert epoch_of(order, epoch).tolist() == KNOWN_UNIFORM[seed, epoch]
 
 
