@@ -26,6 +26,8 @@ from training.reading.staging import staging_for
 if TYPE_CHECKING:
     from training.torch_data import TorchLoader, TorchOptions
 
+IMAGE_SIZE = 224  # height and width of images (pixels) where none is asked for
+
 
 def open_dataset(ref: str, root: str | Path | None = None, **reading: Unpack[ReadingOptions]) -> Dataset:
     """A published version.
@@ -84,11 +86,9 @@ class Dataset:
             ConfigError: the windows of the order do not fit into memory.
         """
         records = RecordReader(self.version, self.table(split), self._staging, self.bad_records)
-        return (
-            records
-            if order is None
-            else by_block(self.version, records, order, self.reading.ram_budget_bytes)
-        )
+        if order is None:
+            return records
+        return by_block(self.version, records, order, self.reading.ram_budget_bytes)
 
     def close(self) -> None:
         """End the work ahead of use; what is staged stays for the next run."""
@@ -100,7 +100,7 @@ class Dataset:
         split: str,
         *,
         batch_size: int = 32,
-        image_size: int = 224,
+        image_size: int = IMAGE_SIZE,
         training: bool | None = None,
         seed: int = 0,
         epoch: int = 0,
@@ -159,7 +159,7 @@ class Dataset:
         split: str,
         *,
         batch_size: int = 32,
-        image_size: int = 224,
+        image_size: int = IMAGE_SIZE,
         training: bool | None = None,
         seed: int = 0,
         epoch: int = 0,
@@ -213,7 +213,7 @@ class Dataset:
         split: str,
         *,
         batch_size: int = 32,
-        image_size: int | None = 224,
+        image_size: int | None = IMAGE_SIZE,
         training: bool | None = None,
         seed: int = 0,
         last_batch: LastBatch | None = None,
