@@ -19,7 +19,7 @@ from typing import Any
 
 from flows.artifacts import LiveProgress
 from infra.children import run_child
-from infra.errors import Cancelled, ChildDied
+from infra.errors import Cancelled
 from infra.progress import Event, emit
 
 Logger = logging.Logger | logging.LoggerAdapter[Any]
@@ -49,7 +49,7 @@ def run_job(command: Sequence[str], *, key: str, log: Logger) -> JobReport:
         log: the run's logger.
 
     Raises:
-        ShardmillError: the job's own error.
+        ShardmillError: the job's own error. ChildDied: it ended without a result.
         Cancelled: Ctrl-C or SIGTERM; the process tree is gone, and the same command goes on from there.
         TerminationSignal: likewise, in a run that a worker started.
     """
@@ -66,10 +66,8 @@ def run_job(command: Sequence[str], *, key: str, log: Logger) -> JobReport:
             raise Cancelled(
                 "stopped on request", "run the same command again: it goes on where it was"
             ) from None
-        child.raise_for_status()
-    if child.result is None:
-        raise ChildDied(f"{command[2]} ended well but gave no result", "this is a defect; please report it")
-    return JobReport(child.result, relay.metrics)
+        result = child.reported()
+    return JobReport(result, relay.metrics)
 
 
 class _Relay:

@@ -77,6 +77,17 @@ class ChildResult:
             GO_ON + (" (SIGKILL most often means that memory ran out)" if killed else ""),
         )
 
+    def reported(self) -> dict[str, Any]:
+        """What the child gave to ``progress.result``.
+
+        Raises:
+            ShardmillError: as ``raise_for_status``. ChildDied: it ended well, and gave nothing.
+        """
+        self.raise_for_status()
+        if self.result is None:
+            raise ChildDied("the job ended well, but without a result", "this is a defect of Shardmill")
+        return self.result
+
 
 class StartedChild:
     """A child that runs, and is yet to be waited for; see ``start_child``."""

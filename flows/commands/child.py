@@ -20,12 +20,7 @@ def result_of(command: Sequence[str], on_line: Callable[[str], None] | None = No
         ShardmillError: the job's own error. ChildDied: it ended without a result.
     """
     from infra.children import run_child
-    from infra.errors import ChildDied
     from infra.progress import TerminalProgress
 
     with TerminalProgress() as show:
-        child = run_child(command, on_event=show, on_line=on_line)
-    child.raise_for_status()
-    if child.result is None:
-        raise ChildDied(f"{command[2]} ended well but gave no result", "this is a defect; please report it")
-    return child.result
+        return run_child(command, on_event=show, on_line=on_line).reported()

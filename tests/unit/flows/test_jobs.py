@@ -79,7 +79,7 @@ def test_a_job_fails_with_its_own_error() -> None:
 
 
 def test_a_job_without_a_result_is_a_failure() -> None:
-    with pytest.raises(ChildDied, match="no result"):
+    with pytest.raises(ChildDied, match="without a result"):
         children.run_job([*FAKE, "says-nothing"], key="k", log=LOG)
 
 

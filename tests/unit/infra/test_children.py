@@ -197,6 +197,14 @@ def test_a_terminated_child_is_cancelled_not_dead() -> None:
         ChildResult(-signal.SIGTERM, None, None, 0, 0.0).raise_for_status()
 
 
+def test_a_child_that_ends_well_reports_or_died() -> None:
+    assert ChildResult(0, {"made": 1}, None, 0, 0.0).reported() == {"made": 1}
+    with pytest.raises(ChildDied, match="ended well, but without a result"):
+        ChildResult(0, None, None, 0, 0.0).reported()
+    with pytest.raises(ChildDied, match="ended with status 1"):
+        ChildResult(1, {"made": 1}, None, 0, 0.0).reported()
+
+
 def test_a_killed_parent_takes_its_child_and_grandchild_along(tmp_path: Path) -> None:
     """Parent, child and grandchild each in a session of its own, as flow, prepare and Beam child are."""
     child = tmp_path / "family.py"
