@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from infra.splitmix import splitmix64
+
 UInt64 = npt.NDArray[np.uint64]
 
 # purposes of hash ranks
@@ -16,32 +18,14 @@ _NO_DIGEST = pa.array([], pa.binary(32))
 _MASK = (1 << 64) - 1
 
 
-def splitmix64(values: UInt64) -> UInt64:
-    """A bijection of 64-bit numbers whose outputs look random: uint64 [N] to uint64 [N].
-
-    SplitMix64 of Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
-    """
-    return _mixed(values.copy())
-
-
-def _mixed(z: UInt64) -> UInt64:
-    """splitmix64, in place: columns of a plan are long."""
-    z += np.uint64(0x9E3779B97F4A7C15)
-    z ^= z >> np.uint64(30)
-    z *= np.uint64(0xBF58476D1CE4E5B9)
-    z ^= z >> np.uint64(27)
-    z *= np.uint64(0x94D049BB133111EB)
-    z ^= z >> np.uint64(31)
-    return z
-
-
 def hash_ranks(ids: UInt64, seed: int, purpose: int) -> UInt64:
     """A number for each record that decides its place for one purpose: uint64 [N].
 
     Different ids never share one. Another seed or purpose gives an unrelated order.
     """
     key = splitmix64(np.array([(seed * 8 + purpose) & _MASK], np.uint64))[0]
-    return _mixed(ids ^ key)
+    ranks = ids ^ key
+    return splitmix64(ranks, out=ranks)  # in place: columns of a plan are long
 
 
 def digest_bytes(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.uint8]:

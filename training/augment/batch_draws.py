@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from infra.errors import ConfigError, UsageError
+from infra.splitmix import U64
 from training.augment.beta import beta_quantiles
 from training.config.augment import AugmentSettings, RandAugmentSettings
-from training.order.hashing import U64, key_of, uniform
+from training.order.hashing import key_of, uniform
 
 Floats = npt.NDArray[np.float64]
 

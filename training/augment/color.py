@@ -20,8 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from infra.splitmix import U64
 from training.config.augment import ColorJitterSettings
-from training.order.hashing import U64, uniform
+from training.order.hashing import uniform
 
 Floats = npt.NDArray[np.float64]
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from infra.splitmix import U64
 from training.augment.color import ColorDraws, color_draws
 from training.augment.erasing import ErasingDraws, erasing_draws
 from training.augment.windows import Sizes, Windows, central_windows, random_windows
 from training.config import AugmentSettings
-from training.order.hashing import U64, key_of, uniform
+from training.order.hashing import key_of, uniform
 
 _AUGMENT = 5  # keeps these keys apart from those of training.order
 _LEFT_RIGHT, _TOP_BOTTOM = 400, 401

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from infra.splitmix import U64, splitmix64
 from training.augment.windows import Windows, random_boxes
 from training.config.augment import ErasingFill, ErasingSettings
-from training.order.hashing import U64, key_of, mix64, uniform
+from training.order.hashing import key_of, uniform
 
 _WHETHER = 700
 _BOX, _NOISE = 6, 7  # keep these keys apart from those of the window
@@ -49,5 +50,5 @@ def noise(key: U64, height: int, width: int) -> npt.NDArray[np.uint8]:
     num_bytes = height * width * 3
     counters = np.arange(-(-num_bytes // 8), dtype=np.uint64)
     counters += key
-    words = mix64(counters)
+    words = splitmix64(counters)
     return words.astype("<u8").view(np.uint8)[:num_bytes].reshape(height, width, 3)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from training.order.hashing import U64, uniform
+from infra.splitmix import U64
+from training.order.hashing import uniform
 
 Sizes = npt.NDArray[np.integer]
 Windows = npt.NDArray[np.int32]  # [B, 4]: y, x, height, width (pixels)

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from training.order.hashing import U64, as_u64, key_of
+from infra.splitmix import U64
+from training.order.hashing import as_u64, key_of
 
 Positions = npt.NDArray[np.int64]
 U32 = npt.NDArray[np.uint32]
