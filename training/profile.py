@@ -17,13 +17,13 @@ import numpy as np
 
 from infra import progress as events
 from infra.catalog import Catalog, DatasetVersion
-from infra.errors import StorageError
 from infra.job_command import JobParser, settings_of
 from infra.process import exit_at_once, own_peak_rss_bytes, run_main
 from training import tensorflow_runtime
 from training.config import TrainConfig, image_size_of
 from training.dataset import Dataset
 from training.order import TrainingOrder, chosen_order
+from training.output_file import writes
 from training.profiling.picture import profile_svg
 from training.profiling.stages import Stage, Subject, measure_stages
 from training.profiling.verdict import Rates, bottleneck
@@ -141,11 +141,8 @@ def _write_picture(path: Path, result: dict[str, Any]) -> None:
         f"{result['batch_size']}, {result['num_cpus']} CPUs"
     )
     picture = profile_svg(stages, result["rates"], result["bottleneck"]["stage"], title)
-    try:
+    with writes(path):
         path.write_text(picture, encoding="utf-8")
-    except OSError as error:
-        remedy = "name a file in a folder that is there and that you may write to"
-        raise StorageError(f"cannot write {path}: {error.strerror}", remedy) from error
 
 
 def summary(result: dict[str, Any]) -> str:

@@ -16,11 +16,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
 
 from infra import progress as events
 from infra.catalog import Catalog
-from infra.errors import StorageError, UsageError
+from infra.errors import UsageError
 from infra.job_command import JobParser, settings_of
 from infra.process import run_main
 from infra.wording import counted
@@ -31,6 +30,7 @@ from training.config import AugmentSettings, TrainConfig, image_size_of
 from training.dataset import Dataset
 from training.order import StepPlan
 from training.order.chosen import chosen_order
+from training.output_file import writes
 from training.reading import BatchMaker, RecordReader
 
 _EXAMPLES, _EPOCHS = 6, 6  # an even number of examples, for they may be mixed in pairs
@@ -96,18 +96,12 @@ def show_augmented(ref: str, config: TrainConfig, *, root: str | Path, out: Path
             row.append(cell)
     columns = ["stored", *(f"epoch {epoch + 1}" for epoch in range(_EPOCHS))]
     title = f"{dataset.version.ref}: {counted(len(rows), 'training example')} of {size} pixels"
-    _save(grid_picture(title, described(config.augment), columns, rows), out)
+    picture = grid_picture(title, described(config.augment), columns, rows)
+    with writes(out):
+        picture.save(out)
     version = dataset.version
     found = {"dataset": version.name, "version": version.version, "augmented": str(out)}
     return {**found, "num_examples": len(rows), "num_epochs": _EPOCHS}
-
-
-def _save(picture: Image.Image, out: Path) -> None:
-    try:
-        picture.save(out)
-    except OSError as error:
-        remedy = "name a file in a folder that is there and that you may write to"
-        raise StorageError(f"cannot write {out}: {error.strerror or error}", remedy) from error
 
 
 def described(settings: AugmentSettings) -> str:

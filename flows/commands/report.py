@@ -40,6 +40,7 @@ def report(
     from flows.commands import output
     from flows.parameters import root_or_default
     from infra.catalog import Catalog
+    from training.output_file import writes
 
     catalog = Catalog(root_or_default(root))
     opened = _with_page(catalog, catalog.open(dataset))
@@ -47,7 +48,9 @@ def report(
     local = opened.storage.local_path(path)
     place = str(local) if local is not None else f"{opened.storage.uri}/{path}"
     if out is not None:
-        _copy(opened.storage.read_bytes(path), out)
+        page = opened.storage.read_bytes(path)
+        with writes(out):
+            out.write_bytes(page)
         local, place = out.absolute(), str(out)
     if json_output:
         found = {"dataset": opened.name, "version": opened.version, "report": place, "rebuilt": rebuilt}
@@ -78,16 +81,6 @@ def _page(opened: DatasetVersion, rebuild: bool) -> tuple[str, bool]:
     if rebuild or not opened.storage.exists(path):
         return write_report(opened.storage, opened.manifest), True
     return path, False
-
-
-def _copy(page: bytes, out: Path) -> None:
-    from infra.errors import StorageError
-
-    try:
-        out.write_bytes(page)
-    except OSError as error:
-        remedy = "name a file in a folder that is there and that you may write to"
-        raise StorageError(f"cannot write {out}: {error.strerror}", remedy) from error
 
 
 def _open(local: Path | None, place: str) -> None:
