@@ -17,11 +17,10 @@ import numpy.typing as npt
 
 from infra.errors import ConfigError, UsageError
 from infra.splitmix import U64
+from training.arrays import Floats
 from training.augment.beta import beta_quantiles
 from training.config.augment import AugmentSettings, RandAugmentSettings
 from training.order.hashing import key_of, uniform
-
-Floats = npt.NDArray[np.float64]
 
 # The operations of RandAugment. Their order is part of a run's exact resume.
 OPS = (

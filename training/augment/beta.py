@@ -9,9 +9,8 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from training.arrays import Floats
 
 _CELLS = 4096
 

@@ -18,13 +18,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from infra.splitmix import U64
+from training.arrays import Floats
 from training.config.augment import ColorJitterSettings
 from training.order.hashing import uniform
-
-Floats = npt.NDArray[np.float64]
 
 LUMA = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601
 _BRIGHTNESS, _CONTRAST, _SATURATION, _HUE = 600, 601, 602, 603

@@ -29,10 +29,10 @@ import numpy as np
 import numpy.typing as npt
 
 from infra.errors import ConfigError
+from training.arrays import Floats
 from training.config.data import DEFAULT_BETA, DEFAULT_THRESHOLD
 
 Counts = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Rule = Callable[[Counts], Counts]
 
 

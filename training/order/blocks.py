@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from training.arrays import Ints
 from training.order.hashing import key_of
 from training.order.permutation import permute
 from training.order.recent import Recent
-from training.order.steps import Ints
 
 # Keep these permutations apart from those of .epochs and .class_draws.
 _SEQUENCE, _WINDOW = 16, 17

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from infra.errors import ConfigError
+from training.arrays import Floats
 from training.config.data import DataSettings
 from training.order import class_weights
-from training.order.balance import RULES, Floats, Rule, by_weights, effective_number, repeat_factor
+from training.order.balance import RULES, Rule, by_weights, effective_number, repeat_factor
 from training.order.blocks import BlockSizes
 from training.order.class_weights import WeightRule
 from training.order.epochs import TrainingOrder

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from training.arrays import Ints
 from training.order.hashing import key_of
 from training.order.intervals import Intervals
 from training.order.permutation import U32, permute, permute_by_table, round_keys_of
 from training.order.recent import Recent
-from training.order.steps import Ints
 
 # Keep the permutations of different purposes apart; 1 is that of an epoch (training.order.epochs).
 _SEGMENT, _PASS, _CIRCLE = 2, 3, 4

@@ -18,8 +18,9 @@ from typing import Final
 
 import numpy as np
 
+from training.arrays import Floats
 from training.config.data import DEFAULT_BETA
-from training.order.balance import Counts, Floats, class_mass
+from training.order.balance import Counts, class_mass
 
 # (records of each class, draws of each class in an epoch) -> weight of an example of each class: float64 [C].
 WeightRule = Callable[[Counts, Counts], Floats]

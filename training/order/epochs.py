@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from infra.errors import ConfigError, DataError
 from infra.wording import counted
+from training.arrays import Ints
 from training.order.balance import Rule, natural
 from training.order.blocks import Blocks, BlockSizes
 from training.order.class_draws import ClassDraws
@@ -16,7 +17,7 @@ from training.order.class_weights import WeightRule
 from training.order.hashing import key_of
 from training.order.permutation import permute
 from training.order.recent import Recent
-from training.order.steps import Ints, LastBatch, StepPlan
+from training.order.steps import LastBatch, StepPlan
 
 # The first part of the key, which keeps permutations apart (others: .class_draws, .blocks).
 _EPOCH = 1

@@ -8,10 +8,9 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from training.order.balance import Floats
+from training.arrays import Floats, Ints
 from training.order.shares import Shares, rank_slice
 
-Ints = npt.NDArray[np.int64]
 LastBatch = Literal["pad", "drop"]
 
 

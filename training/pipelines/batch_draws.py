@@ -9,10 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from infra.errors import ShardmillError
+from training.arrays import Floats
 from training.augment.batch_draws import BatchDraws, check_pairs, draw_batch
 from training.augment.batched import BatchAugment, soft_labels
 from training.config import AugmentSettings
-from training.order.balance import Floats
 from training.pipelines.pipeline import Pipeline, Steps
 from training.reading import RecordReader
 

@@ -26,10 +26,10 @@ import tensorflow as tf
 
 from infra.errors import ShardmillError
 from training import augment as augmentation
+from training.arrays import Floats
 from training.config.augment import AugmentSettings
 from training.config.reading import Decoder
 from training.order import Order, StepPlan
-from training.order.balance import Floats
 from training.pipelines.pipeline import in_order
 from training.pipelines.preprocess import decode_window
 from training.reading import BatchMaker, RecordReader

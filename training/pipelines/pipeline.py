@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from infra.errors import ShardmillError
-from training.order.balance import Floats
+from training.arrays import Floats
 from training.reading import RecordReader
 from training.reading.budget import RamBudget
 

@@ -26,8 +26,8 @@ import tensorflow as tf
 
 from infra.errors import CorruptDataError, ShardmillError
 from training import augment as augmentation
+from training.arrays import Floats
 from training.config.augment import AugmentSettings
-from training.order.balance import Floats
 from training.order.hashing import key_of
 from training.pipelines.pipeline import in_order
 from training.pipelines.preprocess import decode_image, decode_window

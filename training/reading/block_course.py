@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from training.arrays import Ints
 from training.order import TrainingOrder
 from training.order.blocks import Blocks
-from training.order.steps import Ints
 from training.reading.table import SplitTable
 
 # Steps under way besides the one that was asked for last: batches are made two at a time, in any sequence.

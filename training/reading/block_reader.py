@@ -24,9 +24,9 @@ from infra.errors import ConfigError, CorruptDataError
 from infra.ranges import RangeReader
 from infra.record_batch import CheckedImage, check_records
 from infra.records import inflate_record
+from training.arrays import Ints
 from training.order import Order, TrainingOrder
 from training.order.blocks import Blocks
-from training.order.steps import Ints
 from training.reading.block_course import BlockCourse, block_ranges, fits, window_bytes
 from training.reading.damage import BadRecords
 from training.reading.held_blocks import HeldBlocks

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from training.arrays import Ints
 from training.reading.table import SplitTable
-
-Ints = npt.NDArray[np.int64]
 
 _MOST_RECORDS = 512
 

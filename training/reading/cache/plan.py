@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from infra.catalog import DatasetVersion
 from infra.errors import ConfigError
+from training.arrays import Ints
 from training.config.reading import CacheForm, ReadingSettings
 from training.reading.table import SplitTable
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

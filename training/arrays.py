@@ -1,0 +1,9 @@
+"""Types of arrays that many rooms hand to each other."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
