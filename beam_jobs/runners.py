@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import logging
-import os
 import re
 import sys
 import threading
@@ -25,6 +24,7 @@ from beam_jobs.pool import has_pool
 from beam_jobs.slots import SPARE, allow_at_once
 from beam_jobs.work import Work
 from infra.errors import Cancelled, ConfigError, EnvironmentFault
+from infra.process import num_cpus
 
 T = TypeVar("T")
 
@@ -59,10 +59,7 @@ _REMEDY = 'use runner.name = "embedded", which is Beam\'s in-process runner'
 
 def num_workers(runner: RunnerConfig) -> int:
     """How many blocks or shards are in work at a time."""
-    if runner.workers:
-        return runner.workers
-    # A container may be given fewer cores than the machine has; not every system can say so.
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return runner.workers or num_cpus()
 
 
 def pool_size(runner: RunnerConfig) -> int:

@@ -99,6 +99,8 @@ def encode_files(
     done = reuse_blocks(spool, blocks, known_verdicts(spool, config.runner))
     reused = [number for number, block in enumerate(blocks) if block.digest in done]
     todo = [number for number, block in enumerate(blocks) if block.digest not in done]
+    # The longest first: what the others wait for in the end is then a short one.
+    todo.sort(key=lambda number: blocks[number].length, reverse=True)
     if reused:
         log(f"going on from {len(reused):,} of {len(blocks):,} finished blocks")
     length_of = {block.digest: block.length for block in blocks}

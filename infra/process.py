@@ -108,6 +108,12 @@ def print_error(error: ShardmillError) -> None:
         print(f"remedy: {error.remedy}", file=sys.stderr)
 
 
+def num_cpus() -> int:
+    """The processor cores that this process may use: a container may be given fewer than the machine has."""
+    # Not every system can say so.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def own_peak_rss_bytes() -> int:
     """Largest resident memory that this process has had so far (bytes)."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 
 import numpy as np
 from markupsafe import Markup
@@ -19,6 +23,7 @@ from infra.codecs.jpeg import decode_jpeg_small
 from infra.contract import Manifest
 from infra.errors import CorruptDataError, NotFoundError
 from infra.examples import ImageRecord, parse_example
+from infra.process import num_cpus
 from infra.ranges import RangeReader
 from infra.records import unpack_record
 from infra.storage import Storage
@@ -30,6 +35,7 @@ BYTES_AT_MOST = 1_900_000  # of data URIs, of each of the two
 THUMBNAIL_SHORT_SIDE = 112  # pixels; shown at about half of it, so that dense screens stay sharp
 THUMBNAIL_LONG_SIDE = 280  # of panoramas, the middle
 THUMBNAIL_QUALITY = 75
+_READ_TOGETHER = 64  # by threads; the last ones may be too many, and are left
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +95,16 @@ def read_thumbnails(
     """
     found: dict[str, Thumbnail] = {}
     num_bytes = 0
-    reader = RangeReader(storage)
-    try:
-        for candidate in candidates:
-            if len(found) >= at_most or num_bytes >= BYTES_AT_MOST:
-                break
-            found[candidate.id] = _read(reader, manifest, candidate)
-            num_bytes += len(found[candidate.id].data_uri)
-    finally:
-        reader.close()
+    wanted = iter(candidates)
+    with closing(RangeReader(storage)) as reader, ThreadPoolExecutor(num_cpus(), "thumbnails") as threads:
+        while some := list(islice(wanted, _READ_TOGETHER)):
+            for candidate, thumbnail in zip(
+                some, threads.map(partial(_read, reader, manifest), some), strict=True
+            ):
+                if len(found) >= at_most or num_bytes >= BYTES_AT_MOST:
+                    return found
+                found[candidate.id] = thumbnail
+                num_bytes += len(thumbnail.data_uri)
     return found
 
 
