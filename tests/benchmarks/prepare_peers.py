@@ -114,13 +114,27 @@ def _prepare_argv(source: Path, out: Path) -> list[str]:
     return [*argv, "--json"]
 
 
+def _on_beam(mode: str) -> dict[str, str]:
+    return {"SHARDMILL_BENCH_BEAM": mode}
+
+
 SHARDMILL = "shardmill"
 _ATTEMPTS = 4
+_TITLE = 40  # characters
 PEERS = {
     SHARDMILL: Peer("Shardmill prepare", None, None),
-    "tfds-beam": Peer("TensorFlow Datasets on Beam", 3.5, "tfds_dataset", env={"SHARDMILL_BENCH_BEAM": "1"}),
+    "tfds-beam": Peer(
+        "TensorFlow Datasets on Beam, threads", 3.5, "tfds_dataset", env=_on_beam("multi_threading")
+    ),
+    "tfds-beam-processes": Peer(
+        "TensorFlow Datasets on Beam, processes", 3.5, "tfds_dataset", env=_on_beam("multi_processing")
+    ),
     "tfds": Peer("TensorFlow Datasets, generator", 2.8, "tfds_dataset"),
-    "beam": Peer("Beam, as its guides have it", 3.2, "textbook_beam"),
+    "beam": Peer("Beam by its guides, threads", 3.2, "textbook_beam", env=_on_beam("multi_threading")),
+    "beam-processes": Peer(
+        "Beam by its guides, processes", 3.2, "textbook_beam", env=_on_beam("multi_processing")
+    ),
+    "beam-default": Peer("Beam by its guides, as it comes", 3.2, "textbook_beam", env=_on_beam("in_memory")),
     "webdataset": Peer("WebDataset ShardWriter, pool", 1.3, "webdataset_pool", count_tars),
     "mosaicml": Peer(
         "MosaicML MDSWriter, pool", 1.6, "mosaicml_pool", count_mds, requirements="mosaicml.txt"
@@ -172,9 +186,11 @@ def show(runs: dict[str, list[Run]], images: int, codec: str) -> None:
         f"medians of {repeats}; the peers' codec: {codec}"
     )
     head = ("images/s", "faster by", "aim", "seconds", "CPU s", "CPU by", "peak MiB", "records", "MB")
-    print(f"{'':<32}" + "".join(f"{name:>10}" for name in head))
+    print(f"{'':<{_TITLE}}" + "".join(f"{name:>10}" for name in head))
     for name, of_peer in runs.items():
-        print(f"{PEERS[name].title:<32}" + "".join(f"{cell:>10}" for cell in _cells(name, of_peer, runs)))
+        print(
+            f"{PEERS[name].title:<{_TITLE}}" + "".join(f"{cell:>10}" for cell in _cells(name, of_peer, runs))
+        )
     lossy = {
         PEERS[name].title for name, of_peer in runs.items() if any(r.num_records != images for r in of_peer)
     }

@@ -6,9 +6,8 @@ import functools
 
 import apache_beam as beam
 import tensorflow as tf
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
+from tests.benchmarks.peers import beam_runner
 from tests.benchmarks.peers.photographs import Photograph, arguments, convert, key_of, photographs
 
 
@@ -26,10 +25,7 @@ def example(photograph: Photograph, codec: str) -> bytes:
 def main() -> None:
     told = arguments("textbook_beam")
     told.out.mkdir(parents=True)
-    options = PipelineOptions(
-        flags=[], direct_num_workers=told.workers, direct_running_mode="multi_threading"
-    )
-    with beam.Pipeline(runner=FnApiRunner(), options=options) as pipeline:
+    with beam.Pipeline(runner=beam_runner.runner(), options=beam_runner.options(told.workers)) as pipeline:
         _ = (
             pipeline
             | beam.Create(photographs(told.source))

@@ -1,4 +1,4 @@
-"""TensorFlow Datasets: a builder with a plain generator, or with a Beam pipeline (SHARDMILL_BENCH_BEAM=1)."""
+"""TensorFlow Datasets: a builder with a plain generator, or with a Beam pipeline (SHARDMILL_BENCH_BEAM)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tensorflow_datasets as tfds
 
 from tests.benchmarks.peers.photographs import Photograph, arguments, convert, key_of, photographs
 
-ON_BEAM = os.environ.get("SHARDMILL_BENCH_BEAM") == "1"
+ON_BEAM = "SHARDMILL_BENCH_BEAM" in os.environ
 
 Row = tuple[str, dict[str, Any]]
 
@@ -62,13 +62,10 @@ def main() -> None:
     told = arguments("tfds_dataset")
     config = tfds.download.DownloadConfig(num_shards=told.shards)
     if ON_BEAM:
-        from apache_beam.options.pipeline_options import PipelineOptions
-        from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+        from tests.benchmarks.peers import beam_runner
 
-        config.beam_runner = FnApiRunner()
-        config.beam_options = PipelineOptions(
-            flags=[], direct_num_workers=told.workers, direct_running_mode="multi_threading"
-        )
+        config.beam_runner = beam_runner.runner()
+        config.beam_options = beam_runner.options(told.workers)
     builder = Photographs(told.source, told.codec, data_dir=str(told.out))
     builder.download_and_prepare(download_config=config)
 
