@@ -23,7 +23,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from beam_jobs.guard.start import start_job
-from infra.errors import ChildDied
 from infra.job_command import JobParser, settings_of
 from infra.names import uri_of
 from infra.process import exit_at_once, run_main
@@ -56,7 +55,7 @@ def run_prepare(arguments: argparse.Namespace) -> dict[str, Any]:
     started = time.monotonic()
     child = _run_child("beam_jobs.job", arguments)
     return {
-        **(child.result or {}),
+        **child.reported(),
         "seconds": round(time.monotonic() - started, 3),
         "peak_memory_bytes": child.peak_memory_bytes,
     }
@@ -68,7 +67,7 @@ def foresee(arguments: argparse.Namespace) -> dict[str, Any]:
     Raises:
         ConfigError: a setting is wrong. ShardmillError: what the child ended with.
     """
-    return _run_child("beam_jobs.dry_run", arguments).result or {}
+    return _run_child("beam_jobs.dry_run", arguments).reported()
 
 
 def _run_child(module: str, arguments: argparse.Namespace) -> ChildResult:
@@ -79,11 +78,7 @@ def _run_child(module: str, arguments: argparse.Namespace) -> ChildResult:
 
         request = parse_request(arguments)
         with _listener() as on_event:
-            child = run_guarded(argv, request, on_event, started)
-    child.raise_for_status()
-    if child.result is None:
-        raise ChildDied("the job ended well, but without a result", "this is a defect of Shardmill")
-    return child
+            return run_guarded(argv, request, on_event, started)
 
 
 @contextmanager

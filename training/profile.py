@@ -18,16 +18,15 @@ import numpy as np
 from infra import progress as events
 from infra.catalog import Catalog, DatasetVersion
 from infra.job_command import JobParser, settings_of
-from infra.process import exit_at_once, own_peak_rss_bytes, run_main
+from infra.output_file import writes
+from infra.process import exit_at_once, num_cpus, own_peak_rss_bytes, run_main
 from training import tensorflow_runtime
 from training.config import TrainConfig, image_size_of
 from training.dataset import Dataset
 from training.order import TrainingOrder, chosen_order
-from training.output_file import writes
 from training.profiling.picture import profile_svg
 from training.profiling.stages import Stage, Subject, measure_stages
 from training.profiling.verdict import Rates, bottleneck
-from training.reading.batches import num_cpus
 
 
 def _parser() -> JobParser:

@@ -21,6 +21,7 @@ from infra import progress as events
 from infra.catalog import Catalog
 from infra.errors import UsageError
 from infra.job_command import JobParser, settings_of
+from infra.output_file import writes
 from infra.process import run_main
 from infra.wording import counted
 from training import tensorflow_runtime
@@ -30,7 +31,6 @@ from training.config import AugmentSettings, TrainConfig, image_size_of
 from training.dataset import Dataset
 from training.order import StepPlan
 from training.order.chosen import chosen_order
-from training.output_file import writes
 from training.reading import BatchMaker, RecordReader
 
 _EXAMPLES, _EPOCHS = 6, 6  # an even number of examples, for they may be mixed in pairs

@@ -40,7 +40,7 @@ def report(
     from flows.commands import output
     from flows.parameters import root_or_default
     from infra.catalog import Catalog
-    from training.output_file import writes
+    from infra.output_file import writes
 
     catalog = Catalog(root_or_default(root))
     opened = _with_page(catalog, catalog.open(dataset))

@@ -36,13 +36,13 @@ from typing import Any
 import numpy as np
 import psutil
 
+from infra.process import num_cpus
 from tests.benchmarks.process_tree import memory_of_tree
 from tests.benchmarks.tensorflow_examples import parse, random_window, train_files
 from training.config import AugmentSettings
 from training.dataset import Dataset, open_dataset
 from training.order import TrainingOrder
 from training.reading import BatchMaker
-from training.reading.batches import num_cpus
 
 SIZE, BATCH, SLOTS_A_PROCESS = 224, 256, 2
 AUGMENT = AugmentSettings(scale=(0.08, 1.0))

@@ -33,7 +33,7 @@ from infra.wording import counted
 from tests.benchmarks.arguments import add_folders, comparison_parser, refuse_unknown
 from tests.benchmarks.peers.photographs import CODECS, QUALITY, SHORT_SIDE
 from tests.benchmarks.photo_folders import REPOSITORY, make_photographs
-from tests.benchmarks.process_tree import Cost, run_measured
+from tests.benchmarks.process_tree import RARELY_SECONDS, Cost, run_measured
 from tests.environments import environment
 
 REQUIREMENTS = Path(__file__).parent / "peers"
@@ -154,7 +154,8 @@ class Run:
 def measure(peer: Peer, python: Path, source: Path, out: Path, codec: str) -> Run:
     """Run a peer once into a new folder, count what it wrote, and remove it."""
     try:
-        cost = run_measured(peer.argv(python, source, out, codec), REPOSITORY, _QUIET | peer.env)
+        argv = peer.argv(python, source, out, codec)
+        cost = run_measured(argv, REPOSITORY, _QUIET | peer.env, RARELY_SECONDS)
         records, num_bytes = peer.count(out)
     finally:
         shutil.rmtree(out, ignore_errors=True)

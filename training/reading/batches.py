@@ -6,7 +6,6 @@ the same. Each row is a function of the step's plan alone; threads only divide t
 
 from __future__ import annotations
 
-import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from infra.errors import CorruptDataError
+from infra.process import num_cpus
 from training import augment as augmentation
 from training.config.augment import AugmentSettings
 from training.order import StepPlan
@@ -177,8 +177,3 @@ def _finish(tasks: list[Future[list[int]]]) -> list[int]:
         for task in tasks:
             task.cancel()
         raise
-
-
-def num_cpus() -> int:
-    """CPUs that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

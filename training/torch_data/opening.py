@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from infra.catalog import DatasetVersion
+from infra.process import num_cpus
 from training.config import AugmentSettings
 from training.order import Order
-from training.reading.batches import BatchMaker, num_cpus
+from training.reading.batches import BatchMaker
 from training.reading.block_reader import BlockReader
 from training.reading.records import RecordReader
 from training.torch_data.examples import Examples

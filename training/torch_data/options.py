@@ -10,8 +10,8 @@ from typing import Any, Literal, TypedDict, cast
 import torch
 
 from infra.errors import UsageError
+from infra.process import num_cpus
 from training.order.options import OrderOptions
-from training.reading.batches import num_cpus
 from training.torch_data.ranks import ranks_on_this_host
 
 _MAX_AUTO_WORKERS = 16

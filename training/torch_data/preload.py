@@ -11,7 +11,7 @@ import psutil
 from infra.catalog import DatasetVersion
 from infra.errors import UsageError
 from infra.examples import ImageRecord
-from training.reading.batches import num_cpus
+from infra.process import num_cpus
 from training.reading.records import RecordReader, StoredImage
 
 # So many records share one array. Large objects are few, so workers that are forked share their memory: to

@@ -15,9 +15,9 @@ from infra import progress as events
 from infra.catalog import DatasetVersion
 from infra.errors import StorageError
 from infra.examples import ImageRecord
+from infra.process import num_cpus
 from training.config.reading import CacheForm, ReadingSettings
 from training.order import Order
-from training.reading.batches import num_cpus
 from training.reading.cache.folder import CacheFolder, cache_name
 from training.reading.cache.plan import CachePlan, no_cache, plan_cache
 from training.reading.cache.stores import CachedImage, ImageStore, MemoryStore
