@@ -57,7 +57,22 @@ def test_the_embedded_runner_loads_beam_without_what_it_never_needs() -> None:
         "import json, sys; from beam_jobs.loading import lean_beam\n"
         "with lean_beam():\n    import beam_jobs.pipeline\n"
         "loaded = {name.partition('.')[0] for name in sys.modules}\n"
-        "import bson, httplib2\n"  # which Beam's package brings along
-        "print(json.dumps([sorted(loaded & {'boto3', 'bson', 'pymongo'}), httplib2.Http.__name__]))"
+        "never = {'beartype', 'boto3', 'bson', 'httplib2', 'pymongo', 'pyparsing', 'yaml'}\n"
+        "import beartype.door, bson, httplib2, yaml\n"  # which Beam's package brings along
+        "right = [beartype.door.is_subhint(bool, int), beartype.door.is_subhint(str, int)]\n"
+        "from apache_beam.internal import http_client\n"
+        "print(json.dumps([sorted(loaded & never), httplib2.Http.__name__, yaml.safe_load('[1]'), right,\n"
+        "    http_client.proxy_info_from_environment_var('http_proxy')]))"
     )
-    assert told_by(code) == [[], "Http"]
+    assert told_by(code) == [[], "Http", [1], [True, False], None]
+
+
+def test_what_is_loaded_when_used_is_the_real_thing() -> None:
+    code = (
+        "import json, sys; from beam_jobs.loading import _LoadedWhenUsed\n"
+        "sys.modules['colorsys'] = stand_in = _LoadedWhenUsed('colorsys')\n"
+        "import colorsys\n"
+        "before = sys.modules['colorsys'] is stand_in\n"
+        "print(json.dumps([before, colorsys.ONE_THIRD, sys.modules['colorsys'] is not stand_in]))"
+    )
+    assert told_by(code) == [True, 1 / 3, True]
