@@ -16,8 +16,10 @@ input; ``run_job`` does it in process.
 from __future__ import annotations
 
 if __name__ == "__main__":
+    from beam_jobs.loading import begin_loading
     from beam_jobs.memory import choose_allocators
 
+    begin_loading()
     choose_allocators()  # before pyarrow is loaded
 
 import logging
@@ -38,7 +40,7 @@ from beam_jobs.contents import DigestList, KnownContents
 from beam_jobs.digests import Digests, plan_digest, run_digest, work_digest
 from beam_jobs.guard.attempts import adopt_guard
 from beam_jobs.known import Facts, Parent, merge
-from beam_jobs.loading import meanwhile
+from beam_jobs.loading import all_is_loaded, meanwhile
 from beam_jobs.memory import columns_given_back, give_back
 from beam_jobs.outcome import Reused, class_counts, outcome_of
 from beam_jobs.plan import Plan, plan_version
@@ -277,6 +279,7 @@ def _cpu_seconds() -> float:
 
 def main() -> int:
     """Run the job that standard input describes; its result is an event (infra.progress)."""
+    all_is_loaded()
     adopt_guard()
     logging.basicConfig(level=logging.ERROR)  # Beam warns of every optional library that is not there
     request = given_request()

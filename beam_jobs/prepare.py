@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from beam_jobs.guard.start import start_job
+from beam_jobs.loading import quick_loading
 from infra.job_command import JobParser, settings_of
 from infra.names import uri_of
 from infra.process import exit_at_once, run_main
@@ -73,8 +74,9 @@ def foresee(arguments: argparse.Namespace) -> dict[str, Any]:
 def _run_child(module: str, arguments: argparse.Namespace) -> ChildResult:
     argv = [sys.executable, "-m", module]
     with start_job(argv) as started:
-        # The settings take as long to load as the half of what the job needs, on another core.
-        from beam_jobs.guard.supervise import run_guarded
+        # The settings take half as long to load as what the job needs, which loads on another core.
+        with quick_loading():
+            from beam_jobs.guard.supervise import run_guarded
 
         request = parse_request(arguments)
         with _listener() as on_event:

@@ -70,7 +70,6 @@ class ProcessPool:
     """Forked processes, each of which does one piece of work at a time."""
 
     def __init__(self, count: int) -> None:
-        gc.collect()
         gc.freeze()  # what is never looked at is never copied
         self._workers: list[_Worker] = []
         self._free: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
