@@ -74,6 +74,7 @@ from infra.storage import Storage
 Counts = tuple[Accounting, dict[str, int]]  # of outcomes, and of the reasons of quarantined inputs
 
 _ATTEMPTS = 10  # of others to publish first
+_STARTED_SECONDS = 0.5  # after which a pipeline that has anything to do is waited for
 
 
 def run_job(request: JobRequest) -> dict[str, Any]:
@@ -181,7 +182,7 @@ class _Job:
         if newest is not None:
             reuse = reuse_of(newest.manifest, self.config, self.source.uri, digests.builds)
             parent = Parent(newest, reuse, damaged)
-        with self.timed("encode"):
+        with self.timed("encode"), meanwhile(_load_report, _STARTED_SECONDS):
             references = read_listing(spool).to_read()
             known, facts = self.known(references, parent, spool)
             others = references.filter(pa.array(~known)) if known.any() else references
@@ -211,7 +212,7 @@ class _Job:
             plan = plan.without_records()  # most of what is known of each image is needed no more
             outline = store_plan(plan, self.dataset, copying.plan_digest, choice, counts, copying.before)
             del plan, parent  # from here on memory is for the shards
-        with self.timed("assemble"), meanwhile(_load_report):
+        with self.timed("assemble"):
             written, num_reused = assemble_shards(layout, copying, outline.choice.container, self.config)
             shards = all_shards(outline.inherited, written)
             check_shards(shards, outline.accounting)

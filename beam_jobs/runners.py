@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from beam_jobs.config import RunnerConfig
 from beam_jobs.faults import recover_fault
-from beam_jobs.loading import lean_beam, quick_loading
+from beam_jobs.loading import end_bundles_at_once, lean_beam, quick_loading
 from beam_jobs.pool import has_pool
 from beam_jobs.slots import SPARE, allow_at_once
 from beam_jobs.work import Work
@@ -125,9 +125,11 @@ def load_beam(runner: RunnerConfig) -> None:
     """Load Beam, as far as the runner needs it."""
     if "apache_beam" in sys.modules:
         return
-    as_needed = lean_beam() if runner.name == EMBEDDED else contextlib.nullcontext()
-    with quick_loading(), as_needed:
+    embedded = runner.name == EMBEDDED
+    with quick_loading(), lean_beam() if embedded else contextlib.nullcontext():
         from beam_jobs import pipeline  # noqa: F401
+    if embedded:
+        end_bundles_at_once()
 
 
 def run_pipeline(work: Work, numbers: Sequence[int], runner: RunnerConfig) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 
 import pytest
+
+from beam_jobs.loading import meanwhile
 
 HEAVY = ("apache_beam", "cv2", "jinja2", "numpy", "pyarrow", "PIL", "pydantic")
 
@@ -65,6 +68,31 @@ def test_the_embedded_runner_loads_beam_without_what_it_never_needs() -> None:
         "    http_client.proxy_info_from_environment_var('http_proxy')]))"
     )
     assert told_by(code) == [[], "Http", [1], [True, False], None]
+
+
+def test_a_pipeline_ends_when_its_work_does() -> None:
+    code = (
+        "import json; from beam_jobs.config import RunnerConfig; from beam_jobs.runners import load_beam\n"
+        "load_beam(RunnerConfig())\n"
+        "from apache_beam.runners.worker.statesampler import StateSampler\n"
+        "print(json.dumps(StateSampler('a bundle', None).sampling_period_ms))"
+    )
+    assert told_by(code) == 5
+
+
+@pytest.mark.parametrize(("after_seconds", "block_seconds", "loaded"), [(0.0, 0.3, 1), (30.0, 0.0, 0)])
+def test_what_is_loaded_meanwhile_is_there_when_the_block_ends(
+    after_seconds: float, block_seconds: float, loaded: int
+) -> None:
+    done: list[int] = []
+
+    def load() -> None:
+        time.sleep(2 * block_seconds)
+        done.append(1)
+
+    with meanwhile(load, after_seconds):
+        time.sleep(block_seconds)
+    assert len(done) == loaded
 
 
 def test_what_is_loaded_when_used_is_the_real_thing() -> None:
