@@ -48,7 +48,7 @@ endef
 .PHONY: install
 install: $(VENV)/.stamp ## Make .venv from constraints.txt (the other targets do it when needed)
 
-$(VENV)/.stamp: pyproject.toml constraints.txt infra/codecs/area.c infra/record_batch.c
+$(VENV)/.stamp: pyproject.toml constraints.txt $(wildcard infra/*.c infra/codecs/*.[ch])
 	@$(FIND_PYTHON); \
 	echo "Making $(VENV) with $$("$$found" --version): about 2 GB, a few minutes."; \
 	rm -rf $(VENV); \

@@ -16,13 +16,15 @@ from infra.codecs import ImageRejected, Pixels, decode
 from infra.codecs.color import conversion_to_srgb
 from infra.codecs.encode import check_storable, encode
 from infra.codecs.jpeg_header import JpegHeader, check_header, read_header
+from infra.codecs.libturbojpeg import library
 from infra.codecs.metadata import without_metadata
 from infra.codecs.moments import Statistics, halve, pixel_statistics, plane_statistics
 from infra.codecs.perceptual import thumbnail
 from infra.codecs.pixels import fit_pixels, luma
+from infra.codecs.planar import shrink_jpeg
 from infra.codecs.planes import cuts_exactly, fit, turn_upright, turns_exactly
 from infra.codecs.resize import Geometry, Sizing, geometry
-from infra.codecs.turbojpeg import decode_planes, encode_planes, library, read_planar_header
+from infra.codecs.turbojpeg import PlanarHeader, decode_planes, encode_planes, read_planar_header
 from infra.errors import UnusableInput
 
 # What libraries raise on hostile bytes, beside their own errors: the image's fault, not ours.
@@ -139,6 +141,41 @@ def _through_planes(data: bytes, image: ImageConfig, rules: FilterConfig) -> Sto
     planar = read_planar_header(data) if header else None
     if header is None or planar is None or (planar.height, planar.width) != (header.height, header.width):
         return None
+    return _in_one_call(data, header, planar, image, rules) or _in_steps(data, header, planar, image, rules)
+
+
+def _in_one_call(
+    data: bytes, header: JpegHeader, planar: PlanarHeader, image: ImageConfig, rules: FilterConfig
+) -> StoredImage | None:
+    """The ordinary case: a whole upright picture that shrinks. None for all others."""
+    if header.orientation != 1:
+        return None
+    try:
+        check_size(header.height, header.width, rules)
+    except ImageFiltered:
+        return None  # the steps say so, of a picture that they found sound
+    to = geometry(header.height, header.width, sizing_of(image))
+    shrunk = shrink_jpeg(data, planar, to, image.channels, image.quality)
+    if shrunk is None:
+        return None
+    return StoredImage(
+        image=shrunk.image,
+        height=to.canvas[0],
+        width=to.canvas[1],
+        stored_from="planes",
+        source_format="jpeg",
+        source_color=header.source_color,
+        source_height=header.height,
+        source_width=header.width,
+        orientation=1,
+        statistics=shrunk.statistics,
+        thumbnail=shrunk.thumbnail,
+    )
+
+
+def _in_steps(
+    data: bytes, header: JpegHeader, planar: PlanarHeader, image: ImageConfig, rules: FilterConfig
+) -> StoredImage | None:
     stored = decode_planes(data, planar)
     if stored is None or not turns_exactly(stored, header.orientation):
         return None

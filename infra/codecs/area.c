@@ -8,13 +8,14 @@
  * infra/codecs/area.py loads it, and compares it with OpenCV before it is used.
  */
 
-#include <stddef.h>
-#include <stdint.h>
+#include "area.h"
+
 #include <stdlib.h>
 #include <string.h>
 
+#include "vectors.h"
+
 #define ROWS 8 /* at a time */
-#define INLINE static inline __attribute__((always_inline))
 
 #if defined(__clang__) || __GNUC__ >= 12
 #define SHUFFLE(a, b, indexes, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
@@ -22,26 +23,11 @@
 #define SHUFFLE(a, b, indexes, ...) __builtin_shuffle(a, b, (indexes){__VA_ARGS__})
 #endif
 
-/* With wider vectors where the processor has them. */
-#if defined(__x86_64__) && defined(__GLIBC__) && (!defined(__clang__) || __clang_major__ >= 14)
-#define VARIANTS __attribute__((target_clones("avx2", "default")))
-#else
-#define VARIANTS
-#endif
-
 typedef uint8_t bytes16 __attribute__((vector_size(16)));
 typedef uint16_t words8 __attribute__((vector_size(16)));
 typedef int32_t ints4 __attribute__((vector_size(16)));
 typedef float floats4 __attribute__((vector_size(16)));
 typedef float floats8 __attribute__((vector_size(32)));
-
-/* What is averaged along one side: new pixel i is the sum of most pixels from begins[i] on, times their
- * weights[i * most + ...]; weights that are left over are 0. */
-typedef struct {
-    int most;
-    int32_t *begins;
-    float *weights;
-} Shares;
 
 INLINE int ceiling(double value)
 {
@@ -54,19 +40,26 @@ INLINE double least(double a, double b) { return a < b ? a : b; }
 /* The most pixels that a new one can cover, in whole or in part. */
 INLINE int most_covered(int from, int to) { return from < 2 * to ? 3 : (from + to - 1) / to + 2; }
 
-INLINE void share_out(int from, int to, Shares shares)
+size_t share_bytes(int from, int to)
+{
+    return (sizeof(int32_t) + sizeof(float) * most_covered(from, to)) * to;
+}
+
+Shares share_out(int from, int to, void *memory)
 {
     const double nothing = 1e-3; /* a smaller part of a pixel is not counted */
     double scale = 1.0 / ((double)to / from);
-    float *weights = shares.weights;
+    int32_t *begins = memory;
+    Shares shares = {from, to, most_covered(from, to), begins, (float *)(begins + to)};
+    float *weights = (float *)(begins + to);
     for (int i = 0; i < to; i++, weights += shares.most) {
         double begin = i * scale, end = begin + scale, cell = least(scale, from - begin);
         int first = ceiling(begin), last = (int)end, count = 0;
         last = last > from - 1 ? from - 1 : last;
         first = first > last ? last : first;
-        shares.begins[i] = first;
+        begins[i] = first;
         if (first - begin > nothing) {
-            shares.begins[i] = first - 1;
+            begins[i] = first - 1;
             weights[count++] = (float)((first - begin) / cell);
         }
         for (int pixel = first; pixel < last; pixel++)
@@ -76,6 +69,7 @@ INLINE void share_out(int from, int to, Shares shares)
         while (count < shares.most)
             weights[count++] = 0;
     }
+    return shares;
 }
 
 INLINE bytes16 low(bytes16 a, bytes16 b)
@@ -178,29 +172,23 @@ INLINE void store(const float *restrict line, int width, uint8_t *restrict out)
     }
 }
 
-/* Shrink a plane; neither side may grow. Returns 0, or -1 where there is no memory. Strides in bytes. */
-VARIANTS int shardmill_area(const uint8_t *from, int from_height, int from_width, ptrdiff_t from_stride,
-                            uint8_t *to, int to_height, int to_width, ptrdiff_t to_stride)
+INLINE size_t padded_to_8(int width) { return ((size_t)width + 7) / 8 * 8; }
+
+size_t area_bytes(Shares across)
 {
-    Shares across = {.most = most_covered(from_width, to_width)};
-    Shares down = {.most = most_covered(from_height, to_height)};
-    size_t padded = ((size_t)to_width + 7) / 8 * 8, beyond = (size_t)from_width + across.most;
-    size_t weights_across = (size_t)to_width * across.most, weights_down = (size_t)to_height * down.most;
-    size_t floats = padded * (ROWS + 1) + weights_across + weights_down;
-    char *memory = malloc(sizeof(floats8) * (beyond + padded + 1) + sizeof(float) * floats +
-                          sizeof(int32_t) * ((size_t)to_width + to_height));
-    if (memory == NULL)
-        return -1;
+    size_t padded = padded_to_8(across.to), beyond = (size_t)across.from + across.most;
+    return sizeof(floats8) * (beyond + padded + 1) + sizeof(float) * padded * (ROWS + 1);
+}
+
+VARIANTS void area_average(const uint8_t *from, ptrdiff_t from_stride, Shares down, Shares across, uint8_t *to,
+                           ptrdiff_t to_stride, void *memory)
+{
+    int from_height = down.from, from_width = across.from, to_height = down.to, to_width = across.to;
+    size_t padded = padded_to_8(to_width);
     floats8 *columns = (floats8 *)(((uintptr_t)memory + sizeof(floats8) - 1) & ~(uintptr_t)(sizeof(floats8) - 1));
-    floats8 *shrunk = columns + beyond;
+    floats8 *shrunk = columns + from_width + across.most;
     float *lines = (float *)(shrunk + padded);
     float *restrict sum = lines + ROWS * padded;
-    across.weights = sum + padded;
-    down.weights = across.weights + weights_across;
-    across.begins = (int32_t *)(down.weights + weights_down);
-    down.begins = across.begins + to_width;
-    share_out(from_width, to_width, across);
-    share_out(from_height, to_height, down);
     memset(columns + from_width, 0, sizeof(floats8) * (across.most + padded)); /* where only weights of 0 reach */
 
     int row = 0, part = 0; /* of the result, and which of its shares is next */
@@ -237,6 +225,22 @@ VARIANTS int shardmill_area(const uint8_t *from, int from_height, int from_width
     }
     if (row < to_height)
         store(sum, to_width, to + to_stride * row);
+}
+
+/* Shrink a plane; neither side may grow. Returns 0, or -1 where there is no memory. Strides in bytes. */
+int shardmill_area(const uint8_t *from, int from_height, int from_width, ptrdiff_t from_stride, uint8_t *to,
+                   int to_height, int to_width, ptrdiff_t to_stride)
+{
+    size_t down_bytes = share_bytes(from_height, to_height), across_bytes = share_bytes(from_width, to_width);
+    char *shares = malloc(down_bytes + across_bytes);
+    if (shares == NULL)
+        return -1;
+    Shares down = share_out(from_height, to_height, shares);
+    Shares across = share_out(from_width, to_width, shares + down_bytes);
+    void *memory = malloc(area_bytes(across));
+    if (memory != NULL)
+        area_average(from, from_stride, down, across, to, to_stride, memory);
     free(memory);
-    return 0;
+    free(shares);
+    return memory == NULL ? -1 : 0;
 }

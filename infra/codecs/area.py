@@ -37,7 +37,7 @@ def area_average(image: Pixels, size: tuple[int, int]) -> Pixels:
         uint8 [h, w] or [h, w, C].
     """
     compiled = None if _left_to_opencv else _library()
-    if compiled is None or _is_whole_ratio(image, size):
+    if compiled is None or is_whole_ratio(image.shape[:2], size):
         shrunk = cv2.resize(image, size[::-1], interpolation=cv2.INTER_AREA)
         return cast(Pixels, shrunk).reshape(*size, *image.shape[2:])
     if image.ndim == 2:
@@ -51,21 +51,26 @@ def is_compiled() -> bool:
     return _library() is not None
 
 
+def is_used() -> bool:
+    """Whether it does the work in this process."""
+    return not _left_to_opencv and is_compiled()
+
+
 def leave_to_opencv() -> None:
     """From here on OpenCV does the work in this process: for benchmarks of what the compiled code brings."""
     global _left_to_opencv
     _left_to_opencv = True
 
 
-def _is_whole_ratio(image: Pixels, size: tuple[int, int]) -> bool:
+def is_whole_ratio(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
     """Whether OpenCV counts in integers: each new pixel covers the same number of whole ones."""
-    return not image.shape[0] % size[0] and not image.shape[1] % size[1]
+    return not before[0] % after[0] and not before[1] % after[1]
 
 
 @functools.cache
 def _library() -> Any:
     """The compiled code, or None where there is none that serves."""
-    compiled = load_compiled(Path(__file__).with_name("_area"))
+    compiled = load_compiled(Path(__file__).with_name("_planar"))
     if compiled is None:
         return None
     function = compiled.shardmill_area

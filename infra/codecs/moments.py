@@ -1,13 +1,15 @@
 """Mean and standard deviation of each channel of a picture, of its pixels or of its planes.
 
 All sums are of integers, so they are exact and do not depend on the order of summing, nor on the machine.
-OpenCV's ``norm`` gives sums of squares, and of squared differences, in about 2 µs a plane.
+OpenCV's ``norm`` gives sums of squares, and of squared differences, in about 2 µs a plane; some of its builds
+square a root for that, so what it gives is rounded to the integer that it stands for.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import NamedTuple, cast
 
 import cv2
 
@@ -22,6 +24,26 @@ _CB = (0.0, -0.344136, 1.772)
 _CR = (1.402, -0.714136, 0.0)
 
 
+class Sums(NamedTuple):
+    """Sums over the planes of a picture, from which its statistics follow.
+
+    Attributes:
+        luma_size: pixels.
+        luma, luma_squares: sums over all of luma.
+        size: pixels of halved luma; 0 where the picture is grey and the rest is left empty.
+        totals, squares: over halved luma, cb, cr.
+        products: of halved luma with cb, halved luma with cr, cb with cr.
+    """
+
+    luma_size: int
+    luma: int
+    luma_squares: int
+    size: int = 0
+    totals: Sequence[int] = ()
+    squares: Sequence[int] = ()
+    products: Sequence[int] = ()
+
+
 def pixel_statistics(pixels: Pixels) -> Statistics:
     """(mean, standard deviation) of each channel; ``pixels``: uint8 [H, W, C]."""
     mean, deviation = cv2.meanStdDev(pixels)
@@ -31,32 +53,40 @@ def pixel_statistics(pixels: Pixels) -> Statistics:
 def plane_statistics(planes: Planes, halved: Pixels) -> Statistics:
     """(mean, standard deviation) of red, green and blue, or of grey, without making pixels.
 
-    The variance of a sum is that of its parts and twice their covariance. Chroma is taken as it lies in the
-    planes, and luma's covariance with it at that size; what decoding clips to 0 to 255 is not clipped.
-
     Args:
         planes: grey, or with chroma samples of 2×2 pixels.
         halved: luma averaged over 2×2 pixels (``halve``).
     """
-    mean, variance = _moments(_sum(planes.y), _squares(planes.y), planes.y.size)
+    luma = planes.y.size, _sum(planes.y), _squares(planes.y)
     if planes.cb is None or planes.cr is None:
-        return (mean,), (math.sqrt(variance),)
+        return statistics_of(Sums(*luma))
     height, width = halved.shape
     # A row or column that is left over by halving is left out of the chroma too.
-    cb, cr = planes.cb[:height, :width], planes.cr[:height, :width]
-    size = halved.size
-    sums = _sum(halved), _sum(cb), _sum(cr)
-    squares = _squares(halved), _squares(cb), _squares(cr)
-    (_, _), (mean_cb, var_cb), (mean_cr, var_cr) = (
-        _moments(total, square, size) for total, square in zip(sums, squares, strict=True)
-    )
+    parts = halved, planes.cb[:height, :width], planes.cr[:height, :width]
+    squares = [_squares(part) for part in parts]
+    products = [
+        (squares[one] + squares[other] - _differences(parts[one], parts[other])) // 2
+        for one, other in ((0, 1), (0, 2), (1, 2))
+    ]
+    return statistics_of(Sums(*luma, halved.size, [_sum(part) for part in parts], squares, products))
 
-    def covariance(one: int, other: int, a: Pixels, b: Pixels) -> float:
-        product = (squares[one] + squares[other] - cv2.norm(a, b, cv2.NORM_L2SQR)) / 2
-        return float(product / size - sums[one] / size * (sums[other] / size))
 
-    with_cb, with_cr = covariance(0, 1, halved, cb), covariance(0, 2, halved, cr)
-    between = covariance(1, 2, cb, cr)
+def statistics_of(sums: Sums) -> Statistics:
+    """(mean, standard deviation) of red, green and blue, or of grey.
+
+    The variance of a sum is that of its parts and twice their covariance. Chroma is taken as it lies in the
+    planes, and luma's covariance with it at that size; what decoding clips to 0 to 255 is not clipped.
+    """
+    mean, variance = _moments(sums.luma, sums.luma_squares, sums.luma_size)
+    if not sums.size:
+        return (mean,), (math.sqrt(variance),)
+    size = sums.size
+    mean_y, mean_cb, mean_cr = (total / size for total in sums.totals)
+    _, var_cb = _moments(sums.totals[1], sums.squares[1], size)
+    _, var_cr = _moments(sums.totals[2], sums.squares[2], size)
+    y_cb, y_cr, cb_cr = sums.products
+    with_cb, with_cr = y_cb / size - mean_y * mean_cb, y_cr / size - mean_y * mean_cr
+    between = cb_cr / size - mean_cb * mean_cr
     means, deviations = [], []
     for a, b in zip(_CB, _CR, strict=True):
         means.append(mean + a * (mean_cb - 128) + b * (mean_cr - 128))
@@ -76,12 +106,16 @@ def halve(plane: Pixels) -> Pixels:
     return cast(Pixels, cv2.resize(even, (width // 2, height // 2), interpolation=cv2.INTER_AREA))
 
 
-def _sum(plane: Pixels) -> Any:
-    return cv2.sumElems(plane)[0]
+def _sum(plane: Pixels) -> int:
+    return round(cv2.sumElems(plane)[0])
 
 
-def _squares(plane: Pixels) -> Any:
-    return cv2.norm(plane, cv2.NORM_L2SQR)
+def _squares(plane: Pixels) -> int:
+    return round(cv2.norm(plane, cv2.NORM_L2SQR))
+
+
+def _differences(one: Pixels, other: Pixels) -> int:
+    return round(cv2.norm(one, other, cv2.NORM_L2SQR))
 
 
 def _moments(total: float, squares: float, size: int) -> tuple[float, float]:

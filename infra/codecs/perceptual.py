@@ -46,9 +46,17 @@ def thumbnail(luma: Pixels, halved: Pixels | None = None) -> Pixels:
         luma: uint8 [H, W].
         halved: ``halve(luma)``, where it is there already.
     """
-    while min(luma.shape) >= _HALVED_TO:
+    for _ in range(halvings(*luma.shape)):
         luma, halved = halve(luma) if halved is None else halved, None
     return resize(luma, (THUMBNAIL_SIDE, THUMBNAIL_SIDE))
+
+
+def halvings(height: int, width: int) -> int:
+    """How often luma of this size (pixels) is halved before it is averaged to the thumbnail."""
+    count = 0
+    while min(height, width) >= _HALVED_TO:
+        height, width, count = height // 2, width // 2, count + 1
+    return count
 
 
 def perceptual_hashes(thumbnails: npt.NDArray[np.uint8]) -> list[int | None]:

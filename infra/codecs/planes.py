@@ -96,8 +96,8 @@ def _scaled_chroma(plane: Pixels | None, planes: Planes, to: Geometry) -> Pixels
     top, left, height, width = to.window
     vertical, horizontal = planes.vertical, planes.horizontal
     rows, columns = (
-        _samples(height, vertical, to.scaled[0]),
-        _samples(width, horizontal, to.scaled[1]),
+        samples_covered(height, vertical, to.scaled[0]),
+        samples_covered(width, horizontal, to.scaled[1]),
     )
     part = plane[top // vertical :, left // horizontal :][:rows, :columns]
     missing = rows - part.shape[0], columns - part.shape[1]
@@ -106,7 +106,7 @@ def _scaled_chroma(plane: Pixels | None, planes: Planes, to: Geometry) -> Pixels
     return resize(part, scaled)
 
 
-def _samples(length: int, size: int, scaled: int) -> int:
+def samples_covered(length: int, size: int, scaled: int) -> int:
     """How many of a plane's samples, each ``size`` pixels long, belong into the scaled plane of chroma.
 
     Where a side is odd after scaling, its last sample reaches a pixel further than the picture. As far must

@@ -81,6 +81,6 @@ def test_without_compiled_code_opencv_does_the_work(monkeypatch: pytest.MonkeyPa
 def test_a_library_that_cannot_be_loaded_is_as_good_as_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / f"_area{importlib.machinery.EXTENSION_SUFFIXES[0]}").write_bytes(b"of another machine")
+    (tmp_path / f"_planar{importlib.machinery.EXTENSION_SUFFIXES[0]}").write_bytes(b"of another machine")
     monkeypatch.setattr(area, "__file__", str(tmp_path / "area.py"))
     assert not area.is_compiled()
