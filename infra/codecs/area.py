@@ -57,7 +57,10 @@ def is_used() -> bool:
 
 
 def leave_to_opencv() -> None:
-    """From here on OpenCV does the work in this process: for benchmarks of what the compiled code brings."""
+    """From here on OpenCV does the work in this process: for benchmarks of what the compiled code brings.
+
+    Nor is anything done in one call then (infra.codecs.planar).
+    """
     global _left_to_opencv
     _left_to_opencv = True
 
