@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
 from beam_jobs import images as images_module
@@ -21,8 +24,8 @@ if not area.is_compiled():
     pytest.skip("nothing was compiled: no C compiler when installing", allow_module_level=True)
 
 
-def photo(**options: Any) -> bytes:
-    return saved(Image.fromarray(picture(1, 200, 269)), "JPEG", **options)
+def photo(height: int = 200, width: int = 269, **options: Any) -> bytes:
+    return saved(Image.fromarray(picture(1, height, width)), "JPEG", **options)
 
 
 @pytest.fixture
@@ -74,6 +77,8 @@ def test_the_ordinary_case_is_one_call(options: dict[str, Any], config: dict[str
         ({}, {"resize": "none"}),
         ({}, {"resize": "none", "passthrough": True}),
         ({}, {"size": 300, "upscale": True}),
+        # of which one column is cut off at the end, none at the beginning
+        ({"width": 270}, {"resize": "crop", "height": 64, "width": 86}),
     ],
 )
 def test_the_stored_form_is_the_same_either_way(
@@ -87,6 +92,27 @@ def test_the_stored_form_is_the_same_either_way(
     assert one.thumbnail.tobytes() == other.thumbnail.tobytes()
     for name in set(StoredImage.__slots__) - {"thumbnail"}:
         assert getattr(one, name) == getattr(other, name), name
+
+
+@settings(max_examples=150)
+@given(data=st.data())
+def test_any_size_and_configuration(data: st.DataObject) -> None:
+    source = photo(data.draw(st.integers(2, 300)), data.draw(st.integers(2, 300)))
+    config: dict[str, Any] = {
+        "resize": data.draw(st.sampled_from(["short", "long", "crop", "pad"])),
+        "size": data.draw(st.integers(16, 128)),
+        "height": data.draw(st.integers(16, 128)),
+        "width": data.draw(st.integers(16, 128)),
+        "channels": data.draw(st.sampled_from([1, 3])),
+        "upscale": data.draw(st.booleans()),
+    }
+    one = stored(source, **config)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(area, "_left_to_opencv", True)
+        other = stored(source, **config)
+    assert (one.image, one.height, one.width) == (other.image, other.height, other.width)
+    assert one.statistics == other.statistics
+    assert np.array_equal(one.thumbnail, other.thumbnail)
 
 
 @pytest.mark.parametrize(
