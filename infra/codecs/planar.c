@@ -139,10 +139,11 @@ size_t shardmill_plan(const Sizes *sizes, Plan *plan)
 /* Average over 2x2 pixels; the last row or column of an odd side is left out. */
 VARIANTS static void halve(const uint8_t *from, size_t stride, Size to, uint8_t *out, size_t out_stride)
 {
+    const size_t width = to.width; /* an int might wrap where Python is built with -fwrapv: no vectors then */
     for (int y = 0; y < to.height; y++) {
         const uint8_t *restrict above = from + 2 * y * stride, *restrict below = above + stride;
         uint8_t *restrict row = out + y * out_stride;
-        for (int x = 0; x < to.width; x++)
+        for (size_t x = 0; x < width; x++)
             row[x] = (uint8_t)((above[2 * x] + above[2 * x + 1] + below[2 * x] + below[2 * x + 1] + 2) >> 2);
     }
 }
