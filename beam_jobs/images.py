@@ -186,7 +186,7 @@ def _in_steps(
     small = fit(planes, to, image.channels, background_of(image))
     encoded = None
     if header.orientation == 1:
-        encoded = _source_itself(data, image, to, "jpeg", header.source_color)
+        encoded = _source_itself(data, image, (header.height, header.width), "jpeg", header.source_color)
     halved = halve(small.y)
     return StoredImage(
         image=encoded or encode_planes(small, image.quality),
@@ -199,18 +199,19 @@ def _in_steps(
         source_width=header.width,
         orientation=header.orientation,
         statistics=plane_statistics(small, halved),
-        thumbnail=thumbnail(small.y, halved) if to.is_whole else thumbnail(planes.y),
+        thumbnail=thumbnail(small.y, halved) if to.keeps_all_of(*planes.y.shape) else thumbnail(planes.y),
     )
 
 
 def _source_itself(
-    data: bytes, image: ImageConfig, to: Geometry, source_format: str, source_color: str
+    data: bytes, image: ImageConfig, size: tuple[int, int], source_format: str, source_color: str
 ) -> bytes | None:
     """An upright source's own picture without its metadata, where that is wanted and is what would be stored.
 
-    ``to`` is the geometry of the source as it is stored, which needs no change of colours.
+    ``size`` (height, width) is that of the source, which needs no change of colours.
     """
-    unchanged = to.is_whole and to.canvas == to.window[2:]
+    to = geometry(*size, sizing_of(image))
+    unchanged = to.keeps_all_of(*size) and to.canvas == size
     colors = ("grey",) if image.channels == 1 else ("RGB", "YCbCr")
     # What has words behind is deeper than 8 bits; the subsampling is no word.
     name, _, more = source_color.partition(" ")
@@ -228,11 +229,12 @@ def _through_pixels(data: bytes, image: ImageConfig, rules: FilterConfig) -> Sto
         background=background_of(image),
         allow_truncated=image.allow_truncated,
     )
-    to = _geometry(decoded.pixels.shape[0], decoded.pixels.shape[1], image, rules)
+    height, width = decoded.pixels.shape[:2]
+    to = _geometry(height, width, image, rules)
     pixels = fit_pixels(decoded.pixels, to, image.resample, background_of(image))
     encoded = None
     if decoded.orientation == 1 and not (decoded.icc_profile or decoded.had_alpha or decoded.salvaged):
-        encoded = _source_itself(data, image, to, decoded.source_format, decoded.source_color)
+        encoded = _source_itself(data, image, (height, width), decoded.source_format, decoded.source_color)
     return StoredImage(
         image=encoded or encode(pixels, image.encoding, image.quality),
         height=to.canvas[0],
@@ -244,7 +246,7 @@ def _through_pixels(data: bytes, image: ImageConfig, rules: FilterConfig) -> Sto
         source_width=decoded.source_width,
         orientation=decoded.orientation,
         statistics=pixel_statistics(pixels),
-        thumbnail=thumbnail(luma(pixels if to.is_whole else decoded.pixels)),
+        thumbnail=thumbnail(luma(pixels if to.keeps_all_of(height, width) else decoded.pixels)),
         icc_profile=decoded.icc_profile,
         had_alpha=decoded.had_alpha,
         salvaged=decoded.salvaged,

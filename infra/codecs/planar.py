@@ -40,7 +40,7 @@ from infra.compiled import load_compiled
 _NOT_DECODED = 1  # planar.c
 _BLACK = (0, 0, 0)  # a whole picture has no background
 # As many sizes as come along in most data sets, each with up to 100 kB of shares.
-_KEPT_PLANS = 256
+_KEPT_PLANS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +142,7 @@ def shrink_jpeg(
     Returns:
         None where it is for the Python code to do.
     """
-    is_whole = to.window == (0, 0, header.height, header.width) and to.canvas == to.scaled
-    if not is_whole or not is_used():
+    if not to.keeps_all_of(header.height, header.width) or not is_used():
         return None
     return _shrink(data, header, to.scaled, channels, quality)
 

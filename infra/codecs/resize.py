@@ -52,10 +52,9 @@ class Geometry:
     canvas: tuple[int, int]
     offset: tuple[int, int]
 
-    @property
-    def is_whole(self) -> bool:
-        """Nothing is cut off."""
-        return self.window[:2] == (0, 0) and self.canvas == self.scaled
+    def keeps_all_of(self, height: int, width: int) -> bool:
+        """Whether nothing of a picture of this size is cut off, and nothing is put around it."""
+        return self.window == (0, 0, height, width) and self.canvas == self.scaled
 
 
 def geometry(height: int, width: int, sizing: Sizing) -> Geometry:

@@ -68,6 +68,17 @@ def oriented(number: int) -> Image.Exif:
         (photo(32, 40), {"passthrough": True}, "source", "YCbCr 4:2:0"),
         (photo(32, 40), {"passthrough": True, "resample": "lanczos"}, "source", "YCbCr 4:2:0"),
         (photo(32, 40), {"passthrough": True, "channels": 1}, "planes", "YCbCr 4:2:0"),
+        (
+            photo(32, 40),
+            {
+                "passthrough": True,
+                "resize": "crop",
+                "height": 32,
+                "width": 38,
+            },  # of which none is at the left
+            "planes",
+            "YCbCr 4:2:0",
+        ),
         (photo(32, 40), {"passthrough": True, "encoding": "png"}, "pixels", "YCbCr 4:2:0"),
         (photo(32, 40, exif=oriented(8)), {"passthrough": True}, "planes", "YCbCr 4:2:0"),
     ],

@@ -117,4 +117,11 @@ def test_enlarging_interpolates() -> None:
     found = resize(np.array([[0, 100]], np.uint8), (1, 8))
     assert found[0].tolist() == sorted(found[0].tolist())
     assert len(set(found[0].tolist())) > 2, "pixels are not just repeated"
-    assert Geometry((0, 0, 1, 2), (1, 8), (1, 8), (0, 0)).is_whole
+    assert Geometry((0, 0, 1, 2), (1, 8), (1, 8), (0, 0)).keeps_all_of(1, 2)
+
+
+@pytest.mark.parametrize(("height", "width"), [(256, 257), (259, 256), (256, 256)])
+def test_a_crop_that_cuts_a_little_off_the_end_is_not_whole(height: int, width: int) -> None:
+    found = geometry(height, width, Sizing("crop", 256, 256))
+    assert found.window == (0, 0, 256, 256)
+    assert found.keeps_all_of(height, width) == (height == width)
