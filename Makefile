@@ -14,6 +14,8 @@ OUT ?= demo
 SOURCE ?=
 # A folder of photographs for the benchmarks; without one, they are made up.
 PHOTOS ?= $(wildcard ../shared/data/clothing)
+# What the peers of prepare convert with: shardmill (ours, lent to them) or opencv (as most people would).
+CODEC ?= shardmill
 
 # Quiet, and nothing asks the internet for anything once the packages are installed.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -112,7 +114,7 @@ bench: $(VENV)/.stamp ## Every table but that of the peers: rates against the co
 
 .PHONY: bench-peers
 bench-peers: $(VENV)/.stamp ## Whole prepare commands beside other libraries' (makes .venv-peers, 8 GB, on first use)
-	$(PY) -m tests.benchmarks.prepare_peers $(PHOTOS)
+	$(PY) -m tests.benchmarks.prepare_peers $(PHOTOS) --codec $(CODEC)
 
 .PHONY: bench-read-peers
 bench-read-peers: $(VENV)/.stamp ## Reading beside other libraries (makes .venv-peers, 16 GB, on first use)
