@@ -6,7 +6,8 @@
 tight loop: JPEG to planes, planes scaled by area, planes to JPEG, and nothing else: no file is read or
 written, nothing is hashed, nothing is known of a photo afterwards. A file that is no JPEG of planes is
 converted as prepare would. There are two: with OpenCV's area averaging, which is what anyone would write, and
-with the one that prepare has compiled, which gives the same bytes (infra.codecs.area).
+with what prepare has compiled, which gives the same bytes in one call (infra.codecs.planar), and sums for the
+statistics and a thumbnail on the way.
 *Prepare*: ``python -m beam_jobs.prepare`` on the same photos, from files to a published version with eight
 shards a split. Both in turn, several times; medians are shown, and the median of the ratios within a turn.
 Other work on the machine slows both, so trust the ratios, and the CPU seconds more than the clock.
@@ -33,9 +34,11 @@ from beam_jobs.images import convert
 from beam_jobs.sources import list_inputs
 from beam_jobs.sources.folder import SourceFolder
 from infra.codecs import WHITE, ImageRejected, area
+from infra.codecs.libturbojpeg import library
+from infra.codecs.planar import shrink_jpeg
 from infra.codecs.planes import fit
 from infra.codecs.resize import Sizing, geometry
-from infra.codecs.turbojpeg import decode_planes, encode_planes, library, read_planar_header
+from infra.codecs.turbojpeg import decode_planes, encode_planes, read_planar_header
 from tests.samples.photos import jpeg, write
 
 PHOTO_HEIGHT, PHOTO_WIDTH = 533, 400
@@ -89,11 +92,13 @@ def _convert_all(paths: list[Path], compiled: bool, ready: Any, results: Any) ->
 
 def _convert(data: bytes, config: PrepareConfig) -> None:
     header = read_planar_header(data) if library() else None
-    planes = decode_planes(data, header) if header else None
-    if header is not None and planes is not None:
+    if header is not None:
         to = geometry(header.height, header.width, Sizing("short", config.image.size, config.image.size))
-        encode_planes(fit(planes, to, 3, WHITE), config.image.quality)
-        return
+        if shrink_jpeg(data, header, to, 3, config.image.quality) is not None:
+            return
+        if (planes := decode_planes(data, header)) is not None:
+            encode_planes(fit(planes, to, 3, WHITE), config.image.quality)
+            return
     with contextlib.suppress(ImageRejected):
         convert(data, config.image, config.filter)
 
@@ -104,7 +109,7 @@ def measure_limit(paths: list[Path], workers: int, *, compiled: bool) -> Run:
     Args:
         paths: of the photos.
         workers: how many processes.
-        compiled: with the area averaging that prepare has; else with OpenCV's.
+        compiled: with what prepare has compiled; else with OpenCV's area averaging.
     """
     context = multiprocessing.get_context("spawn")
     ready, results = context.Barrier(workers), context.Queue()
@@ -172,7 +177,7 @@ def main() -> None:
             turns.append(measure_prepare(folder, Path(scratch) / f"root{number}", arguments.workers))
     print(f"{len(paths):,} photos, {arguments.workers} workers, medians of {arguments.repeats} turns")
     print(f"{'':<28}{'images/s':>10}{'of limit':>10}{'seconds':>10}{'CPU s':>10}{'x limit':>10}")
-    for limit, of_which in ((limits, "OpenCV's area averaging"), (compiled, "the compiled one")):
+    for limit, of_which in ((limits, "OpenCV's area averaging"), (compiled, "what prepare has compiled")):
         print(f"of the limit with {of_which}:")
         show("  limit: codec, tight loop", limit, limit)
         show("  prepare, start-up apart", [inner for inner, _, _ in turns], limit)

@@ -47,16 +47,22 @@ def convert(path: str, codec: str) -> bytes:
 
 
 def _as_shardmill(data: bytes) -> bytes:
-    """Through planes, as ``prepare`` does; pixel by pixel where ``prepare`` would have to."""
+    """In one call, as ``prepare`` does; through planes or pixel by pixel where ``prepare`` would have to."""
     from infra.codecs import WHITE, decode, encode_jpeg, resize_short_side, turbojpeg
+    from infra.codecs.libturbojpeg import library
+    from infra.codecs.planar import shrink_jpeg
     from infra.codecs.planes import fit
     from infra.codecs.resize import Sizing, geometry
 
-    header = turbojpeg.read_planar_header(data) if turbojpeg.library() else None
-    planes = turbojpeg.decode_planes(data, header) if header else None
-    if header is None or planes is None:
+    header = turbojpeg.read_planar_header(data) if library() else None
+    if header is None:
         return encode_jpeg(resize_short_side(decode(data).pixels, SHORT_SIDE), QUALITY)
     to = geometry(header.height, header.width, Sizing("short", SHORT_SIDE, SHORT_SIDE))
+    if (shrunk := shrink_jpeg(data, header, to, 3, QUALITY)) is not None:
+        return shrunk.image
+    planes = turbojpeg.decode_planes(data, header)
+    if planes is None:
+        return encode_jpeg(resize_short_side(decode(data).pixels, SHORT_SIDE), QUALITY)
     return turbojpeg.encode_planes(fit(planes, to, 3, WHITE), QUALITY)
 
 
