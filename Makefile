@@ -70,7 +70,7 @@ demo: $(VENV)/.stamp ## Prepare and train on a small folder of images; SOURCE=fo
 
 .PHONY: test
 test: lint ## Every check: format, lint, types, floors, tests (but for the slow ones)
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow" --durations=20 --durations-min=5
 
 .PHONY: lint
 lint: $(VENV)/.stamp ## Format, lint, types and floors only
