@@ -7,13 +7,12 @@ before it makes a run of them.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
 from infra.errors import UsageError
-from infra.locations import default_root, default_runs
+from infra.locations import absolute_path, default_root, default_runs
 from infra.names import is_text, uri_of
 
 Source = Annotated[
@@ -54,7 +53,7 @@ def absolute(path_or_uri: str) -> str:
         )
     if "://" in path_or_uri:
         return path_or_uri
-    return str(Path(path_or_uri).expanduser().absolute())
+    return absolute_path(path_or_uri)
 
 
 def root_or_default(root: str | None) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from urllib.parse import parse_qsl, unquote
 
 # A secret may hold a slash, which a URI should escape: libraries refuse that, and quote it in their message.
@@ -49,6 +50,17 @@ def without_secrets(text: str, location: str) -> str:
     for secret in sorted({*secrets, *map(unquote, secrets)}, key=len, reverse=True):
         text = text.replace(secret, _HIDDEN)
     return text
+
+
+def absolute_path(path: str) -> str:
+    """The path from the root on, without ``..``: a folder has one such name from wherever it is given.
+
+    What stands before a ``..`` is resolved as the system does; links behind it keep their names, since what
+    they lead to may change.
+    """
+    found = Path(path).expanduser().absolute()
+    up = max((number for number, part in enumerate(found.parts, 1) if part == ".."), default=0)
+    return str(Path(*found.parts[:up]).resolve().joinpath(*found.parts[up:])) if up else str(found)
 
 
 def default_root() -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from beam_jobs.places import is_within, place_of
 from beam_jobs.sources.ignore import IgnorePatterns
 from infra.errors import NotFoundError, StorageError, UnusableInput
+from infra.locations import absolute_path
 from infra.names import name_of, uri_of
 from infra.storage import Storage
 
@@ -69,7 +70,7 @@ class SourceFolder:
         self.left_out = tuple(left_out)
         self.max_bytes = max_bytes
         self.is_local = "://" not in location
-        self._root = str(Path(name_of(location)).expanduser().absolute()) if self.is_local else location
+        self._root = absolute_path(name_of(location)) if self.is_local else location
         # Text that JSON and Arrow can hold, whatever the bytes of the path.
         self.uri = uri_of(self._root) if self.is_local else location.rstrip("/")
         self._storage = None if self.is_local else Storage.at(location)

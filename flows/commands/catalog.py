@@ -173,9 +173,10 @@ def locate(
     """
     from flows.commands import output
     from infra.locate import locate_anywhere
+    from infra.locations import absolute_path
 
     if source is not None and "://" not in source and Path(source).exists():
-        source = str(Path(source).absolute())
+        source = absolute_path(source)
     found = locate_anywhere(_catalog(root), dataset, source=source, record=record)
     name, version = found.version.name, found.version.version
     if json_output:

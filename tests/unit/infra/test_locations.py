@@ -1,13 +1,14 @@
-"""What of a storage's location people may see, and what opens a folder below it."""
+"""What of a storage's location people may see, what opens a folder below it, and paths from the root on."""
 
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import pytest
 
 from infra.errors import StorageError
-from infra.locations import below, public_location, without_secrets
+from infra.locations import absolute_path, below, public_location, without_secrets
 from infra.storage import Storage
 
 OPTIONS = "?endpoint_override=127.0.0.1:9000&scheme=http"
@@ -63,3 +64,18 @@ def test_an_object_store_travels_with_its_options_and_shows_none() -> None:
     assert again.uri == "s3://bucket/a/b"
     assert repr(again) == "Storage('s3://bucket/a/b')"
     assert not again.is_local
+
+
+def test_a_folder_has_one_path_from_wherever_it_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("project/photos", "photos/2026", "elsewhere/deep"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "newest").symlink_to(tmp_path / "photos")
+    (tmp_path / "project/away").symlink_to(tmp_path / "elsewhere/deep")
+    monkeypatch.chdir(tmp_path / "project")
+    assert absolute_path("../photos") == absolute_path(str(tmp_path / "photos")) == f"{tmp_path}/photos"
+    assert absolute_path("photos/../../photos/2026") == f"{tmp_path}/photos/2026"
+    assert absolute_path("../newest/2026") == f"{tmp_path}/newest/2026", "links keep their names"
+    assert absolute_path("away/../missing") == f"{tmp_path}/elsewhere/missing", "as the system understands it"
+    assert absolute_path("..") == str(tmp_path)
