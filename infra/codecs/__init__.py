@@ -11,7 +11,7 @@ import PIL
 import simplejpeg
 from PIL import features
 
-from infra.codecs import turbojpeg
+from infra.codecs import libturbojpeg
 from infra.codecs.encode import MAX_JPEG_SIDE, encode_jpeg
 from infra.codecs.formats import (
     MAX_PIXELS,
@@ -56,7 +56,7 @@ def codec_builds() -> dict[str, str]:
     return {
         "shardmill": str(REVISION),
         "simplejpeg": simplejpeg.__version__,
-        "turbojpeg": turbojpeg.build(),
+        "turbojpeg": libturbojpeg.build(),
         "opencv": cv2.__version__,
         "pillow": PIL.__version__,
         "littlecms": features.version("littlecms2") or "absent",

@@ -9,22 +9,7 @@ from typing import cast
 import cv2
 
 from infra.codecs.formats import Pixels
-from infra.codecs.libturbojpeg import LIBRARY_VARIABLE, build, library, this_thread
-
-__all__ = [
-    "DECODE_FLAGS",
-    "ENCODE_FLAGS",
-    "LIBRARY_VARIABLE",
-    "PlanarHeader",
-    "Planes",
-    "build",
-    "decode_planes",
-    "encode_planes",
-    "library",
-    "longest_file",
-    "read_planar_header",
-    "stored_sampling",
-]
+from infra.codecs.libturbojpeg import library, this_thread
 
 # turbojpeg.h: numbers of the sampling modes -> (vertical, horizontal) size of a chroma sample in pixels.
 _SAMPLINGS = {0: (1, 1), 1: (1, 2), 2: (2, 2), 3: (1, 1), 4: (2, 1), 5: (1, 4)}

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from infra.catalog import DatasetVersion
-from infra.codecs.turbojpeg import library
+from infra.codecs.libturbojpeg import library
 from tests.samples.photos import jpeg, make_photos, rotated_jpeg, write
 from tests.samples.runs import run
 from training.dataset import Dataset, open_dataset

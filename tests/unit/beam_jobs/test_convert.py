@@ -13,8 +13,8 @@ from beam_jobs import images as images_module
 from beam_jobs.config import FilterConfig, ImageConfig
 from beam_jobs.images import StoredImage, convert
 from infra.codecs import ImageRejected, decode
+from infra.codecs.libturbojpeg import library
 from infra.codecs.perceptual import perceptual_hashes
-from infra.codecs.turbojpeg import library
 from tests.samples import references
 from tests.samples.images import gradient, saved
 from tests.samples.photos import picture

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.codecs import area, planar
+from infra.codecs.libturbojpeg import library
 from infra.codecs.moments import Statistics, Sums, statistics_of
 from infra.codecs.resize import Sizing, geometry
-from infra.codecs.turbojpeg import PlanarHeader, library, read_planar_header
+from infra.codecs.turbojpeg import PlanarHeader, read_planar_header
 
 if library() is None:
     pytest.skip("libturbojpeg is not installed (Debian: apt install libturbojpeg0)", allow_module_level=True)

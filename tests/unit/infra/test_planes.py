@@ -15,18 +15,16 @@ import simplejpeg
 from PIL import Image
 
 from infra.codecs import Pixels
+from infra.codecs.libturbojpeg import LIBRARY_VARIABLE, build, library
 from infra.codecs.moments import halve, pixel_statistics, plane_statistics
 from infra.codecs.orientation import apply_orientation
 from infra.codecs.pixels import fit_pixels
 from infra.codecs.planes import cuts_exactly, fit, turn_upright, turns_exactly
 from infra.codecs.resize import Sizing, geometry, resize
 from infra.codecs.turbojpeg import (
-    LIBRARY_VARIABLE,
     Planes,
-    build,
     decode_planes,
     encode_planes,
-    library,
     read_planar_header,
 )
 from tests.samples import references
@@ -266,7 +264,7 @@ def test_statistics_of_tiny_pictures(size: tuple[int, int]) -> None:
 def test_the_build_names_a_version_and_can_be_done_without() -> None:
     assert build()[0].isdigit() or build().startswith("sha256 ")
     code = (
-        "from infra.codecs import codec_builds; from infra.codecs.turbojpeg import library;"
+        "from infra.codecs import codec_builds; from infra.codecs.libturbojpeg import library;"
         "print(library(), codec_builds()['turbojpeg'])"
     )
     for value in ("none", "/nowhere/libturbojpeg.so"):
