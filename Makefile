@@ -14,8 +14,10 @@ OUT ?= demo
 SOURCE ?=
 # A folder of photographs for the benchmarks; without one, they are made up.
 PHOTOS ?= $(wildcard ../shared/data/clothing)
-# What the peers of prepare convert with: shardmill (ours, lent to them) or opencv (as most people would).
+# The codec of the peers of prepare: shardmill (ours, lent to them) or opencv (as most people would).
 CODEC ?= shardmill
+# How many photographs bench-peers prepares; 32000 makes start-up count little.
+IMAGES ?= 8000
 
 # Quiet, and nothing asks the internet for anything once the packages are installed.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -23,7 +25,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 .PHONY: help
 help: ## What can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
 # -- the environment -------------------------------------------------------------------------------------
 
@@ -50,7 +52,7 @@ endef
 .PHONY: install
 install: $(VENV)/.stamp ## Make .venv from constraints.txt (the other targets do it when needed)
 
-$(VENV)/.stamp: pyproject.toml constraints.txt $(wildcard infra/*.c infra/codecs/*.[ch])
+$(VENV)/.stamp: pyproject.toml constraints.txt $(wildcard infra/native/*.c)
 	@$(FIND_PYTHON); \
 	echo "Making $(VENV) with $$("$$found" --version): about 2 GB, a few minutes."; \
 	rm -rf $(VENV); \
@@ -84,9 +86,21 @@ format: $(VENV)/.stamp ## Put the code in the house's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+.PHONY: coverage
+coverage: $(VENV)/.stamp ## The tests of `make test` again, measured: prints the lines of the packages that no test runs
+	$(PYTEST) -m "not slow" --cov --cov-report=term:skip-covered
+
 .PHONY: test-faults
 test-faults: $(VENV)/.stamp ## The slow checks: jobs killed by the dozen, and resumed
 	$(PYTEST) -m slow --ignore tests/third_party
+
+.PHONY: test-native
+test-native: $(VENV)/.stamp ## The C code beside its references, under the address and undefined-behaviour sanitizers (needs gcc)
+	@folder="$$(mktemp -d)"; trap 'rm -rf "$$folder"' EXIT; \
+	gcc -shared -fPIC -g -O1 -ffp-contract=off -Wall -Wextra -Werror -fsanitize=address,undefined -fno-sanitize-recover=all \
+	  -o "$$folder/_area.so" infra/native/area.c; \
+	SHARDMILL_NATIVE="$$folder" LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0 \
+	  $(PYTEST) tests/unit/infra/native --capture=sys --hypothesis-seed=0
 
 .PHONY: test-third-party
 test-third-party: $(VENV)/.stamp ## Other libraries read our shards (makes .venv-readers, 3 GB, on first use)
@@ -105,24 +119,38 @@ test-torch: $(VENV)/.stamp .venv-torch/.stamp ## The PyTorch data sets, ranks ki
 	touch $@
 
 .PHONY: bench
-bench: $(VENV)/.stamp ## Every table but that of the peers: rates against the codec's limit, memory, again, planning
-	$(PY) -m tests.benchmarks.prepare_rate $(PHOTOS)
-	$(PY) -m tests.benchmarks.read_rate
-	$(PY) -m tests.benchmarks.prepare_memory
-	$(PY) -m tests.benchmarks.prepare_again
-	$(PY) -m tests.benchmarks.plan_scale
+bench: $(VENV)/.stamp ## Every table without peers: rates against the codec's limit, memory, again, planning
+	$(PY) -m tests.benchmarks.prepare.rate $(PHOTOS)
+	$(PY) -m tests.benchmarks.read.rate
+	$(PY) -m tests.benchmarks.prepare.memory
+	$(PY) -m tests.benchmarks.prepare.again
+	$(PY) -m tests.benchmarks.prepare.plan_scale
 
 .PHONY: bench-peers
-bench-peers: $(VENV)/.stamp ## Whole prepare commands beside other libraries' (makes .venv-peers, 8 GB, on first use)
-	$(PY) -m tests.benchmarks.prepare_peers $(PHOTOS) --codec $(CODEC)
+bench-peers: $(VENV)/.stamp ## Whole prepare commands beside other libraries', IMAGES=32000 for more photographs (makes .venv-peers, 8 GB, on first use)
+	$(PY) -m tests.benchmarks.prepare.compare $(PHOTOS) --codec $(CODEC) --images $(IMAGES)
 
 .PHONY: bench-read-peers
 bench-read-peers: $(VENV)/.stamp ## Reading beside other libraries (makes .venv-peers, 16 GB, on first use)
-	$(PY) -m tests.benchmarks.read_peers $(PHOTOS)
+	$(PY) -m tests.benchmarks.read.compare $(PHOTOS)
 
 .PHONY: bench-formats
 bench-formats: $(VENV)/.stamp ## Storage formats on the same images (uses .venv-peers too)
-	$(PY) -m tests.benchmarks.formats $(PHOTOS)
+	$(PY) -m tests.benchmarks.formats.compare $(PHOTOS)
+
+# -- release ---------------------------------------------------------------------------------------------
+
+# Where the wheel is tried: an empty environment, and a working folder from which the checkout cannot be imported.
+TRIAL := build/trial
+
+.PHONY: dist
+dist: $(VENV)/.stamp ## Build sdist and wheel into dist/, install the wheel into an empty environment, and run the demo there
+	rm -rf dist $(TRIAL)
+	$(PY) -m build --no-isolation --outdir dist .
+	@$(FIND_PYTHON); "$$found" -m venv $(TRIAL)/venv
+	$(TRIAL)/venv/bin/python -m pip install --quiet --constraint constraints.txt "$$(ls dist/*.whl)[demo]"
+	$(TRIAL)/venv/bin/python -m pip check
+	cd $(TRIAL) && venv/bin/shardmill --help >/dev/null && venv/bin/python -m flows.demo --out demo
 
 .PHONY: clean
 clean: ## Remove what the targets made (.venv and the demo too)

@@ -1,6 +1,6 @@
-"""The configuration of ``prepare``: what a user may choose, with its defaults and bounds.
+"""The configuration of ``prepare``: the settings, with their defaults and bounds.
 
-Imports neither Beam nor an image library: the flows make their forms of it.
+Imports neither Beam nor an image library, since the flows make their forms from it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from infra.records import Container
+from infra.format.records import Container
 from infra.settings import Settings
 
 MIB = 1 << 20
@@ -22,7 +22,7 @@ Resample = Literal["area", "lanczos"]
 Encoding = Literal["jpeg", "webp", "png", "raw"]
 Leakage = Literal["keep", "drop-from-train", "fail"]
 
-# Names and endings of what lies beside images; case does not matter.
+# Patterns of files that often lie beside images; case does not matter.
 DEFAULT_IGNORE = (
     ".*", "__MACOSX", "@eaDir", "Thumbs.db", "desktop.ini", "LICENSE", "README",
     "*.txt", "*.md", "*.rst", "*.csv", "*.tsv", "*.json", "*.jsonl", "*.xml", "*.yaml", "*.yml", "*.html",
@@ -32,11 +32,13 @@ DEFAULT_IGNORE = (
 class SourceConfig(Settings):
     """Where the images come from."""
 
-    kind: str = Field("image_folder", description="Kind of source: the name of a module in beam_jobs.sources")
+    kind: str = Field(
+        "image_folder", description="Kind of source: the name of a module in beam_jobs.sources.kinds"
+    )
     layout: Layout = Field(
         "auto",
         description="Layout of the folder: root/class/* (classes), root/train/class/* and so on (splits), "
-        "or told by the names of its top folders (auto)",
+        "or recognised by the names of its top folders (auto)",
     )
 
 
@@ -45,8 +47,8 @@ class ImageConfig(Settings):
 
     resize: Resize = Field(
         "short",
-        description="short or long: that side is brought to size; pad or crop: exactly height × width, the "
-        "rest filled with the background or cut off around the centre; none: left as it is",
+        description="short or long: scale that side to size; pad or crop: exactly height × width, padded "
+        "with the background or cropped around the centre; none: keep the size",
     )
     size: Annotated[int, Field(ge=8, le=8192)] = Field(
         256, description="Side of the stored image (pixels): the shorter for short, the longer for long"
@@ -65,26 +67,26 @@ class ImageConfig(Settings):
     quality: Annotated[int, Field(ge=1, le=100)] = Field(90, description="Quality of stored JPEG and WebP")
     passthrough: bool = Field(
         False,
-        description="Keep the bytes of a source's picture, without its metadata, where it already is "
-        "what would be stored: encoding, size, upright, sRGB, channels",
+        description="Copy the source bytes, without metadata, when they already have the stored encoding, "
+        "size, orientation, colour space (sRGB) and channels",
     )
     channels: Literal[1, 3] = Field(3, description="1 stores grey images, 3 RGB")
     background: Annotated[str, Field(pattern="^#[0-9a-fA-F]{6}$")] = Field(
         "#ffffff", description="Colour behind transparent pixels and around padded images: #rrggbb"
     )
     max_pixels: Annotated[int, Field(ge=1)] = Field(
-        178_956_970, description="Quarantine images whose header announces more pixels than this"
+        178_956_970, description="Quarantine images whose header declares more pixels than this"
     )
     max_bytes: Annotated[int, Field(ge=1, le=1 << 31)] = Field(
         256 * MIB, description="Quarantine files larger than this, unread (bytes)"
     )
     allow_truncated: bool = Field(
-        False, description="Keep images that end early, flagged as salvaged, in place of quarantining them"
+        False, description="Keep images that end early, flagged as salvaged, instead of quarantining them"
     )
 
 
 class FilterConfig(Settings):
-    """Which inputs are left out, each with a row that says so."""
+    """Which inputs are left out; each has a row that gives the reason."""
 
     min_width: Annotated[int, Field(ge=0)] = Field(
         0, description="Leave out narrower images (upright pixels)"
@@ -108,14 +110,14 @@ class FilterConfig(Settings):
 
 
 class SplitsConfig(Settings):
-    """Fractions of each class where the source does not give the splits itself."""
+    """Fractions of each class, unless the source gives the splits itself."""
 
     train: Annotated[float, Field(ge=0, le=1)] = Field(0.8, description="Fraction of each class for training")
     validation: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.1, description="Fraction of each class for choosing among models"
+        0.1, description="Fraction of each class for choosing between models"
     )
     test: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.1, description="Fraction of each class for the last word"
+        0.1, description="Fraction of each class for the final measurement"
     )
 
     @model_validator(mode="after")
@@ -126,17 +128,17 @@ class SplitsConfig(Settings):
         return self
 
     def fractions(self) -> tuple[float, float, float]:
-        """Of train, validation and test, in the order of ``infra.contract.SPLITS``."""
+        """Return the fractions in the order of ``infra.format.contract.SPLITS``."""
         return self.train, self.validation, self.test
 
 
 class GroupsConfig(Settings):
-    """What belongs together and must not be divided among the splits."""
+    """Which images belong together and must stay in one split."""
 
     pattern: str | None = Field(
         None,
-        description="Regular expression searched in each URI; what its first parenthesis matches is the "
-        "group (a patient, a video)",
+        description="Regular expression searched in each URI; the text that its first parenthesis matches is "
+        "the group (a patient, a video)",
     )
     near_duplicates: bool = Field(True, description="Group images that look the same")
     max_distance: Annotated[int, Field(ge=0, le=16)] = Field(
@@ -144,8 +146,8 @@ class GroupsConfig(Settings):
     )
     leakage: Leakage = Field(
         "keep",
-        description="Where given or earlier splits divide a group: keep and report it, drop-from-train, "
-        "or fail",
+        description="What to do if given or previous splits divide a group: keep and report it, "
+        "drop-from-train, or fail",
     )
 
     @field_validator("pattern")
@@ -169,12 +171,12 @@ class ShardsConfig(Settings):
         None, description="Shards of each split; empty to let shard_bytes decide"
     )
     shard_bytes: Annotated[int, Field(ge=1)] = Field(
-        128 * MIB, description="Size that a shard should have (bytes); unused where num_shards is given"
+        128 * MIB, description="Target size of a shard (bytes); unused if num_shards is given"
     )
     container: Literal["auto", Container] = Field(
         "auto",
-        description="gzip: one member a record; none: plain TFRecord; auto: gzip where it saves enough of "
-        "a sample",
+        description="gzip: one member a record; none: plain TFRecord; auto: gzip if it saves enough on a "
+        "sample",
     )
 
 
@@ -188,11 +190,13 @@ class RunnerConfig(Settings):
     options: tuple[str, ...] = Field(
         (), description="Beam's own options for the portable runner, each as --name=value"
     )
-    workers: Annotated[int, Field(ge=0, le=1024)] = Field(
-        0, description="Processes that work on images; 0 for as many as there are processor cores"
+    processes: Annotated[int, Field(ge=0, le=1024)] = Field(
+        0,
+        description="Processes that work on images, in each Beam worker; 0 for as many as there are "
+        "processor cores (embedded), or one (portable)",
     )
     image_seconds: Annotated[float, Field(gt=0)] = Field(
-        60, description="An image that is in work for longer is quarantined (seconds)"
+        60, description="An image that takes longer is quarantined (seconds)"
     )
     image_memory_bytes: Annotated[int, Field(ge=64 * MIB)] = Field(
         4096 * MIB, description="An image that needs more memory than this is quarantined (bytes)"
@@ -220,5 +224,5 @@ class PrepareConfig(Settings):
     )
 
     def effective(self) -> dict[str, Any]:
-        """The settings that determine what is written: all but the runner and the failure budget."""
+        """Return the settings that determine what is written: all but the runner and the failure budget."""
         return self.model_dump(mode="json", exclude={"runner", "failure_budget"})

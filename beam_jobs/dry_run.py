@@ -3,22 +3,17 @@
 Counts are those of the listing: duplicates and broken files show only when all is read. Sizes and times are
 measured on a small sample of the files, chosen by the hash of their URIs, and scaled up.
 
-``python -m beam_jobs.dry_run`` is what ``beam_jobs.prepare --dry-run`` starts as a child, since a file of the
-sample may bring a decoder down.
+The sample is encoded by the same task in the same kind of process as in a run, since a file of it may crash
+a decoder.
 """
 
 from __future__ import annotations
 
-import hashlib
 import heapq
-import os
-import sys
+import tempfile
 import time
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,43 +21,47 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.config import PrepareConfig
-from beam_jobs.contents import DigestList
-from beam_jobs.digests import Digests
-from beam_jobs.guard.attempts import adopt_guard, guarded_block
-from beam_jobs.guard.verdicts import known_verdicts
-from beam_jobs.images import LIBRARY_FAULTS, ImageFiltered, convert
-from beam_jobs.known import Parent
-from beam_jobs.outcome import class_counts
+from beam_jobs.encode.block_task import EncodeBlocks
+from beam_jobs.encode.blocks import Block, block_digest, read_facts, write_references
+from beam_jobs.encode.known_digests import DigestList, KnownContents
+from beam_jobs.execution.errors import recover_fault
+from beam_jobs.execution.pool import Pool
+from beam_jobs.execution.pool.supervision import NumberFailed
+from beam_jobs.execution.runners import check_runner, num_processes
 from beam_jobs.plan import RECORD_OVERHEAD_BYTES, num_shards
-from beam_jobs.plan.splits import apportion
-from beam_jobs.request import JobRequest, given_request
-from beam_jobs.reuse import retried_reasons, reuse_of
-from beam_jobs.runners import check_runner, num_workers
+from beam_jobs.plan.splits.assignment import divide_by_fractions
+from beam_jobs.publish.digests import Digests
+from beam_jobs.publish.result import class_counts
+from beam_jobs.request import JobRequest
+from beam_jobs.reuse.known_files import find_known_files
+from beam_jobs.reuse.policy import retried_reasons, reuse_of
+from beam_jobs.reuse.previous import PreviousVersion
+from beam_jobs.schemas import REFERENCE_SCHEMA, Status
 from beam_jobs.sources import list_inputs, open_source
-from beam_jobs.sources.folder import SourceFault, SourceFolder
-from infra.catalog import Catalog, DatasetVersion
-from infra.codecs import ImageRejected
-from infra.contract import FILTERED, QUARANTINED, SPLITS
-from infra.process import run_main
-from infra.progress import log, result
-from infra.purged import purged_contents
+from beam_jobs.sources.folder import SourceFolder
+from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.maintenance.purged import purged_contents
+from infra.format.contract import SPLITS
+from infra.progress import log
+from infra.storage.filesystem import Storage
 
 SAMPLE_IMAGES = 48
-SAMPLE_SECONDS = 5.0
+SAMPLE_SECONDS = 5.0  # of processor time
+_SAMPLE_BLOCK = 6  # files
 
-_STARTUP_SECONDS = 2.0  # of the child, its libraries and Beam's two jobs
+_STARTUP_SECONDS = 4.0  # of libraries and of Beam's two jobs
 # Two workers of one process do not do quite twice the work of one, and assembling comes after encoding.
 _EFFICIENCY = 0.75
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What converting a few files showed.
+    """Figures of the conversion of a sample of files.
 
     Attributes:
         num_images: files tried.
         num_stored: of these, how many have a stored form.
-        stored_bytes: of a stored image, on average; 0 where there is none.
+        stored_bytes: of a stored image, on average; 0 if there is none.
         seconds: a file, on average.
     """
 
@@ -88,19 +87,18 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
     for warning in listing.warnings:
         log(warning, level="warning")
     references = listing.to_read()
-    with _quiet():
-        sample = take_sample(references, source, config)
+    sample = take_sample(references, source, config)
     catalog = Catalog(request.root)
     newest = catalog.latest(request.dataset)
     digests = Digests.of(source.uri, listing, config)
     unchanged = newest is not None and newest.manifest.source_digest == digests.source
     splits = foresee_splits(references, sample, config)
     stored = sum(split["num_bytes"] for split in splits.values())
-    outcomes = listing.table["outcome"]
+    status = listing.table["status"]
     num_known = count_known(newest, references, digests, source, config)
     num_new = references.num_rows - num_known
     new_bytes = round(stored * num_new / max(1, references.num_rows))
-    working = sample.seconds * num_new / num_workers(config.runner) / _EFFICIENCY
+    working = sample.seconds * num_new / num_processes(config.runner) / _EFFICIENCY
     return {
         "dry_run": True,
         "dataset": request.dataset,
@@ -110,8 +108,8 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
         "num_inputs": listing.table.num_rows,
         "num_to_read": num_new,
         "num_known": num_known,
-        "num_filtered": pc.sum(pc.equal(outcomes, FILTERED)).as_py() or 0,
-        "num_quarantined": pc.sum(pc.equal(outcomes, QUARANTINED)).as_py() or 0,
+        "num_filtered": pc.sum(pc.equal(status, Status.FILTERED)).as_py() or 0,
+        "num_quarantined": pc.sum(pc.equal(status, Status.QUARANTINED)).as_py() or 0,
         "source_bytes": pc.sum(references["size_bytes"]).as_py() or 0,
         "classes": class_counts(references["label"]),
         "splits": splits,
@@ -140,48 +138,66 @@ def count_known(
     """How many of the files the newest version knows, so that they are not read."""
     if newest is None:
         return 0
-    parent = Parent(newest, reuse_of(newest.manifest, config, source.uri, digests.builds))
+    previous = PreviousVersion(newest, reuse_of(newest.manifest, config, source.uri, digests.builds))
     purged = DigestList.of(purged_contents(newest.storage))
-    known, _ = parent.known_files(references, purged, retried_reasons(newest.manifest, config))
+    known, _ = find_known_files(previous, references, purged, retried_reasons(newest.manifest, config))
     return int(known.sum())
 
 
 def take_sample(references: pa.Table, source: SourceFolder, config: PrepareConfig) -> Sample:
-    """Convert a few files in memory, in one thread, for a few seconds at most."""
+    """Encode a few files into a temporary folder, in one process, for a few seconds at most.
+
+    Args:
+        references: REFERENCE_SCHEMA and more.
+        source: holds the files.
+        config: how images are stored.
+    """
     uris = (uri for chunk in references["uri"].chunks for uri in chunk.to_pylist())
     hashed = ((zlib.crc32(uri.encode()), row) for row, uri in enumerate(uris))
     chosen = pa.array([row for _, row in heapq.nsmallest(SAMPLE_IMAGES, hashed)], pa.int64())
-    rows = references.select(["uri", "size_bytes", "mtime_ns"]).take(chosen).to_pylist()
-    started = time.monotonic()
-    tried, stored, num_bytes = 0, 0, 0
-    with guarded_block(source, None, config, known_verdicts(None, config.runner)) as guard:
-        for row in rows:
-            tried += 1
-            try:
-                data = source.read(**row)
-                work = partial(convert, data, config.image, config.filter)
-                num_bytes += len(guard.run(work, hashlib.sha256(data).digest(), **row).image)
-                stored += 1
-            except (SourceFault, ImageRejected, ImageFiltered, *LIBRARY_FAULTS):
-                pass  # counted by what is missing from `stored`
-            if time.monotonic() - started > SAMPLE_SECONDS:
-                break
-    seconds = time.monotonic() - started
-    return Sample(tried, stored, num_bytes / stored if stored else 0.0, seconds / tried if tried else 0.0)
+    rows = references.select(REFERENCE_SCHEMA.names).take(chosen).combine_chunks()
+    starts = range(0, rows.num_rows, _SAMPLE_BLOCK)
+    parts = [rows.slice(start, _SAMPLE_BLOCK) for start in starts]
+    blocks = [
+        Block(block_digest(part), start, part.num_rows) for start, part in zip(starts, parts, strict=True)
+    ]
+    with tempfile.TemporaryDirectory(prefix="shardmill-sample-") as folder:
+        spool = Storage.at(folder)
+        write_references(spool, rows, blocks)
+        KnownContents().write(spool)
+        seconds = _encode_for_a_while(EncodeBlocks(source, spool, config), len(blocks))
+        facts = [read_facts(spool, block) for block in blocks[: len(seconds)]]
+    stored = [length for table in facts for length in table["stored_bytes"].to_pylist() if length is not None]
+    num_images = sum(table.num_rows for table in facts)
+    # The first block waits for libraries to load.
+    timed, num_timed = seconds, num_images
+    if len(seconds) > 1:
+        timed, num_timed = seconds[1:], num_images - blocks[0].length
+    return Sample(
+        num_images,
+        len(stored),
+        sum(stored) / len(stored) if stored else 0.0,
+        sum(timed) / num_timed if num_timed else 0.0,
+    )
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep standard error from libraries in C, which print there what they think of a damaged image."""
-    sys.stderr.flush()
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+def _encode_for_a_while(task: EncodeBlocks, num_blocks: int) -> list[float]:
+    """Encode blocks one by one, for SAMPLE_SECONDS of processor time; returns the seconds of each."""
+    seconds: list[float] = []
+    cpu_seconds = 0.0  # other work of the machine, and files that hang, do not make the sample smaller
+    pool = Pool(task, processes=1)
     try:
-        os.dup2(nowhere, 2)
-        yield
+        for number in range(num_blocks):
+            started = time.monotonic()
+            cpu_seconds += pool.submit(number).result()
+            seconds.append(time.monotonic() - started)
+            if cpu_seconds > SAMPLE_SECONDS:
+                break
+    except NumberFailed as error:
+        raise recover_fault(error) or error from error
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
+        pool.close()
+    return seconds
 
 
 def foresee_splits(references: pa.Table, sample: Sample, config: PrepareConfig) -> dict[str, dict[str, Any]]:
@@ -190,7 +206,7 @@ def foresee_splits(references: pa.Table, sample: Sample, config: PrepareConfig) 
     for split in SPLITS:
         counts[split] = class_counts(references.filter(pc.equal(references["split"], split))["label"])
     free = class_counts(references.filter(pc.is_null(references["split"]))["label"])
-    seats = apportion(np.array(list(free.values()), np.int64), config.splits.fractions())
+    seats = divide_by_fractions(np.array(list(free.values()), np.int64), config.splits.fractions())
     for name, row in zip(free, seats.tolist(), strict=True):
         for split, seat in zip(SPLITS, row, strict=True):
             if seat:
@@ -207,14 +223,3 @@ def foresee_splits(references: pa.Table, sample: Sample, config: PrepareConfig) 
                 "class_counts": class_count,
             }
     return foreseen
-
-
-def main() -> int:
-    """Foresee the run that standard input describes; what is foreseen is an event (infra.progress)."""
-    adopt_guard()
-    result(dry_run(given_request()))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(run_main(main))

@@ -2,27 +2,16 @@
 
     list -> unchanged? -> known? -> encode the rest -> plan -> account -> assemble -> report -> publish
 
-What is known of each file is held while it is planned with, and no longer: before the shards are written, all
-tables of the plan lie in files.
+The facts of all files are in memory only while the version is planned. Before the shards are written, all
+tables of the plan are in files.
 
-Killed at any point and run again, it goes on: finished blocks and shards are found under their digests, and a
-version becomes visible only by its manifest, at the very end. Where another process publishes first, the run
-plans anew on top of that version.
-
-``python -m beam_jobs.job`` is what ``beam_jobs.prepare`` starts as a child, with the request as its standard
-input; ``run_job`` does it in process.
+A run that was killed at any point continues when it is run again: it finds finished blocks and shards by
+their digests. A version becomes visible only with its manifest, which is written last. If another process
+publishes first, the run plans again on top of that version.
 """
 
 from __future__ import annotations
 
-if __name__ == "__main__":
-    from beam_jobs.loading import begin_loading
-    from beam_jobs.memory import choose_allocators
-
-    begin_loading()
-    choose_allocators()  # before pyarrow is loaded
-
-import logging
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -33,64 +22,54 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.accounting import account_and_write, check_budget, check_shards
-from beam_jobs.builds import check_builds, note_builds
-from beam_jobs.container import ContainerChoice
-from beam_jobs.contents import DigestList, KnownContents
-from beam_jobs.digests import Digests, plan_digest, run_digest, work_digest
-from beam_jobs.guard.attempts import adopt_guard
-from beam_jobs.known import Facts, Parent, merge
-from beam_jobs.loading import all_is_loaded, meanwhile
-from beam_jobs.memory import columns_given_back, give_back
-from beam_jobs.outcome import Reused, class_counts, outcome_of
+from beam_jobs.assemble.container import ContainerChoice, choose_container
+from beam_jobs.assemble.stage import AssembledShards, Copying, Layout, all_shards, assemble_shards, lay_out
+from beam_jobs.encode.known_digests import DigestList, KnownContents
+from beam_jobs.encode.stage import EncodedFiles, encode_files
+from beam_jobs.execution.runners import check_runner, load_beam
 from beam_jobs.plan import Plan, plan_version
-from beam_jobs.pool import pool_cpu_seconds, pool_processes
-from beam_jobs.request import JobRequest, given_request
-from beam_jobs.reuse import container_of, crowded_shards, retried_reasons, reuse_of
-from beam_jobs.runners import check_runner, load_beam, pool_size
+from beam_jobs.publish.accounting import Counts, account_and_write, check_budget, check_shards
+from beam_jobs.publish.crowding import crowded_shards
+from beam_jobs.publish.digests import Digests, plan_digest, run_digest, work_digest
+from beam_jobs.publish.outline import Outline, inherited_shards, store_plan
+from beam_jobs.publish.result import SavedWork, class_counts, outcome_of
+from beam_jobs.publish.unchanged import unchanged_version
+from beam_jobs.publish.versions import INPUTS_FILE, publish, shards_of_plan
+from beam_jobs.release_memory import release_memory
+from beam_jobs.request import JobRequest
+from beam_jobs.reuse.facts import fill_in_stored_before, merge_facts
+from beam_jobs.reuse.known_files import find_known_files, stored_contents
+from beam_jobs.reuse.policy import retried_reasons, reuse_of
+from beam_jobs.reuse.previous import PreviousVersion
+from beam_jobs.schemas import IMAGE_NAMES, PLACED_FACTS_SCHEMA, Status
 from beam_jobs.sources import list_inputs, open_source
 from beam_jobs.sources.listing import Listing, read_listing, write_listing
-from beam_jobs.spools import RunClaim, damaged_shards
-from beam_jobs.stages import (
-    Copying,
-    EncodedFiles,
-    Layout,
-    all_shards,
-    assemble_shards,
-    encode_files,
-    inherited_shards,
-    lay_out,
-)
-from beam_jobs.texts import code_texts
-from beam_jobs.versions import INPUTS_FILE, publish, shards_of_plan, store_plan, unchanged_version
-from infra.catalog import Catalog, DatasetVersion
-from infra.contract import Accounting, spool_dir
-from infra.errors import CorruptDataError, PublishConflict
-from infra.process import exit_at_once, run_main
-from infra.progress import log, progress, result, stage
-from infra.purged import purged_contents
-from infra.storage import Storage
-
-Counts = tuple[Accounting, dict[str, int]]  # of outcomes, and of the reasons of quarantined inputs
-
-_ATTEMPTS = 10  # of others to publish first
-_STARTED_SECONDS = 0.5  # after which a pipeline that has anything to do is waited for
+from beam_jobs.spool.builds import check_builds, note_builds
+from beam_jobs.spool.claims import RunClaim, damaged_shards
+from beam_jobs.tables.text_columns import code_texts
+from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.maintenance.purged import purged_contents
+from infra.dataset.publishing import publish_on_newest
+from infra.errors import CorruptDataError
+from infra.format.contract import spool_dir
+from infra.progress import log, progress, stage
+from infra.storage.filesystem import Storage
 
 
-def run_job(request: JobRequest) -> dict[str, Any]:
-    """Prepare a version of a dataset, or find that the newest one is what would come out.
+def prepare_version(request: JobRequest) -> dict[str, Any]:
+    """Prepare a version of a dataset, or find that the newest version is already up to date.
 
     Returns:
-        What ``--json`` prints, but for the memory of the process tree, which only a parent can see.
+        The result that ``--json`` prints, except for the memory of the process tree.
 
     Raises:
-        ShardmillError: see infra.errors; nothing was published, and the same call goes on where it was.
+        ShardmillError: see infra.errors; nothing was published, and the same call continues the work.
     """
     check_runner(request.config.runner)
     job = _Job(request, Catalog(request.root))
     with RunClaim(job.catalog, request.dataset, run_digest(job.source.uri, request.config)) as claim:
         if claim.has_work():
-            claim.take()  # at once: the clean-up of another run must not take what this one goes on from
+            claim.take()  # at once: the clean-up of another run must not delete the files that are there
         with job.timed("list"):
             job.list_source()
         digests = Digests.of(job.source.uri, job.listing, request.config)
@@ -98,20 +77,33 @@ def run_job(request: JobRequest) -> dict[str, Any]:
         version = job.unchanged(digests)
         if version is None:
             claim.take()
-            version = job.unchanged(digests)  # another process may have published it while we listed
+            version = job.unchanged(digests)  # another process may have published meanwhile
         if version is not None:
             if claim.is_held:
                 claim.clear()  # left by a run that was killed after it had published
-            return job.outcome(version, counts, Reused(), unchanged=True)
+            return job.outcome(version, counts, SavedWork(), unchanged=True)
         version, reused = job.prepare(digests)
         claim.clear()
         claim.clear_abandoned()
     return job.outcome(version, counts, reused, unchanged=False)
 
 
+@dataclass(frozen=True)
+class KnownFiles:
+    """The files whose facts the previous version knows.
+
+    Attributes:
+        mask: bool [files to read], whether a file is known.
+        facts: PLACED_FACTS_SCHEMA, a row for each known file.
+    """
+
+    mask: npt.NDArray[np.bool_]
+    facts: pa.Table
+
+
 @dataclass
 class _Job:
-    """One run, with the storage it works on and the time its stages took."""
+    """One run, with its storage and the times of its stages."""
 
     request: JobRequest
     catalog: Catalog
@@ -127,16 +119,20 @@ class _Job:
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
-        """Note how long a stage takes, by the clock and of the processor (seconds)."""
-        started, cpu_started = time.monotonic(), _cpu_seconds()
+        """Record the wall time and the processor time of a stage (seconds)."""
+        started, cpu_started = time.monotonic(), time.process_time()
         yield
-        seconds, cpu_seconds = time.monotonic() - started, _cpu_seconds() - cpu_started
+        seconds, cpu_seconds = time.monotonic() - started, time.process_time() - cpu_started
         self.stage_seconds[name] = round(self.stage_seconds.get(name, 0) + seconds, 3)
+        self.add_cpu_seconds(name, cpu_seconds)
+        release_memory()
+
+    def add_cpu_seconds(self, name: str, cpu_seconds: float) -> None:
+        """Add to the processor time of a stage (seconds)."""
         self.stage_cpu_seconds[name] = round(self.stage_cpu_seconds.get(name, 0) + cpu_seconds, 3)
-        give_back()
 
     def list_source(self) -> None:
-        """List the source: ``self.listing``."""
+        """List the source, and keep the result as ``self.listing``."""
         stage("list", unit="files")
         listing = list_inputs(self.source, self.config)
         progress("list", listing.table.num_rows, listing.table.num_rows, unit="files")
@@ -145,151 +141,160 @@ class _Job:
         self.listing = listing
 
     def unchanged(self, digests: Digests) -> DatasetVersion | None:
-        """The newest version, if this run would publish the same again."""
+        """Return the newest version if this run would publish the same again, else None."""
         return unchanged_version(self.catalog, self.request.dataset, digests, self.source, self.config.runner)
 
-    def prepare(self, digests: Digests) -> tuple[DatasetVersion, Reused]:
-        """Attempt to make the next version, again on top of each version that others publish meanwhile."""
-        with self.timed("load"):  # only where there is work for it; its time is not that of a stage
+    def prepare(self, digests: Digests) -> tuple[DatasetVersion, SavedWork]:
+        """Make the next version; start again if another process publishes a version meanwhile."""
+        with self.timed("load"):  # only if there is work to do; not counted as a stage
             load_beam(self.config.runner)
         spool = self.dataset.child(spool_dir(digests.run))
         work = work_digest(self.source.uri, self.config)
         check_builds(self.dataset, digests.run, work, digests.builds)
         note_builds(spool, work, digests.builds)
         write_listing(spool, self.listing.table)
-        del self.listing  # each attempt reads it anew, and lets go of it
-        conflicts = 0
+        del self.listing  # each attempt reads it from the spool
+        return publish_on_newest(self.request.dataset, lambda: self.attempt_past_damage(digests, spool))
+
+    def attempt_past_damage(self, digests: Digests, spool: Storage) -> tuple[DatasetVersion, SavedWork]:
+        """Make the next version; start again if a shard of the previous version is found damaged."""
         while True:
             damaged = damaged_shards(spool)
             try:
                 return self.attempt(digests, spool, damaged)
-            except PublishConflict:
-                conflicts += 1
-                if conflicts == _ATTEMPTS:
-                    raise
-                log("another process published a version meanwhile; planning anew on top of it")
             except CorruptDataError as error:
                 if damaged_shards(spool) <= damaged:
                     raise
-                log(f"{error.message}; it is read from the source in its place", level="warning")
+                log(f"{error.message}; its images are read from the source instead", level="warning")
 
     def attempt(
         self, digests: Digests, spool: Storage, damaged: Collection[str]
-    ) -> tuple[DatasetVersion, Reused]:
-        """Encode what is new, plan, assemble, report and publish, on top of the newest version."""
+    ) -> tuple[DatasetVersion, SavedWork]:
+        """Encode new files, plan, assemble, report and publish, on top of the newest version."""
         newest = self.catalog.latest(self.request.dataset)
-        parent = None
-        if newest is not None:
-            reuse = reuse_of(newest.manifest, self.config, self.source.uri, digests.builds)
-            parent = Parent(newest, reuse, damaged)
-        with self.timed("encode"), meanwhile(_load_report, _STARTED_SECONDS):
-            references = read_listing(spool).to_read()
-            known, facts = self.known(references, parent, spool)
-            others = references.filter(pa.array(~known)) if known.any() else references
-            encoded = encode_files(others, self.source, spool, self.config)
-            del references, others
-        with self.timed("plan"), columns_given_back():
+        previous = self.reusable(newest, digests, damaged)
+        with self.timed("encode"):
+            known, encoded = self.encode(previous, spool)
+        with self.timed("plan"):
             stage("plan")
-            read = Facts(*encoded.facts(spool))
-            give_back()  # of which the tables of single blocks took as much again
-            by_content = read.without_place()
-            reused = Reused(
-                blocks=len(encoded.reused),
-                images=encoded.num_reused_files(),
-                known_files=int(known.sum()),
-                known_contents=int(by_content.sum()),
-                num_encoded=int((~by_content & ~np.isin(read.blocks, encoded.reused)).sum()),
-            )
-            facts = merge(known, facts, parent.with_known_contents(read) if parent else read).coded()
-            listed = code_texts(read_listing(spool).table, ("label",))
-            del read, known, by_content
-            give_back()
-            earlier = parent.earlier if parent else None
-            plan = plan_version(listed, facts.table, facts.blocks, self.config, earlier)
-            progress("plan", len(plan.input_rows), len(plan.input_rows))
-            del listed, facts, earlier
-            layout, copying, choice, counts = self.lay_out(plan, digests, spool, encoded, parent)
-            plan = plan.without_records()  # most of what is known of each image is needed no more
-            outline = store_plan(plan, self.dataset, copying.plan_digest, choice, counts, copying.before)
-            del plan, parent  # from here on memory is for the shards
+            facts, saved = self.gather_facts(known, encoded, previous, spool)
+            del known
+            plan = self.plan(facts, previous, spool)
+            del facts
+            counts = self.account(plan, spool)
+            choice = choose_container(self.config, plan, spool, encoded.digests, previous)
+            copying = self.copying(plan, digests, spool, choice, encoded, previous)
+            layout = self.lay_out(plan, copying, previous)
+            plan = plan.without_records()  # most facts of each image are no longer needed
+            outline = store_plan(plan, self.dataset, copying.plan_digest, choice, counts, previous)
+            del plan, previous  # from here on memory is for the shards
         with self.timed("assemble"):
-            written, num_reused = assemble_shards(layout, copying, outline.choice.container, self.config)
-            shards = all_shards(outline.inherited, written)
-            check_shards(shards, outline.accounting)
+            assembled = self.assemble(layout, copying, outline)
+            shards = all_shards(outline.inherited, assembled.shards)
+            check_shards(shards, outline.counts.accounting)
         with self.timed("publish"):
             version = publish(self.catalog, self.request, self.source.uri, outline, shards, digests, newest)
         if crowding := crowded_shards(version.manifest):
             log(crowding, level="warning")
-        return version, replace(reused, shards=num_reused, inherited_shards=len(outline.inherited))
+        return version, replace(saved, shards=assembled.num_reused, inherited_shards=len(outline.inherited))
 
-    def lay_out(
-        self, plan: Plan, digests: Digests, spool: Storage, encoded: EncodedFiles, parent: Parent | None
-    ) -> tuple[Layout, Copying, ContainerChoice, Counts]:
-        """Account for a plan, and write its records for the workers."""
-        give_back()
-        counts = self.account(plan, spool)
-        give_back()
-        before = parent.version if parent else None
-        choice = container_of(self.config, plan, spool, encoded.digests, parent)
-        inherited = [shard.path for shard in inherited_shards(before, plan)]
-        digest = plan_digest(plan, digests, choice.container, inherited)
-        copying = Copying(self.dataset, spool, digest, encoded.digests, before)
-        published = list(shards_of_plan(self.catalog, self.request.dataset, digest))
-        layout = lay_out(plan, copying, parent, published)
-        give_back()
-        return layout, copying, choice, counts
+    def reusable(
+        self, newest: DatasetVersion | None, digests: Digests, damaged: Collection[str]
+    ) -> PreviousVersion | None:
+        """Return the newest version with the parts of it that this run may reuse; None if there is none."""
+        if newest is None:
+            return None
+        reuse = reuse_of(newest.manifest, self.config, self.source.uri, digests.builds)
+        return PreviousVersion(newest, reuse, damaged)
 
-    def known(
-        self, references: pa.Table, parent: Parent | None, spool: Storage
-    ) -> tuple[npt.NDArray[np.bool_], Facts]:
-        """Which files the parent knows, and what of them; for the rest, lay out what workers ask for."""
+    def encode(self, previous: PreviousVersion | None, spool: Storage) -> tuple[KnownFiles, EncodedFiles]:
+        """Find the files that the previous version knows, and encode the others."""
+        references = read_listing(spool).to_read()
+        known = self.find_known(references, previous, spool)
+        others = references.filter(pa.array(~known.mask)) if known.mask.any() else references
+        encoded = encode_files(others, self.source, spool, self.config)
+        self.add_cpu_seconds("encode", encoded.cpu_seconds)
+        return known, encoded
+
+    def find_known(
+        self, references: pa.Table, previous: PreviousVersion | None, spool: Storage
+    ) -> KnownFiles:
+        """Find the files that the previous version knows, and write the lists of digests for the workers."""
         purged = DigestList.of(purged_contents(self.dataset))
-        if parent is None:
+        if previous is None:
             KnownContents(purged=purged).write(spool)
-            return np.zeros(references.num_rows, np.bool_), Facts.none()
-        retried = retried_reasons(parent.version.manifest, self.config)
-        known, facts = parent.known_files(references, purged, retried)
-        KnownContents(parent.stored_contents(), purged).write(spool)
-        return known, facts
+            return KnownFiles(np.zeros(references.num_rows, np.bool_), PLACED_FACTS_SCHEMA.empty_table())
+        retried = retried_reasons(previous.version.manifest, self.config)
+        known = KnownFiles(*find_known_files(previous, references, purged, retried))
+        KnownContents(stored_contents(previous), purged).write(spool)
+        return known
+
+    def gather_facts(
+        self, known: KnownFiles, encoded: EncodedFiles, previous: PreviousVersion | None, spool: Storage
+    ) -> tuple[pa.Table, SavedWork]:
+        """Return the facts of all files (PLACED_FACTS_SCHEMA), and the work that was not done again."""
+        read = encoded.facts(spool)
+        release_memory()  # the tables of single blocks took as much again
+        stored_before = read["status"].to_numpy() == Status.STORED_BEFORE
+        saved = SavedWork(
+            blocks=len(encoded.reused),
+            images=encoded.num_reused_files(),
+            known_files=int(known.mask.sum()),
+            known_contents=int(stored_before.sum()),
+            num_encoded=encoded.num_decoded(stored_before),
+        )
+        if previous is not None:
+            read = fill_in_stored_before(read, previous)
+        return code_texts(merge_facts(known.mask, known.facts, read), IMAGE_NAMES), saved
+
+    def plan(self, facts: pa.Table, previous: PreviousVersion | None, spool: Storage) -> Plan:
+        """Plan the version from the listing and the facts of all files."""
+        listed = code_texts(read_listing(spool).table, ("label",))
+        release_memory()
+        plan = plan_version(listed, facts, self.config, previous.planned if previous else None)
+        progress("plan", len(plan.input_rows), len(plan.input_rows))
+        return plan
 
     def account(self, plan: Plan, spool: Storage) -> Counts:
-        """Count all outcomes, and stop here if they are not good enough to publish."""
+        """Count all outcomes, and raise an error if they are not good enough to publish."""
+        release_memory()
         with spool.atomic_writer(INPUTS_FILE) as stream:
-            accounting, reasons = account_and_write(plan.input_rows.batches(), stream)
-        check_budget(accounting, reasons, self.config.failure_budget, f"{spool.uri}/{INPUTS_FILE}")
-        return accounting, reasons
+            counts = account_and_write(plan.input_rows.batches(), stream)
+        check_budget(counts, self.config.failure_budget, f"{spool.uri}/{INPUTS_FILE}")
+        release_memory()
+        return counts
+
+    def copying(
+        self,
+        plan: Plan,
+        digests: Digests,
+        spool: Storage,
+        choice: ContainerChoice,
+        encoded: EncodedFiles,
+        previous: PreviousVersion | None,
+    ) -> Copying:
+        """Return the places that the records of a plan are copied from and to."""
+        inherited = [shard.path for shard in inherited_shards(previous, plan)]
+        digest = plan_digest(plan, digests, choice.container, inherited)
+        return Copying(self.dataset, spool, digest, encoded.digests, previous.version if previous else None)
+
+    def lay_out(self, plan: Plan, copying: Copying, previous: PreviousVersion | None) -> Layout:
+        """Write the records of a plan for the workers."""
+        published = list(shards_of_plan(self.catalog, self.request.dataset, copying.plan_digest))
+        layout = lay_out(plan, copying, previous, published)
+        release_memory()
+        return layout
+
+    def assemble(self, layout: Layout, copying: Copying, outline: Outline) -> AssembledShards:
+        """Write the planned shards."""
+        assembled = assemble_shards(layout, copying, outline.choice.container, self.config)
+        self.add_cpu_seconds("assemble", assembled.cpu_seconds)
+        return assembled
 
     def outcome(
-        self, version: DatasetVersion, counts: dict[str, int], reused: Reused, *, unchanged: bool
+        self, version: DatasetVersion, counts: dict[str, int], reused: SavedWork, *, unchanged: bool
     ) -> dict[str, Any]:
-        """What ``--json`` prints."""
+        """Return the result that ``--json`` prints."""
         seconds = time.monotonic() - self._started
         outcome = outcome_of(version, counts, reused, seconds, unchanged=unchanged)
         return outcome | {"stage_seconds": self.stage_seconds, "stage_cpu_seconds": self.stage_cpu_seconds}
-
-
-def _load_report() -> None:
-    from beam_jobs.report import load_templates
-
-    load_templates()
-
-
-def _cpu_seconds() -> float:
-    return time.process_time() + pool_cpu_seconds()
-
-
-def main() -> int:
-    """Run the job that standard input describes; its result is an event (infra.progress)."""
-    all_is_loaded()
-    adopt_guard()
-    logging.basicConfig(level=logging.ERROR)  # Beam warns of every optional library that is not there
-    request = given_request()
-    with pool_processes(pool_size(request.config.runner)):
-        result(run_job(request))
-    return 0
-
-
-if __name__ == "__main__":
-    # All is said and let go. A normal exit would wait for Beam's threads, which may be in the middle of their
-    # blocks, and take apart all that was loaded, which lasts as long as loading it.
-    exit_at_once(run_main(main))

@@ -1,37 +1,26 @@
 """The command ``python -m beam_jobs.prepare``: a folder of images to a published dataset version.
 
-Reads the configuration, runs the job in a child process (``beam_jobs.job``) that never outlives it, shows its
-progress, and says what came out. Needs no Prefect.
+Reads the configuration, runs the job in this process, shows its progress, and prints its result. Needs no
+Prefect.
 """
 
 from __future__ import annotations
 
-import os
-import signal
-
-if __name__ == "__main__":
-    # Until run_main takes over, libraries load and nothing has begun: a stop is an end, not a traceback.
-    for _number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(_number, lambda *_: os._exit(130))
-
 import argparse
 import json
-import sys
+import logging
+import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from beam_jobs.guard.start import start_job
-from beam_jobs.loading import quick_loading
-from infra.job_command import JobParser, settings_of
-from infra.names import uri_of
-from infra.process import exit_at_once, run_main
-from infra.progress import Listener, TerminalProgress, emit, events_go_to_parent, result
+from infra.processes.job_command import JobParser, settings_of
+from infra.processes.process import exit_at_once, run_main
+from infra.progress import result, shown_to_people
+from infra.storage.names import uri_of
 
-if TYPE_CHECKING:  # loaded while the job loads what it needs
+if TYPE_CHECKING:  # --help is quick
     from beam_jobs.request import JobRequest
-    from infra.children import ChildResult
 
 _EXAMPLES = """\
 examples:
@@ -40,62 +29,48 @@ examples:
   python -m beam_jobs.prepare photos --dataset small --set image.size=128 --set shards.container=none
 """
 
-# What the child must not pass on as its own: this process says the last word.
-_OWN_EVENTS = ("result", "error")
-
 
 def run_prepare(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Run the job in a child process and wait for it.
+    """Run the job.
 
     Returns:
-        The child's result, with the peak memory of its process tree and the seconds of the whole.
+        Its result, with the peak memory of the process tree and the seconds of the whole.
 
     Raises:
-        ConfigError: a setting is wrong. ShardmillError: what the child ended with.
+        ConfigError: a setting is wrong. ShardmillError: see beam_jobs.job.
     """
     started = time.monotonic()
-    child = _run_child("beam_jobs.job", arguments)
+    request = parse_request(arguments)
+    _choose_allocator()
+    from beam_jobs.job import prepare_version
+    from infra.processes.trees import sampled_memory
+
+    with shown_to_people(), sampled_memory() as memory:
+        outcome = prepare_version(request)
     return {
-        **child.reported(),
+        **outcome,
         "seconds": round(time.monotonic() - started, 3),
-        "peak_memory_bytes": child.peak_memory_bytes,
+        "peak_memory_bytes": memory.peak_bytes,
     }
 
 
 def foresee(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What a run would bring, as ``beam_jobs.dry_run`` tells it, in a child process too.
+    """The result that a run would have, see beam_jobs.dry_run.
 
     Raises:
-        ConfigError: a setting is wrong. ShardmillError: what the child ended with.
+        ConfigError: a setting is wrong. ShardmillError: see beam_jobs.dry_run.
     """
-    return _run_child("beam_jobs.dry_run", arguments).reported()
+    request = parse_request(arguments)
+    _choose_allocator()
+    from beam_jobs.dry_run import dry_run
+
+    with shown_to_people():
+        return dry_run(request)
 
 
-def _run_child(module: str, arguments: argparse.Namespace) -> ChildResult:
-    argv = [sys.executable, "-m", module]
-    with start_job(argv) as started:
-        # The settings take half as long to load as what the job needs, which loads on another core.
-        with quick_loading():
-            from beam_jobs.guard.supervise import run_guarded
-
-        request = parse_request(arguments)
-        with _listener() as on_event:
-            return run_guarded(argv, request, on_event, started)
-
-
-@contextmanager
-def _listener() -> Iterator[Listener]:
-    """Where the child's events go: to the process that started this one, or before a person's eyes."""
-
-    def pass_on(event: Mapping[str, Any]) -> None:
-        if event.get("event") not in _OWN_EVENTS:
-            emit(event)
-
-    if events_go_to_parent():
-        yield pass_on
-        return
-    with TerminalProgress() as show:
-        yield show
+def _choose_allocator() -> None:
+    """Have Arrow use the C library's allocator; its own keeps as much in reserve as the tables take."""
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # read when pyarrow is loaded
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -143,20 +118,22 @@ def parse_request(arguments: argparse.Namespace) -> JobRequest:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     arguments = build_parser().parse_args(argv)
+    logging.basicConfig(level=logging.ERROR)  # Beam warns of every optional library that is not there
     if arguments.dry_run:
-        from beam_jobs.forecast import describe
+        from beam_jobs.summaries import forecast_lines
 
         outcome = foresee(arguments)
-        lines = describe(outcome)
+        lines = forecast_lines(outcome)
     else:
-        from beam_jobs.summary import summary
+        from beam_jobs.summaries import version_lines
 
         outcome = run_prepare(arguments)
-        lines = summary(outcome)
+        lines = version_lines(outcome)
     result(outcome)
     print(json.dumps(outcome) if arguments.json else "\n".join(lines), flush=True)
     return 0
 
 
 if __name__ == "__main__":
-    exit_at_once(run_main(main))  # without taking apart what was loaded
+    # Without waiting for Beam's threads, which may be in the middle of their work after a stop.
+    exit_at_once(run_main(main))

@@ -1,8 +1,7 @@
-"""What one run of ``prepare`` is asked to do."""
+"""The request: what one run of ``prepare`` is asked to do."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Self
 
@@ -11,14 +10,14 @@ from pydantic_core import PydanticSerializationError
 
 from beam_jobs.config import PrepareConfig
 from infra.errors import UsageError
-from infra.names import check_dataset_name, is_text, uri_of
 from infra.settings import Settings
+from infra.storage.names import check_dataset_name, is_text, uri_of
 
 
 class JobRequest(Settings):
-    """A source, the dataset it becomes a version of, and how."""
+    """A source, the dataset to add a version to, and the configuration."""
 
-    source: str = Field(description="Folder of images: a URI, or a path as infra.names.uri_of gives it")
+    source: str = Field(description="Folder of images: a URI, or a path made one by storage.names.uri_of")
     dataset: str = Field(description="Name of the dataset")
     root: str = Field(description="Folder of the datasets: a path or a URI")
     config: PrepareConfig = PrepareConfig()
@@ -55,8 +54,3 @@ class JobRequest(Settings):
     @classmethod
     def _usable_name(cls, name: str) -> str:
         return check_dataset_name(name)
-
-
-def given_request() -> JobRequest:
-    """What this process is asked for by the one that started it: all of its standard input."""
-    return JobRequest.model_validate_json(sys.stdin.buffer.read())

@@ -1,0 +1,1 @@
+"""Prefect flows, their deployments, and the command line."""

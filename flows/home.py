@@ -6,10 +6,10 @@
       prefect/                    PREFECT_HOME of everything Shardmill starts: history outlives each run,
                                   and the user's own Prefect profile is left alone
       logs/                       server.log, worker.log, up.log
-      running/                    a file for each command that runs a flow, held by it
-      server-start.lock           held while a server starts
+      running/                    a locked file for each command that runs a flow
+      server-start.lock           locked while a server starts
       up.json                     the `shardmill up` that runs, if one does
-      up.lock                     held by it, with its process id; the kernel lets go of it however it ends
+      up.lock                     holds its process id; the kernel releases the lock when it ends
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from infra.errors import EnvironmentFault, LockedError
@@ -28,10 +29,10 @@ _LOOPBACK = ("127.0.0.1", "localhost")
 
 
 def home() -> Path:
-    """The folder, made on first use.
+    """The folder SHARDMILL_HOME; makes it on first use.
 
     Raises:
-        EnvironmentFault: it cannot be made, or not be written to.
+        EnvironmentFault: It cannot be made or written to.
     """
     place = os.environ.get("SHARDMILL_HOME") or "~/.shardmill"
     try:
@@ -41,12 +42,12 @@ def home() -> Path:
 
 
 def logs_folder() -> Path:
-    """Where the logs of the services go."""
+    """The folder of the logs of server, worker and `shardmill up`."""
     return _made(home() / "logs")
 
 
 def running_folder() -> Path:
-    """Where each command that runs a flow has a file (flows.lost_runs)."""
+    """The folder that holds a file for each command that runs a flow (flows.runs.lost_runs)."""
     return _made(home() / "running")
 
 
@@ -68,7 +69,7 @@ def _unusable(place: Path | str, why: str) -> EnvironmentFault:
 
 
 def prefect_environment() -> dict[str, str]:
-    """Variables that keep Prefect on this machine: own history, no analytics, no internet."""
+    """Environment variables that keep Prefect on this machine, with its history in SHARDMILL_HOME."""
     return {
         "PREFECT_HOME": str(_made(home() / "prefect")),
         "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
@@ -77,7 +78,7 @@ def prefect_environment() -> dict[str, str]:
 
 
 def quiet_environment() -> dict[str, str]:
-    """Variables that hold for any Prefect API: nothing calls home, and loopback goes past any proxy."""
+    """Environment variables for any Prefect API: no analytics, and no proxy for loopback."""
     # The V2 interface calls an analytics host from the browser.
     return {
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -94,38 +95,52 @@ def _with_loopback(hosts: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunningUp:
-    """The `shardmill up` of this machine: its process, and the address of its Prefect server."""
+    """The `shardmill up` of this machine: its process, and the address of its Prefect server.
+
+    Attributes:
+        auth: the server's password as ``user:password``, or None if it has none.
+    """
 
     pid: int
     host: str
     port: int
     root: str
     runs: str
+    auth: str | None = None
 
     @property
     def ui_url(self) -> str:
-        return f"http://{self.host}:{self.port}"
+        """Address of the web interface."""
+        return server_url(self.host, self.port)
 
     @property
     def api_url(self) -> str:
+        """Address of the API."""
         return f"{self.ui_url}/api"
 
 
+def server_url(host: str, port: int) -> str:
+    """The address at which this machine reaches a server that listens on ``host``."""
+    return f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
+
+
 def write_running_up(up: RunningUp) -> None:
-    """Say that ``up`` runs and is healthy."""
+    """Record that ``up`` runs and is healthy. Only this user can read the file: it holds the password."""
     path = _state_path()
     temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(asdict(up)), encoding="utf-8")
+    temporary.unlink(missing_ok=True)
+    with open(temporary, "x", encoding="utf-8", opener=partial(os.open, mode=0o600)) as file:
+        file.write(json.dumps(asdict(up)))
     temporary.replace(path)
 
 
 def clear_running_up() -> None:
-    """Say that none runs."""
+    """Record that no `shardmill up` runs."""
     _state_path().unlink(missing_ok=True)
 
 
 def running_up() -> RunningUp | None:
-    """The `shardmill up` that runs, or None. A state file that a killed one left behind does not count."""
+    """The `shardmill up` that runs, or None. Ignores the state file of one that was killed."""
     try:
         up = RunningUp(**json.loads(_state_path().read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -135,10 +150,10 @@ def running_up() -> RunningUp | None:
 
 @contextmanager
 def up_lock() -> Iterator[None]:
-    """Be the only `shardmill up` of this home.
+    """Hold the lock that only one `shardmill up` of this home can hold.
 
     Raises:
-        LockedError: another one runs.
+        LockedError: Another one runs.
         EnvironmentFault: SHARDMILL_HOME cannot be used.
     """
     try:
@@ -163,7 +178,7 @@ def up_lock() -> Iterator[None]:
 
 @contextmanager
 def server_start() -> Iterator[None]:
-    """Held while a server of this home starts: two at once would both make, or migrate, the database."""
+    """Hold the lock for starting a server: two at once would both make or migrate the database."""
     path = home() / "server-start.lock"
     try:
         opened = path.open("a")
@@ -175,7 +190,7 @@ def server_start() -> Iterator[None]:
 
 
 def up_process() -> int | None:
-    """Process id of the `shardmill up` that runs, be it still starting or not yet quite stopped, or None."""
+    """Process id of the `shardmill up` that starts, runs or stops; None if there is none."""
     try:
         with _lock_path().open("r") as lock:
             try:

@@ -1,8 +1,7 @@
-"""The parameters of the flows: what the form of the Prefect UI shows, bounds and checks.
+"""The types of the flows' parameters, with the bounds that the form in the Prefect UI shows and checks.
 
-Descriptions come from the docstrings of the flows. Prefect loses the bounds of a bare default
-(``x: int = Field(ge=1)``), hence ``Annotated`` types. The server checks parameters against their schema
-before it makes a run of them.
+Prefect takes the descriptions from the docstrings of the flows. It loses the bounds of a bare default (``x:
+int = Field(ge=1)``), so the types are ``Annotated``. The server checks parameters before it creates a run.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from typing import Annotated
 from pydantic import Field
 
 from infra.errors import UsageError
-from infra.locations import absolute_path, default_root, default_runs
-from infra.names import is_text, uri_of
+from infra.storage.locations import absolute_path, default_root, default_runs
+from infra.storage.names import is_text, uri_of
 
 Source = Annotated[
     str,
@@ -41,10 +40,10 @@ DatasetRef = Annotated[
 
 
 def absolute(path_or_uri: str) -> str:
-    """A path made absolute; a URI as it is.
+    """The absolute path; a URI is returned unchanged.
 
     Raises:
-        UsageError: its bytes are not UTF-8, and Prefect keeps parameters as JSON text.
+        UsageError: The path is not UTF-8, and Prefect keeps parameters as JSON text.
     """
     if not is_text(path_or_uri):
         raise UsageError(

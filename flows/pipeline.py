@@ -1,4 +1,4 @@
-"""The pipeline flow: prepare a folder of images, then train on what was published."""
+"""The pipeline flow: prepare a folder of images, then train on the published version."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from prefect.states import Completed
 from beam_jobs.config import PrepareConfig
 from flows import prepare as preparing
 from flows import train as training_flow
-from flows.parameters import DatasetName, Source
-from flows.stopping import cancelled_state
+from flows.parameters import DatasetName, Source, root_or_default, runs_or_default
+from flows.runs.run_states import cancelled_state
 from infra.errors import Cancelled
 from training.config import TrainConfig
+from training.train import has_finished
 
 
 @flow(name="pipeline", flow_run_name="pipeline-{dataset}")
@@ -33,19 +34,21 @@ def pipeline(
     Args:
         source: Folder of images, one folder a class: an absolute path on the worker's machine, or a URI.
         dataset: Name of the dataset.
-        root: Folder of the datasets; empty for that of the worker.
-        runs: Folder of the training runs; empty for that of the worker.
+        root: Folder of the datasets; empty for the worker's default.
+        runs: Folder of the training runs; empty for the worker's default.
         prepare_config: How images are stored, filtered, split and packed into shards.
         train_config: The model, its data, augmentation, optimizer and run.
-        only_when_changed: Do not train when the source has not changed since the last version.
+        only_when_changed: Do not train again when this version was trained on with this configuration before.
     """
     try:
         prepared: Any = preparing.prepare(source, dataset, root, prepare_config)
         ref = f"{dataset}@{prepared['version']}"
-        if prepared.get("unchanged") and only_when_changed:
-            message = f"Nothing changed: {ref} is up to date, and nothing was trained"
+        if only_when_changed and has_finished(
+            ref, train_config, root=root_or_default(root), runs=runs_or_default(runs)
+        ):
+            message = f"Nothing changed: {ref} is up to date and was trained on before"
             return Completed(message=message, data={"prepare": prepared, "train": None})
         trained: Any = training_flow.train(ref, root, runs, train_config)
-    except (Cancelled, CancelledRun):
-        return cancelled_state()
+    except (Cancelled, CancelledRun) as stop:
+        return cancelled_state(stop)
     return Completed(message=f"Trained on {ref}", data={"prepare": prepared, "train": trained})

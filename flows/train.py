@@ -9,9 +9,9 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
-from flows import artifacts, children
 from flows.parameters import DatasetRef, root_or_default, runs_or_default
-from flows.stopping import cancelled_state, may_try_again
+from flows.runs import artifacts, children
+from flows.runs.run_states import cancelled_state, should_retry
 from infra.errors import Cancelled
 from training.config import TrainConfig
 
@@ -24,18 +24,18 @@ def train(
 ) -> State[Any]:
     """Train a model on a published version, evaluate it on the other splits, and export it.
 
-    A run that is cancelled, or dies, goes on from its last checkpoint when it is run again.
+    A run that was cancelled or died continues from its last checkpoint when it is run again.
 
     Args:
         dataset: What to train on: NAME, NAME@VERSION or NAME@latest.
-        root: Folder of the datasets; empty for that of the worker.
-        runs: Folder of the training runs; empty for that of the worker.
+        root: Folder of the datasets; empty for the worker's default.
+        runs: Folder of the training runs; empty for the worker's default.
         config: The model, its data, augmentation, optimizer and run.
     """
     try:
         report = train_model(dataset, root_or_default(root), runs_or_default(runs), config)
-    except Cancelled:
-        return cancelled_state()
+    except Cancelled as stop:
+        return cancelled_state(stop)
     show_trained(report.result, report.metrics)
     return Completed(message=f"Trained {report.result['run_dir']}", data=report.result)
 
@@ -45,17 +45,17 @@ def train(
     cache_policy=NO_CACHE,
     retries=2,
     retry_delay_seconds=5,
-    retry_condition_fn=may_try_again,
+    retry_condition_fn=should_retry,
 )
 def train_model(dataset: str, root: str, runs: str, config: TrainConfig) -> children.JobReport:
-    """Run the training in a process of its own; its result and the figures on the way."""
+    """Run the training in a process of its own and return its result and metrics."""
     command = [*children.TRAIN, dataset, "--root", root, "--runs", runs]
     command += ["--config-json", config.model_dump_json()]
     key = artifacts.artifact_key(dataset.split("@")[0], "train-progress")
-    return children.run_job(command, key=key, log=get_run_logger())
+    return children.run_child_job(command, key=key, log=get_run_logger())
 
 
 @task(name="show-model", cache_policy=NO_CACHE)
 def show_trained(result: dict[str, Any], metrics: list[dict[str, Any]]) -> None:
-    """Make the artifacts of the run's page."""
+    """Show the curves, the final figures and the figures by class on the page of the run."""
     artifacts.publish_trained(result, metrics)

@@ -1,4 +1,4 @@
-"""Content digests: what names finished work, so that it is reused only where it is the same work."""
+"""Digests of content: finished work is named by the digest of its inputs, and reused only under that name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def sha256_hex(data: bytes | memoryview) -> str:
 
 
 def stream_sha256(stream: BinaryIO) -> str:
-    """SHA-256 of all that is left in ``stream``, read a MiB at a time."""
+    """SHA-256 of the rest of ``stream``, read one MiB at a time."""
     digest = hashlib.sha256()
     while chunk := stream.read(_CHUNK_BYTES):
         digest.update(chunk)

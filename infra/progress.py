@@ -1,6 +1,6 @@
 """Progress as JSON lines: how a child process tells its parent what it does, and how people see it.
 
-A process emits events; where its parent left a pipe (infra.children) they go there, a JSON object
+A process emits events; where its parent left a pipe (infra.processes.children) they go there, a JSON object
 a line, and listeners of this process get them in any case. Kinds of events::
 
     {"event": "stage", "stage": "encode", "total": 3781, "unit": "images", "done": 0}
@@ -47,7 +47,7 @@ def adopt_parent() -> None:
 
 
 def events_go_to_parent() -> bool:
-    """Whether a parent process listens; then nothing need be drawn for people here."""
+    """Tell whether a parent process listens; then nothing need be drawn for people here."""
     return _parent_fd is not None
 
 
@@ -56,7 +56,7 @@ def emit(event: Event) -> None:
     event = {"time": round(time.time(), 3), **event}
     if _parent_fd is not None:
         line = json.dumps(event, ensure_ascii=True, default=str).encode("ascii") + b"\n"
-        # A parent that is gone is noticed by its lifeline (infra.children), not here.
+        # A parent that is gone is noticed by its lifeline (infra.processes.children), not here.
         with _lock, contextlib.suppress(BrokenPipeError):
             _write_all(_parent_fd, line)
     for listener in list(_listeners):
@@ -161,6 +161,7 @@ class TerminalProgress:
             self._bars = None
 
     def __call__(self, event: Event) -> None:
+        """Show an event."""
         kind = event.get("event")
         if kind == "log":
             self.say(str(event["message"]), level=str(event.get("level", "info")))
@@ -203,13 +204,21 @@ class TerminalProgress:
 
 def _rich_bars() -> Any:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     return Progress(
         TextColumn("{task.description:<10}"),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[unit]} {task.fields[rate]}"),
+        TimeElapsedColumn(),  # goes on between two blocks
         TimeRemainingColumn(),
         console=Console(stderr=True),
     )

@@ -35,7 +35,7 @@ def load_settings(
     overrides: Sequence[str] = (),
     given: Mapping[str, Any] | None = None,
 ) -> S:
-    """The configuration of one section, from all that the user said.
+    """Load the configuration of one section from a file, overrides and given values.
 
     Args:
         model: the section's model.
@@ -51,17 +51,19 @@ def load_settings(
     for override in overrides:
         _apply_override(values, override, section)
     _merge(values, given or {})
-    # Who writes keys with the section before them is to read them so, too.
+    # Errors show keys with the section in front if the user wrote them so.
     is_prefixed = any(override.strip().startswith(f"{section}.") for override in overrides)
     return validate(model, values, where=f"[{section}]", prefix=f"{section}." if is_prefixed else "")
 
 
 def validate(model: type[S], values: Mapping[str, Any], where: str = "configuration", prefix: str = "") -> S:
-    """``values`` as a model.
+    """Validate ``values`` as a model.
 
     Args:
-        where: the values are from, for errors.
-        prefix: what stands before keys where they are suggested.
+        model: the model.
+        values: nested values.
+        where: the place that the values come from, for errors.
+        prefix: stands before the keys that errors suggest.
 
     Raises:
         ConfigError: names every wrong key and value, and suggests near keys.
@@ -74,7 +76,7 @@ def validate(model: type[S], values: Mapping[str, Any], where: str = "configurat
 
 
 def split_overrides(overrides: Sequence[str]) -> dict[str, list[str]]:
-    """Overrides of a command that takes several sections, by section.
+    """Sort the overrides of a command that takes several sections by section.
 
     Raises:
         ConfigError: an override does not begin with a section's name.
@@ -122,7 +124,7 @@ def _apply_override(values: dict[str, Any], override: str, section: str) -> None
 
 
 def _parse_value(text: str) -> Any:
-    """A TOML value, or the text itself where it is none (so that quotes are not needed)."""
+    """The TOML value in ``text``, or the text itself if it is not TOML (so strings need no quotes)."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (tomllib.TOMLDecodeError, KeyError):
@@ -168,7 +170,7 @@ def _known_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
 
 
 def _same_leaf(key: str, known: list[str]) -> list[str]:
-    """Keys whose last part is near that of ``key``: the user left out or mistook the group."""
+    """Keys whose last part resembles that of ``key``: the user may have left out or mistaken the group."""
     leaves = {name.rsplit(".", 1)[-1]: name for name in reversed(known)}
     near = difflib.get_close_matches(key.rsplit(".", 1)[-1], leaves, n=1)
     return [leaves[name] for name in near]

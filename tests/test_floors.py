@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import ModuleType
 
 import pytest
-
-from beam_jobs.report.findings import FILTER_REASONS, REASONS
 
 ROOT = Path(__file__).parents[1]
 HEAVY = ("apache_beam", "tensorflow", "keras", "prefect", "torch", "cv2", "pyarrow", "numpy", "jinja2")
@@ -21,7 +21,7 @@ LIGHT = {
     "beam_jobs.config": ("pyarrow", "numpy"),
     "training.config": ("pyarrow", "numpy"),
     "beam_jobs.prepare": ("pyarrow", "numpy", "cv2"),
-    "infra.catalog": ("pyarrow", "numpy"),
+    "infra.dataset.catalog": ("pyarrow", "numpy"),
 }
 
 
@@ -53,23 +53,40 @@ def test_constraints_are_exact_and_free_of_addresses() -> None:
     assert tuple(map(int, pinned["sqlalchemy"].split(".")[:2])) < (2, 1)
 
 
-def test_configuration_page_is_current() -> None:
-    path = ROOT / "docs" / "configuration_reference.py"
-    spec = importlib.util.spec_from_file_location("configuration_reference", path)
+def script(name: str) -> ModuleType:
+    """A script of docs/, imported."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
-    reference = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(reference)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        del sys.modules[name]
+    return module
+
+
+def test_configuration_page_is_current() -> None:
+    reference = script("configuration_reference")
     written = reference.PAGE.read_text(encoding="utf-8")
     assert written == reference.render(), "run: python docs/configuration_reference.py"
 
 
-def test_every_reason_of_the_quarantine_is_explained() -> None:
-    page = (ROOT / "docs" / "recover-from-failures.md").read_text(encoding="utf-8")
-    explained = {code: words for code, words in REASONS.items() if code not in FILTER_REASONS}
-    for code, (meaning, remedy) in explained.items():
-        assert f"| `{code}` | {meaning} | {remedy} |" in page
-    assert page.count("\n| `") >= len(explained)
+def test_architecture_picture_is_current() -> None:
+    picture = script("architecture_picture")
+    written = picture.PICTURE.read_text(encoding="utf-8")
+    assert written == picture.render(), "run: python docs/architecture_picture.py"
+
+
+PATH_IN_TEXT = re.compile(r"`((?:flows|beam_jobs|training|infra|tests|docs)/[\w./]*)`")
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
+def test_paths_named_for_contributors_exist(page: str) -> None:
+    named = PATH_IN_TEXT.findall((ROOT / page).read_text(encoding="utf-8"))
+    assert len(named) > 20
+    assert [path for path in named if not (ROOT / path).exists()] == []
 
 
 def test_every_package_is_listed() -> None:

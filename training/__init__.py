@@ -1,4 +1,4 @@
-"""Shards to a trained model. ``from training import open_dataset`` reads a published dataset anywhere."""
+"""Turn shards into a trained model. ``from training import open_dataset`` reads a published dataset."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Dataset", "open_dataset"]
 
 
 def __getattr__(name: str) -> Any:
-    """The public names, loaded when they are asked for: importing a module of this package stays light."""
+    """Load a public name when it is asked for, so that importing a module of this package stays light."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from training import dataset

@@ -1,4 +1,4 @@
-"""Types of arrays that many rooms hand to each other."""
+"""Types of numpy arrays that many modules use."""
 
 from __future__ import annotations
 

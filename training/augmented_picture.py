@@ -1,4 +1,4 @@
-"""A picture of augmentation: a row for each example, as it is stored, and as training sees it by epochs."""
+"""Draw a grid of examples: a row each, as stored and as training sees it in several epochs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
-from training.reading.windows import resize_into
+from training.reading.decode import resize_into
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -35,12 +35,13 @@ class Cell:
 def grid_picture(
     title: str, subtitle: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]
 ) -> Image.Image:
-    """The grid.
+    """Draw the grid.
 
     Args:
-        title, subtitle: above it; long subtitles are folded.
-        columns: heading of each column.
-        rows: as many cells as columns, each.
+        title: the first line.
+        subtitle: the lines below it; folded if long.
+        columns: the heading of each column.
+        rows: each has as many cells as there are columns.
     """
     fonts = {size: ImageFont.load_default(size) for size in (_TITLE, _HEADING, _LINE)}
     width = 2 * _MARGIN + len(columns) * (_CELL + _GAP) - _GAP
@@ -84,7 +85,7 @@ def _place(
 
 
 def printable(text: str) -> str:
-    """Text that a font can show: names come from folders, and those can hold anything."""
+    """Replace characters that a font cannot show. Names come from folders, which can have any name."""
     return "".join(
         character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text
     )

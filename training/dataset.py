@@ -5,49 +5,52 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
-from infra.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog, DatasetVersion
 from infra.errors import NotFoundError, UsageError
-from infra.locations import default_root
-from training.augment.batch_draws import refuse_batched
-from training.config import AugmentSettings
-from training.config.data import DataSettings
+from infra.storage.locations import default_root
 from training.config.reading import Mode, ReadingSettings
-from training.order import LastBatch, Order, rank_slice
-from training.order.options import OrderOptions, asked_data, asked_order
-from training.reading import BatchMaker, RecordReader, SplitTable, load_table
-from training.reading.block_reader import by_block
+from training.order import Order, rank_slice
+from training.order.options import order_options
+from training.read_options import ExampleOptions, example_request_from
+from training.reading import BatchMaker, RecordReader, SplitTable, load_table, open_records
+from training.reading.batches.iterate import NumpyBatches
+from training.reading.blocks.stored import by_block
 from training.reading.damage import BadRecords
-from training.reading.iterate import NumpyBatches
-from training.reading.options import ReadingOptions, asked_reading
-from training.reading.staging import staging_for
+from training.reading.options import ReadingOptions, reading_settings_from
+from training.reading.staging.staging import staging_for
 
 if TYPE_CHECKING:
     from training.torch_data import TorchLoader, TorchOptions
 
-IMAGE_SIZE = 224  # height and width of images (pixels) where none is asked for
-
 
 def open_dataset(ref: str, root: str | Path | None = None, **reading: Unpack[ReadingOptions]) -> Dataset:
-    """A published version.
+    """Open a published version of a dataset.
 
     Args:
         ref: ``name``, ``name@3`` or ``name@latest``.
-        root: where the datasets are, a folder or a URI; default ``$SHARDMILL_ROOT`` or ``./datasets``.
-        reading: how records are read, by the names of the settings ``train.reading``: ``staging_dir`` for
-            shards in an object store, ``max_bad_records`` to leave out, and for ``tf``: ``decoder``,
-            ``cache``, ``ram_budget_bytes``, ``mode="streaming"`` and what else ``ReadingOptions`` has.
+        root: the folder or URI of the datasets; default ``$SHARDMILL_ROOT`` or ``./datasets``.
+        **reading: how records are read, by the names of the settings ``train.reading`` (``ReadingOptions``):
+            ``staging_dir`` for shards in an object store, ``max_bad_records`` to leave out, and for ``tf``
+            ``decoder``, ``cache``, ``ram_budget_bytes``, ``mode="streaming"`` and others.
 
     Raises:
-        NotFoundError: there is no such dataset or version. ConfigError: a setting is wrong.
+        NotFoundError: there is no such dataset or version.
+        ConfigError: a setting is wrong.
     """
-    settings = asked_reading(reading)
+    settings = reading_settings_from(reading)
     return Dataset(Catalog(root or default_root()).open(ref), settings)
 
 
 class Dataset:
-    """One version of a dataset, to read from. ``bad_records`` are those that were left out, of all splits."""
+    """One version of a dataset.
+
+    Attributes:
+        version: the published version.
+        reading: how records are read.
+        bad_records: the damaged records that were left out, of all splits.
+    """
 
     def __init__(self, version: DatasetVersion, reading: ReadingSettings | None = None) -> None:
         self.version = version
@@ -67,10 +70,11 @@ class Dataset:
         return [name for name, split in self.version.manifest.splits.items() if split.num_examples]
 
     def table(self, split: str) -> SplitTable:
-        """Where the records of a split lie, and their labels and ids.
+        """Return the places, labels and ids of the records of a split.
 
         Raises:
-            NotFoundError: the version has no such split. CorruptDataError: its files are damaged.
+            NotFoundError: the version has no such split.
+            CorruptDataError: its index is damaged.
         """
         if split not in self.splits:
             raise NotFoundError(
@@ -80,77 +84,61 @@ class Dataset:
         return table
 
     def reader(self, split: str, order: Order | None = None) -> RecordReader:
-        """A reader of a split's records; for an order by block, one that reads whole blocks ahead of use.
+        """Open a reader of a split's records. For an order by block it reads whole blocks ahead of use.
 
         Raises:
-            ConfigError: the windows of the order do not fit into memory.
+            ConfigError: the windows of the order do not fit into ``ram_budget_bytes``.
         """
-        records = RecordReader(self.version, self.table(split), self._staging, self.bad_records)
+        records = open_records(self.version, self.table(split), self._staging, self.bad_records)
         if order is None:
             return records
-        return by_block(self.version, records, order, self.reading.ram_budget_bytes)
+        return by_block(records, order, self.reading.ram_budget_bytes)
 
     def close(self) -> None:
-        """End the work ahead of use; what is staged stays for the next run."""
+        """End the background threads. Staged shards stay for the next run."""
         if self._staging is not None:
             self._staging.close()
 
-    def tf(
-        self,
-        split: str,
-        *,
-        batch_size: int = 32,
-        image_size: int = IMAGE_SIZE,
-        training: bool | None = None,
-        seed: int = 0,
-        epoch: int = 0,
-        epochs: int = 1,
-        last_batch: LastBatch | Literal["partial"] | None = None,
-        augment: AugmentSettings | None = None,
-        **order: Unpack[OrderOptions],
-    ) -> Any:
-        """A ``tf.data.Dataset`` of (images uint8 [B, S, S, 3], labels int32 [B]).
+    def tf(self, split: str, *, epoch: int = 0, epochs: int = 1, **options: Unpack[ExampleOptions]) -> Any:
+        """Return a ``tf.data.Dataset`` of (images uint8 [B, S, S, 3], labels int32 [B]).
 
-        Iterated again, it gives the same again: the order is a function of (seed, epoch). For ``model.fit``
-        over several epochs ask for ``epochs=E`` and give ``steps_per_epoch=len(dataset) // E``.
+        With ``last_batch="pad"`` or ``class_weights`` the elements are (images, labels, weights). With MixUp
+        or CutMix the labels are distributions over the classes, float32 [B, C].
+
+        Each iteration gives the same batches: the order is a function of (seed, epoch). For ``model.fit``
+        over several epochs pass ``epochs=E`` here and ``steps_per_epoch=len(dataset) // E`` there.
 
         Args:
             split: "train", "validation" or "test".
-            batch_size: examples a batch.
-            image_size: height and width of the images (pixels).
-            training: shuffled and augmented, or in stored order; default: whether the split is "train".
-            seed: of order and augmentation.
             epoch: the first epoch.
-            epochs: how many epochs follow one another.
-            last_batch: a last batch that is not full: "drop" (the default for training), "partial" (the
-                default otherwise: smaller), or "pad" (full, and elements are (images, labels, weights), as
-                they are with ``class_weights``).
-            augment: how training examples are varied. With MixUp or CutMix, labels are distributions over the
-                classes, float32 [B, C].
-            order: of training: ``balance`` and what else ``OrderOptions`` has.
+            epochs: the number of epochs.
+            **options: batch and image size, seed, augmentation and order; see ``ExampleOptions``.
 
         Raises:
-            NotFoundError: the version has no such split. UsageError, ConfigError: an argument is wrong.
+            NotFoundError: the version has no such split.
+            UsageError: an argument is wrong.
+            ConfigError: an option of the order is unknown or wrong.
         """
-        from training import tensorflow_runtime  # noqa: F401  (before anything else imports TensorFlow)
-        from training.pipelines.batch_draws import augmented_on_host
-        from training.pipelines.indexed import IndexedPipeline
-        from training.pipelines.pairs import as_pairs
-        from training.pipelines.pipeline import Pipeline
-        from training.pipelines.training_input import Wanted, open_images
+        from training.ranks import tensorflow_runtime  # noqa: F401  (before anything else imports TensorFlow)
+        from training.tf_data.augmented_batches import augmented_on_host
+        from training.tf_data.indexed import IndexedPipeline
+        from training.tf_data.pairs import as_pairs
+        from training.tf_data.pipeline import Pipeline
+        from training.tf_data.training_input import InputSettings, open_images
 
-        asked = self._asked(split, batch_size, image_size, training, seed, last_batch, augment, order)
-        _check_partial(asked.last_batch, epochs)
+        asked = example_request_from(split, self.table(split), self.classes, options)
+        asked.check_epochs(epochs)
         pipeline: Pipeline
         if asked.augment is None:
             decoder = self.reading.decoder
-            pipeline = IndexedPipeline(self.reader(split), asked.order, image_size, None, seed, decoder)
+            pipeline = IndexedPipeline(self.reader(split), asked.order, asked.size, None, decoder)
         else:
-            # Here "auto" is the exact order: who asks for a seed and an epoch gets what they name.
+            # Here "auto" means the exact order: a caller who names a seed and an epoch expects exactly these.
             mode: Mode = "streaming" if self.reading.mode == "streaming" else "indexed"
-            wanted = Wanted(asked.data, self.reading.model_copy(update={"mode": mode}), asked.augment)
-            opened = open_images(wanted, self.version, self.reader(split), asked.order, image_size)
-            pipeline = augmented_on_host(opened.pipeline, asked.augment, seed, len(self.classes))
+            reading = self.reading.model_copy(update={"mode": mode})
+            settings = InputSettings(asked.data, reading, asked.augment)
+            opened = open_images(settings, self.reader(split), asked.order, asked.size)
+            pipeline = augmented_on_host(opened.pipeline, asked.augment, len(self.classes))
         steps = pipeline.order.steps_per_epoch
         return as_pairs(pipeline, epoch * steps, (epoch + epochs) * steps, asked.last_batch)
 
@@ -158,53 +146,54 @@ class Dataset:
         self,
         split: str,
         *,
-        batch_size: int = 32,
-        image_size: int = IMAGE_SIZE,
-        training: bool | None = None,
-        seed: int = 0,
         epoch: int = 0,
         step: int = 0,
         epochs: int = 1,
-        last_batch: LastBatch | Literal["partial"] | None = None,
-        augment: AugmentSettings | None = None,
         rank: int = 0,
         num_ranks: int = 1,
         shares: Sequence[int] | None = None,
         threads: int | None = None,
-        **order: Unpack[OrderOptions],
+        **options: Unpack[ExampleOptions],
     ) -> NumpyBatches:
-        """Batches as numpy arrays, which JAX and all else take: an iterable of ``training.reading.Batch``.
+        """Return batches as numpy arrays (``training.reading.Batch``), for JAX and anything else.
 
-        They are those of ``tf`` and ``torch``, step by step. To go on after batch b of an earlier process,
-        ask for ``epoch=b.epoch, step=b.step + 1``.
+        The batches are those of ``tf`` and ``torch``, step by step. To continue after batch b of an earlier
+        process, pass ``epoch=b.epoch, step=b.step + 1``.
 
         Args:
-            split, batch_size, image_size, training, seed, epochs, last_batch, augment, order: as for ``tf``,
-                but for RandAugment, MixUp and CutMix, which are TensorFlow's work.
-            epoch, step: the first epoch, and the step in it to begin with.
-            rank, num_ranks: whose slice of each step.
-            shares: of the ranks in a step, a whole number each; default: all alike.
-            threads: that decode; default: one for each CPU of this process.
+            split: "train", "validation" or "test".
+            epoch: the first epoch.
+            step: the first step within that epoch.
+            epochs: the number of epochs.
+            rank: the rank whose slice of each step is read.
+            num_ranks: the number of ranks.
+            shares: a whole number for each rank, its share of each step; default: equal shares.
+            threads: the number of threads that decode; default: one for each CPU of this process.
+            **options: batch and image size, seed, augmentation and order; see ``ExampleOptions``.
+                RandAugment, MixUp and CutMix need TensorFlow.
 
         Raises:
-            NotFoundError: the version has no such split. UsageError, ConfigError: an argument is wrong.
+            NotFoundError: the version has no such split.
+            UsageError: an argument is wrong.
+            ConfigError: an option of the order is unknown or wrong.
         """
-        asked = self._asked(split, batch_size, image_size, training, seed, last_batch, augment, order)
-        _check_partial(asked.last_batch, epochs)
-        refuse_batched(asked.augment)
+        asked = example_request_from(split, self.table(split), self.classes, options)
+        asked.check_epochs(epochs)
+        asked.check_without_tensorflow()
         steps = asked.order.steps_per_epoch
         if not 0 <= step <= steps:
             raise UsageError(f"step = {step} of an epoch of {steps} steps")
-        rank_slice(batch_size, rank, num_ranks, shares)  # says now what would be wrong with these
+        own_shares = None if shares is None else tuple(shares)
+        rank_slice(asked.order.global_batch_size, rank, num_ranks, own_shares)  # raises now if they are wrong
         reader = self.reader(split, asked.order)
         return NumpyBatches(
-            BatchMaker(reader, image_size=image_size, augment=asked.augment, seed=seed, threads=threads),
+            BatchMaker(reader, image_size=asked.size, augment=asked.augment, threads=threads),
             asked.order,
             epoch * steps + step,
             (epoch + epochs) * steps,
             rank,
             num_ranks,
-            None if shares is None else tuple(shares),
+            own_shares,
             cut_padding=asked.last_batch == "partial",
         )
 
@@ -212,88 +201,47 @@ class Dataset:
         self,
         split: str,
         *,
-        batch_size: int = 32,
-        image_size: int | None = IMAGE_SIZE,
-        training: bool | None = None,
-        seed: int = 0,
-        last_batch: LastBatch | None = None,
-        augment: AugmentSettings | None = None,
         rank: int | None = None,
         num_ranks: int | None = None,
         shares: Sequence[int] | None = None,
         preload: bool = False,
         **options: Unpack[TorchOptions],
     ) -> TorchLoader:
-        """PyTorch batches of one rank, an epoch an iteration: a ``training.torch_data.TorchLoader``.
+        """Return a loader of PyTorch batches of one rank; an iteration is an epoch.
 
         The batches of all ranks together hold the same records, step by step, as those of ``tf``.
 
         Args:
-            split, training, seed, augment: as for ``batches``; whole images are not augmented.
-            batch_size: examples a step, over all ranks together.
-            image_size: height and width of the images (pixels); None: whole images, padded to the largest.
-            last_batch: a last batch that is not full: "drop" (the default for training), or "pad" (full, with
-                examples of weight 0).
-            rank, num_ranks: whose slice of each step; default: as ``torch.distributed`` says.
-            shares: of the ranks in a step, a whole number each; default: all alike.
+            split: "train", "validation" or "test".
+            rank: the rank whose slice of each step is read; default: as ``torch.distributed`` says.
+            num_ranks: the number of ranks; default: as ``torch.distributed`` says.
+            shares: a whole number for each rank, its share of each step; default: equal shares.
             preload: read all records into memory first.
-            options: of the order, as for ``tf``; and ``epoch``, ``num_epochs``, ``num_workers``,
-                ``prefetch_factor``, ``pin_memory``, ``persistent_workers``, ``multiprocessing_context``: see
-                ``training.torch_data.LoaderOptions``.
+            **options: batch and image size, seed, augmentation and order (see ``ExampleOptions``), and how
+                the loader works (see ``training.torch_data.LoaderOptions``). Whole images are not augmented.
 
         Raises:
-            NotFoundError: the version has no such split. UsageError, ConfigError: an argument is wrong.
+            NotFoundError: the version has no such split.
+            UsageError: an argument is wrong or unknown.
+            ConfigError: an option of the order is wrong.
             EnvironmentFault: PyTorch is not installed.
         """
-        from training.torch_data.opening import open_loader
+        from training.torch_data.opening import LoaderRequest, open_loader
         from training.torch_data.options import divided
+        from training.torch_data.ranks import rank_order
 
-        order, loading = divided(options)
-        training = split == "train" if training is None else training
-        last_batch = last_batch or ("drop" if training else "pad")
-        asked = self._asked(split, batch_size, image_size, training, seed, last_batch, augment, order)
-        refuse_batched(asked.augment)
-        return open_loader(
-            self.version,
-            self.reader(split, None if preload else asked.order),
-            asked.order,
-            image_size=image_size,
-            augment=None if image_size is None else asked.augment,
-            seed=seed,
-            ranks=(rank, num_ranks, None if shares is None else tuple(shares)),
-            preload=preload,
-            identity={"training": training, "seed": seed, **order},
-            loading=loading,
+        examples, loading = divided(options)
+        asked = example_request_from(
+            split, self.table(split), self.classes, examples, evaluation_last_batch="pad"
         )
-
-    def _asked(
-        self,
-        split: str,
-        batch_size: int,
-        image_size: int | None,
-        training: bool | None,
-        seed: int,
-        last_batch: LastBatch | Literal["partial"] | None,
-        augment: AugmentSettings | None,
-        order: OrderOptions,
-    ) -> _Asked:
-        """What all frameworks make of the arguments they share."""
-        if batch_size < 1 or (image_size is not None and image_size < 1):
-            raise UsageError(f"batch_size = {batch_size} and image_size = {image_size} must be at least 1")
-        training = split == "train" if training is None else training
-        last_batch = last_batch or ("drop" if training else "partial")
-        data = asked_data(batch_size, last_batch, seed, order)
-        found = asked_order(data, self.table(split), self.classes, training=training)
-        return _Asked(data, found, (augment or AugmentSettings()) if training else None, last_batch)
-
-
-class _Asked(NamedTuple):
-    data: DataSettings
-    order: Order
-    augment: AugmentSettings | None
-    last_batch: LastBatch | Literal["partial"]
-
-
-def _check_partial(last_batch: str, epochs: int) -> None:
-    if last_batch == "partial" and epochs != 1:
-        raise UsageError("a partial last batch is for one epoch", "use last_batch='drop' or 'pad'")
+        asked.check_without_tensorflow()
+        request = LoaderRequest(
+            rank_order(asked.order, rank, num_ranks, None if shares is None else tuple(shares)),
+            asked.image_size,
+            asked.augment,
+            asked.data.seed,
+            {"training": asked.training, "seed": asked.data.seed, **order_options(examples)},
+        )
+        return open_loader(
+            self.reader(split, None if preload else asked.order), request, loading, preload=preload
+        )

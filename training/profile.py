@@ -1,7 +1,7 @@
-"""``python -m training.profile NAME[@V]``: where the time of reading goes, and what to do about it.
+"""``python -m training.profile NAME[@V]``: measure the stages of reading and find the bottleneck.
 
 Each stage is measured alone on one thread, over the records of the train split in the order of training; then
-the batches, the pipeline, and with ``--model`` the training steps of the configuration. Nothing but the
+the batches, the pipeline, and with ``--model`` the training steps of the configuration. Only the
 picture is written.
 """
 
@@ -16,17 +16,18 @@ from typing import Any
 import numpy as np
 
 from infra import progress as events
-from infra.catalog import Catalog, DatasetVersion
-from infra.job_command import JobParser, settings_of
-from infra.output_file import writes
-from infra.process import exit_at_once, num_cpus, own_peak_rss_bytes, run_main
-from training import tensorflow_runtime
+from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.processes.job_command import JobParser, settings_of
+from infra.processes.process import exit_at_once, num_cpus, own_peak_rss_bytes, run_main
+from infra.storage.output_file import writes
 from training.config import TrainConfig, image_size_of
 from training.dataset import Dataset
-from training.order import TrainingOrder, chosen_order
+from training.order import TrainingOrder, order_from_settings
+from training.profiling.bottleneck import Rates, find_bottleneck
 from training.profiling.picture import profile_svg
 from training.profiling.stages import Stage, Subject, measure_stages
-from training.profiling.verdict import Rates, bottleneck
+from training.ranks import tensorflow_runtime
+from training.reading import open_records
 
 
 def _parser() -> JobParser:
@@ -46,7 +47,7 @@ def _parser() -> JobParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command. Returns its exit status."""
+    """Run the command and return its exit status."""
     return run_main(lambda: _run(argv))
 
 
@@ -73,30 +74,30 @@ def profile(
 
     Args:
         ref: ``name`` or ``name@version``.
-        config: of the training run.
-        root: where the datasets are.
-        seconds: to spend on each measurement.
+        config: the configuration of the training run.
+        root: the folder of the datasets.
+        seconds: the time to spend on each measurement.
         model: measure training steps too.
 
     Returns:
-        JSON-able: what was measured (``stages``: microseconds of one core an image; ``rates``: images a
+        JSON-able: the measurements (``stages``: microseconds of one core an image; ``rates``: images a
         second together), and the ``bottleneck`` with ``reason`` and ``remedy``.
 
     Raises:
         NotFoundError: there is no such dataset. CorruptDataError: it is damaged.
     """
     version = Catalog(root).open(ref)
-    records = Dataset(version).reader("train")
+    records = open_records(version, Dataset(version).table("train"))
     table = records.table
-    order = chosen_order(config.data, table, version.manifest.classes)
+    order = order_from_settings(config.data, table, version.manifest.classes)
     with tensorflow_runtime.quiet_start():  # the model's file may import it
         size = image_size_of(config)
-    subject = Subject(records, order, size, config.augment, config.data.seed, seconds)
+    subject = Subject(records, order, size, config.augment, seconds)
     stages = measure_stages(subject, lambda name: events.log(f"measuring {name}"))
     transfers, rates = _together(subject, config, version, order, model=model)
     stages += transfers
     side = float(np.median(np.minimum(table.height, table.width)))
-    found = bottleneck(stages, rates, num_cpus=num_cpus(), stored_side=side, image_size=size)
+    found = find_bottleneck(stages, rates, num_cpus=num_cpus(), stored_side=side, image_size=size)
     return {
         "dataset": version.name,
         "version": version.version,
@@ -118,19 +119,19 @@ def profile(
 def _together(
     subject: Subject, config: TrainConfig, version: DatasetVersion, order: TrainingOrder, *, model: bool
 ) -> tuple[list[Stage], Rates]:
-    # TensorFlow loads only now: wrong arguments are answered at once.
+    # TensorFlow loads only now, so that wrong arguments fail at once.
     with tensorflow_runtime.quiet_start():
         tensorflow_runtime.start(logical_devices=config.run.logical_devices, seed=config.data.seed)
-        from training.profiling import whole
+        from training.profiling import throughput
 
     def on_stage(name: str) -> None:
         events.log(f"measuring {name}")
 
     transfers = []
-    if (device := whole.accelerator()) is not None:
+    if (device := throughput.accelerator()) is not None:
         on_stage("transfer")
-        transfers.append(whole.transfer(subject, device))
-    return transfers, whole.with_tensorflow(subject, config, version, order, on_stage, model=model)
+        transfers.append(throughput.transfer(subject, device))
+    return transfers, throughput.measure_rates(subject, config, version, order, on_stage, model=model)
 
 
 def _write_picture(path: Path, result: dict[str, Any]) -> None:
@@ -145,7 +146,7 @@ def _write_picture(path: Path, result: dict[str, Any]) -> None:
 
 
 def summary(result: dict[str, Any]) -> str:
-    """The result in a few lines for a person."""
+    """Summarize the result in a few lines."""
     lines = [f"{'stage':<20}{'µs an image':>14}{'images/s alone':>18}"]
     for stage in result["stages"]:
         figures = f"{stage['microseconds']:>14,.1f}{stage['images_per_second']:>18,.0f}"
@@ -157,5 +158,5 @@ def summary(result: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    # What matters is written; TensorFlow's threads may be at work while Python tears its modules down.
+    # The result is written. Exit without Python's clean-up, during which TensorFlow's threads may still run.
     exit_at_once(main())

@@ -1,8 +1,8 @@
-"""``python -m training.show_augmented NAME[@V] --out FILE``: a picture of what training sees.
+"""``python -m training.show_augmented NAME[@V] --out FILE``: draw augmented training examples.
 
-The examples are the first ones of the run's first step. They go through the code that training goes through:
-the draws of (seed, epoch, position), the window, ``vary``; and where the settings have them, RandAugment,
-MixUp and CutMix. TensorFlow loads for those, and for a model that says how large its images are.
+The examples are the first ones of the run's first step. They go through the code of training: the draws of
+(seed, epoch, position), the window and ``vary``; and if they are set, RandAugment, MixUp and CutMix.
+TensorFlow is loaded for these, and for a model that defines the size of its images.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ import numpy as np
 import numpy.typing as npt
 
 from infra import progress as events
-from infra.catalog import Catalog
+from infra.dataset.catalog import Catalog
 from infra.errors import UsageError
-from infra.job_command import JobParser, settings_of
-from infra.output_file import writes
-from infra.process import run_main
-from infra.wording import counted
-from training import tensorflow_runtime
-from training.augment.batch_draws import OPS, BatchDraws, check_pairs, draw_batch
+from infra.processes.job_command import JobParser, settings_of
+from infra.processes.process import run_main
+from infra.readable import counted
+from infra.storage.output_file import writes
+from training.augment.batch_parameters import OPS, BatchParameters, check_pairs, draw_batch_parameters
 from training.augmented_picture import Cell, grid_picture
 from training.config import AugmentSettings, TrainConfig, image_size_of
 from training.dataset import Dataset
 from training.order import StepPlan
-from training.order.chosen import chosen_order
+from training.order.from_settings import order_from_settings
+from training.ranks import tensorflow_runtime
 from training.reading import BatchMaker, RecordReader
 
 _EXAMPLES, _EPOCHS = 6, 6  # an even number of examples, for they may be mixed in pairs
@@ -40,7 +40,7 @@ Images = npt.NDArray[np.uint8]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command. Returns its exit status."""
+    """Run the command and return its exit status."""
     return run_main(lambda: _run(argv))
 
 
@@ -72,8 +72,8 @@ def show_augmented(ref: str, config: TrainConfig, *, root: str | Path, out: Path
     Args:
         ref: ``name`` or ``name@version``.
         config: of a training run.
-        root: where the datasets are.
-        out: the picture's file; its suffix says of which kind.
+        root: the folder of the datasets.
+        out: the file of the picture; its suffix determines the format.
 
     Raises:
         UsageError: the suffix is unknown, or a setting does not fit the data. NotFoundError: there is no such
@@ -81,7 +81,7 @@ def show_augmented(ref: str, config: TrainConfig, *, root: str | Path, out: Path
             be written.
     """
     if out.suffix.lower() not in SUFFIXES:
-        raise UsageError(f"{out} is no picture's name", f"end it in {', '.join(SUFFIXES)}")
+        raise UsageError(f"{out} has no suffix of a picture format", f"use one of {', '.join(SUFFIXES)}")
     dataset = Dataset(Catalog(root).open(ref))
     reader = dataset.reader("train")
     plan = _first_examples(config, dataset, reader)
@@ -105,7 +105,7 @@ def show_augmented(ref: str, config: TrainConfig, *, root: str | Path, out: Path
 
 
 def described(settings: AugmentSettings) -> str:
-    """The settings that are switched on, as in a configuration."""
+    """Return the settings that are switched on, as in a configuration."""
     changed = settings.model_dump(exclude_defaults=True)
     shown = {name: changed[name] for name in changed if changed[name]}
     default = AugmentSettings()
@@ -126,7 +126,7 @@ def _value(value: Any) -> str:
 
 def _first_examples(config: TrainConfig, dataset: Dataset, reader: RecordReader) -> StepPlan:
     check_pairs(config.augment, config.data.global_batch_size)
-    plan = chosen_order(config.data, reader.table, dataset.classes).step(0, 0)
+    plan = order_from_settings(config.data, reader.table, dataset.classes).step(0, 0)
     num = min(_EXAMPLES, plan.num_real + plan.num_real % 2, plan.ordinals.size)
     return replace(
         plan, positions=plan.positions[:num], ordinals=plan.ordinals[:num], weights=plan.weights[:num]
@@ -134,7 +134,7 @@ def _first_examples(config: TrainConfig, dataset: Dataset, reader: RecordReader)
 
 
 def _stored(reader: RecordReader, dataset: Dataset, ordinal: int) -> tuple[Images, tuple[str, ...]]:
-    """The whole stored image, and its caption."""
+    """Return the whole stored image, and its caption."""
     (stored,) = reader.read_images(np.array([ordinal]))
     height, width, _ = stored.shape
     label = dataset.classes[reader.table.label[ordinal]]
@@ -142,30 +142,28 @@ def _stored(reader: RecordReader, dataset: Dataset, ordinal: int) -> tuple[Image
 
 
 class _AsTrained:
-    """Makes the same examples as training would, epoch by epoch."""
+    """Makes the examples of training, epoch by epoch."""
 
     def __init__(self, config: TrainConfig, dataset: Dataset, reader: RecordReader, size: int) -> None:
-        self._settings, self._seed, self._size = config.augment, config.data.seed, size
+        self._settings, self._size = config.augment, size
         self._classes = dataset.classes
-        self._maker = BatchMaker(
-            reader, image_size=size, augment=config.augment, seed=config.data.seed, threads=1
-        )
+        self._maker = BatchMaker(reader, image_size=size, augment=config.augment, threads=1)
         self._augment = _batch_augment(config) if config.augment.is_batched else None
 
     def cells(self, plan: StepPlan) -> list[Cell]:
-        """A cell for each example."""
+        """Return a cell for each example."""
         batch = self._maker.make(plan)
         names = [self._classes[label] for label in batch.labels.tolist()]
         if self._augment is None:
             return [Cell(image.copy(), (name,)) for image, name in zip(batch.images, names, strict=True)]
-        draws = draw_batch(self._settings, self._seed, plan.epoch, plan.positions, self._size)
+        draws = draw_batch_parameters(self._settings, plan.seed, plan.epoch, plan.positions, self._size)
         images = self._augment(batch.images, draws)
-        captions = [_caption(names, draws, row) for row in range(len(names))]
+        captions = [caption(names, draws, row) for row in range(len(names))]
         return [Cell(image, caption) for image, caption in zip(images, captions, strict=True)]
 
 
 def _batch_augment(config: TrainConfig) -> Any:
-    """(images, draws) -> images, all of them numpy."""
+    """Return a function: (images, parameters) -> images, all numpy."""
     with tensorflow_runtime.quiet_start():
         tensorflow_runtime.start()
         import tensorflow as tf
@@ -173,19 +171,19 @@ def _batch_augment(config: TrainConfig) -> Any:
         from training.augment.batched import BatchAugment
     augment = BatchAugment(mixes=config.augment.mixes)
 
-    def augmented(images: Images, draws: BatchDraws) -> Images:
-        done: Images = augment(tf.constant(images), BatchDraws(*map(tf.constant, draws))).numpy()
+    def augmented(images: Images, draws: BatchParameters) -> Images:
+        done: Images = augment(tf.constant(images), BatchParameters(*map(tf.constant, draws))).numpy()
         return done
 
     return augmented
 
 
-def _caption(names: list[str], draws: BatchDraws, row: int) -> tuple[str, ...]:
-    """Labels with their shares, then the operations of RandAugment."""
-    own, partner = float(draws.own[row]), names[min(row ^ 1, len(names) - 1)]
+def caption(names: list[str], draws: BatchParameters, row: int) -> tuple[str, ...]:
+    """Return the labels with their shares, and the operations of RandAugment."""
+    own_share, partner = float(draws.own_share[row]), names[min(row ^ 1, len(names) - 1)]
     caption = [names[row]]
-    if own < 0.995 and partner != names[row]:
-        caption = [f"{names[row]} {own:.0%}, {partner} {1 - own:.0%}"]
+    if own_share < 0.995 and partner != names[row]:
+        caption = [f"{names[row]} {own_share:.0%}, {partner} {1 - own_share:.0%}"]
     if draws.ops.shape[1]:
         caption.append(", ".join(OPS[number] for number in draws.ops[row]))
     return tuple(caption)

@@ -1,4 +1,4 @@
-"""Distributed data-parallel training in PyTorch, to copy: exact order, exact resume, any number of ranks.
+"""An example of distributed training in PyTorch: exact order, exact resume, any number of ranks.
 
     python -m training.torch_example photos --out run                     this process alone
     python -m training.torch_example photos --out run --spawn 2           two processes, by mp.spawn
@@ -32,7 +32,10 @@ _PATIENCE = timedelta(minutes=5)
 
 
 def small_network(num_classes: int) -> nn.Module:
-    """A small convolutional network. Its normalisation is by example, so no rank needs to know the others."""
+    """Build a small convolutional network.
+
+    It normalises each example alone, so ranks need not synchronize.
+    """
     layers: list[nn.Module] = []
     width_in = 3
     for width in (16, 32, 64):
@@ -61,7 +64,7 @@ class Run:
         self._resume()
 
     def train(self) -> None:
-        """Train from where the run is to the end of its last epoch."""
+        """Train from the current step to the end of the last epoch."""
         while self.loader.epoch < self.told.epochs:
             for batch in self.loader:
                 self._train_step(batch)
@@ -84,7 +87,7 @@ class Run:
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def evaluate(self, split: str) -> float:
-        """Mean loss over a split; each rank takes its slices."""
+        """Return the mean loss over a split; each rank takes its slices."""
         self.model.eval()
         totals = torch.zeros(2, dtype=torch.float64, device=self.device)
         for batch in _loader(self.dataset, split, self.told, num_epochs=1):
@@ -104,7 +107,7 @@ class Run:
         self.loader.load_state_dict(saved["loader"])
 
     def _save(self) -> None:
-        """All ranks are at the same step, so the first one's word is good for all."""
+        """Save a checkpoint. All ranks are at the same step, so the first one saves for all."""
         if self.rank:
             return
         state = {
@@ -139,7 +142,7 @@ def _device() -> torch.device:
 
 
 def run(told: argparse.Namespace) -> None:
-    """One rank's whole run. The first rank prints the result."""
+    """Run one rank from start to end. The first rank prints the result."""
     Path(told.out).mkdir(parents=True, exist_ok=True)
     of_rank = Run(told)
     of_rank.train()
@@ -161,7 +164,7 @@ def _spawned(rank: int, told: argparse.Namespace, meeting_point: str) -> None:
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -2,7 +2,7 @@
 
 A run lives in ``<runs>/<dataset>-v<version>-<digest of the configuration>/``:
 
-    run.json               what was asked for
+    run.json               the configuration and the dataset version
     checkpoints/           the latest ones and the best
     logs/                  for TensorBoard
     consumed.jsonl         with run.trace_records: the ids of the records of each step
@@ -19,28 +19,30 @@ from pathlib import Path
 from typing import Any
 
 from infra import progress as events
-from infra.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog, DatasetVersion
 from infra.errors import ConfigError, DataError, UsageError
-from infra.job_command import JobParser, settings_of
-from infra.locations import default_runs
-from infra.process import exit_at_once, own_peak_rss_bytes, run_main
-from infra.storage import Storage
-from infra.wording import counted
-from training.config import TrainConfig, run_identity, run_name
+from infra.processes.job_command import JobParser, settings_of
+from infra.processes.process import exit_at_once, own_peak_rss_bytes, run_main
+from infra.readable import counted
+from infra.storage.filesystem import Storage
+from infra.storage.locations import default_runs
+from training.config import TrainConfig
+from training.loop.identity import run_identity, run_name
 
-# Beside the runs: a lock's file stays for ever, and a run that was refused leaves no folder.
+# Beside the runs, since lock files stay, and a refused run must leave no folder.
 _LOCKS = ".locks"
 _RESULT = "result.json"
 
-# An error's frames hold pipelines whose destructors wait for TensorFlow's threads, for minutes where a large
-# model is being compiled. Kept here they are never destroyed: the process ends with os._exit.
+# The frames of an error hold pipelines whose destructors wait for TensorFlow's threads, for minutes if a
+# large model is being compiled. Keep them here, so that they are never destroyed: the process ends with
+# os._exit.
 _unfinished: list[BaseException] = []
 
 
 def _parser() -> JobParser:
     parser = JobParser(
         "python -m training.train",
-        "Train on a published dataset. The same command again goes on where it was.",
+        "Train on a published dataset. The same command again resumes an interrupted run.",
         "example: python -m training.train clothing --set model.name=ResNet50 --set run.epochs=20",
     )
     parser.add_argument("dataset", metavar="NAME[@VERSION]", help="dataset; the newest version by default")
@@ -55,7 +57,7 @@ def _parser() -> JobParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command. Returns its exit status."""
+    """Run the command and return its exit status."""
     return run_main(lambda: _run(argv))
 
 
@@ -81,16 +83,16 @@ def _train_as_asked(argv: Sequence[str] | None) -> int:
 
 
 def train_dataset(ref: str, config: TrainConfig, *, root: str | Path, runs: str | Path) -> dict[str, Any]:
-    """Train ``config`` on a dataset, or return the result of the same run where it is finished.
+    """Train ``config`` on a dataset, or return the result of the same run if it has finished.
 
     Args:
         ref: ``name`` or ``name@version``.
-        config: what to do.
-        root: where the datasets are.
+        config: the configuration of the run.
+        root: the folder of the datasets.
         runs: folder of this machine under which the run's folder is made.
 
     Raises:
-        NotFoundError: there is no such dataset. LockedError: another process is at the same run.
+        NotFoundError: there is no such dataset. LockedError: another process runs the same training.
         DataError: there is nothing to train on, or it is damaged. Cancelled: stopped on request.
     """
     started = time.monotonic()
@@ -100,7 +102,7 @@ def train_dataset(ref: str, config: TrainConfig, *, root: str | Path, runs: str 
     folder = _local(runs).child(name)
     run_dir = Path(folder.uri)
     with _local(runs).exclusive_lock(f"{_LOCKS}/{name}", purpose="the same training run"):
-        folder.sweep()  # what a killed process was writing: a whole checkpoint, at times
+        folder.sweep()  # the unfinished files of a killed process, at times a whole checkpoint
         if config.run.fresh:
             _clear(folder)
         if (finished := _finished(folder)) is not None:
@@ -120,9 +122,15 @@ def train_dataset(ref: str, config: TrainConfig, *, root: str | Path, runs: str 
     return result
 
 
+def has_finished(ref: str, config: TrainConfig, *, root: str | Path, runs: str | Path) -> bool:
+    """Return whether a training with this configuration on this version has finished."""
+    version = Catalog(root).open(ref)
+    return _finished(_local(runs).child(run_name(config, version))) is not None
+
+
 def _train(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[str, Any]:
-    # TensorFlow loads only now: wrong arguments and finished runs are answered at once.
-    from training import tensorflow_runtime
+    # TensorFlow loads only now, so that wrong arguments and finished runs return at once.
+    from training.ranks import tensorflow_runtime
 
     with tensorflow_runtime.quiet_start():
         tensorflow_runtime.start(
@@ -130,7 +138,7 @@ def _train(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[
             seed=config.data.seed,
             deterministic=config.run.deterministic,
         )
-        from training import session
+        from training.loop import session
 
     return session.train(config, version, run_dir)
 
@@ -138,18 +146,28 @@ def _train(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[
 def _check_trainable(version: DatasetVersion) -> None:
     split = version.manifest.splits.get("train")
     if split is None or not split.num_examples:
-        found = ", ".join(version.manifest.splits) or "none"
+        found = ", ".join(
+            f"{counted(summary.num_examples, 'example')} in {name}"
+            for name, summary in version.manifest.splits.items()
+            if summary.num_examples
+        )
         raise DataError(
-            f"{version.ref} has no examples in its train split (its splits: {found})",
+            f"the train split of {version.ref} is empty; it has: {found or 'no examples at all'}",
             "prepare it again with splits.train > 0, or from a source with a train folder",
         )
 
 
 def _local(runs: str | Path) -> Storage:
-    """The folder of the runs. Checkpoints, logs and exports are written by libraries that know only files."""
+    """Open the folder of the runs.
+
+    It must be local: libraries write checkpoints, logs and exports as files.
+    """
     location = str(runs).removeprefix("file://")
     if "://" in location:
-        raise UsageError(f"runs are kept on this machine; {runs} is elsewhere", "give --runs a local folder")
+        raise UsageError(
+            f"training runs must be stored in a local folder; {runs} is not local",
+            "give --runs a local folder",
+        )
     return Storage.at(location)
 
 
@@ -161,19 +179,19 @@ def _finished(folder: Storage) -> dict[str, Any] | None:
 
 
 def _clear(folder: Storage) -> None:
-    """Remove all of a run, the result first: a run half removed is not finished."""
+    """Remove a whole run, its result first: a run that is half removed must not count as finished."""
     folder.delete(_RESULT)
     folder.delete_tree("")
 
 
 def _forget_if_empty(folder: Storage) -> None:
-    """Remove the folder of a run that was refused before it made anything."""
+    """Remove the folder of a run that was refused before it wrote anything."""
     if not folder.list_folders():
         folder.delete_tree("")
 
 
 def summary(result: dict[str, Any]) -> str:
-    """The result in a few lines for a person."""
+    """Summarize the result in a few lines."""
     ref, epochs = f"{result['dataset']}@{result['version']}", counted(result["epochs"], "epoch")
     lines = [f"trained {result['model']} on {ref} for {epochs}"]
     if result["unchanged"]:
@@ -191,5 +209,5 @@ def summary(result: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    # What matters is written; TensorFlow's threads may be at work while Python tears its modules down.
+    # The result is written. Exit without Python's clean-up, during which TensorFlow's threads may still run.
     exit_at_once(main())

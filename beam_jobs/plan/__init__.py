@@ -1,21 +1,29 @@
-"""The plan of a version: what is known of all files, to duplicates, groups, splits, shards and places.
+"""The plan of a version: from the facts of all files to duplicates, groups, splits and shards.
 
-Pure functions over Arrow tables, vectorised: no Beam, no files. The result depends on the rows alone, not on
-the order in which blocks were finished, nor on the number of workers.
+    steps         the steps of a plan, in order
+    previous      what a plan must know of the previous version
+    similarity/   exact duplicates, near-duplicates, groups by key
+    splits/       which record goes to which split; leaks
+    shards        which record goes to which shard, and where in it
+    inputs        the rows of all inputs: what became of each
+    records       the rows of the records, in the order in which they are stored
+    statistics    figures of the images of each split
+
+Everything here is a pure, vectorised function over Arrow tables: no Beam, no files. The result depends on the
+rows alone, not on the order in which blocks were finished, nor on the number of workers.
 """
 
-from beam_jobs.plan.earlier import Earlier
-from beam_jobs.plan.planning import Plan, plan_version
-from beam_jobs.plan.records import PLAN_SCHEMA
+from beam_jobs.plan.previous import PreviousRecords
 from beam_jobs.plan.shards import RECORD_OVERHEAD_BYTES, HeldShards, PlannedShard, num_shards
+from beam_jobs.plan.steps import Plan, PlanSummary, plan_version
 
 __all__ = [
-    "PLAN_SCHEMA",
     "RECORD_OVERHEAD_BYTES",
-    "Earlier",
     "HeldShards",
     "Plan",
+    "PlanSummary",
     "PlannedShard",
+    "PreviousRecords",
     "num_shards",
     "plan_version",
 ]

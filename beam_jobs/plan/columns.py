@@ -1,4 +1,4 @@
-"""Columns of Arrow tables as arrays of codes and places."""
+"""Columns of Arrow tables as arrays of split codes and row numbers."""
 
 from __future__ import annotations
 
@@ -7,39 +7,42 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.plan.splits import Codes
-from infra.contract import SPLITS
+from infra.format.contract import SPLITS
 
-# Rows that are made, hashed and written at a time. Plan digests depend on it.
+# Rows that are made, hashed and written at a time. Plan digests depend on this number.
 PLAN_ROWS = 4_096
 
-# Row numbers of tables of up to two billion rows: there are many such columns in a plan.
+# Row numbers. Four bytes each, since a plan has many such columns: two billion rows at most.
 Rows = npt.NDArray[np.int32]
+
+Codes = npt.NDArray[np.int8]  # index into SPLITS; -1 if there is none
 
 
 def rows_where(mask: npt.NDArray[np.bool_]) -> Rows:
-    """The positions at which a mask is true, rising."""
+    """Return the positions at which a mask is true, rising."""
     return np.flatnonzero(mask).astype(np.int32)
 
 
 def is_null(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    """Return which rows of a column are null: bool [N]."""
     return np.asarray(pc.is_null(column).to_numpy(), np.bool_)
 
 
 def one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    """The column as one array."""
+    """Return a column as one array."""
     if column.num_chunks == 1:
         return column.chunk(0)  # joining one chunk would copy it
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def split_codes(splits: pa.ChunkedArray) -> Codes:
+    """Return the index into SPLITS of each name: int8 [N], -1 if it is null."""
     codes = pc.index_in(splits, pa.array(SPLITS, pa.string()))
     return np.asarray(pc.fill_null(codes, -1).to_numpy(), np.int8)
 
 
 def places_of(rows: Rows | npt.NDArray[np.int64], total: int) -> pa.Array:
-    """For each of ``total`` rows, its position in ``rows``, or null: int64 [total], for ``take``."""
+    """Return the position in ``rows`` of each of ``total`` rows, or null: int64 [total], for ``take``."""
     places = np.full(total, -1, np.int64)
     places[rows] = np.arange(len(rows))
     return pa.array(places, mask=places < 0)

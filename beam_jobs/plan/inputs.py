@@ -1,7 +1,8 @@
-"""The rows of all inputs: what became of each.
+"""The rows of all inputs (INPUTS_SCHEMA): what became of each file.
 
-A row is what the listing says, overlaid with what reading found, and that with the plan's. Rows are made when
-they are asked for, a range at a time: as text they are several times what is known of a file.
+A row combines what the listing says of a file, what reading it found, and what the plan decided. Rows are
+made a range at a time, when they are asked for: as text they take several times the memory of the columns
+that they are made of.
 """
 
 from __future__ import annotations
@@ -14,37 +15,34 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.plan.columns import PLAN_ROWS, Rows, places_of
-from beam_jobs.plan.duplicates import Duplicates, Files
-from beam_jobs.plan.hashing import hex_text
-from beam_jobs.plan.leaks import Dropped
-from beam_jobs.plan.splits import Codes
-from infra.contract import DUPLICATE, FILTERED, INPUTS_SCHEMA, RECORD, SPLITS
+from beam_jobs.plan.columns import PLAN_ROWS, Codes, Rows, places_of
+from beam_jobs.plan.similarity.duplicates import Duplicates, Files
+from beam_jobs.plan.splits.leaks import Dropped
+from beam_jobs.schemas import LEAK, LIST, PLAN, SAME_BYTES, SAME_BYTES_ACROSS_SPLITS, Status, outcomes_of
+from beam_jobs.tables.ids import hex_text
+from infra.format.contract import DUPLICATE, FILTERED, INPUTS_SCHEMA, RECORD, SPLITS
 
 Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Columns = dict[str, pa.Array | pa.ChunkedArray]
 
-# Columns of FACTS_SCHEMA that rows of inputs are made of.
-FACTS_OF_INPUTS = ("sha256", "outcome", "stage", "reason", "message")
-
-# Why a file is a duplicate; the second where the source gives it another split than the record it repeats.
-SAME_BYTES, ACROSS_SPLITS = "same_bytes", "same_bytes_across_splits"
+# The columns of FACTS_SCHEMA that are used here.
+FACTS_OF_INPUTS = ("sha256", "status", "stage", "reason", "message")
 
 
 @dataclass(frozen=True)
 class InputRows:
-    """What became of each input.
+    """Outcome of each input, as the columns that rows are made of.
 
     Attributes:
         listing: LISTING_SCHEMA, sorted by URI.
-        facts: FACTS_OF_INPUTS, of the files that were read.
+        facts: FACTS_OF_INPUTS, a row a file that was read.
         read: int32, rows of the listing that were read.
-        files: those of them that have a stored form.
-        found: which of these repeat another.
-        crossing: bool, of each of ``found.repeats``: the source gives it another split than its record.
-        splits: int8, of each record of ``found.kept``.
-        dropped: which of these records are dropped; all files of their content are.
+        files: the files that have a stored image.
+        found: the duplicates among them.
+        crossing: bool [repeats], whether the source gives a repeat another split than its record.
+        splits: int8 [records], index into SPLITS.
+        dropped: records dropped from train, together with all files of the same content.
     """
 
     listing: pa.Table
@@ -61,17 +59,17 @@ class InputRows:
 
     @property
     def num_crossing(self) -> int:
-        """Duplicates that the source gives another split than the record that they repeat."""
+        """Number of duplicates that the source gives another split than the record that they repeat."""
         stays = ~np.isin(self.found.record_of_repeat, self.dropped.records)
         return int((self.crossing & stays).sum())
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """INPUTS_SCHEMA, sorted by URI: all rows, PLAN_ROWS at a time."""
+        """Yield all rows (INPUTS_SCHEMA), sorted by URI, PLAN_ROWS at a time."""
         for start in range(0, len(self), PLAN_ROWS):
             yield from self.table(start, PLAN_ROWS).combine_chunks().to_batches()
 
     def table(self, start: int = 0, length: int | None = None) -> pa.Table:
-        """INPUTS_SCHEMA, sorted by URI: the rows [start, start + length), or all from there on."""
+        """Return the rows [start, start + length), or all from ``start`` on: INPUTS_SCHEMA, sorted by URI."""
         listing = self.listing.slice(start, length)
         stop = start + listing.num_rows
         columns: Columns = {
@@ -82,21 +80,23 @@ class InputRows:
         return pa.table({name: columns[name] for name in INPUTS_SCHEMA.names}).cast(INPUTS_SCHEMA)
 
     def _found_by_reading(self, listing: pa.Table, start: int, stop: int) -> Columns:
-        """Digest, outcome, stage, reason and message of the files that reading settled."""
+        """Return digest, outcome, stage, reason and message as listing and reading leave them."""
         first, last = np.searchsorted(self.read, [start, stop])
         facts = self.facts.slice(first, last - first)
         at = places_of(self.read[first:last] - start, stop - start)
         digests = hex_text(self.files.digests[first:last])
         digests = pc.if_else(pc.is_valid(facts["sha256"]), digests, pa.scalar(None, pa.string()))
         columns: Columns = {"sha256": digests.take(at)}
-        for name in ("outcome", "reason", "message"):
+        for name in ("reason", "message"):
             columns[name] = pc.coalesce(facts[name].take(at), listing[name])
-        listed = pc.if_else(pc.is_valid(listing["outcome"]), pa.scalar("list"), pa.scalar(None, pa.string()))
+        columns["outcome"] = outcomes_of(pc.coalesce(facts["status"].take(at), listing["status"]))
+        is_listed = pc.not_equal(listing["status"], Status.TO_READ)
+        listed = pc.if_else(is_listed, pa.scalar(LIST), pa.scalar(None, pa.string()))
         columns["stage"] = pc.coalesce(facts["stage"].take(at), listed)
         return columns
 
     def _found_by_planning(self, listing: pa.Table, columns: Columns, start: int, stop: int) -> Columns:
-        """The same, with record id and split, of the files that have a stored form."""
+        """Return the columns that the plan changes, for the files that have a stored image."""
         first, last = np.searchsorted(self.files.rows, [start, stop])
         files = np.arange(first, last)
         record, is_repeat, crosses = self._record_of(files)
@@ -112,24 +112,24 @@ class InputRows:
             "outcome": pc.coalesce(columns["outcome"], outcomes.take(at)),
         }
         columns = columns | planned
-        for reason, chosen in ((SAME_BYTES, is_repeat & ~crosses), (ACROSS_SPLITS, crosses)):
+        for reason, chosen in ((SAME_BYTES, is_repeat & ~crosses), (SAME_BYTES_ACROSS_SPLITS, crosses)):
             repeats = np.flatnonzero(chosen & ~is_dropped)
             columns |= self._explained(
                 columns,
                 self._positions(files[repeats], start, stop),
-                {"stage": "plan", "reason": reason},
+                {"stage": PLAN, "reason": reason},
                 self._repetitions(record[repeats]),
             )
         leaking = np.flatnonzero(is_dropped)
         return columns | self._explained(
             columns,
             self._positions(files[leaking], start, stop),
-            {"outcome": FILTERED, "stage": "plan", "reason": "leak"},
+            {"outcome": FILTERED, "stage": PLAN, "reason": LEAK},
             self.dropped.messages.take(pa.array(np.searchsorted(self.dropped.records, record[leaking]))),
         )
 
     def _record_of(self, files: Int64) -> tuple[Int64, Mask, Mask]:
-        """Of each file the place of its record among the kept, whether it repeats that, and across splits."""
+        """Return the record of each file, whether the file repeats it, and whether across splits."""
         if not len(files):
             return np.empty(0, np.int64), np.empty(0, np.bool_), np.empty(0, np.bool_)
         first, last = np.searchsorted(self.found.repeats, [files[0], files[-1] + 1])
@@ -144,14 +144,14 @@ class InputRows:
         return places_of(self.files.rows[files] - start, stop - start)
 
     def _repetitions(self, records: Int64) -> pa.Array:
-        """The sentence that names the file which is repeated."""
+        """Return the messages that name the file whose bytes are repeated: string [records]."""
         originals = self.files.uris.take(pa.array(self.files.rows[self.found.kept[records]]))
         return pc.binary_join_element_wise("the same bytes as ", originals, "")
 
     def _explained(
         self, columns: Columns, at: pa.Array, words: dict[str, str], messages: pa.Array
     ) -> Columns:
-        """Columns that say of some rows why; ``at`` leads from each row to its message, or is null."""
+        """Return columns that explain some rows; ``at`` is the number of a row's message, or null."""
         if at.null_count == len(at):
             return {}
         here = pc.is_valid(at)

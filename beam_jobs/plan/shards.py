@@ -1,9 +1,9 @@
-"""Shards: which are inherited, how many are new, and which record goes to which of them, at which place.
+"""Shards: which ones are inherited, how many are new, and where each record is stored.
 
-A shard of the earlier version whose records are all still wanted, each just as it stands there, is inherited
-as it is. The records of the others, and those that are new, are dealt: of each split, sorted by class and
-then by hash, in turn, so that the shards that one plan writes differ by at most one record and by at most one
-of each class. Inside a shard another hash gives the order.
+A shard of the previous version is inherited if all of its records are still wanted exactly as they stand
+there. All other records are dealt to new shards: the records of a split, sorted by class and then by a hash,
+go to its shards in turn. So the shards of a split that one plan writes differ by at most one record, and by
+at most one of each class. Another hash orders the records inside a shard.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.config import PrepareConfig, ShardsConfig
-from beam_jobs.plan.columns import rows_where
-from beam_jobs.plan.hashing import PLACE, SHARD, UInt64, hash_ranks
-from beam_jobs.plan.splits import Codes
-from infra.contract import SPLITS
+from beam_jobs.plan.columns import Codes, rows_where
+from beam_jobs.plan.pseudo_random_order import PLACE, SHARD, hash_ranks
+from beam_jobs.tables.ids import UInt64
+from beam_jobs.tables.lookup import find_ids
+from infra.format.contract import SPLITS
 
-# Of a stored record apart from its image: the other features of the example, and the frame (bytes).
+# Bytes of a stored record beside its image: the other features of the example, and the frame.
 RECORD_OVERHEAD_BYTES = 176
 
 Int64 = npt.NDArray[np.int64]
@@ -41,31 +42,49 @@ class PlannedShard:
 
 
 class Assembly(Protocol):
-    """What is assembled: of a plan, or of a compaction."""
+    """Shards and records to assemble, of a plan or of a compaction."""
 
     def records_of(self, shard: PlannedShard) -> pa.Table:
-        """PLAN_SCHEMA, in stored order."""
+        """Return the records of a shard in stored order: PLAN_SCHEMA."""
 
     @property
     def shards(self) -> list[PlannedShard]:
-        """As ranges of the records."""
+        """The shards, as ranges of the records."""
 
     @property
     def classes(self) -> list[str]:
-        """Names by label."""
+        """Names of the classes by label."""
+
+
+@dataclass(frozen=True)
+class RecordsToDeal:
+    """The records of a version that shards are made of.
+
+    Attributes:
+        ids: uint64 [N], record ids.
+        labels: int32 [N], number of the class.
+        splits: int8 [N], index into SPLITS.
+        stored_bytes: int64 [N], length of the stored image.
+    """
+
+    ids: UInt64
+    labels: Int32
+    splits: Codes
+    stored_bytes: Int64
 
 
 @dataclass(frozen=True)
 class HeldShards:
-    """The shards of the earlier version that may be inherited, record by record.
+    """The shards of the previous version that may be inherited, record by record.
 
     Attributes:
         ids: uint64 [N], record ids, rising.
-        shards: int32 [N], number of the shard that holds each.
-        labels: int32 [N].
+        shards: int32 [N], number of the shard that holds each record.
+        labels: int32 [N], number of the class.
         splits: int8 [N], index into SPLITS.
-        uris, groups: string [N], of each record's source.
-        sizes: int64 [S], how many records each shard holds.
+        uris: string [N], of the source file.
+        groups: string [N], null if there is none.
+        sizes: int64 [S], number of records in each shard.
     """
 
     ids: UInt64
@@ -76,20 +95,23 @@ class HeldShards:
     groups: pa.Array
     sizes: Int64
 
-    def homes(
-        self, ids: UInt64, labels: Int32, splits: Codes, uris: pa.ChunkedArray, groups: pa.ChunkedArray
-    ) -> Int32:
-        """The shard in which each record lies just as it is wanted: int32 [M], -1 where none does.
+    def homes(self, records: RecordsToDeal, uris: pa.ChunkedArray, groups: pa.ChunkedArray) -> Int32:
+        """Find the shard in which each wanted record is already stored exactly as wanted.
 
         Args:
-            ids: uint64 [M].
-            labels: int32 [M]. splits: int8 [M]. uris, groups: string [M].
+            records: M records.
+            uris: string [M], of the source file.
+            groups: string [M], null if there is none.
+
+        Returns:
+            int32 [M], number of the shard; -1 if there is none.
         """
+        ids, labels, splits = records.ids, records.labels, records.splits
         homes = np.full(len(ids), -1, np.int32)
         if not len(self.ids):
             return homes
-        at = np.minimum(np.searchsorted(self.ids, ids), len(self.ids) - 1)
-        same = (self.ids[at] == ids) & (self.labels[at] == labels) & (self.splits[at] == splits)
+        at, found = find_ids(self.ids, ids)
+        same = found & (self.labels[at] == labels) & (self.splits[at] == splits)
         wanted, held = np.flatnonzero(same), at[same]
         alike = _equal_text(self.uris.take(pa.array(held)), uris.take(pa.array(wanted)))
         alike &= _equal_text(self.groups.take(pa.array(held)), groups.take(pa.array(wanted)))
@@ -97,17 +119,19 @@ class HeldShards:
         return homes
 
     def inherited(self, homes: Int32) -> npt.NDArray[np.bool_]:
-        """Which shards are inherited, given the homes of all wanted records: bool [S]."""
+        """Return which shards are inherited, given the homes of all wanted records: bool [S]."""
         found = np.bincount(homes[homes >= 0], minlength=len(self.sizes))
         return np.asarray(found == self.sizes, np.bool_)
 
 
 @dataclass(frozen=True)
 class Dealt:
-    """Attributes:
-    order: int32 [P], the records to be written, shard after shard, each in stored order.
-    shards: ranges of ``order``, train first.
-    inherited: numbers of the earlier version's shards that stay as they are, rising.
+    """Assignment of records to shards.
+
+    Attributes:
+        order: int32 [P], positions of the records to be written, shard after shard, in stored order.
+        shards: ranges of ``order``, train first.
+        inherited: numbers of the previous version's shards that stay as they are, rising.
     """
 
     order: Int32
@@ -116,16 +140,13 @@ class Dealt:
 
 
 def num_shards(num_examples: int, num_bytes: int, config: ShardsConfig) -> int:
-    """How many shards a split of so many records and bytes has."""
+    """Return how many shards a split of so many records and bytes has."""
     wanted = config.num_shards or -(-num_bytes // config.shard_bytes)
     return max(1, min(wanted, num_examples))
 
 
 def deal(
-    ids: UInt64,
-    labels: Int32,
-    splits: Codes,
-    stored_bytes: Int64,
+    records: RecordsToDeal,
     config: PrepareConfig,
     held: HeldShards | None = None,
     homes: Int32 | None = None,
@@ -133,11 +154,12 @@ def deal(
     """Deal records to shards.
 
     Args:
-        ids, labels, splits, stored_bytes: of each record, [N].
+        records: N records.
         config: shards and seed.
         held: shards that may be inherited.
-        homes: int32 [N], where each record lies in them.
+        homes: int32 [N], the shard of ``held`` in which each record is stored as wanted; -1 if there is none.
     """
+    ids, labels, splits = records.ids, records.labels, records.splits
     stays = np.zeros(len(ids), np.bool_)
     inherited: list[int] = []
     if held is not None and homes is not None and len(held.sizes):
@@ -155,7 +177,7 @@ def deal(
         if not length:
             continue
         members = by_class[start : start + length]
-        num_bytes = int(stored_bytes[members].sum()) + length * RECORD_OVERHEAD_BYTES
+        num_bytes = int(records.stored_bytes[members].sum()) + length * RECORD_OVERHEAD_BYTES
         share = length / int((splits == code).sum())
         count = _num_new_shards(length, num_bytes, share, config.shards)
         turn = np.arange(length) % count
@@ -172,14 +194,14 @@ def deal(
 
 
 def _num_new_shards(num_examples: int, num_bytes: int, share: float, config: ShardsConfig) -> int:
-    """How many shards hold the part of a split that is written: where num_shards is given, its share."""
+    """Return how many shards the written part of a split has: its share of num_shards, if that is given."""
     if config.num_shards is None:
         return num_shards(num_examples, num_bytes, config)
     return max(1, min(round(config.num_shards * share), num_examples))
 
 
 def _equal_text(one: pa.Array, other: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    """Row by row, with null equal to null: bool [N]."""
+    """Compare row by row, with null equal to null: bool [N]."""
     other = other.combine_chunks() if isinstance(other, pa.ChunkedArray) else other
     both_null = pc.and_(pc.is_null(one), pc.is_null(other))
     equal = pc.fill_null(pc.equal(one, other), False)

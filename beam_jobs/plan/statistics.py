@@ -1,4 +1,4 @@
-"""What the images of each split are like: pixels, sizes, shapes, bytes; from what is known of each image."""
+"""Figures of the images of each split: pixels, sizes, shapes and bytes, from the facts of each image."""
 
 from __future__ import annotations
 
@@ -9,26 +9,25 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.plan.columns import Rows, one_chunk
-from beam_jobs.plan.splits import Codes
-from infra.contract import SPLITS, ChannelStatistics, SplitStatistics
+from beam_jobs.plan.columns import Codes, Rows, one_chunk
+from infra.format.contract import SPLITS, ChannelStatistics, SplitStatistics
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int32] | npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
-# Far below what a float32 can tell, far above what the order of a sum changes.
+# Finer than a float32 can tell, coarser than what the order of a sum changes.
 _DECIMALS = 4
 
 _IMAGES_AT_A_TIME = 1 << 14
 
 
 def split_statistics(facts: pa.Table, rows: Rows | Int64, splits: Codes) -> dict[str, SplitStatistics]:
-    """Split -> its images, for the splits that have any.
+    """Return split -> figures of its images, for the splits that have any.
 
     Args:
         facts: IMAGE_COLUMNS.
-        rows: int32 or int64 [N], row of each record.
+        rows: int32 or int64 [N], row of each record in the facts.
         splits: int8 [N], index into SPLITS of each record.
     """
     found = {}
@@ -53,7 +52,7 @@ def _of_one_split(facts: pa.Table, rows: Rows | Int64) -> SplitStatistics:
 
 
 def _spread(values: Numbers) -> tuple[float, float, float]:
-    """Least, median, largest."""
+    """Return the least, the median and the largest value."""
     return float(values.min()), float(np.median(values)), float(values.max())
 
 
@@ -67,7 +66,7 @@ class _Moments:
     """Mean and sum of squared deviations of the pixels so far, a value a channel.
 
     Two sets are joined after Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
-    computing sample variances", 1979: a difference of two large squares would lose what a flat set has.
+    computing sample variances", 1979. Subtracting two large squares would lose the variance of flat images.
     """
 
     num_pixels: int
@@ -75,7 +74,7 @@ class _Moments:
     squares: Float64
 
     def join(self, other: _Moments) -> None:
-        """Take in other pixels."""
+        """Add the pixels of another set."""
         total = self.num_pixels + other.num_pixels
         apart = other.mean - self.mean
         self.mean = self.mean + apart * (other.num_pixels / total)
@@ -84,15 +83,15 @@ class _Moments:
 
 
 def _pixels(facts: pa.Table, rows: Rows | Int64, pixels: Int64) -> ChannelStatistics | None:
-    """Mean and standard deviation over all pixels of some images, from those of each image.
+    """Return mean and standard deviation over all pixels of some images, from those of each image.
 
     Args:
         facts: IMAGE_COLUMNS.
         rows: int32 [M], the images.
-        pixels: int64 [M], of each.
+        pixels: int64 [M], number of pixels of each image.
 
     Returns:
-        None where the figures of an image are not known, or images differ in their number of channels.
+        None if the figures of an image are not known, or if images differ in their number of channels.
     """
     found: _Moments | None = None
     for start in range(0, len(rows), _IMAGES_AT_A_TIME):
@@ -114,7 +113,7 @@ def _pixels(facts: pa.Table, rows: Rows | Int64, pixels: Int64) -> ChannelStatis
 
 
 def _moments(facts: pa.Table, rows: Rows | Int64, pixels: Int64) -> _Moments | None:
-    """Of some images. The variance of a union is that within its parts and that between their means."""
+    """Return the moments of some images: the variance within each, and that between their means."""
     means, stds = _channels(facts["pixel_mean"], rows), _channels(facts["pixel_std"], rows)
     if means is None or stds is None or means.shape != stds.shape:
         return None
@@ -125,7 +124,7 @@ def _moments(facts: pa.Table, rows: Rows | Int64, pixels: Int64) -> _Moments | N
 
 
 def _channels(column: pa.ChunkedArray, rows: Rows | Int64) -> Float64 | None:
-    """A column of lists of one length as float64 [M, channels]; None where it is no such column."""
+    """Return a column of lists of equal length as float64 [M, channels]; None if it is no such column."""
     lists = one_chunk(column.take(pa.array(rows)))
     if lists.null_count:
         return None

@@ -1,14 +1,19 @@
-"""The HTML report of a version: what went in, what came out, as pictures and plots.
+"""The HTML report of a version: what went in and what came out, as figures, pictures and plots.
 
-One self-contained page without scripts. Every text on it is escaped by the template engine, and its
-content security policy forbids scripts and requests of any kind, so that neither a file name nor a label
-can do anything but be read.
+    writing     from a version's files to its page
+    page        the templates and what fills them
+    findings    what deserves a look; the meaning and remedy of each reason
+    figures/    the figures of the page
+    pictures/   its thumbnails
+    formatting  values as text
 
-Its size is bounded (``PAGE_AT_MOST_BYTES``) whatever the version holds: pictures are a sample by hash and
-lists end with a count of the rest. So is memory: tables are read in batches, and counted by Arrow.
+The report is one self-contained page without scripts. The template engine escapes every text, and a content
+security policy forbids scripts and requests, so a file name or a label can do no harm.
+
+The size of the page is bounded (``PAGE_AT_MOST_BYTES``): pictures are a sample by hash, and lists end with a
+count of the rest. Memory is bounded too: tables are read in batches and counted by Arrow.
 """
 
-from beam_jobs.report.making import PAGE_AT_MOST_BYTES, make_report, report_path, write_report
-from beam_jobs.report.page import load_templates
+from beam_jobs.report.writing import PAGE_AT_MOST_BYTES, make_report, report_path, write_report
 
-__all__ = ["PAGE_AT_MOST_BYTES", "load_templates", "make_report", "report_path", "write_report"]
+__all__ = ["PAGE_AT_MOST_BYTES", "make_report", "report_path", "write_report"]

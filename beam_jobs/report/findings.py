@@ -1,4 +1,4 @@
-"""What deserves a look before anyone trains on a version: rules over its manifest, and words for reasons."""
+"""Findings to check before training on a version, and the meaning and remedy of each reason."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from beam_jobs.report.near import NearDuplicates
-from beam_jobs.report.rows import ClassRow
-from infra.contract import Manifest
+from beam_jobs.report.figures.inputs import ClassRow
+from beam_jobs.report.figures.near_duplicates import NearDuplicateGroups
+from infra.format.contract import Manifest
 
-# A class with fewer training examples than this hardly trains and is hardly measured.
+# A class with fewer training examples than this can hardly be learned or measured.
 FEW_EXAMPLES = 20
-# From here the majority outweighs the minority enough that "uniform" balance is worth a thought.
+# From this ratio of the largest to the smallest class on, "uniform" balance is suggested.
 IMBALANCE_RATIO = 3.0
 NAMES_SHOWN = 6
 
@@ -21,95 +21,107 @@ Level = Literal["good", "note", "warning"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One sentence about the version, and what can be done about it."""
+    """One sentence about the version, and its remedy."""
 
     level: Level
     text: str
     remedy: str = ""
 
 
-# reason -> (what it means, what to do); codes of infra.codecs and of the job
+# reason -> (meaning, remedy); the same words stand in docs/recover-from-failures.md
 REASONS: dict[str, tuple[str, str]] = {
-    "empty": ("The file has no content", "Copy it again from where it came, or delete it"),
+    "empty": ("The file has no content", "Copy it from the original again, or delete it"),
     "unknown_format": (
-        "The content is no image format that is known here, whatever the name says",
+        "The content is not of a known image format, whatever the file name says",
         "Remove it from the folder, or add its pattern to filter.ignore",
     ),
     "unsupported": (
-        "A kind of image that is known, but not read",
-        "The message says which kind; save it anew as PNG or as JPEG of 8 bits",
+        "The image format is known, but this variant is not supported",
+        "See the message; save the image as PNG or 8-bit JPEG",
     ),
     "truncated": (
-        "The image ends early: a copy or a download broke off",
-        "Fetch the file again; or keep what there is of such images with image.allow_truncated",
+        "The image ends early, for example after an incomplete copy or download",
+        "Fetch the file again; or set image.allow_truncated to keep such images",
     ),
-    "corrupt": ("The image cannot be decoded", "Open it in a viewer; fetch it again or delete it"),
+    "corrupt": ("The image cannot be decoded", "Open it in a viewer; fetch it again, or delete it"),
     "too_many_pixels": (
-        "Its header announces more pixels than are safe to decode",
-        "Scale it down beforehand if it is genuine",
+        "Its header declares more pixels than image.max_pixels allows",
+        "If the image is genuine, scale it down before you prepare",
     ),
     "bomb": (
-        "Built to take far more work than its size suggests",
-        "Save it anew in an editor if it is genuine, else delete it",
+        "Decoding it would take far more work than its size suggests",
+        "If the image is genuine, save it again in an editor; otherwise delete it",
     ),
     "too_long": (
-        "The stored image would be longer than a JPEG can hold",
-        "Leave it out with filter.max_aspect, or cut it beforehand",
+        "The stored image would be longer than its format allows",
+        "Leave it out with filter.max_aspect, or crop it before you prepare",
     ),
     "unreadable": ("The file could not be read", "Check permissions and the disk, then run again"),
     "vanished": (
-        "The file was listed, but gone when it was to be read",
-        "Run again once the source is quiet",
+        "The file was listed, but no longer existed when it was read",
+        "Run again when nothing changes the source any more",
     ),
-    "changed": ("The file changed while the job read it", "Run again once the source is quiet"),
-    "broken_link": ("A link to something that is not there", "Restore what it leads to, or delete the link"),
+    "changed": (
+        "The file changed while the job read it",
+        "Run again when nothing changes the source any more",
+    ),
+    "broken_link": ("A symbolic link whose target does not exist", "Restore the target, or delete the link"),
     "unprocessable": (
-        "A library failed on it in a way that is not foreseen",
-        "Open it in a viewer and save it anew, or delete it; the message helps a report to Shardmill",
+        "A library failed on it with an unexpected error",
+        "Open it in a viewer and save it again, or delete it; please report the message to Shardmill",
     ),
     "decoder_crashed": (
-        "An image library crashed on it, as a program does that is fed what it was never tested with",
-        "Open it in a viewer and save it anew, or delete it; treat it as hostile if its origin is not known",
+        "An image library crashed while decoding it",
+        "Save it again in an editor, or delete it; treat it as hostile if you do not know its origin",
     ),
     "decoder_hung": (
-        "It was in work for longer than an image may be",
-        "Raise runner.image_seconds if it is genuine and large, else save it anew or delete it",
+        "Decoding it took longer than runner.image_seconds allows",
+        "If the image is genuine and large, raise runner.image_seconds; otherwise save it again or delete it",
     ),
     "decoder_out_of_memory": (
-        "Decoding it takes more memory than an image may have",
-        "Raise runner.image_memory_bytes if it is genuine, or scale it down beforehand",
+        "Decoding it needs more memory than runner.image_memory_bytes allows",
+        "If the image is genuine, raise runner.image_memory_bytes or scale it down before you prepare",
+    ),
+    "unlisted_folder": (
+        "The folder cannot be listed, so all of its files are missing",
+        "Make the folder readable and run again, or add it to filter.ignore",
+    ),
+    "path_too_long": (
+        "Its path is longer than the system allows",
+        "Shorten the folder names, or move the source nearer to the root of the disk",
     ),
     "too_large": (
-        "Larger than image.max_bytes allows",
+        "The file is larger than image.max_bytes allows",
         "Remove it from the folder, add its pattern to filter.ignore, or raise image.max_bytes",
     ),
     "no_class": (
-        "It lies in no class folder, so it has no label",
+        "It is not in a class folder, so it has no label",
         "Move it into the folder of its class, or add its pattern to filter.ignore",
     ),
-    "ignored": ("An ignore pattern names it", "filter.ignore holds the patterns"),
-    "too_small": (
-        "Below the smallest size that is asked for",
-        "filter.min_width and filter.min_height decide",
+    "ignored": ("A pattern of filter.ignore matches it", "Change filter.ignore to include it"),
+    "special_file": (
+        "A pipe, a socket or a device, not a file",
+        "Nothing to do; add its pattern to filter.ignore if it is expected",
     ),
-    "aspect": ("Longer and thinner than is asked for", "filter.max_aspect decides"),
-    "class": ("Its class is not among those asked for", "filter.classes decides"),
+    "too_small": (
+        "It is smaller than filter.min_width or filter.min_height",
+        "Lower these settings to include it",
+    ),
+    "aspect": ("Its aspect ratio is larger than filter.max_aspect", "Raise this setting to include it"),
+    "class": ("filter.classes does not name its class", "Add the class to filter.classes to include it"),
     "leak": (
-        "Left out of train, since its group is in another split too",
-        "Move it to the split of its group, or keep it with groups.leakage",
+        "Left out of train because its group is also in another split",
+        "Move it to the split of its group, or set groups.leakage to keep",
     ),
     "purged": (
-        "Its content was purged from this dataset for good",
-        "Remove the file from the source as well",
+        "Its content was purged from this dataset",
+        "Remove the file from the source too",
     ),
 }
 
 
-FILTER_REASONS = frozenset({"ignored", "too_small", "aspect", "class", "purged", "leak"})
-
-
 def explain(reason: str) -> tuple[str, str]:
-    """(what a reason means, what to do about it); the code itself in words where it is not known here."""
+    """Return (meaning, remedy) of a reason; for an unknown reason, the reason itself as words."""
     return REASONS.get(
         reason, (reason.replace("_", " ").capitalize(), "The messages below say what was found")
     )
@@ -118,14 +130,14 @@ def explain(reason: str) -> tuple[str, str]:
 def find(
     manifest: Manifest,
     classes: Sequence[ClassRow],
-    near: NearDuplicates | None = None,
+    near: NearDuplicateGroups | None = None,
     num_salvaged: int = 0,
 ) -> list[Finding]:
-    """What stands out, the gravest first. Never empty: that all is well is said too."""
+    """Return the findings, the most serious first; never empty."""
     found = [
         *_losses(manifest),
         *_conflicts(manifest),
-        *_alike(manifest, near or NearDuplicates()),
+        *_alike(manifest, near or NearDuplicateGroups()),
         *_salvaged(num_salvaged),
         *_classes(manifest, classes),
         *_balance(manifest, classes),
@@ -168,7 +180,7 @@ def _conflicts(manifest: Manifest) -> list[Finding]:
                 "warning",
                 f"{count:,} {'image has' if count == 1 else 'images have'} the same bytes under "
                 "different labels.",
-                "One of the labels is wrong. Shown below; correct the source and prepare again.",
+                "One of the labels is wrong. They are shown below; correct the source and prepare again.",
             )
         )
     if manifest.cross_split_duplicates:
@@ -176,13 +188,13 @@ def _conflicts(manifest: Manifest) -> list[Finding]:
             Finding(
                 "warning",
                 f"Duplicates across given splits: {manifest.cross_split_duplicates:,}.",
-                "Each is kept once only, so no split leaks into another; the given splits deserve a look.",
+                "Each is stored once, so no split leaks into another. Check the given splits.",
             )
         )
     return found
 
 
-def _alike(manifest: Manifest, near: NearDuplicates) -> list[Finding]:
+def _alike(manifest: Manifest, near: NearDuplicateGroups) -> list[Finding]:
     found = []
     leaks, dropped = manifest.leaks, manifest.leaks.dropped_from_train
     divided = leaks.near_duplicate_groups + leaks.key_groups
@@ -191,8 +203,10 @@ def _alike(manifest: Manifest, near: NearDuplicates) -> list[Finding]:
             Finding(
                 "note" if dropped else "warning",
                 f"{divided:,} {'group has' if divided == 1 else 'groups have'} members in several splits"
-                + (f"; {_records(dropped)} of train left out for it." if dropped else "."),
-                "Shown below." if dropped else 'Shown below; groups.leakage = "drop-from-train" mends it.',
+                + (f"; {_records(dropped)} of train left out because of it." if dropped else "."),
+                "Shown below."
+                if dropped
+                else 'Shown below; groups.leakage = "drop-from-train" leaves their train records out.',
             )
         )
     if near.num_conflicts:
@@ -201,8 +215,8 @@ def _alike(manifest: Manifest, near: NearDuplicates) -> list[Finding]:
             Finding(
                 "warning",
                 f"{count:,} {'group' if count == 1 else 'groups'} of images that look the same "
-                f"{'stands' if count == 1 else 'stand'} under different labels.",
-                "One of the labels may be wrong. Shown below; correct the source and prepare again.",
+                f"{'has' if count == 1 else 'have'} different labels.",
+                "One of the labels may be wrong. They are shown below; correct the source and prepare again.",
             )
         )
     return found
@@ -215,8 +229,8 @@ def _salvaged(count: int) -> list[Finding]:
     return [
         Finding(
             "note",
-            f"{_records(count)} {made} salvaged from images that end early; what they lack is grey.",
-            "image.allow_truncated decides; the index has them as salvaged.",
+            f"{_records(count)} {made} salvaged from images that end early; their missing parts are grey.",
+            "Set image.allow_truncated to false to quarantine them; the index marks them as salvaged.",
         )
     ]
 
@@ -236,7 +250,7 @@ def _classes(manifest: Manifest, classes: Sequence[ClassRow]) -> list[Finding]:
             )
     lost = [row.name for row in classes if row.name not in known]
     if lost:
-        found.append(Finding("warning", f"Classes of which no image was usable: {_names(lost)}."))
+        found.append(Finding("warning", f"Classes without any usable image: {_names(lost)}."))
     few = [row.name for row in classes if 0 < row.splits.get("train", 0) < FEW_EXAMPLES]
     if few:
         found.append(Finding("note", f"Fewer than {FEW_EXAMPLES} training examples: {_names(few)}."))
@@ -251,12 +265,12 @@ def _balance(manifest: Manifest, classes: Sequence[ClassRow]) -> list[Finding]:
     ratio = most / fewest
     if ratio < IMBALANCE_RATIO:
         return [
-            Finding("good", f"Classes are even in train: the largest has {ratio:.1f} times the smallest.")
+            Finding("good", f"Classes are balanced in train: the largest has {ratio:.1f} times the smallest.")
         ]
     return [
         Finding(
             "note",
-            f"Classes are uneven in train: {_quoted(frequent)} has {ratio:.0f} times the examples of "
+            f"Classes are unbalanced in train: {_quoted(frequent)} has {ratio:.0f} times the examples of "
             f"{_quoted(rare)}.",
             'Train with data.balance = "uniform" to draw all classes equally often.',
         )

@@ -1,7 +1,7 @@
-"""The page: Jinja2 templates filled with rows, under a content security policy that allows nothing else.
+"""The page: Jinja2 templates, what fills them, and a strict content security policy.
 
-The policy names the hash of the one style sheet, so markup that slipped in could neither run, nor load,
-nor style anything. Charts are inline SVG whose geometry and colours stand in attributes: no inline styles.
+The policy allows the hash of the one style sheet and nothing else, so injected markup could neither run, load
+nor style anything. Charts are inline SVG with geometry and colours in attributes, without inline styles.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from beam_jobs.report import formatting
-from beam_jobs.report.balance import shard_balance
-from beam_jobs.report.changes import Since
+from beam_jobs.report.figures.balance import shard_balance
+from beam_jobs.report.figures.changes import ChangesSince
+from beam_jobs.report.figures.divided_groups import DividedKey
+from beam_jobs.report.figures.histogram import LogHistogram
+from beam_jobs.report.figures.inputs import REASONS_SHOWN, ClassRow, InputFigures, LostInput, ReasonRow
+from beam_jobs.report.figures.near_duplicates import NearDuplicateGroups
+from beam_jobs.report.figures.statistics import split_figures
+from beam_jobs.report.figures.survey import Survey
+from beam_jobs.report.figures.traits import traits
 from beam_jobs.report.findings import explain, find
-from beam_jobs.report.gallery import Exhibit
-from beam_jobs.report.histogram import LogHistogram
-from beam_jobs.report.keys import DividedKey
-from beam_jobs.report.near import NearDuplicates
-from beam_jobs.report.pictures import Pictures, Thumbnail
-from beam_jobs.report.rows import REASONS_SHOWN, ClassRow, InputRows, LostInput, ReasonRow
-from beam_jobs.report.statistics import split_figures
-from beam_jobs.report.survey import Survey
-from beam_jobs.report.traits import traits
-from infra.contract import OUTCOMES, Manifest
+from beam_jobs.report.pictures.gallery import Exhibit
+from beam_jobs.report.pictures.thumbnails import Pictures, Thumbnail
+from infra.format.contract import OUTCOMES, Manifest
+from infra.readable import readable_bytes
 
-# Up to here every class has its row in sight; above, the largest and smallest do and the rest unfolds.
+# Up to so many classes are all shown; of more, the rest unfolds on demand.
 CLASSES_IN_SIGHT = 40
 CLASSES_LISTED = 1000
 CONFLICTS_SHOWN = 40
@@ -46,17 +47,17 @@ class Contents:
     """All that the page shows of a version.
 
     Attributes:
-        gallery: reason -> the inputs that are shown with it.
-        dropped: URI -> the picture of an input that was dropped as a leak.
-        removed: record id -> its picture in the version before.
+        gallery: reason -> inputs that are shown as examples.
+        dropped: URI -> picture of an input that was dropped as a leak.
+        removed: record id -> its picture in the previous version.
     """
 
     manifest: Manifest
-    inputs: InputRows
+    inputs: InputFigures
     survey: Survey
-    near: NearDuplicates
+    near: NearDuplicateGroups
     keys: Sequence[DividedKey]
-    since: Since | None
+    since: ChangesSince | None
     pictures: Pictures
     gallery: Mapping[str, Sequence[Exhibit]] = field(default_factory=dict)
     dropped: Mapping[str, Exhibit] = field(default_factory=dict)
@@ -64,7 +65,7 @@ class Contents:
 
 
 def render_page(contents: Contents) -> str:
-    """The whole page."""
+    """Render the page as HTML."""
     manifest, inputs, near = contents.manifest, contents.inputs, contents.near
     style = _resource("style.css")
     in_conflict = {conflict.sha256[:16] for conflict in manifest.label_conflicts}
@@ -115,7 +116,7 @@ def render_page(contents: Contents) -> str:
 
 
 def _few(rows: Sequence[ReasonRow]) -> list[ReasonRow]:
-    """The most frequent reasons; the more there are, the fewer examples each has."""
+    """Choose the most frequent reasons; the more there are, the fewer examples each has."""
     rows = rows[:REASONS_SHOWN]
     each = max(1, EXAMPLES_LISTED // max(1, len(rows)))
     return [replace(row, examples=row.examples[:each]) for row in rows]
@@ -141,8 +142,8 @@ def _unshown(examples: Sequence[LostInput], exhibits: Sequence[Exhibit]) -> list
     return [example for example in examples if example.uri not in shown]
 
 
-def _class_changes(since: Since | None) -> list[tuple[str, int, int]]:
-    """(class, records before, records after) of those that changed most."""
+def _class_changes(since: ChangesSince | None) -> list[tuple[str, int, int]]:
+    """Return (class, records before, records after) of the classes that changed most."""
     if since is None or since.difference is None:
         return []
     changed = [(name, old, new) for name, (old, new) in since.difference.class_counts.items() if old != new]
@@ -153,8 +154,8 @@ def _histograms(survey: Survey) -> list[dict[str, Any]]:
     described: list[tuple[str, LogHistogram, Any]] = [
         ("Short side of sources", survey.short_side, formatting.pixels),
         ("Width ÷ height", survey.aspect, formatting.ratio),
-        ("Source files", survey.source_bytes, formatting.readable_bytes),
-        ("Stored images", survey.stored_bytes, formatting.readable_bytes),
+        ("Source files", survey.source_bytes, readable_bytes),
+        ("Stored images", survey.stored_bytes, readable_bytes),
     ]
     return [
         {
@@ -172,7 +173,7 @@ def _histograms(survey: Survey) -> list[dict[str, Any]]:
 
 
 def _rank_curve(by_size: Sequence[ClassRow], width: int = 1000, height: int = 180) -> Markup:
-    """Path of the class sizes, the largest first, on a logarithmic scale: SVG path data."""
+    """Draw the class sizes, the largest first, on a logarithmic scale; returns SVG path data."""
     top = math.log1p(max(1, by_size[0].num_inputs))
     ranks = range(0, len(by_size), max(1, len(by_size) // width))
     step = width / len(ranks)
@@ -185,20 +186,12 @@ def _rank_curve(by_size: Sequence[ClassRow], width: int = 1000, height: int = 18
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Nested configuration as ("image.size", "256") rows."""
+    """Yield nested configuration as rows such as ("image.size", "256")."""
     for key, value in values.items():
         if isinstance(value, Mapping) and value:
             yield from _flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", "—" if value is None or value in ([], (), {}) else str(value)
-
-
-def load_templates() -> None:
-    """Translate the templates ahead of the first page (0.1 s)."""
-    environment = _environment()
-    for entry in resources.files("beam_jobs.report").joinpath("templates").iterdir():
-        if entry.name.endswith(".j2"):
-            environment.get_template(entry.name)
 
 
 @cache
@@ -214,11 +207,11 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        # Every text passes here, also where a template forgets a filter. Markup of macros stays as it is.
+        # Every text passes here, even if a template forgets a filter. The markup of macros stays as it is.
         finalize=lambda value: formatting.visible(value) if type(value) is str else value,
     )
     environment.filters.update(
-        bytes=formatting.readable_bytes,
+        bytes=readable_bytes,
         count=lambda value: f"{value:,}",
         when=formatting.when,
         sentence=formatting.sentence,

@@ -1,67 +1,45 @@
-"""A folder of files: walked in the order of URIs, and read one whole file at a time.
-
-Local folders are walked by the operating system's own calls, since names there are bytes and links may turn
-in circles; anything else is listed through ``infra.storage``.
-"""
+"""A source folder, local or remote: lists its files, and reads one whole file at a time."""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
-from beam_jobs.places import is_within, place_of
+from beam_jobs.schemas import CHANGED, TOO_LARGE, UNREADABLE, VANISHED, FileRef
 from beam_jobs.sources.ignore import IgnorePatterns
-from infra.errors import NotFoundError, StorageError, UnusableInput
-from infra.locations import absolute_path
-from infra.names import name_of, uri_of
-from infra.storage import Storage
+from beam_jobs.sources.places import is_within, place_of
+from beam_jobs.sources.walking import FoundFile, LocalWalk, SourceFault
+from infra.errors import NotFoundError, StorageError
+from infra.storage.filesystem import Storage
+from infra.storage.locations import absolute_path
+from infra.storage.names import name_of, uri_of
 
 MAX_SOURCE_BYTES = 1 << 31  # the most that image.max_bytes can allow
 
-# Of the reasons for which a file cannot be read: those that may be over another time, the listing unchanged.
-PASSING_REASONS = ("unreadable", "vanished", "changed")
-
-_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # our own machine's doing, not the file's
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # this machine is at fault, not the file
 
 
-class SourceFault(UnusableInput):
-    """One file cannot be read. Becomes a quarantine row.
+class Walk(Protocol):
+    """The files of a source, listed by iterating."""
 
-    Attributes:
-        reason: "vanished", "changed", "unreadable", "broken_link" or "too_large".
-        message: what is wrong, for a person; the same whenever it happens.
-    """
+    def __iter__(self) -> Iterator[FoundFile]:
+        """The files, sorted by URI, the ignored ones too."""
 
-
-@dataclass(frozen=True, slots=True)
-class FoundFile:
-    """One regular file (or a link that should lead to one).
-
-    Attributes:
-        uri: relative to the source.
-        size_bytes, mtime_ns: of the file; 0 where it could not be looked at.
-        ignored_by: the pattern that names it or a folder above it, or None.
-        fault: why it could not be looked at, or None.
-    """
-
-    uri: str
-    size_bytes: int
-    mtime_ns: int
-    ignored_by: str | None = None
-    fault: SourceFault | None = None
+    def warnings(self) -> list[str]:
+        """What people should know of the listing; complete once it has ended."""
 
 
 class SourceFolder:
     """The files below a local path or a URI. Cheap to make; picklable for reading.
 
     Args:
-        location: a path as ``infra.names.uri_of`` gives it, or a URI.
-        left_out: places (beam_jobs.places) of folders within it that are no part of it.
-        max_bytes: of a file that is read: a film beside the photographs would fill the memory.
+        location: a path as ``infra.storage.names.uri_of`` gives it, or a URI.
+        left_out: places (beam_jobs.sources.places) of folders within it that are no part of it.
+        max_bytes: longest file that is read: a film beside the photographs would fill the memory.
     """
 
     def __init__(
@@ -78,68 +56,71 @@ class SourceFolder:
     def __reduce__(self) -> tuple[type[SourceFolder], tuple[str, tuple[str, ...], int]]:
         return SourceFolder, (self.uri, (), self.max_bytes)
 
-    def files(self, ignore: IgnorePatterns) -> Iterator[FoundFile]:
-        """Every file below, sorted by URI, the ignored ones too.
+    def walk(self, ignore: IgnorePatterns, *, splits_on_top: bool = True) -> Walk:
+        """Prepare to list every file below, the ignored ones too.
+
+        Args:
+            ignore: the patterns of ``filter.ignore``.
+            splits_on_top: whether top folders with the name of a split hold class folders.
 
         Raises:
-            NotFoundError: there is no such folder. StorageError: a folder cannot be listed.
+            NotFoundError: there is no such folder.
         """
         if self._storage is not None:
-            return self._remote_files(self._storage, ignore)
+            return _RemoteWalk(self, self._storage, ignore)
         if (fault := _why_no_folder(self._root)) is not None:
             raise NotFoundError(
                 f"source {self.uri} is {fault}", "give the folder that holds the class folders"
             )
-        return self._local_files(ignore)
+        return LocalWalk(self._root, ignore, self.left_out, splits_on_top=splits_on_top)
 
-    def _local_files(self, ignore: IgnorePatterns) -> Iterator[FoundFile]:
-        closed = frozenset(_identity(Path(place).stat()) for place in self.left_out if Path(place).exists())
-        # A stack of our own: folders may lie deeper within each other than Python recurses.
-        stack = [_entries_of(_Folder(self._root, "", None, closed), ignore)]
-        while stack:
-            found = next(stack[-1], None)
-            if found is None:
-                stack.pop()
-            elif isinstance(found, _Folder):
-                stack.append(_entries_of(found, ignore))
-            else:
-                yield found
-
-    def _remote_files(self, storage: Storage, ignore: IgnorePatterns) -> Iterator[FoundFile]:
-        within = place_of(self.uri).rstrip("/")
-        entries = [
-            (uri_of(entry.path), entry)
-            for entry in storage.list_files()
-            if not any(is_within(f"{within}/{entry.path}", place) for place in self.left_out)
-        ]
-        for uri, entry in sorted(entries, key=lambda pair: pair[0]):
-            yield FoundFile(uri, entry.size_bytes, entry.mtime_ns, _ignored_on_the_way(uri, ignore))
-
-    def read(self, uri: str, size_bytes: int, mtime_ns: int) -> bytes:
-        """The whole file, if it still is what was listed.
+    def read(self, file: FileRef) -> bytes:
+        """Read a whole file, if it still is what was listed.
 
         Raises:
             SourceFault: it is gone, changed, unreadable or too large. StorageError: this machine is at fault.
         """
-        if size_bytes > self.max_bytes:
+        if file.size_bytes > self.max_bytes:
             raise SourceFault(
-                "too_large", f"{size_bytes:,} bytes, at most {self.max_bytes:,} are allowed: not read"
+                TOO_LARGE, f"{file.size_bytes:,} bytes, at most {self.max_bytes:,} are allowed: not read"
             )
         try:
             if self._storage is None:
-                data, unchanged = _read_local(f"{self._root}/{name_of(uri)}", size_bytes, mtime_ns)
+                data, unchanged = _read_local(f"{self._root}/{name_of(file.uri)}", file)
             else:
-                data = self._storage.read_bytes(name_of(uri))
-                unchanged = len(data) == size_bytes
+                data = self._storage.read_bytes(name_of(file.uri))
+                unchanged = len(data) == file.size_bytes
         except (FileNotFoundError, NotFoundError) as error:
-            raise SourceFault("vanished", "it was listed, but gone when it was to be read") from error
+            raise SourceFault(VANISHED, "it was listed, but gone when it was to be read") from error
         except OSError as error:
             if error.errno in _EXHAUSTED:
-                raise StorageError(f"cannot read {uri}: {error.strerror}") from error
-            raise SourceFault("unreadable", f"cannot be read: {error.strerror}") from error
+                raise StorageError(f"cannot read {file.uri}: {error.strerror}") from error
+            raise SourceFault(UNREADABLE, f"cannot be read: {error.strerror}") from error
         if not unchanged:
-            raise SourceFault("changed", "its size or time of change is no longer what was listed")
+            raise SourceFault(CHANGED, "its size or time of change is no longer what was listed")
         return data
+
+
+class _RemoteWalk:
+    """The files below a URI, sorted."""
+
+    def __init__(self, source: SourceFolder, storage: Storage, ignore: IgnorePatterns) -> None:
+        self._within = place_of(source.uri).rstrip("/")
+        self._left_out = source.left_out
+        self._storage = storage
+        self._ignore = ignore
+
+    def __iter__(self) -> Iterator[FoundFile]:
+        files: Iterable[FileRef] = (
+            FileRef(uri_of(entry.path), entry.size_bytes, entry.mtime_ns)
+            for entry in self._storage.list_files()
+            if not any(is_within(f"{self._within}/{entry.path}", place) for place in self._left_out)
+        )
+        for file in sorted(files, key=lambda file: file.uri):
+            yield FoundFile(file, _ignored_on_the_way(file.uri, self._ignore))
+
+    def warnings(self) -> list[str]:
+        return []
 
 
 def _why_no_folder(path: str) -> str | None:
@@ -152,83 +133,8 @@ def _why_no_folder(path: str) -> str | None:
     return None if is_folder else "a file, not a folder"
 
 
-@dataclass(frozen=True, slots=True)
-class _Folder:
-    """A folder to walk.
-
-    Attributes:
-        path: on this machine.
-        prefix: of the URIs of what it holds.
-        ignored_by: the pattern that names it or a folder above it, or None.
-        closed: identities of the folders that are not to be entered: those above it, and those left out.
-    """
-
-    path: str
-    prefix: str
-    ignored_by: str | None
-    closed: frozenset[tuple[int, int]]
-
-
-def _entries_of(folder: _Folder, ignore: IgnorePatterns) -> Iterator[FoundFile | _Folder]:
-    """The files and folders directly in a folder."""
-    try:
-        identity = _identity(Path(folder.path).stat())
-        with os.scandir(folder.path) as scan:
-            entries = list(scan)
-    except OSError as error:
-        if folder.ignored_by is not None:
-            return
-        raise StorageError(
-            f"cannot list the folder {uri_of(folder.path)}: {error.strerror}",
-            "make it readable, or name it in filter.ignore",
-        ) from error
-    if identity in folder.closed:
-        return  # left out, or a link back to a folder that we are in
-    closed = folder.closed | {identity}
-    # With "/" behind the names of folders, the order within each folder is that of whole URIs.
-    for key, name, entry in sorted(_sort_keys(entries)):
-        uri = folder.prefix + name
-        by = folder.ignored_by or ignore.match(name, uri)
-        if key.endswith("/"):
-            yield _Folder(entry.path, f"{uri}/", by, closed)
-        elif (file := _look_at(entry, uri, by)) is not None:
-            yield file
-
-
-def _identity(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
-
-
-def _sort_keys(entries: list[os.DirEntry[str]]) -> Iterator[tuple[str, str, os.DirEntry[str]]]:
-    for entry in entries:
-        name = uri_of(entry.name)
-        try:
-            is_folder = entry.is_dir()
-        except OSError:  # a link to itself, say: looked at as a file, where its fault becomes a row
-            is_folder = False
-        yield (f"{name}/" if is_folder else name), name, entry
-
-
-def _look_at(entry: os.DirEntry[str], uri: str, ignored_by: str | None) -> FoundFile | None:
-    """The file behind an entry; None for what is no file (a socket, a device)."""
-    try:
-        found = entry.stat()
-    except FileNotFoundError:
-        if not entry.is_symlink():
-            return None  # gone since the folder was listed: as if it never had been
-        fault = SourceFault("broken_link", "a link to something that is not there")
-        return FoundFile(uri, 0, 0, ignored_by, fault)
-    except OSError as error:
-        return FoundFile(
-            uri, 0, 0, ignored_by, SourceFault("unreadable", f"cannot be read: {error.strerror}")
-        )
-    if not stat.S_ISREG(found.st_mode):
-        return None
-    return FoundFile(uri, found.st_size, found.st_mtime_ns, ignored_by)
-
-
 def _ignored_on_the_way(uri: str, ignore: IgnorePatterns) -> str | None:
-    """The pattern that names the file or one of the folders above it."""
+    """Return the pattern that matches the file or one of the folders above it, or None."""
     at = -1
     while (at := uri.find("/", at + 1)) >= 0:
         folder = uri[:at]
@@ -237,16 +143,18 @@ def _ignored_on_the_way(uri: str, ignore: IgnorePatterns) -> str | None:
     return ignore.match(uri.rpartition("/")[2], uri)
 
 
-def _read_local(path: str, size_bytes: int, mtime_ns: int) -> tuple[bytes, bool]:
-    """(content, whether it is what was listed). Looked at after reading, so a change meanwhile shows too."""
-    # Without O_NONBLOCK a pipe that took the file's place would be waited for.
+def _read_local(path: str, file: FileRef) -> tuple[bytes, bool]:
+    """Return (content, whether it is what was listed). Looked at after reading, to see a change meanwhile."""
+    # Without O_NONBLOCK this would wait for the writer of a pipe that took the file's place.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        data = os.read(descriptor, size_bytes + 1)
-        while 0 < len(data) < size_bytes and (more := os.read(descriptor, size_bytes + 1 - len(data))):
+        longest = file.size_bytes + 1
+        data = os.read(descriptor, longest)
+        while 0 < len(data) < file.size_bytes and (more := os.read(descriptor, longest - len(data))):
             data += more
         found = os.fstat(descriptor)
     finally:
         os.close(descriptor)
-    unchanged = (found.st_size, found.st_mtime_ns, len(data)) == (size_bytes, mtime_ns, size_bytes)
+    listed = (file.size_bytes, file.mtime_ns, file.size_bytes)
+    unchanged = (found.st_size, found.st_mtime_ns, len(data)) == listed
     return data, unchanged and stat.S_ISREG(found.st_mode)

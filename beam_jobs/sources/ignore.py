@@ -1,4 +1,4 @@
-"""Ignore patterns: shell patterns over names and paths, whatever the case of their letters."""
+"""Ignore patterns: shell patterns over names and paths, without regard to case."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from collections.abc import Sequence
 
 
 class IgnorePatterns:
-    """Tells which pattern names a file or folder.
+    """Finds the pattern that matches a file or folder.
 
-    A pattern without ``/`` is held against the last name of a path, one with ``/`` against the whole path
-    relative to the source (there ``*`` crosses folders). What an ignored folder holds is ignored with it;
-    following folders down is the caller's part.
+    A pattern without ``/`` is matched against the last name of a path, one with ``/`` against the whole path
+    relative to the source, where ``*`` also matches ``/``. The caller ignores what is in ignored folders.
     """
 
     def __init__(self, patterns: Sequence[str]) -> None:
@@ -22,7 +21,7 @@ class IgnorePatterns:
         self._paths = _alternatives(self._of_paths)
 
     def match(self, name: str, uri: str) -> str | None:
-        """The first pattern that names the entry ``name`` at ``uri``, or None."""
+        """Return the first pattern that matches the entry ``name`` at ``uri``, or None."""
         if self._names is not None and (found := self._names.match(name)):
             return self._of_names[(found.lastindex or 1) - 1]
         if self._paths is not None and (found := self._paths.match(uri)):
@@ -31,7 +30,7 @@ class IgnorePatterns:
 
 
 def _alternatives(patterns: Sequence[str]) -> re.Pattern[str] | None:
-    """One expression with a group a pattern: matching 20 patterns costs a call, not 20."""
+    """Join patterns to one expression with a group each, so that 20 patterns cost one call."""
     if not patterns:
         return None
     return re.compile("|".join(f"({fnmatch.translate(pattern)})" for pattern in patterns), re.IGNORECASE)

@@ -1,34 +1,22 @@
-"""What a source lists: one row for every file, in the order of their URIs."""
+"""The listing of a source: a row a file (LISTING_SCHEMA), in the order of URIs."""
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.texts import share_empty_texts
-from infra.storage import Storage
+from beam_jobs.schemas import LISTING_SCHEMA, Status, outcomes_of
+from beam_jobs.tables.digests import table_digest
+from beam_jobs.tables.text_columns import share_empty_texts
+from infra.storage.filesystem import Storage
 
-# A row whose outcome is null goes on to be read; the others are settled by the listing itself.
-LISTING_SCHEMA = pa.schema(
-    [
-        ("uri", pa.string()),  # relative to the source; see infra.names
-        ("size_bytes", pa.int64()),
-        ("mtime_ns", pa.int64()),
-        ("label", pa.string()),
-        ("split", pa.string()),  # where the source gives one
-        ("group", pa.string()),  # what must stay in one split; null where there is none
-        ("outcome", pa.string()),  # filtered | quarantined | null
-        ("reason", pa.string()),
-        ("message", pa.string()),
-    ]
+# The columns that the digest covers, with the outcome as text.
+_DIGESTED_SCHEMA = pa.schema(
+    pa.field("outcome", pa.string()) if field.name == "status" else field for field in LISTING_SCHEMA
 )
-
-DIGEST_ROWS = 65_536
 _LISTING_FILE = "listing.arrow"
 _GROUP_ROWS = 8192  # as Python values at a time
 
@@ -39,31 +27,34 @@ class Listing:
 
     Attributes:
         table: LISTING_SCHEMA, sorted by URI, which is unique.
-        warnings: what a person should know about the folder, one sentence each.
+        warnings: what people should know about the folder, a sentence each.
     """
 
     table: pa.Table
     warnings: list[str] = field(default_factory=list)
 
     def to_read(self) -> pa.Table:
-        """The rows that go on to be read, in order."""
-        if self.table["outcome"].null_count == self.table.num_rows:
+        """Return the rows that are to be read, in order."""
+        is_to_read = pc.equal(self.table["status"], Status.TO_READ)
+        if pc.all(is_to_read).as_py():
             return self.table  # a filter would copy it
-        return self.table.filter(pc.is_null(self.table["outcome"]))
+        return self.table.filter(is_to_read)
 
     def digest(self) -> str:
-        """SHA-256 over all rows: equal exactly where nothing about any file has changed."""
-        return table_digest(self.table)
+        """Return the SHA-256 (hexadecimal) of all rows: equal exactly if no file has changed."""
+        at = LISTING_SCHEMA.get_field_index("status")
+        outcomes = outcomes_of(self.table["status"])
+        return table_digest(self.table.set_column(at, "outcome", outcomes).cast(_DIGESTED_SCHEMA))
 
 
 def write_listing(spool: Storage, table: pa.Table) -> None:
-    """Keep a listing (LISTING_SCHEMA) in the spool: memory need not hold it while shards are written."""
+    """Write a listing (LISTING_SCHEMA) to the spool, so that memory need not hold it meanwhile."""
     with spool.atomic_writer(_LISTING_FILE) as stream, pa.ipc.new_file(stream, LISTING_SCHEMA) as writer:
         writer.write_table(table)
 
 
 def read_listing(spool: Storage) -> Listing:
-    """The listing that ``write_listing`` kept; on a local disk what is not used of it is not loaded."""
+    """Read the listing that ``write_listing`` wrote; on a local disk it is mapped, and loaded as used."""
     local = spool.local_path(_LISTING_FILE)
     stream = spool.open_input(_LISTING_FILE) if local is None else pa.memory_map(str(local))
     with stream, pa.ipc.open_file(stream) as reader:
@@ -71,14 +62,17 @@ def read_listing(spool: Storage) -> Listing:
 
 
 def group_by_pattern(table: pa.Table, pattern: str) -> pa.Table:
-    """LISTING_SCHEMA with the group of each file: what the first parenthesis matches in its URI.
+    """Set the group of each file to what the first parenthesis of a pattern matches in its URI.
 
-    A file that the pattern does not match, or matches with nothing in the parenthesis, keeps the group that
-    its kind of source gave it.
+    If the pattern does not match, or the parenthesis matches nothing, a file keeps the group that its kind of
+    source gave it.
 
     Args:
         table: LISTING_SCHEMA.
         pattern: regular expression with a parenthesis.
+
+    Returns:
+        LISTING_SCHEMA.
     """
     search = re.compile(pattern).search
     chunks = []
@@ -88,22 +82,3 @@ def group_by_pattern(table: pa.Table, pattern: str) -> pa.Table:
         chunks.append(pc.coalesce(matched, batch.column("group")))
     at = table.schema.get_field_index("group")
     return table.set_column(at, table.schema.field(at), pa.chunked_array(chunks, pa.string()))
-
-
-def table_digest(table: pa.Table) -> str:
-    """SHA-256 (hexadecimal) of a table's rows, however the table is cut into chunks."""
-    return batches_digest(table.schema, table.combine_chunks().to_batches(max_chunksize=DIGEST_ROWS))
-
-
-def batches_digest(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> str:
-    """SHA-256 (hexadecimal) of rows that come in batches: it depends on where they are cut."""
-    digest = hashlib.sha256(str(schema).encode())
-    for batch in batches:
-        for column in batch.columns:
-            digest.update(_column_bytes(column))
-    return digest.hexdigest()
-
-
-def _column_bytes(column: pa.Array) -> bytes:
-    # A column that went through IPC once has no stray offsets or bits; the message's own framing is constant.
-    return bytes(pa.record_batch([column], names=[""]).serialize())

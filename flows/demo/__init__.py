@@ -1,5 +1,5 @@
-"""The demonstration: a small folder of real, imperfect images, taken through the whole of Shardmill.
+"""The demonstration: prepare a small folder of imperfect images and train on it.
 
-``python -m flows.demo`` (or ``make demo``) makes the folder, runs ``shardmill run`` on it and says what
-came out and where to look.
+``python -m flows.demo`` (or ``make demo``) creates the folder, runs ``shardmill run`` on it, and prints the
+results and where to find them.
 """

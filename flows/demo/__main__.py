@@ -1,4 +1,4 @@
-"""``python -m flows.demo [--source FOLDER] [--out FOLDER]``: the whole of Shardmill in a few minutes."""
+"""Run the demonstration: ``python -m flows.demo [--source FOLDER] [--out FOLDER]``."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rich.console import Console
 
 from flows.demo.account import Outcome, print_account
 from flows.demo.images import write_digits
-from infra.catalog import Catalog
+from infra.dataset.catalog import Catalog
 from infra.errors import NotFoundError, ShardmillError
 
 ACCURACY_EXPECTED = 0.95
 
-# Small images, few shards and a small model: the point is to see everything once, soon.
+# Small images, few shards and a small model: everything is seen once, soon.
 DIGITS_CONFIG = """\
 # What `make demo` runs with. Every key is described in docs/configuration.md.
 
@@ -36,7 +36,7 @@ model.name = "small_cnn"
 data = { image_size = 48, global_batch_size = 64, balance = "uniform" }
 augment = { horizontal_flip = false, scale = [0.7, 1.0], ratio = [0.85, 1.18] }
 optimizer = { learning_rate = 0.002 }
-run = { epochs = 18, fresh = true, deterministic = true }
+run = { epochs = 10, fresh = true, deterministic = true }
 """
 
 OWN_CONFIG = """\
@@ -54,7 +54,7 @@ run = { epochs = 5, fresh = true }
 
 
 def main() -> int:
-    """Run the demonstration; the exit status."""
+    """Run the demonstration and return the exit status."""
     arguments = _arguments()
     console = Console(highlight=False)
     try:
@@ -118,10 +118,10 @@ def _run(source: Path | None, out: Path, console: Console) -> int:
 
 
 def _shardmill(arguments: list[str]) -> dict[str, Any]:
-    """Run the command as a user would, its progress on our standard error; its ``--json`` object.
+    """Run the command as a user would, and return its ``--json`` object.
 
     Raises:
-        SystemExit: it failed, and has said why.
+        SystemExit: The command failed and has printed why.
     """
     # Each line of `--json` output but the last is for people; the last is the object.
     done = subprocess.run(
@@ -137,12 +137,12 @@ def _shardmill(arguments: list[str]) -> dict[str, Any]:
 
 
 def _dataset_name(source: Path) -> str:
-    """A dataset's name from the folder's."""
+    """The name of the dataset, made of the folder's name."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", source.resolve().name).strip("-._") or "images"
 
 
 def _commands_folder() -> str:
-    """What to put before ``shardmill`` so that the shell finds it: "" or ".venv/bin/"."""
+    """The prefix with which the shell finds ``shardmill``: "" or ".venv/bin/"."""
     folder = Path(sys.executable).parent
     if str(folder) in os.environ.get("PATH", "").split(os.pathsep):
         return ""

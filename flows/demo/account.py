@@ -1,4 +1,4 @@
-"""What the demo says at its end: what went in, what came out, where to look."""
+"""Print the account at the end of the demo: inputs, records, model, and where to find them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from beam_jobs.report.figures.inputs import ClassRow, count_by_class, reason_rows
 from beam_jobs.report.findings import explain
-from beam_jobs.report.rows import ClassRow, count_by_class, reason_rows
-from infra.catalog import DatasetVersion
-from infra.contract import DUPLICATE, FILTERED, QUARANTINED, SPLITS
+from infra.dataset.catalog import DatasetVersion
+from infra.format.contract import DUPLICATE, FILTERED, QUARANTINED, SPLITS
 
 BAR_WIDTH = 18
 CLASSES_SHOWN = 30
@@ -31,9 +31,9 @@ class Outcome:
     """A finished demo.
 
     Attributes:
-        trained: the ``--json`` object of ``shardmill train``.
-        commands: prefix of the ``shardmill`` and ``tensorboard`` commands ("" or a folder).
-        seconds: from the first image to the last figure.
+        trained: The ``--json`` object of ``shardmill train``.
+        commands: Prefix of the ``shardmill`` and ``tensorboard`` commands ("" or a folder).
+        seconds: Duration of the whole demo.
     """
 
     version: DatasetVersion
@@ -44,11 +44,11 @@ class Outcome:
     seconds: float
 
     def accuracy(self, split: str) -> float:
-        """Share of a split's examples that were recognised; 0 where it was not evaluated."""
+        """Accuracy on a split; 0 if it was not evaluated."""
         return float(self.trained["metrics"].get(split, {}).get("accuracy", 0.0))
 
     def class_accuracy(self, name: str) -> float | None:
-        """Share of a class's test examples that were recognised."""
+        """Accuracy on a class of the test split; None if it was not evaluated."""
         found = self.trained["metrics"].get("test", {}).get("per_class", {}).get(name)
         if isinstance(found, Mapping):
             found = found.get("recall", found.get("accuracy"))
@@ -56,7 +56,7 @@ class Outcome:
 
 
 def print_account(console: Console, outcome: Outcome) -> None:
-    """The whole account."""
+    """Print the whole account."""
     console.print()
     console.rule(f"[bold]{outcome.version.ref}[/]", align="left", style="dim")
     _print_inputs(console, outcome.version)
@@ -153,7 +153,7 @@ def _print_classes(console: Console, outcome: Outcome) -> None:
 
 
 def _bar(row: ClassRow, largest: int) -> Text:
-    """The records of a class by split, to the scale of the largest class."""
+    """A bar of a class's records by split, scaled to the largest class."""
     bar, at = Text(), 0.0
     for split in SPLITS:
         end = at + row.splits.get(split, 0) * BAR_WIDTH / max(1, largest)
@@ -230,7 +230,7 @@ def _print_where(console: Console, outcome: Outcome) -> None:
 
 
 def _relative(path: Path) -> str:
-    """The path as one would type it here."""
+    """The path relative to the working folder, if it is below it."""
     shown = os.path.relpath(path)
     return str(path) if shown.startswith("..") else shown
 

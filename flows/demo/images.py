@@ -1,7 +1,7 @@
-"""The demo's images: scikit-learn's 8×8 handwritten digits, enlarged, and as untidy as real folders are.
+"""Write the demo's images: enlarged 8×8 digits of scikit-learn, in a folder as untidy as real ones.
 
-Some classes are rare; some files are there twice, one of them under two labels; some are broken; two are no
-images at all. The same folder, byte for byte, every time.
+Some classes are rare. Some files exist twice, one of them under two labels. Some are broken, and two are not
+images. The folder is the same every time, byte for byte.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ INK = np.array([28, 34, 58], np.float32)
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """What is wrong with the folder, as it was put there."""
+    """Counts of the faults in the folder."""
 
     num_files: int
     num_duplicates: int
@@ -39,7 +39,7 @@ class Planted:
 
 
 def write_digits(folder: Path) -> Planted:
-    """Make ``folder/0`` to ``folder/9``. Files that are there already and right are left as they are."""
+    """Write ``folder/0`` to ``folder/9``. Files that already have the right content are not written again."""
     files = dict(_digits())
     images = len(files)
     files.update(_duplicates(files))
@@ -48,7 +48,7 @@ def write_digits(folder: Path) -> Planted:
     files.update(other)
     for name, data in files.items():
         path = folder / name
-        # An untouched file keeps its time, so a second run sees that nothing has changed.
+        # An unchanged file keeps its time, so that a second run finds nothing changed.
         if not path.exists() or path.read_bytes() != data:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
@@ -93,7 +93,7 @@ def _encoded(pixels: npt.NDArray[np.uint8], kind: str) -> bytes:
 
 
 def _duplicates(files: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:
-    """Copies as people make them; the last one lies in the folder of another digit."""
+    """(path, file) of each copy; the last one is in the folder of another digit."""
     for digit in range(DUPLICATES):
         yield f"{digit}/copy of {digit}_{4 + digit:03d}.jpg", _pick(files, digit, 4 + digit)
     yield "7/1_025.jpg", _pick(files, 1, 25)
@@ -112,7 +112,7 @@ def _not_images() -> Iterator[tuple[str, bytes]]:
 
 
 def _pick(files: dict[str, bytes], digit: int, number: int) -> bytes:
-    """The JPEG of this digit at or after this number."""
+    """The JPEG of this digit with this number, or the next one."""
     while (name := f"{digit}/{digit}_{number:03d}.jpg") not in files:
         number += 1
     return files[name]

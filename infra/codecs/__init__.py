@@ -1,4 +1,4 @@
-"""Image bytes to arrays and back: the bindings of the image libraries, used by both floors above.
+"""Decode image files to arrays, and encode arrays to image files.
 
 JPEG goes through libjpeg-turbo, everything else through Pillow, HEIF through libheif where it is installed,
 area averaging through OpenCV. All of them release the GIL. Formats are recognised by content, never by name.
@@ -11,7 +11,6 @@ import PIL
 import simplejpeg
 from PIL import features
 
-from infra.codecs import libturbojpeg
 from infra.codecs.encode import MAX_JPEG_SIDE, encode_jpeg
 from infra.codecs.formats import (
     MAX_PIXELS,
@@ -23,10 +22,11 @@ from infra.codecs.formats import (
     check_format,
     sniff,
 )
-from infra.codecs.heif import heif_build
-from infra.codecs.jpeg import decode_jpeg
+from infra.codecs.jpeg import libturbojpeg
+from infra.codecs.jpeg.decode import decode_jpeg
 from infra.codecs.orientation import apply_orientation
-from infra.codecs.pillow import decode_with_pillow
+from infra.codecs.pillow.decode import decode_with_pillow
+from infra.codecs.pillow.heif import heif_build
 from infra.codecs.resize import resize_short_side, short_side_size
 
 __all__ = [
@@ -46,13 +46,13 @@ __all__ = [
     "sniff",
 ]
 
-# Raised with every change here, or in what calls this, that makes other pixels of the same file: work that
-# was finished under the old code is then not mixed with new.
-REVISION = 2
+# Raise this with every change, here or in a caller, that gives some file other pixels or another verdict.
+# Then work that was finished under the old code is not mixed with new work.
+REVISION = 3
 
 
 def codec_builds() -> dict[str, str]:
-    """Library -> version of everything that shapes stored pixels. Part of every digest."""
+    """Return the version of each library that shapes stored pixels, by its name. Part of every digest."""
     return {
         "shardmill": str(REVISION),
         "simplejpeg": simplejpeg.__version__,
@@ -75,14 +75,14 @@ def decode(
     """Decode an image of any known format: upright, in sRGB, opaque, as grey or RGB.
 
     Args:
-        data: the file's bytes.
-        channels: 1 or 3.
+        data: the file.
+        channels: 1 for grey, 3 for RGB.
         max_pixels: refuse larger images by their header, before anything is decoded.
-        background: what shows through transparent pixels.
-        allow_truncated: of a file that ends early give what there is, flagged as salvaged.
+        background: colour behind transparent pixels.
+        allow_truncated: decode what there is of a file that ends early, and flag it as salvaged.
 
     Raises:
-        ImageRejected: the bytes are no whole image, or of a kind that is not read.
+        ImageRejected: the file is not a whole image, or of a kind that is not read.
     """
     found = check_format(data)
     if found == "jpeg":

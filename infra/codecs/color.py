@@ -1,9 +1,9 @@
-"""Colour to sRGB: ICC profiles through Little CMS, and what has no profile by its mode.
+"""Convert colours to sRGB: ICC profiles through Little CMS.
 
-A profile is converted with the relative colorimetric intent and black point compensation. One that is sRGB
-by what it does to colours, whatever it calls itself, is not converted; one that is damaged or made for other
-channels than the image has counts as absent. An image without a profile is taken for sRGB; CMYK without one
-is converted by complements, R = (1 - C)(1 - K).
+A profile is converted with the relative colorimetric intent and black point compensation. A profile that
+means sRGB, whatever its name, is not converted. A profile that is damaged, or made for other channels than
+the image has, counts as absent. An image without a profile is taken for sRGB. CMYK without a profile is
+converted by complements, R = (1 - C)(1 - K).
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageCms
 
-# Colours (0 to 255) that a profile moves by no more than this are left as they are: rounding moves them too.
+# Rounding moves colours (0 to 255) by this much. A profile that moves them no further changes nothing.
 _SAME_LEVELS = 2
 _DESCRIPTION_CHARACTERS = 100
-MAX_ICC_BYTES = 4 << 20  # profiles of printers, the largest there are, have 1 or 2 MiB
+MAX_ICC_BYTES = 4 << 20  # the largest profiles, those of printers, have 1 or 2 MiB
 _SPACE_OF_MODE = {"L": "GRAY", "RGB": "RGB", "CMYK": "CMYK", "LAB": "Lab"}
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """From a profile to sRGB.
+    """The conversion from a profile to sRGB.
 
     Attributes:
-        description: what the profile calls itself.
-        transform: of Little CMS; may be used by several threads at once.
+        description: name that the profile gives itself.
+        transform: transform of Little CMS; several threads may use it at once.
     """
 
     description: str
     transform: ImageCms.ImageCmsTransform
 
     def apply(self, image: Image.Image) -> Image.Image:
-        """The image (of the mode that the conversion was made for) in sRGB, mode RGB."""
+        """Convert an image of the conversion's mode to mode "RGB" in sRGB."""
         return self.transform.apply(image)
 
 
 def conversion_to_srgb(icc: bytes, mode: str) -> Conversion | None:
-    """What brings images with this profile to sRGB; None where nothing is to be done or can be.
+    """Return the conversion from a profile to sRGB, or None if it is not needed or not possible.
 
     Args:
         icc: the profile.
-        mode: of the images, as Pillow names it: "L", "RGB", "CMYK" or "LAB".
+        mode: Pillow's mode of the images: "L", "RGB", "CMYK" or "LAB".
     """
     return _made_conversion(icc, mode) if len(icc) <= MAX_ICC_BYTES else None
 
 
-# Photographs come with a few profiles. More kept would let hostile ones fill the memory.
+# Photographs come with a few different profiles. Keeping more would let hostile ones fill the memory.
 @functools.lru_cache(maxsize=32)
 def _made_conversion(icc: bytes, mode: str) -> Conversion | None:
     try:
@@ -60,12 +60,12 @@ def _made_conversion(icc: bytes, mode: str) -> Conversion | None:
         conversion = Conversion(_description(profile), _transform(profile, mode))
         return None if _changes_nothing(conversion, mode) else conversion
     except (ImageCms.PyCMSError, OSError, ValueError, TypeError):
-        return None  # the pixels decide whether an image is sound
+        return None  # a bad profile is no reason to refuse sound pixels
 
 
 @functools.cache
 def lab_to_srgb() -> Conversion:
-    """For CIE L*a*b* images, whose mode says all."""
+    """Return the conversion of CIE L*a*b* images, which need no profile."""
     return Conversion("CIE L*a*b*", _transform(ImageCms.createProfile("LAB"), "LAB"))
 
 

@@ -1,4 +1,4 @@
-"""Pixels to the encoded form that shards hold.
+"""Encode pixels to the form that shards hold.
 
 The raw form is the pixels themselves: uint8 [height, width, channels], rows from the top.
 """
@@ -22,15 +22,21 @@ MAX_WEBP_SIDE = 16_383
 _LONGEST = {"jpeg": ("a JPEG", MAX_JPEG_SIDE), "webp": ("a WebP", MAX_WEBP_SIDE)}
 # zlib's own default: level 9 takes twice the time for 1 % on photographs.
 _PNG_LEVEL = 6
-# Of 0 (fast) to 6 (small), libwebp's own default.
+# libwebp's own default, from 0 (fast) to 6 (small).
 _WEBP_METHOD = 4
 
 
 def check_storable(height: int, width: int, encoding: Encoding, max_pixels: int) -> None:
-    """Refuse a size (pixels) that cannot be stored, before memory is taken for it.
+    """Refuse a size that cannot be stored, before memory is taken for it.
+
+    Args:
+        height: rows of the stored image (pixels).
+        width: columns of the stored image (pixels).
+        encoding: some encodings have a longest side.
+        max_pixels: largest image that is stored.
 
     Raises:
-        ImageRejected: "too_long" where the encoding has a longest side, "too_many_pixels".
+        ImageRejected: "too_long" or "too_many_pixels".
     """
     name, longest = _LONGEST.get(encoding, ("", 0))
     if name and max(height, width) > longest:
@@ -44,11 +50,12 @@ def check_storable(height: int, width: int, encoding: Encoding, max_pixels: int)
 
 
 def encode(pixels: Pixels, encoding: Encoding, quality: int) -> bytes:
-    """The stored form of an image.
+    """Encode an image.
 
     Args:
-        pixels: uint8 [H, W, 1 or 3]. WebP knows no grey: a grey picture has three equal channels in it.
-        quality: 1 to 100, of JPEG and WebP.
+        pixels: uint8 [H, W, 1 or 3]. WebP has no grey, so it holds a grey picture as three equal channels.
+        encoding: the stored form.
+        quality: 1 to 100, for JPEG and WebP.
 
     Raises:
         ImageRejected: a side is longer than the encoding can hold.
@@ -68,7 +75,11 @@ def encode(pixels: Pixels, encoding: Encoding, quality: int) -> bytes:
 
 
 def encode_jpeg(pixels: Pixels, quality: int) -> bytes:
-    """Baseline JPEG, 4:2:0 for colour. ``pixels``: uint8 [H, W, 1 or 3]; ``quality`` 1 to 100.
+    """Encode a baseline JPEG, 4:2:0 for colour.
+
+    Args:
+        pixels: uint8 [H, W, 1 or 3].
+        quality: 1 to 100.
 
     Raises:
         ImageRejected: a side is longer than JPEG can hold.

@@ -1,4 +1,4 @@
-"""What an image is before its bytes are understood: its format by signature, and why it may be refused."""
+"""Formats by their signatures, decoded images, and the refusal of an image."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Pixels = npt.NDArray[np.uint8]
 Color = tuple[int, int, int]  # red, green, blue, 0 to 255
 
 WHITE: Color = (255, 255, 255)
-MAX_PIXELS = 178_956_970  # where Pillow begins to speak of decompression bombs: 512 MiB of RGB
+MAX_PIXELS = 178_956_970  # 512 MiB of RGB; above half of this Pillow warns of a decompression bomb
 
 FORMATS = {
     "jpeg": "JPEG",
@@ -45,7 +45,7 @@ _HEIF_BRANDS = frozenset(
     {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs", b"mif1", b"msf1"}
 )
 
-# What lies among photographs and is none that we read, in words that help more than bytes do.
+# Files that lie among photographs and are not read, in words that help more than their first bytes.
 _STRANGERS: tuple[tuple[bytes, str], ...] = (
     (b"<!doctype html", "an HTML page, as a failed download leaves it"),
     (b"<html", "an HTML page, as a failed download leaves it"),
@@ -65,12 +65,12 @@ _STRANGERS: tuple[tuple[bytes, str], ...] = (
 
 
 class ImageRejected(UnusableInput):
-    """One image cannot be used. Becomes a quarantine row, never the end of a job.
+    """An image cannot be used. It becomes a row of the quarantine and never ends a job.
 
     Attributes:
         reason: a short code: "empty", "unknown_format", "unsupported", "truncated", "corrupt",
             "too_many_pixels", "bomb" or "too_long".
-        message: what is wrong, for a person.
+        message: what is wrong, in words for a person.
     """
 
 
@@ -81,12 +81,13 @@ class DecodedImage:
     Attributes:
         pixels: uint8 [H, W, C], C = 1 (grey) or 3 (RGB), EXIF orientation applied.
         source_format: "jpeg", "png", ...
-        source_height, source_width: as stored in the file, before orientation (pixels).
+        source_height: rows as stored in the file, before orientation (pixels).
+        source_width: columns as stored in the file, before orientation (pixels).
         orientation: the EXIF orientation that was applied, 1 to 8.
-        source_color: what the file holds: "YCbCr 4:2:0", "grey", "RGB 16-bit", "palette", "CMYK", ...
+        source_color: colour in the file: "YCbCr 4:2:0", "grey", "RGB 16-bit", "palette", "CMYK", ...
         icc_profile: description of the profile that was converted to sRGB, or None.
         had_alpha: transparent pixels were composited on the background.
-        salvaged: the file ends early; what it lacks is grey or black.
+        salvaged: the file ends early; missing pixels are grey or black.
     """
 
     pixels: Pixels
@@ -101,7 +102,7 @@ class DecodedImage:
 
 
 def sniff(data: bytes) -> str | None:
-    """The format of image bytes by their signature, or None where it is none that we read."""
+    """Return the format of a file by its signature, or None if the format is not read."""
     for signature, name in _SIGNATURES:
         if data.startswith(signature):
             return name
@@ -111,7 +112,7 @@ def sniff(data: bytes) -> str | None:
 
 
 def _sniff_brands(data: bytes) -> str | None:
-    """AVIF or HEIF by the brands of an ISO base media file (ISO/IEC 14496-12, 4.3); None for a film."""
+    """Return "avif", "heif" or None (a film) by the brands of a media file (ISO/IEC 14496-12, 4.3)."""
     end = min(int.from_bytes(data[:4], "big"), len(data), 1024)
     brands = {data[8:12], *(data[at : at + 4] for at in range(16, end - 3, 4))}
     if brands & _AVIF_BRANDS:
@@ -120,10 +121,10 @@ def _sniff_brands(data: bytes) -> str | None:
 
 
 def check_format(data: bytes) -> str:
-    """The format of image bytes.
+    """Return the format of a file.
 
     Raises:
-        ImageRejected: there are none ("empty"), or of no format that is read ("unknown_format").
+        ImageRejected: the file is empty ("empty"), or of a format that is not read ("unknown_format").
     """
     found = sniff(data)
     if found is not None:
@@ -145,14 +146,15 @@ def check_format(data: bytes) -> str:
 
 
 def check_pixels(height: int, width: int, max_pixels: int) -> None:
-    """Refuse an image by its size.
+    """Refuse an image that has more pixels than ``max_pixels``.
 
     Raises:
-        ImageRejected: it has more pixels than ``max_pixels``.
+        ImageRejected: "too_many_pixels".
     """
     if height * width > max_pixels:
         raise ImageRejected("too_many_pixels", f"{width}×{height}: {too_many_pixels(max_pixels)}")
 
 
 def too_many_pixels(max_pixels: int) -> str:
+    """Return the message about an image with more pixels than ``max_pixels``."""
     return f"its header announces more pixels than are allowed ({max_pixels:,}); nothing was decoded"

@@ -1,9 +1,9 @@
-"""The same picture without position, device, names, thumbnails or anything else that is not the picture."""
+"""Remove position, device, names, thumbnails and everything else that is not the picture from a file."""
 
 from __future__ import annotations
 
-from infra import jpeg_segments
-from infra.codecs import png_chunks, webp_chunks
+from infra.codecs.jpeg import segments as jpeg_segments
+from infra.codecs.structure import png_chunks, webp_chunks
 
 
 def _whole_jpeg(data: bytes) -> bytes | None:
@@ -19,16 +19,16 @@ _BY_FORMAT = {
 
 
 def without_metadata(data: bytes, format_: str) -> bytes | None:
-    """The picture's own bytes in a file of their own; not a pixel is decoded.
+    """Copy the picture's own bytes into a new file, without decoding a pixel.
 
-    The colour profile and the orientation go too: the caller sees to it that neither is needed.
+    The colour profile and the orientation go too. The caller makes sure that neither is needed.
 
     Args:
         data: a file.
-        format_: "jpeg", "png" or "webp"; of any other format nothing can be said.
+        format_: "jpeg", "png" or "webp"; other formats cannot be handled.
 
     Returns:
-        The new file, or None where it cannot be made (another format, an animated WebP, a damaged file).
+        The new file, or None if it cannot be made (another format, an animated WebP, a damaged file).
     """
     strip = _BY_FORMAT.get(format_)
     return strip(data) if strip is not None else None

@@ -1,4 +1,4 @@
-"""A picture as pixels: cut, scaled and laid on a canvas."""
+"""Cut and scale pixels, and lay them on a canvas."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from infra.codecs.resize import Geometry, Resample, resize
 
 
 def fit_pixels(pixels: Pixels, to: Geometry, resample: Resample, background: tuple[int, int, int]) -> Pixels:
-    """Cut, scale and lay a picture on its canvas.
+    """Cut and scale a picture, and lay it on its canvas.
 
     Args:
         pixels: uint8 [H, W, 1 or 3], upright.
-        background: red, green, blue of what is left of the canvas.
+        to: window, scale and place on the canvas.
+        resample: the filter.
+        background: red, green and blue of the canvas around the picture.
 
     Returns:
         uint8 [h, w, C].
@@ -34,7 +36,7 @@ def fit_pixels(pixels: Pixels, to: Geometry, resample: Resample, background: tup
 
 
 def luma(pixels: Pixels) -> Pixels:
-    """uint8 [H, W, 1 or 3] to uint8 [H, W] (ITU-R BT.601)."""
+    """Return the luma (ITU-R BT.601), uint8 [H, W], of pixels, uint8 [H, W, 1 or 3]."""
     if pixels.shape[2] == 1:
         return pixels[:, :, 0]
     return cast(Pixels, cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY))

@@ -1,4 +1,4 @@
-"""Scaling without aliasing, and the sizes that it leads to."""
+"""Scale images without aliasing, and compute stored sizes."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from infra.codecs.area import area_average
 from infra.codecs.formats import Pixels
+from infra.native.area import area_average
 
 Resample = Literal["area", "lanczos"]
 
-# Parallelism comes from the jobs above, one image a thread; a pool in each call would only fight it.
+# Jobs decode one image a thread. OpenCV's own pool would compete with their threads.
 cv2.setNumThreads(1)
 
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """How large images are stored.
+    """The size at which images are stored.
 
     Attributes:
-        mode: "short" or "long": that side is brought to ``height``; "pad" or "crop": exactly ``height`` ×
-            ``width``; "none": as they are.
-        height, width: pixels.
+        mode: "short" or "long": that side becomes ``height``; "pad" or "crop": exactly ``height`` × ``width``
+            pixels; "none": unchanged.
+        height: pixels.
+        width: pixels.
         upscale: enlarge smaller images too.
     """
 
@@ -37,14 +38,14 @@ class Sizing:
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """From an upright image to the stored one: cut a window out, scale it, lay it on a canvas.
+    """The steps from an upright image to the stored one: cut a window out, scale it, lay it on a canvas.
 
     Attributes:
-        window: y, x, height, width in the image (pixels); y and x are even, so that the chroma samples of
-            4:2:0 are cut between, not through.
+        window: y, x, height, width in the image (pixels). y and x are even, so the cut runs between chroma
+            samples of 4:2:0.
         scaled: height, width of the window after scaling (pixels).
         canvas: height, width of the stored image (pixels).
-        offset: y, x of the scaled window on the canvas (pixels), even too.
+        offset: y, x of the scaled window on the canvas (pixels), both even.
     """
 
     window: tuple[int, int, int, int]
@@ -53,14 +54,14 @@ class Geometry:
     offset: tuple[int, int]
 
     def keeps_all_of(self, height: int, width: int) -> bool:
-        """Whether nothing of a picture of this size is cut off, and nothing is put around it."""
+        """Tell whether nothing of a picture of this size is cut off, and nothing is put around it."""
         return self.window == (0, 0, height, width) and self.canvas == self.scaled
 
 
 def geometry(height: int, width: int, sizing: Sizing) -> Geometry:
-    """Where the pixels of an upright image of this size go.
+    """Return the steps from an upright image of this size to the stored one.
 
-    Without ``upscale`` nothing is enlarged: a smaller image lies on the canvas of "pad" and "crop" as it is.
+    Without ``upscale`` nothing is enlarged: "pad" and "crop" lay a smaller image on the canvas unscaled.
     """
     if sizing.mode in ("pad", "crop"):
         return _exact(height, width, sizing)
@@ -103,16 +104,16 @@ def _centre(rest: int) -> int:
 
 
 def short_side_size(height: int, width: int, short_side: int) -> tuple[int, int]:
-    """(height, width) after scaling the shorter side down to ``short_side``; never larger than it was."""
+    """Return height and width after scaling the shorter side down to ``short_side``, without enlarging."""
     return geometry(height, width, Sizing("short", short_side, short_side)).scaled
 
 
 def resize_short_side(pixels: Pixels, short_side: int) -> Pixels:
-    """Shrink so that the shorter side is ``short_side``, by area averaging (which cannot alias).
+    """Shrink an image until its shorter side is ``short_side``, by area averaging, which cannot alias.
 
     Args:
         pixels: uint8 [H, W, C].
-        short_side: pixels; smaller images stay as they are.
+        short_side: pixels; smaller images are returned unchanged.
 
     Returns:
         uint8 [h, w, C].
@@ -123,15 +124,14 @@ def resize_short_side(pixels: Pixels, short_side: int) -> Pixels:
 def resize(image: Pixels, size: tuple[int, int], resample: Resample = "area") -> Pixels:
     """Scale an image or a plane.
 
-    ``area`` averages over the area that a new pixel covers, and where a side grows interpolates linearly.
-    ``lanczos`` is the filter of three lobes, widened by the ratio where a side shrinks.
-
     Args:
         image: uint8 [H, W] or [H, W, C].
         size: new height and width (pixels).
+        resample: "area" averages over the area that a new pixel covers, and interpolates linearly along sides
+            that grow. "lanczos" is the filter of three lobes, widened by the ratio along sides that shrink.
 
     Returns:
-        uint8 [h, w] or [h, w, C]; the image itself where it has that size.
+        uint8 [h, w] or [h, w, C]; the image itself if it has that size.
     """
     if image.shape[:2] == size:
         return image
@@ -140,7 +140,7 @@ def resize(image: Pixels, size: tuple[int, int], resample: Resample = "area") ->
 
 
 def _area(image: Pixels, size: tuple[int, int]) -> Pixels:
-    # OpenCV's INTER_AREA averages only where neither side grows; else it repeats pixels.
+    # OpenCV's INTER_AREA averages only if neither side grows. Else it repeats pixels.
     shrunk = min(size[0], image.shape[0]), min(size[1], image.shape[1])
     if shrunk != image.shape[:2]:
         image = area_average(image, shrunk)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,21 +59,34 @@ class Browser:
         return [url for url in urls if not url.startswith(("data:", "chrome:"))]
 
 
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    """A fresh browser with a profile of its own."""
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    """One browser for the session, with a profile of its own."""
     binary = next((found for name in _BROWSERS if (found := shutil.which(name))), None)
     driver_binary = shutil.which("chromedriver")
     if not binary or not driver_binary:
         pytest.skip("NO BROWSER: install chromium and chromium-driver (Debian) to run the browser tests")
     options = webdriver.ChromeOptions()
     options.binary_location = binary
-    for argument in (*_ARGUMENTS, f"--user-data-dir={tmp_path / 'profile'}"):
+    for argument in (*_ARGUMENTS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(driver_binary))
     driver.set_page_load_timeout(60)
     try:
-        yield Browser(driver)
+        yield driver
     finally:
         driver.quit()
+
+
+@pytest.fixture
+def browser(chromium: webdriver.Chrome) -> Browser:
+    """The browser with an empty page, an ordinary screen, and nothing remembered of the test before."""
+    chromium.get("about:blank")
+    for command in ("Emulation.clearDeviceMetricsOverride", "Network.clearBrowserCookies"):
+        chromium.execute_cdp_cmd(command, {})
+    chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    found = Browser(chromium)
+    found.complaints()
+    found.requests()
+    return found

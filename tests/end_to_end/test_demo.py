@@ -32,7 +32,7 @@ def test_the_demo_ends_well(tmp_path: Path) -> None:
     for said in (
         "ends early",
         "no content",
-        "no image format",
+        "not of a known image format",
         "1/1_025.jpg and 7/1_025.jpg",
         "shardmill up",
     ):

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from flows import cli
-from infra.catalog import Catalog
+from infra.dataset.catalog import Catalog
+from infra.dataset.locate import locate_anywhere
 from infra.errors import NotFoundError
-from infra.locate import locate_anywhere
 from tests.samples.photos import make_photos
 from tests.samples.runs import run
 

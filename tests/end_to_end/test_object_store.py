@@ -14,9 +14,9 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from infra.catalog import Catalog
+from infra.dataset.catalog import Catalog
 from infra.errors import NotFoundError, PublishConflict
-from infra.storage import Storage
+from infra.storage.filesystem import Storage
 from tests.samples.object_store import KEY, SECRET, ObjectStore, serve_version
 from tests.samples.published import coloured, publish
 from tests.samples.trainer import settings

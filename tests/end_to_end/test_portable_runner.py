@@ -21,12 +21,14 @@ from typing import Any
 import psutil
 import pytest
 
-from infra.catalog import Catalog
-from infra.verify import verify
+from infra.dataset.catalog import Catalog
+from infra.dataset.verify import verify
+from tests.faults.hostile.deeds import WIDTH, height_of
 from tests.samples.command import prepare_command
-from tests.samples.photos import jpeg, make_photos, write
+from tests.samples.photos import jpeg, make_photos, png, write
 
 REPOSITORY = Path(__file__).parents[2]
+HOSTILE = REPOSITORY / "tests/faults/hostile"
 START_SECONDS = 90.0
 
 
@@ -61,12 +63,16 @@ def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path) -> Non
 
 
 @contextlib.contextmanager
-def running(module: str, *arguments: str, port: int, log: Path) -> Iterator[None]:
-    """A service of Beam's, and at the end nothing that it started."""
+def running(module: str, *arguments: str, port: int, log: Path, path: str = "") -> Iterator[None]:
+    """A service of Beam's, and at the end nothing that it started.
+
+    Args:
+        path: more folders for PYTHONPATH.
+    """
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(REPOSITORY),
+        "PYTHONPATH": f"{path}{os.pathsep}{REPOSITORY}",
     }
     with log.open("wb") as stream:
         process = subprocess.Popen(
@@ -89,9 +95,14 @@ def running(module: str, *arguments: str, port: int, log: Path) -> Iterator[None
         assert not alive
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    folder = tmp_path_factory.mktemp("beam")
+@contextlib.contextmanager
+def running_service(folder: Path, path: str = "") -> Iterator[Service]:
+    """A job server and a worker pool.
+
+    Args:
+        folder: of their logs.
+        path: more folders for PYTHONPATH of the workers.
+    """
     job_port, pool_port = free_port(), free_port()
     runners = "apache_beam.runners"
     server = running(
@@ -106,6 +117,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         f"--service_port={pool_port}",
         port=pool_port,
         log=folder / "pool.log",
+        path=path,
     )
     with server, pool:
         options = [
@@ -117,11 +129,22 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield Service(options, folder / "pool.log")
 
 
-def prepare(source: Path, root: Path, *settings: str, name: str = "d") -> subprocess.CompletedProcess[str]:
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with running_service(tmp_path_factory.mktemp("beam")) as one:
+        yield one
+
+
+def prepare(
+    source: Path, root: Path, *settings: str, name: str = "d", path: str = ""
+) -> subprocess.CompletedProcess[str]:
     given = ("runner.block_images=8", "shards.num_shards=2", "image.size=32", *settings)
     argv = prepare_command(source, root, dataset=name)
     argv += ["--json", "--failure-budget", "0.5", *(word for one in given for word in ("--set", one))]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=240, check=False, cwd=REPOSITORY)
+    environment = {**os.environ, "PYTHONPATH": path}
+    return subprocess.run(
+        argv, capture_output=True, text=True, timeout=240, check=False, cwd=REPOSITORY, env=environment
+    )
 
 
 def on(service: Service) -> tuple[str, str]:
@@ -153,6 +176,23 @@ def test_the_same_bytes_as_embedded(service: Service, tmp_path: Path) -> None:
     assert counts[0]["num_records"] == 65
     assert "Starting worker" in service.pool_log.read_text(), "the work was done by the pool"
     assert verify(Catalog(tmp_path / "portable").open("d")).problems == []
+
+
+def test_hostile_images_cost_their_rows_on_remote_workers_too(tmp_path: Path) -> None:
+    """A crash, a hang and a glut in a remote worker: the same rows and bytes as embedded."""
+    source = make_photos(tmp_path / "source", {"a": 30, "b": 20})
+    deeds = ("segfault", "exit", "sleep_with_the_gil", "eat")
+    write(source, {f"a/00013-{deed}.png": png(900, height_of(deed), WIDTH) for deed in deeds})
+    limits = ("runner.image_seconds=2", f"runner.image_memory_bytes={256 << 20}")
+    with running_service(tmp_path, str(HOSTILE)) as hostile:
+        for root, settings, path in (("embedded", (), str(HOSTILE)), ("portable", on(hostile), "")):
+            done = prepare(source, tmp_path / root, *limits, *settings, path=path)
+            assert done.returncode == 0, done.stderr
+            outcome = json.loads(done.stdout.splitlines()[-1])
+            expected = {"decoder_crashed": 2, "decoder_hung": 1, "decoder_out_of_memory": 1}
+            assert outcome["quarantine"] == expected
+            assert outcome["num_records"] == 50
+    assert stored(tmp_path / "portable") == stored(tmp_path / "embedded")
 
 
 def test_what_a_remote_worker_raises_is_said_as_an_error(service: Service, tmp_path: Path) -> None:

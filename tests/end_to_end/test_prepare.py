@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from infra.catalog import Catalog
-from infra.examples import parse_example
-from infra.records import iter_records
-from infra.verify import verify
+from infra.dataset.catalog import Catalog
+from infra.dataset.verify import verify
+from infra.format.examples import parse_example
+from infra.format.records import iter_records
 from tests.samples.photos import jpeg, make_photos, png, write
 from tests.samples.prepared import prepared, rows, run, stored_bytes
 
@@ -101,8 +101,8 @@ def test_stock_tensorflow_reads_every_record(container: str, tmp_path: Path) -> 
 def test_the_result_is_the_same_whatever_the_workers_and_blocks(tmp_path: Path) -> None:
     source = make_photos(tmp_path / "source", {"a": 40, "b": 25, "c": 3})
     settings: dict[str, Any] = {"shards": {"num_shards": 3}}
-    run(source, tmp_path / "one", runner={"workers": 1, "block_images": 4}, **settings)
-    run(source, tmp_path / "two", runner={"workers": 3, "block_images": 64}, **settings)
+    run(source, tmp_path / "one", runner={"processes": 1, "block_images": 4}, **settings)
+    run(source, tmp_path / "two", runner={"processes": 3, "block_images": 64}, **settings)
     one, two = stored_bytes(tmp_path / "one"), stored_bytes(tmp_path / "two")
     assert len(one) == 2 * 9 + 2  # and the inputs, and the near-duplicates
     assert one == two

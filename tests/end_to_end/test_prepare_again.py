@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +10,7 @@ from typing import Any
 import pytest
 
 from beam_jobs import job as job_module
-from beam_jobs import versions as versions_module
-from beam_jobs.sources import folder as folder_module
+from beam_jobs.publish import versions as versions_module
 from infra.errors import CorruptDataError, FailureBudgetExceeded
 from tests.samples.photos import make_photos
 from tests.samples.runs import problems, run, stopped
@@ -25,18 +23,21 @@ def flip_last_byte(path: Path) -> None:
 
 
 @contextmanager
-def unreadable(path: Path) -> Iterator[None]:
-    """Let the file be there, but not be opened (the superuser, as whom tests may run, may open all)."""
-    open_file = os.open
+def vanishing(path: Path, hidden: Path) -> Iterator[None]:
+    """Let the file be there when a source is listed, and gone when it is read."""
+    list_inputs = job_module.list_inputs
 
-    def refuse(name: Any, *more: Any, **named: Any) -> int:
-        if str(name) == str(path):
-            raise PermissionError(13, "Permission denied")
-        return open_file(name, *more, **named)
+    def list_then_hide(*arguments: Any) -> Any:
+        if hidden.exists():
+            hidden.rename(path)
+        listing = list_inputs(*arguments)
+        path.rename(hidden)
+        return listing
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(folder_module.os, "open", refuse)
+        patch.setattr(job_module, "list_inputs", list_then_hide)
         yield
+    hidden.rename(path)
 
 
 @pytest.fixture
@@ -119,10 +120,10 @@ def test_prepare_restores_any_file_that_was_deleted(name: str, source: Path, roo
 # -- what could not be read may heal -------------------------------------------------------------------
 
 
-def test_a_file_that_can_be_read_again_makes_a_new_version(source: Path, root: Path) -> None:
-    with unreadable(source / "a/00001.jpg"):
+def test_a_file_that_can_be_read_again_makes_a_new_version(source: Path, root: Path, tmp_path: Path) -> None:
+    with vanishing(source / "a/00001.jpg", tmp_path / "hidden.jpg"):
         first = run(source, root, failure_budget=0.5)
-        assert first["quarantine"] == {"unreadable": 1}
+        assert first["quarantine"] == {"vanished": 1}
         assert run(source, root, failure_budget=0.5)["unchanged"], "it still cannot be read"
     healed = run(source, root, failure_budget=0.5)
     assert (healed["version"], healed["unchanged"], healed["num_quarantined"]) == (2, False, 0)
@@ -132,7 +133,8 @@ def test_a_file_that_can_be_read_again_makes_a_new_version(source: Path, root: P
 def test_a_finished_block_with_an_unreadable_file_is_encoded_again(
     source: Path, root: Path, tmp_path: Path
 ) -> None:
-    with unreadable(source / "a/00001.jpg"), pytest.raises(FailureBudgetExceeded):
+    hidden = tmp_path / "hidden.jpg"
+    with vanishing(source / "a/00001.jpg", hidden), pytest.raises(FailureBudgetExceeded):
         run(source, root)
     num_blocks = len(list(root.rglob("blocks/*.arrow")))
     healed = run(source, root)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from beam_jobs import digests as digests_module
 from beam_jobs import job as job_module
-from infra.catalog import Catalog
+from beam_jobs.publish import digests as digests_module
 from infra.codecs import codec_builds
+from infra.dataset.catalog import Catalog
 from infra.errors import EnvironmentFault
-from infra.storage import Storage
+from infra.storage.filesystem import Storage
 from tests.samples.photos import jpeg, make_photos, write
 from tests.samples.runs import folders, problems, run, stopped
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from beam_jobs import job as job_module
-from beam_jobs import stages as stages_module
-from infra.catalog import Catalog
+from beam_jobs.encode import stage as encode_stage
+from infra.dataset.catalog import Catalog
 from infra.errors import FailureBudgetExceeded, LockedError
-from infra.storage import Storage
+from infra.storage.filesystem import Storage
 from tests.samples.photos import jpeg, make_photos, write
 from tests.samples.runs import Stopped, during, folders, problems, run, stopped
 
@@ -80,7 +80,7 @@ def test_a_run_at_work_keeps_all_it_has_while_another_publishes(
     def publish_another() -> None:
         others.append(run(source, root, image={"quality": 80}))  # of which nothing can be inherited
 
-    module = stages_module if moment == "cut_blocks" else job_module
+    module = encode_stage if moment == "cut_blocks" else job_module
     monkeypatch.setattr(module, moment, during(module, moment, publish_another))
     done = run(source, root)
     assert [other["version"] for other in others] == [1]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.contract import SPLITS
+from infra.format.contract import SPLITS
 from tests.samples.photos import make_photos
 from tests.samples.prepared import prepare, prepared
 

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from infra.catalog import DatasetVersion
-from infra.codecs.libturbojpeg import library
+from infra.codecs.jpeg.libturbojpeg import library
+from infra.dataset.catalog import DatasetVersion
 from tests.samples.photos import jpeg, make_photos, rotated_jpeg, write
 from tests.samples.runs import run
 from training.dataset import Dataset, open_dataset

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from beam_jobs import encode as encode_module
 from beam_jobs import job as job_module
 from beam_jobs.dry_run import dry_run
-from beam_jobs.forecast import describe
+from beam_jobs.encode import block_task as encode_module
 from beam_jobs.request import JobRequest
-from infra.catalog import Catalog
-from infra.verify import verify
+from beam_jobs.summaries import forecast_lines
+from infra.dataset.catalog import Catalog
+from infra.dataset.verify import verify
 from tests.samples.contents import outcomes, records, splits
 from tests.samples.photos import jpeg, make_photos, png
 from tests.samples.runs import problems, run, stopped
@@ -171,4 +171,4 @@ def test_a_dry_run_tells_what_is_known(tmp_path: Path) -> None:
     grown = dry_run(request)
     assert (grown["num_known"], grown["num_to_read"]) == (23, 1)
     assert grown["disk_bytes"] < foreseen["disk_bytes"] / 10
-    assert "23 known, 1 to read, 0 filtered" in "\n".join(describe(grown))
+    assert "23 known, 1 to read, 0 filtered" in "\n".join(forecast_lines(grown))

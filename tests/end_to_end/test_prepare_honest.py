@@ -13,23 +13,24 @@ from PIL import Image
 
 from beam_jobs import job as job_module
 from beam_jobs.config import PrepareConfig
-from beam_jobs.job import run_job
+from beam_jobs.job import prepare_version
+from beam_jobs.maintain.purge import purge
 from beam_jobs.plan import inputs as inputs_module
-from beam_jobs.purge import purge
 from beam_jobs.request import JobRequest
+from beam_jobs.schemas import SAME_BYTES
 from beam_jobs.sources.folder import SourceFolder
 from beam_jobs.sources.listing import Listing
-from beam_jobs.summary import summary
-from infra.catalog import Catalog, DatasetVersion
-from infra.contract import Leaks
+from beam_jobs.summaries import version_lines
+from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.verify import verify
 from infra.errors import LeakError
-from infra.verify import verify
+from infra.format.contract import Leaks
 from tests.samples.photos import jpeg, make_photos, picture, write
 
 
 def run(source: Path, root: Path, **groups: Any) -> dict[str, Any]:
-    config = PrepareConfig.model_validate({"runner": {"workers": 2, "block_images": 8}, "groups": groups})
-    return run_job(JobRequest(source=str(source), dataset="d", root=str(root), config=config))
+    config = PrepareConfig.model_validate({"runner": {"processes": 2, "block_images": 8}, "groups": groups})
+    return prepare_version(JobRequest(source=str(source), dataset="d", root=str(root), config=config))
 
 
 def opened(root: Path, version: int = 1) -> DatasetVersion:
@@ -69,7 +70,7 @@ def test_a_leak_across_given_splits_is_published_and_said(divided: Path, tmp_pat
         ("test/b/same.jpg", "b", "test"),
     }
     assert all(0 <= row["distance"] <= 4 for row in table)
-    lines = "\n".join(summary(done | {"peak_memory_bytes": 0}))
+    lines = "\n".join(version_lines(done | {"peak_memory_bytes": 0}))
     assert "2 records look the same, in 1 group, 1 group under several labels" in lines
     assert "1 group is divided among the splits" in lines
     assert run(divided, tmp_path / "root")["unchanged"]
@@ -198,8 +199,8 @@ def test_splits_that_are_not_given_by_the_top_folder_are_counted_anew_too(
     source = make_photos(tmp_path / "source", {f"{name}/train": 5 for name in ("a", "test")})
     for seed in (810, 811):
         write(source, {f"{name}/x{seed}.jpg": jpeg(seed) for name in ("a/train", "test/test", "test/train")})
-    config = PrepareConfig.model_validate({"source": {"layout": "classes"}, "runner": {"workers": 2}})
-    run_job(JobRequest(source=str(source), dataset="d", root=str(tmp_path / "root"), config=config))
+    config = PrepareConfig.model_validate({"source": {"layout": "classes"}, "runner": {"processes": 2}})
+    prepare_version(JobRequest(source=str(source), dataset="d", root=str(tmp_path / "root"), config=config))
     assert opened(tmp_path / "root").manifest.cross_split_duplicates == 2
     purge(Catalog(tmp_path / "root"), "d", ["a/train/x810.jpg"])
     assert opened(tmp_path / "root").manifest.cross_split_duplicates == 1
@@ -211,7 +212,7 @@ def test_rows_from_before_they_told_of_crossing_are_counted_as_before(
     for seed in (810, 811):
         write(divided, {f"{split}/a/twice{seed}.jpg": jpeg(seed) for split in ("train", "test")})
     with monkeypatch.context() as patch:
-        patch.setattr(inputs_module, "ACROSS_SPLITS", inputs_module.SAME_BYTES)
+        patch.setattr(inputs_module, "SAME_BYTES_ACROSS_SPLITS", SAME_BYTES)
         run(divided, tmp_path / "root")
     for source, left in {
         "train/a/00001.jpg": 2,

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from beam_jobs.report.findings import REASONS
-from infra.catalog import Catalog
-from infra.contract import QUARANTINED
-from infra.verify import verify
+from infra.dataset.catalog import Catalog
+from infra.dataset.verify import verify
+from infra.format.contract import QUARANTINED
 from tests.samples.command import prepare_command
 
 ODD = Path(__file__).parents[2] / "../shared/data/odd"

@@ -9,7 +9,7 @@ import pytest
 
 from beam_jobs.config import PrepareConfig
 from beam_jobs.request import JobRequest
-from infra.catalog import Catalog
+from infra.dataset.catalog import Catalog
 from infra.errors import ConfigError, DataError, FailureBudgetExceeded, LockedError, NotFoundError
 from tests.samples.photos import make_photos, write
 from tests.samples.prepared import prepare, run
@@ -34,12 +34,12 @@ def test_all_filtered_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_second_run_on_the_same_work_is_turned_away(tmp_path: Path) -> None:
-    from beam_jobs.digests import Digests
+    from beam_jobs.publish.digests import Digests
     from beam_jobs.sources import list_inputs
     from beam_jobs.sources.folder import SourceFolder
 
     source = make_photos(tmp_path / "source", {"a": 4})
-    config = PrepareConfig.model_validate({"runner": {"workers": 2, "block_images": 8}})
+    config = PrepareConfig.model_validate({"runner": {"processes": 2, "block_images": 8}})
     digests = Digests.of(str(source), list_inputs(SourceFolder(str(source)), config), config)
     storage = Catalog(tmp_path / "root").dataset_storage("d")
     with storage.exclusive_lock(f"spool/{digests.run}.lock"), pytest.raises(LockedError, match="pid"):
@@ -49,8 +49,6 @@ def test_a_second_run_on_the_same_work_is_turned_away(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_an_error_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import errno
-
-    from infra import storage as storage_module
 
     source = make_photos(tmp_path / "source", {"a": 20})
     fsync = os.fsync
@@ -63,7 +61,7 @@ def test_a_full_disk_is_an_error_with_a_remedy(tmp_path: Path, monkeypatch: pyte
             raise OSError(errno.ENOSPC, "No space left on device")
         fsync(descriptor)
 
-    monkeypatch.setattr(storage_module.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(Exception, match="No space left on device") as caught:
         run(source, tmp_path / "root")
     assert type(caught.value).__name__ == "StorageError"

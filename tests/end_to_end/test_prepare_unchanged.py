@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from infra.catalog import Catalog
-from infra.verify import verify
+from infra.dataset.catalog import Catalog
+from infra.dataset.verify import verify
 from tests.samples.photos import jpeg, make_photos, write
 from tests.samples.prepared import prepared, run, stored_bytes
 
@@ -14,7 +14,7 @@ from tests.samples.prepared import prepared, run, stored_bytes
 def test_nothing_happens_where_nothing_has_changed(tmp_path: Path) -> None:
     source = make_photos(tmp_path / "source", {"a": 8, "b": 8})
     first = prepared(source, tmp_path / "root")
-    again = prepared(source, tmp_path / "root", "--set", "runner.workers=1")
+    again = prepared(source, tmp_path / "root", "--set", "runner.processes=1")
     assert (again["version"], again["unchanged"]) == (1, True)
     assert again["splits"] == first["splits"]
     assert "encode" not in again["stage_seconds"]

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from beam_jobs import job as job_module
-from beam_jobs.purge import find_to_purge, purge, working
+from beam_jobs.maintain.purge import find_to_purge, purge, working
 from flows import cli
-from infra.catalog import Catalog
+from infra.dataset.catalog import Catalog
+from infra.dataset.lock import lock_for_adding
+from infra.dataset.maintenance.purged import purged_contents
 from infra.errors import LockedError, NotFoundError
-from infra.purged import purged_contents
-from infra.storage import Storage
-from infra.upkeep import adding
+from infra.storage.filesystem import Storage
 from tests.samples.command import prepare_command
 from tests.samples.contents import outcomes, records
 from tests.samples.photos import jpeg, make_photos, write
@@ -230,6 +230,6 @@ def _stop_when_used_up(monkeypatch: pytest.MonkeyPatch, name: str, left: list[No
 
 def test_a_purge_waits_for_no_one(root: Path) -> None:
     catalog = Catalog(root)
-    with adding(catalog.dataset_storage("d"), "d"), pytest.raises(LockedError):
+    with lock_for_adding(catalog.dataset_storage("d"), "d"), pytest.raises(LockedError):
         purge(catalog, "d", [ASKED])
     assert find_to_purge(catalog, "d", [ASKED]).rows, "nothing was done"

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.catalog import Catalog
-from infra.storage import Storage
+from infra.dataset.catalog import Catalog
+from infra.storage.filesystem import Storage
 from tests.samples.published import Picture, coloured, publish
 from tests.samples.trainer import Trainer, settings, train
-from training.metrics import confusion_matrix
-from training.reading import RecordReader, load_table
+from training.reading import load_table
+from training.reading.shard_reader import open_records
+from training.results.metrics import confusion_matrix
 
 # Names of folders can be anything: a slash of another alphabet, quotes, markup, bytes that are no UTF-8.
 ODD_NAMES = ["<b>&\"'", "caf\udce9", "naïve ∕ 中文 🙂"]
@@ -75,7 +76,7 @@ def test_the_exported_model_predicts_what_evaluation_measured(trained: tuple[Pat
     root, result = trained
     version = Catalog(root / "datasets").open("colours")
     table = load_table(version, "test")
-    records = RecordReader(version, table).read_many(np.arange(len(table)))
+    records = open_records(version, table).read_many(np.arange(len(table)))
     served = tf.saved_model.load(result["export_dir"]).signatures["serving_default"]
     out = served(image_bytes=tf.constant([record.image for record in records]))
     labels = np.array([record.label for record in records])

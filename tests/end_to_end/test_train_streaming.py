@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from infra.catalog import Catalog
+from infra.dataset.catalog import Catalog
 from tests.samples.published import coloured, publish
 from tests.samples.trainer import Trainer, settings, train
 from training.reading import load_table

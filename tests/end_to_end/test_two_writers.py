@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from beam_jobs import job as job_module
-from infra.catalog import Catalog
+from infra.dataset.catalog import Catalog
+from infra.dataset.maintenance.garbage import find_garbage
 from infra.errors import PublishConflict
-from infra.garbage import find_garbage
 from tests.samples.command import prepare_command
 from tests.samples.contents import outcomes, records, splits
 from tests.samples.photos import jpeg, make_photos, write

@@ -10,12 +10,12 @@ import pytest
 
 from beam_jobs import job as job_module
 from flows import cli
-from infra import garbage as garbage_module
-from infra.catalog import Catalog
+from infra.dataset.catalog import Catalog
+from infra.dataset.lock import lock_for_adding, lock_for_removing
+from infra.dataset.maintenance import garbage as garbage_module
+from infra.dataset.maintenance.garbage import collect_garbage, find_garbage
+from infra.dataset.maintenance.rollback import rollback
 from infra.errors import ConfigError, CorruptDataError, LockedError, NotFoundError, UsageError
-from infra.garbage import collect_garbage, find_garbage
-from infra.rollback import rollback
-from infra.upkeep import adding, removing
 from tests.samples.contents import records
 from tests.samples.photos import jpeg, make_photos, write
 from tests.samples.runs import Stopped, problems, run, stopped
@@ -171,12 +171,12 @@ def test_who_removes_and_who_adds_exclude_each_other(root: Path, source: Path) -
     catalog = Catalog(root)
     storage = catalog.dataset_storage("d")
     write(source, {"a/newest.jpg": jpeg(702)})
-    with removing(storage, "d"):
+    with lock_for_removing(storage, "d"):
         with pytest.raises(LockedError, match="removing parts of d"):
             run(source, root)
         with pytest.raises(LockedError):
             rollback(catalog, "d@1")
-    with adding(storage, "d"):
+    with lock_for_adding(storage, "d"):
         assert rollback(catalog, "d@1").version == 4, "who adds does not exclude who adds"
         with pytest.raises(LockedError, match="making or removing a version of d"):
             collect_garbage(catalog, "d")

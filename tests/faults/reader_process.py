@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 
 from training.order import Order, StepPlan, TrainingOrder, rank_slice
-from training.order.balance import RULES
+from training.order.balance.rules import RULES
 
 BATCH_SIZE = 4
 SEED = 5
@@ -38,17 +38,16 @@ class RankSteps:
 def main() -> None:
     """Read from a step to the end of the last epoch."""
     told = json.loads(sys.argv[1])
-    from training import tensorflow_runtime  # noqa: F401  (before anything else imports TensorFlow)
     from training.config import AugmentSettings
     from training.dataset import open_dataset
-    from training.pipelines.indexed import IndexedPipeline
+    from training.tf_data.indexed import IndexedPipeline
 
     reader = open_dataset("set@1", root=told["root"], staging_dir=told.get("staging_dir")).reader("train")
     whole = TrainingOrder(
         reader.table.label, seed=SEED, global_batch_size=BATCH_SIZE, balance=RULES[told["balance"]]
     )
     order = RankSteps(whole, told["rank"], told["num_ranks"])
-    pipeline = IndexedPipeline(reader, order, 16, AugmentSettings(), SEED)
+    pipeline = IndexedPipeline(reader, order, 16, AugmentSettings())
     stop = told["epochs"] * order.steps_per_epoch
     batches = pipeline.dataset(told["start"], stop).as_numpy_iterator()
     for run_step, batch in enumerate(batches, told["start"]):

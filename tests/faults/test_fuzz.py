@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from beam_jobs.report.findings import REASONS
-from infra.catalog import Catalog
-from infra.contract import QUARANTINED, RECORD
-from infra.verify import verify
+from infra.dataset.catalog import Catalog
+from infra.dataset.verify import verify
+from infra.format.contract import QUARANTINED, RECORD
 from tests.samples.command import prepare_command
 from tests.samples.mutants import FORMATS, mutant
 from tests.samples.photos import write

@@ -11,8 +11,8 @@ from typing import Any
 import psutil
 import pytest
 
-from infra.catalog import Catalog
-from infra.verify import verify
+from infra.dataset.catalog import Catalog
+from infra.dataset.verify import verify
 from tests.faults.hostile.deeds import WIDTH, height_of
 from tests.samples.command import prepare_command
 from tests.samples.photos import make_photos, png, write
@@ -43,13 +43,14 @@ SLOW_OR_LARGE = {
 def prepare(
     source: Path, root: Path, *settings: str, more: tuple[str, ...] = (), hostile: bool = True
 ) -> subprocess.CompletedProcess[str]:
-    given = (*LIMITS, "runner.workers=2", "runner.block_images=8", "shards.num_shards=2", *settings)
+    given = (*LIMITS, "runner.processes=2", "runner.block_images=8", "shards.num_shards=2", *settings)
     argv = prepare_command(source, root)
     argv += ["--json", "--failure-budget", "0.5", *more]
     argv += [word for setting in given for word in ("--set", setting)]
     environment = {**os.environ}
     if hostile:
         environment["PYTHONPATH"] = f"{HOSTILE}{os.pathsep}{environment.get('PYTHONPATH', '')}"
+        environment["HOSTILE_MARKS"] = str(source.parent)
     return subprocess.run(argv, capture_output=True, text=True, timeout=240, check=False, env=environment)
 
 
@@ -142,14 +143,14 @@ def test_a_hang_or_a_glut_costs_one_row(
 
 
 @pytest.mark.slow
-def test_rows_are_the_same_in_one_thread_and_in_several(
+def test_rows_are_the_same_in_one_process_and_in_several(
     clean: tuple[Path, dict[str, bytes]], tmp_path: Path
 ) -> None:
     source = with_files(clean, tmp_path, {"a/1.png": deed("segfault"), "b/2.png": deed("sleep", 901)})
     tables = []
-    for workers in (1, 3):
-        root = tmp_path / f"root{workers}"
-        outcome_of(prepare(source, root, f"runner.workers={workers}"))
+    for processes in (1, 3):
+        root = tmp_path / f"root{processes}"
+        outcome_of(prepare(source, root, f"runner.processes={processes}"))
         (inputs,) = (root / "d/data").rglob("inputs*.parquet")
         tables.append((inputs.read_bytes(), shards(root)))
     assert tables[0] == tables[1]
@@ -176,9 +177,9 @@ def test_a_crash_that_no_file_does_alone_ends_the_job(
     source = with_files(clean, tmp_path, {"a/odd.png": deed("crash_in_company")})
     done = prepare(source, tmp_path / "root")
     assert done.returncode == 4
-    assert "SIGABRT, 3 times in a row, the last time with" in done.stderr
+    assert "SIGABRT 3 times in a row, last while processing" in done.stderr
     assert "a/odd.png" in done.stderr
-    assert "runner.workers=1" in done.stderr
+    assert "runner.processes=1" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "root/d/manifests").exists()
 

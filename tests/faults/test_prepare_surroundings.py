@@ -7,23 +7,21 @@ own (unshare); where the kernel does not allow that, these tests skip and say so
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 
-from infra.catalog import Catalog
-from infra.contract import FORMAT_VERSION
-from infra.verify import verify
+from infra.dataset.catalog import Catalog
+from infra.dataset.verify import verify
+from infra.format.contract import FORMAT_VERSION
 from tests.samples.command import prepare_command
 from tests.samples.photos import jpeg, make_photos
 
-SETTINGS = ("runner.workers=1", "runner.block_images=8", "shards.num_shards=2", "image.size=160")
+SETTINGS = ("runner.processes=1", "runner.block_images=8", "shards.num_shards=2", "image.size=160")
 
 
 def command(source: Path, root: Path, *more: str) -> list[str]:
@@ -137,20 +135,19 @@ def test_a_root_of_another_format_version(version: int, source: Path, tmp_path: 
 
 
 def run_disturbed(source: Path, root: Path, disturb: Callable[[], None], *more: str) -> tuple[int, str]:
-    """Halt the run when its first blocks are finished, disturb its source, and let it go on."""
+    """Halt the run between listing its source and reading it, disturb the source, and let it go on."""
     process = subprocess.Popen(
         command(source, root, *more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     deadline = time.monotonic() + 60
-    while not list((root / "d").glob("spool/*/blocks/*.arrow")):
+    while not list((root / "d").glob("spool/*/references.arrow")):
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.002)
-    (job,) = psutil.Process(process.pid).children()
-    os.kill(job.pid, signal.SIGSTOP)
-    assert len(list((root / "d").glob("spool/*/blocks/*.arrow"))) < 8, "it was not over yet"
+    process.send_signal(signal.SIGSTOP)
+    assert not list((root / "d").glob("spool/*/blocks/*.arrow")), "it was reading already"
     disturb()
-    os.kill(job.pid, signal.SIGCONT)
+    process.send_signal(signal.SIGCONT)
     _, stderr = process.communicate(timeout=120)
     return process.returncode, stderr
 

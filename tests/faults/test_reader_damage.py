@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from infra import progress
-from infra.catalog import DatasetVersion
+from infra.dataset.catalog import DatasetVersion
 from infra.errors import CorruptDataError
-from infra.records import CONTAINERS, Container
+from infra.format.records import CONTAINERS, Container
 from tests.samples.published import coloured, publish
 from training.config import AugmentSettings
 from training.dataset import Dataset, open_dataset
@@ -122,8 +122,8 @@ def index_of_another_version(version: DatasetVersion) -> None:
             lambda version: shard_file(version).write_bytes(shard_file(version).read_bytes()[:-1]),
             "train-00000.* bytes, the manifest of set@1 says",
         ),
-        (swap_indexes, "train-00000.*parquet is not the index that set@1 names"),
-        (index_of_another_version, "train-00000.*parquet is not the index that set@1 names"),
+        (swap_indexes, "train-00000.*parquet differs from the index in the manifest of set@1"),
+        (index_of_another_version, "train-00000.*parquet differs from the index in the manifest of set@1"),
         (swap_shards, "record [0-9a-f]{16} at byte 0 of .*train-00000-of-00003"),
     ],
     ids=["missing", "empty", "truncated", "swapped indexes", "index of another version", "swapped shards"],
@@ -225,8 +225,8 @@ def test_a_batch_of_bad_records_alone_keeps_its_shape(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("decoder", ["turbo", "tensorflow"])
 def test_damage_through_tensorflow(tmp_path: Path, decoder: Any) -> None:
-    from training.pipelines.indexed import IndexedPipeline
-    from training.pipelines.pipeline import reraise
+    from training.tf_data.indexed import IndexedPipeline
+    from training.tf_data.pipeline import reraise
 
     version = make(tmp_path)
     strict = open_dataset("set", root=tmp_path)

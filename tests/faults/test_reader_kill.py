@@ -19,7 +19,7 @@ from tests.samples.published import coloured, publish
 from training.config import AugmentSettings
 from training.dataset import open_dataset
 from training.order import TrainingOrder
-from training.order.balance import RULES
+from training.order.balance.rules import RULES
 from training.reading import BatchMaker
 
 READER = "tests.faults.reader_process"
@@ -76,7 +76,7 @@ def unbroken(root: Path, balance: str) -> list[tuple[list[str], int]]:
     reader = open_dataset("set@1", root=root).reader("train")
     order = TrainingOrder(reader.table.label, seed=SEED, global_batch_size=BATCH_SIZE, balance=RULES[balance])
     assert order.steps_per_epoch == STEPS
-    maker = BatchMaker(reader, image_size=16, augment=AugmentSettings(), seed=SEED, threads=1)
+    maker = BatchMaker(reader, image_size=16, augment=AugmentSettings(), threads=1)
     plans = [order.step(*divmod(step, STEPS)) for step in range(EPOCHS * STEPS)]
     return [
         (reader.table.ids(plan.ordinals[: plan.num_real]), int(maker.make(plan).images.sum()))

@@ -12,13 +12,15 @@ and the HTTP API that a user has::
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import re
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,13 +75,14 @@ class RunningServer:
         return run_command([sys.executable, "-m", "prefect", *arguments], env, timeout)
 
     def deployment_run(self, deployment: str, **parameters: Any) -> str:
-        """`prefect deployment run`; the id of the flow run."""
-        options = [f"--param={name}={json.dumps(value)}" for name, value in parameters.items()]
-        done = self.prefect("deployment", "run", deployment, *options)
-        assert done.returncode == 0, done.stdout + done.stderr
-        found = re.search(r"UUID: ([0-9a-f-]{36})", done.stdout)
-        assert found, done.stdout
-        return found[1]
+        """Start a deployment as the form of the web interface does; the id of the flow run."""
+        found = self.get(f"/deployments/name/{deployment}")
+        run = self.post(
+            f"/deployments/{found['id']}/create_flow_run",
+            parameters=parameters,
+            state={"type": "SCHEDULED"},
+        )
+        return str(run["id"])
 
     def wait(self, run_id: str, *states: str, timeout: float = _RUN_SECONDS) -> dict[str, Any]:
         """The flow run, once it is in one of ``states`` (by default: any final one)."""
@@ -93,6 +96,16 @@ class RunningServer:
                 f"still {run['state_type']} after {timeout} s: {self.logs(run_id)}"
             )
             time.sleep(0.3)
+
+    def run_named(self, name: str) -> dict[str, Any]:
+        """The flow run of this name."""
+        (run,) = self.post("/flow_runs/filter", flow_runs={"name": {"any_": [name]}})
+        found: dict[str, Any] = run
+        return found
+
+    def state_of(self, name: str) -> str:
+        """The type of the state of the flow run of this name."""
+        return str(self.run_named(name)["state_type"])
 
     def artifacts(self, run_id: str) -> list[dict[str, Any]]:
         """The artifacts of a flow run and of its subflows' runs, oldest first."""
@@ -130,7 +143,10 @@ class RunningServer:
 
     def post(self, path: str, **body: Any) -> Any:
         """POST to the API."""
-        return _request(self.api_url + path, body)
+        client = str(uuid.uuid4())
+        token = self.get(f"/csrf-token?client={client}")["token"]
+        csrf = {"Prefect-Csrf-Client": client, "Prefect-Csrf-Token": token}
+        return _request(self.api_url + path, body, csrf)
 
 
 def run_command(
@@ -142,13 +158,23 @@ def run_command(
     )
 
 
-def _request(url: str, body: Mapping[str, Any] | None) -> Any:
+def _request(url: str, body: Mapping[str, Any] | None, csrf: Mapping[str, str] | None = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data=data, headers={"Content-Type": "application/json"})
+    headers = {"Content-Type": "application/json", **(csrf or {})}
+    request = urllib.request.Request(url, data=data, headers=headers)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(request, timeout=30) as response:
-        text = response.read()
-    return json.loads(text) if text else None
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            with opener.open(request, timeout=30) as response:
+                text = response.read()
+            return json.loads(text) if text else None
+        except urllib.error.HTTPError as error:
+            # The database was locked; Prefect's own clients try again too.
+            if error.code != 503 or time.monotonic() > deadline:
+                raise
+            error.close()
+            time.sleep(1)
 
 
 def user_environment(home: Path) -> dict[str, str]:
@@ -159,13 +185,12 @@ def user_environment(home: Path) -> dict[str, str]:
     return inherited | {"SHARDMILL_HOME": str(home)}
 
 
-@pytest.fixture(scope="session")
-def shardmill_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """A running `shardmill up`; stopped, with all that hangs on it, when the session ends."""
-    folder = tmp_path_factory.mktemp("shardmill-up")
+@contextlib.contextmanager
+def started_up(folder: Path, *options: str) -> Iterator[RunningServer]:
+    """`shardmill up` with a home of its own in ``folder``; stopped, with all that hangs on it, at the end."""
     root, runs, env = folder / "datasets", folder / "runs", user_environment(folder / "home")
     command = [sys.executable, "-m", "flows.cli", "up", "--detach", "--port", "0", "--json"]
-    command += ["--root", str(root), "--runs", str(runs)]
+    command += ["--root", str(root), "--runs", str(runs), *options]
     # In a session of its own, so that what ends this process's group does not end the stopper too.
     stopper = subprocess.Popen(
         [sys.executable, "-c", _STOP_AT_END], stdin=subprocess.PIPE, env=env, start_new_session=True
@@ -178,3 +203,10 @@ def shardmill_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSe
     finally:
         stopper.communicate(timeout=120)
     assert stopper.returncode == 0
+
+
+@pytest.fixture(scope="session")
+def shardmill_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """A running `shardmill up`, one for the session."""
+    with started_up(tmp_path_factory.mktemp("shardmill-up")) as server:
+        yield server

@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infra.catalog import Catalog
-from infra.verify import verify
-from tests.prefect_server.server import run_command, user_environment
-from tests.prefect_server.test_deployments import job_processes, wait_for_block
+from infra.dataset.catalog import Catalog
+from infra.dataset.verify import verify
+from tests.prefect_server.jobs import fake_prepare, held_after_a_block, wait_for_text
+from tests.prefect_server.server import RunningServer, run_command, user_environment
 from tests.samples.image_folders import write_image_folder, write_many_large_images
 
 SHARDMILL = [sys.executable, "-m", "flows.cli"]
@@ -76,18 +76,20 @@ def test_prepare_publishes_and_leaves_its_history(home: Path, tmp_path: Path) ->
     assert verify(Catalog(tmp_path / "datasets").open("shapes")).problems == []
 
 
-def test_too_many_broken_images_are_status_3_and_publish_nothing(home: Path, tmp_path: Path) -> None:
+def test_too_many_broken_images_are_status_3_and_publish_nothing(
+    shardmill_up: RunningServer, tmp_path: Path
+) -> None:
     source = write_image_folder(tmp_path / "photos", per_class=5)
     (source / "circle" / "000.jpg").write_bytes(b"\xff\xd8\xff but no image")
-    command = [*SHARDMILL, "prepare", str(source), "--dataset", "bad", "--root", str(tmp_path / "datasets")]
-    done = run_command(command, user_environment(home), timeout=180)
-
+    done = shardmill_up.shardmill(
+        "prepare", str(source), "--dataset", "bad", "--root", str(tmp_path / "datasets")
+    )
     assert done.returncode == 3
     assert done.stderr.splitlines()[-2].startswith("error: ")
     assert done.stderr.splitlines()[-1].startswith("remedy: ")
     assert "Traceback" not in done.stderr
     assert Catalog(tmp_path / "datasets").datasets() == []
-    assert flow_runs(home)[-1] == ("prepare-bad", "FAILED")
+    assert shardmill_up.state_of("prepare-bad") == "FAILED"
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
@@ -102,8 +104,7 @@ def test_an_interrupted_prepare_is_status_130_and_goes_on(
     with subprocess.Popen(
         command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
-        tree = job_processes(source)
-        wait_for_block(root / "large")
+        tree = held_after_a_block(source, root / "large")
         os.killpg(process.pid, how)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
@@ -117,26 +118,6 @@ def test_an_interrupted_prepare_is_status_130_and_goes_on(
     result = json.loads(again.stdout.splitlines()[-1])
     assert result["num_records"] == 60
     assert result["reused"]["blocks"] > 0, "it went on from the finished blocks"
-
-
-def fake_prepare(behaviour: str, source: Path, dataset: str) -> list[str]:
-    """`shardmill prepare`, with tests/unit/flows/fake_job.py in the place of the real job."""
-    fake = Path(__file__).parents[1] / "unit" / "flows" / "fake_job.py"
-    program = (
-        "import sys; from flows import children, cli\n"
-        f"children.PREPARE = (sys.executable, {str(fake)!r}, {behaviour!r})\n"
-        "cli.main(sys.argv[1:])"
-    )
-    return [sys.executable, "-c", program, "prepare", str(source), "--dataset", dataset, "--json"]
-
-
-def wait_for_text(path: Path) -> str:
-    """What ``path`` says, once it says something."""
-    deadline = time.monotonic() + 60
-    while not (path.exists() and path.read_text()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return path.read_text()
 
 
 def test_a_killed_command_leaves_nothing_behind_and_the_next_marks_its_run(
@@ -159,26 +140,79 @@ def test_a_killed_command_leaves_nothing_behind_and_the_next_marks_its_run(
     assert not list((home / "running").iterdir())
 
 
-def test_a_server_that_dies_in_the_middle_is_one_error(home: Path, tmp_path: Path) -> None:
-    # Prefect's client tries again for minutes, which is right: a server may be starting again.
-    environment = user_environment(home) | {"PREFECT_CLIENT_MAX_RETRIES": "0"}
-    done = run_command(fake_prepare("kills-the-server", tmp_path, "alone"), environment, timeout=120)
-    assert done.returncode == 4
-    error, remedy = done.stderr.splitlines()[-2:]
-    assert error.startswith("error: Prefect's API at http://127.0.0.1:")
-    assert remedy.endswith("Run the same command again: it goes on where it was")
+def test_a_server_that_dies_hides_no_result(home: Path, tmp_path: Path) -> None:
+    started = time.monotonic()
+    done = run_command(fake_prepare("kills-the-server", tmp_path, "alone"), user_environment(home), 120)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["version"] == 1
+    warning = done.stderr.splitlines()[-1]
+    assert warning.startswith("warning: Prefect's API at http://127.0.0.1:")
+    assert warning.endswith("; the run's history in Prefect stays incomplete")
     assert "Traceback" not in done.stderr
     assert "prefect." not in done.stderr
+    assert time.monotonic() - started < 90, "nobody restarts the server: its client does not wait for minutes"
     assert flow_runs(home)[-1] == ("prepare-alone", "RUNNING")
     assert len(list((home / "running").iterdir())) == 1, "the next command marks it"
 
 
-def test_a_job_that_is_killed_is_tried_again(home: Path, tmp_path: Path) -> None:
-    command = fake_prepare("dies-once", tmp_path, "fake")
-    environment = user_environment(home) | {"FAKE_JOB_MARKER": str(tmp_path / "died")}
+@pytest.mark.slow
+def test_a_server_that_dies_hides_no_error_of_the_job(home: Path, tmp_path: Path) -> None:
+    command = fake_prepare("kills-the-server-and-fails", tmp_path, "alone")
+    done = run_command(command, user_environment(home), 120)
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[-2:] == [
+        "error: 9 of 10 inputs cannot be decoded",
+        "remedy: raise failure_budget",
+    ]
+
+
+@pytest.mark.slow
+def test_a_server_that_dies_before_the_training_says_what_was_published(home: Path, tmp_path: Path) -> None:
+    command = fake_prepare("kills-the-server", tmp_path, "alone")
+    command[command.index("prepare")] = "run"
+    done = run_command(command, user_environment(home), 120)
+    assert done.returncode == 4
+    error, remedy = done.stderr.splitlines()[-2:]
+    assert error.startswith("error: Prefect's API at http://127.0.0.1:")
+    assert error.endswith("; before that, fake@1 was published")
+    assert remedy.endswith("Run the same command again: it goes on where it was")
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ({"type": "CANCELLING", "name": "Cancelling"}, "the run was cancelled in Prefect"),
+        ({"type": "PAUSED", "name": "Suspended"}, "the run was suspended in Prefect"),
+    ],
+)
+def test_a_stop_in_prefect_ends_the_command(
+    shardmill_up: RunningServer, tmp_path: Path, state: dict[str, str], said: str
+) -> None:
+    name = state["name"].lower()
+    environment = {**shardmill_up.env, "FAKE_JOB_MARKER": str(tmp_path / "pids")}
+    command = fake_prepare("waits", tmp_path, name)
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        wait_for_text(tmp_path / "pids")
+        job = psutil.Process(process.pid).children(recursive=True)
+        run = shardmill_up.run_named(f"prepare-{name}")
+        shardmill_up.post(f"/flow_runs/{run['id']}/set_state", state=state)
+        _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert stderr.splitlines()[-2:] == [
+        f"error: {said}",
+        "remedy: run the same command again: it goes on where it was",
+    ]
+    assert "Traceback" not in stderr
+    assert not psutil.wait_procs(job, timeout=15)[1]
+    assert shardmill_up.wait(run["id"])["state_type"] == "CANCELLED"
+
+
+def test_a_job_that_is_killed_is_tried_again(shardmill_up: RunningServer, tmp_path: Path) -> None:
+    command = fake_prepare("dies-once", tmp_path, "again")
+    environment = {**shardmill_up.env, "FAKE_JOB_MARKER": str(tmp_path / "died")}
     done = run_command(command, environment, timeout=120)
 
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "died").exists()
     assert json.loads(done.stdout.splitlines()[-1])["dataset"] == "fake"
-    assert flow_runs(home)[-1] == ("prepare-fake", "COMPLETED")
+    assert shardmill_up.state_of("prepare-again") == "COMPLETED"

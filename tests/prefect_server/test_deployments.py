@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import time
+import urllib.error
 from pathlib import Path
 
 import psutil
 import pytest
 
-from infra.catalog import Catalog
-from infra.verify import verify
+from infra.dataset.catalog import Catalog
+from infra.dataset.verify import verify
+from tests.prefect_server.jobs import held_after_a_block, job_processes, resume
 from tests.prefect_server.server import RunningServer
 from tests.samples.image_folders import write_image_folder, write_many_large_images
 
-# Some 10 s of work, of which a part is finished soon: time to be cancelled in.
-NUM_LARGE = 120
-NUM_TO_KILL = 60  # a kill takes no time itself
+NUM_LARGE = 60
 SMALL_BLOCKS = {"runner": {"block_images": 16}}
 
 
@@ -27,9 +28,12 @@ def test_a_deployment_run_publishes_and_shows_what_it_did(
     source = write_image_folder(tmp_path / "photos")
     (source / "circle" / "broken.jpg").write_bytes(b"\xff\xd8\xff but no image")
 
-    run = shardmill_up.deployment_run(
-        "prepare/prepare", source=str(source), dataset="shapes", config={"failure_budget": 0.1}
-    )
+    parameters = {"source": str(source), "dataset": "shapes", "config": {"failure_budget": 0.1}}
+    options = [f"--param={name}={json.dumps(value)}" for name, value in parameters.items()]
+    done = shardmill_up.prefect("deployment", "run", "prepare/prepare", *options)
+    found = re.search(r"UUID: ([0-9a-f-]{36})", done.stdout)
+    assert found, done.stdout + done.stderr
+    run = found[1]
     ended = shardmill_up.wait(run)
 
     assert ended["state_type"] == "COMPLETED", shardmill_up.logs(run)
@@ -58,30 +62,31 @@ def test_a_deployment_run_publishes_and_shows_what_it_did(
     assert shardmill_up.logged(run, "encode"), "progress is in the run's logs"
 
 
-def test_a_pipeline_run_trains_on_what_it_published(shardmill_up: RunningServer, tmp_path: Path) -> None:
+def test_a_pipeline_trains_until_a_training_has_finished(shardmill_up: RunningServer, tmp_path: Path) -> None:
+    """As a schedule with --train does: a version that no training has finished on is trained on."""
     source = write_image_folder(tmp_path / "photos")
-    run = shardmill_up.deployment_run(
-        "pipeline/pipeline",
-        source=str(source),
-        dataset="shapes-pipeline",
-        train_config={
-            "data": {"image_size": 32, "global_batch_size": 16},
-            "run": {"epochs": 2},
-        },
-    )
-    ended = shardmill_up.wait(run)
+    name = "shapes-pipeline"
+    published = shardmill_up.deployment_run("prepare/prepare", source=str(source), dataset=name)
+    assert shardmill_up.wait(published)["state"]["message"] == f"Published {name}@1"
 
-    assert ended["state_type"] == "COMPLETED", shardmill_up.logs(run)
-    assert ended["state"]["message"] == "Trained on shapes-pipeline@1"
+    parameters = {
+        "source": str(source),
+        "dataset": name,
+        "train_config": {"data": {"image_size": 32, "global_batch_size": 16}, "run": {"epochs": 2}},
+        "only_when_changed": True,
+    }
+    run = shardmill_up.deployment_run("pipeline/pipeline", **parameters)
+    ended = shardmill_up.wait(run)
+    assert ended["state"]["message"] == f"Trained on {name}@1", shardmill_up.logs(run)
     keys = {artifact["key"] for artifact in shardmill_up.artifacts(run)}
-    assert {
-        "shapes-pipeline-class-balance",
-        "shapes-pipeline-training-curve",
-        "shapes-pipeline-final-figures",
-        "shapes-pipeline-train-progress",
-    } <= keys
-    (trained,) = shardmill_up.runs.glob("shapes-pipeline-*")
+    assert {f"{name}-training-curve", f"{name}-final-figures", f"{name}-train-progress"} <= keys
+    (trained,) = shardmill_up.runs.glob(f"{name}-*")
     assert list(trained.glob("export/**/saved_model.pb")), "the model was exported"
+
+    again = shardmill_up.deployment_run("pipeline/pipeline", **parameters)
+    ended = shardmill_up.wait(again)
+    assert ended["state_type"] == "COMPLETED", shardmill_up.logs(again)
+    assert ended["state"]["message"] == f"Nothing changed: {name}@1 is up to date and was trained on before"
 
 
 @pytest.mark.parametrize(
@@ -103,11 +108,11 @@ def test_bad_parameters_are_refused_before_there_is_a_run(
     shardmill_up: RunningServer, deployment: str, parameters: dict[str, object], named: str
 ) -> None:
     before = shardmill_up.post("/flow_runs/count")
-    options = [f"--param={name}={json.dumps(value)}" for name, value in parameters.items()]
-    done = shardmill_up.prefect("deployment", "run", deployment, *options)
-
-    assert done.returncode != 0
-    assert named in " ".join((done.stdout + done.stderr).split())
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        shardmill_up.deployment_run(deployment, **parameters)
+    with refused.value as answer:
+        assert answer.code == 409
+        assert named in answer.read().decode()
     assert shardmill_up.post("/flow_runs/count") == before
 
 
@@ -154,8 +159,7 @@ def test_a_cancel_takes_the_whole_tree_and_leaves_what_is_done(
     source = write_many_large_images(tmp_path / "large", NUM_LARGE)
     parameters = {"source": str(source), "dataset": "large", "config": SMALL_BLOCKS}
     run = shardmill_up.deployment_run("prepare/prepare", **parameters)
-    tree = job_processes(source)
-    wait_for_block(shardmill_up.root / "large")
+    tree = held_after_a_block(source, shardmill_up.root / "large")
 
     assert shardmill_up.prefect("flow-run", "cancel", run).returncode == 0
     ended = shardmill_up.wait(run)
@@ -175,16 +179,16 @@ def test_a_cancel_takes_the_whole_tree_and_leaves_what_is_done(
 
 
 def test_a_killed_flow_process_takes_the_job_with_it(shardmill_up: RunningServer, tmp_path: Path) -> None:
-    source = write_many_large_images(tmp_path / "large", NUM_TO_KILL)
+    source = write_many_large_images(tmp_path / "large", NUM_LARGE)
     run = shardmill_up.deployment_run(
         "pipeline/pipeline", source=str(source), dataset="killed", prepare_config=SMALL_BLOCKS
     )
-    tree = job_processes(source)
-    wait_for_block(shardmill_up.root / "killed")
+    tree = held_after_a_block(source, shardmill_up.root / "killed")
 
     flow_process = next(process.parent() for process in tree if "beam_jobs.prepare" in process.cmdline())
     assert flow_process is not None
     flow_process.kill()
+    resume(tree)  # a stopped process cannot notice that its parent is gone
 
     _, alive = psutil.wait_procs(tree, timeout=30)
     assert not alive
@@ -199,7 +203,7 @@ def test_a_killed_flow_process_takes_the_job_with_it(shardmill_up: RunningServer
 def test_a_killed_worker_takes_its_runs_with_it_and_is_started_again(
     shardmill_up: RunningServer, tmp_path: Path
 ) -> None:
-    source = write_many_large_images(tmp_path / "large", NUM_TO_KILL)
+    source = write_many_large_images(tmp_path / "large", NUM_LARGE)
     parameters = {"source": str(source), "dataset": "orphaned", "config": SMALL_BLOCKS}
     run = shardmill_up.deployment_run("prepare/prepare", **parameters)
     tree = job_processes(source)
@@ -213,28 +217,6 @@ def test_a_killed_worker_takes_its_runs_with_it_and_is_started_again(
     assert shardmill_up.wait(run, timeout=60)["state_type"] == "CRASHED"
     again = shardmill_up.deployment_run("prepare/prepare", **parameters)
     assert shardmill_up.wait(again)["state_type"] == "COMPLETED", shardmill_up.logs(again)
-
-
-def job_processes(source: Path) -> list[psutil.Process]:
-    """The job of a run and all below it, once its Beam process is there."""
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        for process in psutil.process_iter(["cmdline"]):
-            command = process.info["cmdline"] or []
-            if "beam_jobs.prepare" in command and str(source) in command:
-                children = process.children(recursive=True)
-                if children:
-                    return [process, *children]
-        time.sleep(0.1)
-    raise AssertionError("the run's job did not start")
-
-
-def wait_for_block(dataset: Path) -> None:
-    """Until a block is finished, so that there is something to go on from."""
-    deadline = time.monotonic() + 120
-    while not list(dataset.glob("spool/*/blocks/*.arrow")):
-        assert time.monotonic() < deadline, "no block was finished"
-        time.sleep(0.05)
 
 
 def test_a_second_up_says_that_one_is_running(shardmill_up: RunningServer) -> None:

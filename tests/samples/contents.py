@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from infra.catalog import DatasetVersion
-from infra.examples import parse_example
-from infra.records import iter_records
+from infra.dataset.catalog import DatasetVersion
+from infra.format.examples import parse_example
+from infra.format.records import iter_records
 
 
 def records(version: DatasetVersion) -> set[tuple[str, str, bytes]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow.fs as pafs
 
-from infra.catalog import DatasetVersion
-from infra.storage import Storage
+from infra.dataset.catalog import DatasetVersion
+from infra.storage.filesystem import Storage
 
 
 def elsewhere(version: DatasetVersion) -> DatasetVersion:

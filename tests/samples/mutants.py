@@ -1,8 +1,8 @@
-"""Damaged images: sound ones of many kinds, and what accident and malice make of their bytes.
+"""Damaged images, made from sound ones of many kinds.
 
-``mutant(number)`` is a pure function, so a failure can be made again by its number. As a command it takes
-numbers through the conversion and says after each what came of it ("number reason"), so that a process
-that dies or hangs has named the one that did it::
+``mutant(number)`` is a pure function, so a failure can be repeated by its number. The command converts
+mutants and prints the number of each and then the outcome ("number reason"). So a process that dies or hangs
+has named the mutant that did it::
 
     python -m tests.samples.mutants 0 200
 """
@@ -21,17 +21,18 @@ import numpy as np
 from PIL import Image
 
 from infra.codecs import Pixels
+from tests.samples.bmps import painted
 from tests.samples.images import gradient, rgb_profile, saved
 
 SECONDS_AN_IMAGE = 20  # far beyond what any of these small images should take, on any machine
-FORMATS = ("jpeg", "png", "webp", "gif", "tiff")
+FORMATS = ("jpeg", "png", "webp", "gif", "tiff", "bmp")
 
 _CHUNK = re.compile(rb"IHDR|PLTE|tRNS|IDAT|iCCP|eXIf|acTL|fcTL|fdAT|IEND")
 
 
 @functools.cache
 def seeds(format_: str) -> tuple[bytes, ...]:
-    """Sound files of one format, of the kinds that are decoded in different ways."""
+    """Return sound files of one format, of all kinds that are decoded in different ways."""
     smooth, rough = Image.fromarray(gradient(80, 120)), Image.fromarray(_noise(60, 50))
     clear = smooth.copy()
     clear.putalpha(Image.linear_gradient("L").resize(smooth.size))
@@ -66,6 +67,9 @@ def seeds(format_: str) -> tuple[bytes, ...]:
             (smooth.convert("L"), {"big_tiff": True}), (smooth, frames), (smooth.convert("P"), {}),
         ],
     }  # fmt: skip
+    if format_ == "bmp":
+        plain = tuple(saved(smooth.convert(mode), "BMP") for mode in ("1", "L", "P", "RGB", "RGBA"))
+        return plain + tuple(painted(seed, bits)[0] for seed in (6, 10, 30) for bits in (4, 8))
     return tuple(saved(image, format_.upper(), **options) for image, options in made[format_])
 
 
@@ -74,14 +78,14 @@ def _noise(height: int, width: int) -> Pixels:
 
 
 def mutant(number: int) -> bytes:
-    """The damaged file of this number; its format goes round with the number."""
+    """Return the damaged file of this number. The formats take turns."""
     random_ = random.Random(number)
     format_ = FORMATS[number % len(FORMATS)]
     data = bytearray(random_.choice(seeds(format_)))
     for _ in range(random_.choice((1, 1, 1, 2, 4))):
         random_.choice(_DAMAGES)(data, random_)
     if format_ == "png" and random_.random() < 0.6:
-        _mend_checksums(data)  # else the first damage is all that a decoder ever sees
+        _mend_checksums(data)  # else decoders see only the first damage
     return bytes(data)
 
 
@@ -104,7 +108,7 @@ def _truncate(data: bytearray, random_: random.Random) -> None:
 
 
 def _splice(data: bytearray, random_: random.Random) -> None:
-    """The head of one file before the tail of another, mostly of the same format."""
+    """Join the head of one file and the tail of another, mostly of another format."""
     format_ = random_.choice(FORMATS)
     other = random_.choice(seeds(format_))
     cut, start = random_.randrange(len(data) + 1), random_.randrange(len(other))
@@ -141,7 +145,7 @@ def _mend_checksums(data: bytearray) -> None:
 def main(first: int, end: int) -> None:
     """Convert mutants, each under one of several configurations."""
     from beam_jobs.config import FilterConfig, ImageConfig
-    from beam_jobs.images import LIBRARY_FAULTS, convert
+    from beam_jobs.images.convert import LIBRARY_FAULTS, convert
     from infra.codecs import ImageRejected
 
     faulthandler.enable()

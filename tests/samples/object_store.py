@@ -15,7 +15,7 @@ import pytest
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from infra.catalog import DatasetVersion
+from infra.dataset.catalog import DatasetVersion
 
 KEY, SECRET = "AKIAEXAMPLE", "top-secret-of-tests"
 
@@ -77,6 +77,15 @@ class ObjectStore:
             region="us-east-1",
             allow_bucket_creation=True,
         )
+
+    def all_keys(self, folder: str) -> list[str]:
+        """Names of all objects below a folder of the bucket, relative to the bucket, sorted."""
+        selector = pafs.FileSelector(
+            f"{self.bucket}/{folder}".rstrip("/"), allow_not_found=True, recursive=True
+        )
+        infos = self.filesystem().get_file_info(selector)
+        skip = len(self.bucket) + 1
+        return sorted(info.path[skip:] for info in infos if info.type == pafs.FileType.File)
 
     def upload(self, root: Path, folder: str = "") -> None:
         """Copy all files below a local folder."""

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from training.order import BlockSizes, TrainingOrder
-from training.order.balance import RULES
-from training.order.class_weights import WEIGHT_RULES
+from training.order.balance.class_weights import WEIGHT_RULES
+from training.order.balance.rules import RULES
 from training.reading import SplitTable
 
 SEEDS = st.integers(0, 2**63 - 1)

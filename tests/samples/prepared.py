@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.config import PrepareConfig
-from beam_jobs.job import run_job
+from beam_jobs.job import prepare_version
 from beam_jobs.request import JobRequest
-from infra.catalog import DatasetVersion
+from infra.dataset.catalog import DatasetVersion
 from tests.samples.command import prepare_command
 from tests.samples.photos import jpeg, make_photos, png, rotated_jpeg, write
 
@@ -31,8 +31,8 @@ def prepared(source: Path, root: Path, *more: str) -> dict[str, Any]:
 
 def run(source: Path, root: Path, **config: Any) -> dict[str, Any]:
     """The result of the job in this process."""
-    config = {"runner": {"workers": 2, "block_images": 8}, **config}
-    return run_job(
+    config = {"runner": {"processes": 2, "block_images": 8}, **config}
+    return prepare_version(
         JobRequest(
             source=str(source), dataset="d", root=str(root), config=PrepareConfig.model_validate(config)
         )

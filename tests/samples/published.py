@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infra.catalog import Catalog, DatasetVersion
 from infra.codecs import Pixels
 from infra.codecs.encode import Encoding, encode
-from infra.contract import (
+from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.digests import sha256_hex
+from infra.format.contract import (
     INDEX_SCHEMA,
     SPLITS,
     Accounting,
@@ -28,10 +29,9 @@ from infra.contract import (
     shard_file,
     summarise_splits,
 )
-from infra.digests import sha256_hex
-from infra.examples import ImageRecord, build_example
-from infra.records import Container, pack_record
-from infra.storage import Storage
+from infra.format.examples import ImageRecord, build_example
+from infra.format.records import Container, pack_record
+from infra.storage.filesystem import Storage
 
 PLAN = "0123456789abcdef"
 

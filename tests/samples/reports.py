@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from infra.catalog import Catalog
 from infra.codecs import encode_jpeg
-from infra.contract import (
+from infra.dataset.catalog import Catalog
+from infra.format.contract import (
     NEAR_DUPLICATES_SCHEMA,
     ChannelStatistics,
     Leaks,

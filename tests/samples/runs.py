@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from beam_jobs.config import PrepareConfig
-from beam_jobs.job import run_job
+from beam_jobs.job import prepare_version
 from beam_jobs.request import JobRequest
-from infra.catalog import Catalog
-from infra.verify import verify
+from infra.dataset.catalog import Catalog
+from infra.dataset.verify import verify
 
 
 def run(source: Path, root: Path, **config: Any) -> dict[str, Any]:
     """Prepare the dataset "d" with small blocks; ``config`` as in a configuration file."""
-    settings = PrepareConfig.model_validate({"runner": {"workers": 2, "block_images": 8}, **config})
-    return run_job(JobRequest(source=str(source), dataset="d", root=str(root), config=settings))
+    settings = PrepareConfig.model_validate({"runner": {"processes": 2, "block_images": 8}, **config})
+    return prepare_version(JobRequest(source=str(source), dataset="d", root=str(root), config=settings))
 
 
 def folders(root: Path, name: str) -> set[str]:

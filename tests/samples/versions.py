@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infra.codecs import Pixels, encode_jpeg
-from infra.contract import (
+from infra.format.contract import (
     INDEX_SCHEMA,
     INPUTS_SCHEMA,
     Accounting,
@@ -27,9 +27,9 @@ from infra.contract import (
     shard_file,
     summarise_splits,
 )
-from infra.examples import ImageRecord, build_example
-from infra.records import Container, pack_record
-from infra.storage import Storage
+from infra.format.examples import ImageRecord, build_example
+from infra.format.records import Container, pack_record
+from infra.storage.filesystem import Storage
 
 SHARE = {"train": 0.8, "validation": 0.1, "test": 0.1}
 

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.catalog import Catalog, DatasetVersion
 from infra.codecs import decode
-from infra.examples import ImageRecord, parse_example
-from infra.export import export
-from infra.records import iter_records
+from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.exports.folder import export
+from infra.format.examples import ImageRecord, parse_example
+from infra.format.records import iter_records
 from tests.environments import NotInstallable, environment
 from tests.samples.published import coloured, publish
 

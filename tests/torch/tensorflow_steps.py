@@ -9,11 +9,10 @@ import json
 import sys
 from typing import Any
 
-from training import tensorflow_runtime  # noqa: F401  (before anything else imports TensorFlow)
 from training.dataset import open_dataset
 from training.order import TrainingOrder
-from training.order.balance import RULES
-from training.pipelines.indexed import IndexedPipeline
+from training.order.balance.rules import RULES
+from training.tf_data.indexed import IndexedPipeline
 
 
 def steps(root: str, seed: int, global_batch_size: int, balance: str, epochs: int) -> list[Any]:

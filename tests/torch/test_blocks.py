@@ -10,10 +10,10 @@ import torch
 
 from infra.errors import ConfigError
 from tests.samples.range_reads import note_reads
+from training.config.data import DataSettings
 from training.config.reading import ReadingSettings
 from training.dataset import Dataset
-from training.reading import RecordReader
-from training.reading.block_reader import BlockReader
+from training.order import order_from_settings
 from training.torch_data import opening
 
 BY_BLOCK: dict[str, Any] = {"granularity": "block", "block_records": 4, "window_blocks": 4}
@@ -21,10 +21,10 @@ TOLD: dict[str, Any] = {"batch_size": 6, "seed": 3, "num_epochs": 2, "last_batch
 NUM_BLOCKS = 15  # of 53 records in shards of 18, 18 and 17
 
 
-def reader_of(dataset: Dataset) -> RecordReader:
-    source: Any = dataset.torch("train", image_size=16, num_workers=0, **TOLD)._source
-    reader: RecordReader = source.records
-    return reader
+def window_bytes(dataset: Dataset) -> int:
+    data = DataSettings(global_batch_size=6, seed=3, last_batch="drop", **BY_BLOCK)
+    order = order_from_settings(data, dataset.table("train"), dataset.classes)
+    return dataset.reader("train", order).windows.num_bytes
 
 
 @pytest.fixture
@@ -69,9 +69,7 @@ def test_preloaded_records_need_no_windows(dataset: Dataset, reads: list[tuple[s
 def test_workers_have_windows_of_their_own_which_must_fit(
     dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reader = reader_of(dataset)
-    assert isinstance(reader, BlockReader)
-    budget = 3 * reader.window_bytes + 1  # less than one may ask for
+    budget = 3 * window_bytes(dataset) + 1  # less than one may ask for
     settings = ReadingSettings().model_copy(update={"ram_budget_bytes": budget})
     tight = Dataset(dataset.version, settings)
     monkeypatch.setattr(opening, "auto_workers", lambda: 8)

@@ -16,7 +16,7 @@ from tests.samples.published import Picture, publish
 from training.config import AugmentSettings
 from training.dataset import Dataset, open_dataset
 from training.order import TrainingOrder
-from training.reading.batches import BatchMaker
+from training.reading.batches.maker import BatchMaker
 from training.torch_data import (
     Example,
     Examples,
@@ -55,7 +55,7 @@ def test_sampled_examples_are_the_batches_of_the_order(
         num_workers=num_workers,
         persistent_workers=num_workers > 0,
     )
-    maker = BatchMaker(dataset.reader("train"), image_size=SIZE, augment=AugmentSettings(), seed=3)
+    maker = BatchMaker(dataset.reader("train"), image_size=SIZE, augment=AugmentSettings())
     for epoch, first in ((0, 0), (1, 0), (5, 2)):
         sampler.set_epoch(epoch, first)
         batches = list(loader)
@@ -108,7 +108,7 @@ def test_one_example(dataset: Dataset) -> None:
 
 def test_places_of_several_epochs_in_one_batch(dataset: Dataset) -> None:
     examples = examples_of(dataset)
-    places = [Place(3, 3, epoch, 0, 1.0) for epoch in (0, 0, 4, 0)]
+    places = [Place(3, 3, 0, epoch, 0, 1.0) for epoch in (0, 0, 4, 0)]
     images = [example.image for example in examples.__getitems__(places)]
     assert torch.equal(images[0], images[1])
     assert torch.equal(images[0], images[3])

@@ -17,7 +17,7 @@ from tests.samples.killed_rank import Rank
 from tests.torch.reader_process import BATCH_SIZE, SEED
 from training.dataset import Dataset
 from training.order import TrainingOrder
-from training.order.balance import RULES
+from training.order.balance.rules import RULES
 
 READER = "tests.torch.reader_process"
 EPOCHS = 3

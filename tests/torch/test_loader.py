@@ -20,7 +20,7 @@ from tests.samples.published import coloured, publish
 from training.config import AugmentSettings
 from training.dataset import Dataset, open_dataset
 from training.order import TrainingOrder
-from training.reading.batches import BatchMaker
+from training.reading.batches.maker import BatchMaker
 from training.torch_data import RankOrder, StepBatches, TorchBatch, TorchLoader, options
 
 SIZE = 24
@@ -47,7 +47,7 @@ def order_of(dataset: Dataset) -> TrainingOrder:
 def expected(dataset: Dataset, epochs: int = 1) -> list[Any]:
     """The batches of the steps, without PyTorch."""
     order = order_of(dataset)
-    maker = BatchMaker(dataset.reader("train"), image_size=SIZE, augment=AugmentSettings(), seed=3, threads=1)
+    maker = BatchMaker(dataset.reader("train"), image_size=SIZE, augment=AugmentSettings(), threads=1)
     return [maker.make(order.step(epoch, step)) for epoch in range(epochs) for step in range(STEPS)]
 
 
@@ -162,7 +162,7 @@ def test_preload_says_what_does_not_fit(dataset: Dataset, monkeypatch: pytest.Mo
 
 
 def test_the_iterable_alone_is_for_any_data_loader(dataset: Dataset) -> None:
-    maker = BatchMaker(dataset.reader("train"), image_size=SIZE, augment=AugmentSettings(), seed=3)
+    maker = BatchMaker(dataset.reader("train"), image_size=SIZE, augment=AugmentSettings())
     batches = StepBatches(maker, RankOrder(order_of(dataset)), start=2, stop=9)
     spawned = DataLoader(batches, batch_size=None, num_workers=2, multiprocessing_context="spawn")
     wanted = expected(dataset, epochs=2)[2:9]
@@ -175,7 +175,7 @@ def test_workers_outlive_opencv_and_threads_of_their_parent(dataset: Dataset) ->
     """A fork takes along none of the threads that OpenCV and the maker have; nobody may wait for them."""
     cv2.setNumThreads(2)
     cv2.GaussianBlur(np.zeros((2000, 2000, 3), np.uint8), (9, 9), 0)
-    maker = BatchMaker(dataset.reader("train"), image_size=SIZE, augment=AugmentSettings(), seed=3, threads=2)
+    maker = BatchMaker(dataset.reader("train"), image_size=SIZE, augment=AugmentSettings(), threads=2)
     order = RankOrder(order_of(dataset))
     maker.make(order.plan(0))
     steps = [batch.step for batch in TorchLoader(maker, order, num_workers=2, num_epochs=1)]

@@ -16,7 +16,7 @@ _CELLS = 4096
 
 
 def beta_quantiles(draws: Floats, alpha: float) -> Floats:
-    """Where Beta(alpha, alpha) has the cumulated probabilities ``draws`` of [0, 1): within 1e-6 of the exact.
+    """Return the quantiles of Beta(alpha, alpha) at the probabilities ``draws``, exact within 1e-6.
 
     Args:
         draws: float64 [B].
@@ -34,7 +34,7 @@ def beta_quantiles(draws: Floats, alpha: float) -> Floats:
 
 @functools.lru_cache(maxsize=16)
 def _lower_half(alpha: float) -> tuple[Floats, Floats]:
-    """The distribution up to one half: (cumulated probabilities, the powers x**alpha they belong to).
+    """Return the lower half of the distribution: (cumulated probabilities, powers x**alpha).
 
     In s = x**alpha the density is proportional to (1 - x)**(alpha - 1), which is bounded, whereas in x it has
     a pole at 0 for alpha below 1. So the trapezoidal rule over s is exact enough.

@@ -8,8 +8,8 @@ With pixels p (RGB, 0 to 255), luma weights w = (0.299, 0.587, 0.114) and m the 
     hue         p turned about the grey axis     by h turns, h uniform in [-hue, hue]
 
 The factors are those of torchvision and Pillow; there the image is clipped to bytes after each step, here
-once at the end. Unclipped, the four steps commute: saturation and hue leave luma and grey where they are. So
-they are one matrix and one shift, p' = M p + k m, and there is no order of them to draw. Hue is turned in the
+once at the end. Unclipped, the four steps commute: saturation and hue do not change luma and grey. So they
+are one matrix and one shift, p' = M p + k m, and their order need not be drawn. Hue is turned in the
 chroma plane of YIQ (linear; torchvision goes through HSV).
 """
 
@@ -22,10 +22,10 @@ import numpy as np
 from infra.splitmix import U64
 from training.arrays import Floats
 from training.config.augment import ColorJitterSettings
-from training.order.hashing import uniform
+from training.order.random_numbers import uniform
+from training.order.streams import ImageStream
 
 LUMA = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601
-_BRIGHTNESS, _CONTRAST, _SATURATION, _HUE = 600, 601, 602, 603
 
 # The I and Q axes of NTSC; luma above them completes the basis.
 _YIQ = np.stack([LUMA, [0.595716, -0.274453, -0.321263], [0.211456, -0.522591, 0.311135]])
@@ -34,8 +34,8 @@ _RGB = np.linalg.inv(_YIQ)
 
 
 @dataclass(frozen=True, slots=True)
-class ColorDraws:
-    """p' = matrices p + lifts m, where m is the image's mean luma.
+class ColorParameters:
+    """The colour transformation of each image: p' = matrices p + lifts m, where m is its mean luma.
 
     Attributes:
         matrices: float64 [B, 3, 3].
@@ -46,30 +46,30 @@ class ColorDraws:
     lifts: Floats
 
 
-def color_draws(keys: U64, settings: ColorJitterSettings) -> ColorDraws | None:
-    """The jitter of each example; None where all four are off."""
+def color_parameters(keys: U64, settings: ColorJitterSettings) -> ColorParameters | None:
+    """Draw the jitter of each example; None if all four parts are off."""
     if not settings.is_on:
         return None
-    brightness = _factors(keys, _BRIGHTNESS, settings.brightness)
-    contrast = _factors(keys, _CONTRAST, settings.contrast)
-    saturation = _factors(keys, _SATURATION, settings.saturation)
-    turns = _factors(keys, _HUE, settings.hue) - 1.0
+    brightness = _factors(keys, ImageStream.BRIGHTNESS, settings.brightness)
+    contrast = _factors(keys, ImageStream.CONTRAST, settings.contrast)
+    saturation = _factors(keys, ImageStream.SATURATION, settings.saturation)
+    turns = _factors(keys, ImageStream.HUE, settings.hue) - 1.0
     colored = saturation_matrices(saturation) @ hue_matrices(turns)
-    return ColorDraws(
+    return ColorParameters(
         (brightness * contrast)[:, None, None] * colored,
         brightness * (1.0 - contrast),
     )
 
 
 def saturation_matrices(factors: Floats) -> Floats:
-    """Towards grey (0) and away from it (above 1): float64 [B, 3, 3]."""
+    """Return matrices that move colours towards grey (0) or away from it (above 1): float64 [B, 3, 3]."""
     kept = factors[:, None, None]
     mixed: Floats = kept * np.eye(3) + (1.0 - kept) * LUMA
     return mixed
 
 
 def hue_matrices(turns: Floats) -> Floats:
-    """All hues moved by so many turns, red to yellow to green where positive: float64 [B, 3, 3]."""
+    """Return matrices that turn all hues, from red to yellow if positive: float64 [B, 3, 3]."""
     angle = -2.0 * np.pi * turns  # from red to green the angle in the plane of I and Q falls
     rotation = np.zeros((turns.size, 3, 3))
     rotation[:, 0, 0] = 1.0
@@ -81,5 +81,5 @@ def hue_matrices(turns: Floats) -> Floats:
 
 
 def _factors(keys: U64, stream: int, reach: float) -> Floats:
-    """Uniform in [1 - reach, 1 + reach): float64 [B]."""
+    """Draw factors uniformly from [1 - reach, 1 + reach): float64 [B]."""
     return 1.0 + reach * (2.0 * uniform(keys, stream) - 1.0)

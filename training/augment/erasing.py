@@ -1,4 +1,4 @@
-"""Random erasing: a box of an example is covered (Zhong et al.: Random erasing data augmentation, 2020)."""
+"""Random erasing: cover a box of an example (Zhong et al.: Random erasing data augmentation, 2020)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ import numpy.typing as npt
 from infra.splitmix import U64, splitmix64
 from training.augment.windows import Windows, random_boxes
 from training.config.augment import ErasingFill, ErasingSettings
-from training.order.hashing import key_of, uniform
-
-_WHETHER = 700
-_BOX, _NOISE = 6, 7  # keep these keys apart from those of the window
+from training.order.random_numbers import key_of, uniform
+from training.order.streams import ImageStream, Purpose
 
 
 @dataclass(frozen=True, slots=True)
-class ErasingDraws:
-    """What is covered, and with what.
+class ErasingParameters:
+    """The box that is covered in each image, and with what.
 
     Attributes:
         boxes: int32 [B, 4]: y, x, height, width in the image that is made (pixels); height 0 covers nothing.
@@ -31,21 +29,23 @@ class ErasingDraws:
     keys: U64
 
 
-def erasing_draws(keys: U64, settings: ErasingSettings, image_size: int) -> ErasingDraws | None:
-    """The boxes of a batch; None where erasing is off."""
+def erasing_parameters(keys: U64, settings: ErasingSettings, image_size: int) -> ErasingParameters | None:
+    """Draw the boxes of a batch; None if erasing is off."""
     if not settings.probability:
         return None
     sides = np.full(keys.shape, image_size)
-    boxes = random_boxes(sides, sides, key_of(_BOX, keys), settings.scale, settings.ratio)
-    boxes[uniform(keys, _WHETHER) >= settings.probability] = 0
-    return ErasingDraws(boxes, settings.fill, key_of(_NOISE, keys))
+    boxes = random_boxes(sides, sides, key_of(Purpose.ERASING_BOX, keys), settings.scale, settings.ratio)
+    boxes[uniform(keys, ImageStream.ERASING) >= settings.probability] = 0
+    return ErasingParameters(boxes, settings.fill, key_of(Purpose.ERASING_NOISE, keys))
 
 
 def noise(key: U64, height: int, width: int) -> npt.NDArray[np.uint8]:
-    """Bytes without pattern, the same for the same key: uint8 [height, width, 3].
+    """Return noise, the same for the same key: uint8 [height, width, 3].
 
     Args:
         key: uint64 [1].
+        height: height of the box (pixels).
+        width: width of the box (pixels).
     """
     num_bytes = height * width * 3
     counters = np.arange(-(-num_bytes // 8), dtype=np.uint64)

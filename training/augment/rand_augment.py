@@ -1,11 +1,11 @@
 """RandAugment's operations over whole batches, one a row (Cubuk et al. 2020). Imports TensorFlow.
 
 The fourteen operations are of four kinds, each done to the whole batch with the parameters of each row, which
-leave the rows of other operations as they are: a warp; a lookup table (what depends on the value alone); a
+leave the rows of other operations as they are: a warp; a lookup table (a function of the value alone); a
 blend with grey; a blend with a smoothed image. So shapes are fixed, and there is no branch.
 
-The operations are Pillow's, but for the warps: those interpolate linearly, keep the centre where it is, and
-leave grey where nothing comes from.
+The operations are those of Pillow, except the warps: these interpolate linearly, keep the centre fixed, and
+fill uncovered pixels with grey.
 
 Places are computed in float32, which holds them exactly: TensorFlow computes with int32 on the host only.
 """
@@ -16,19 +16,19 @@ from typing import Any
 
 import tensorflow as tf
 
-from training.augment.batch_draws import OPS
+from training.augment.batch_parameters import OPS
 from training.augment.color import LUMA
 
 _NUMBER = {name: number for number, name in enumerate(OPS)}
-_NOTHING = 128.0  # what a warp leaves where the image does not reach
+_NOTHING = 128.0  # the grey of pixels that a warp leaves uncovered
 
 
 def warp(images: Any, warps: Any) -> Any:
-    """Images turned, sheared or shifted.
+    """Turn, shear or shift images.
 
     Args:
         images: uint8 [b, S, S, 3].
-        warps: float32 [b, 8], as in ``BatchDraws``.
+        warps: float32 [b, 8], as in ``BatchParameters``.
 
     Returns:
         uint8 [b, S, S, 3].
@@ -53,7 +53,7 @@ def warp(images: Any, warps: Any) -> Any:
 
 
 def histogram(images: Any) -> Any:
-    """How often each value occurs in each image and channel: float32 [b, 3, 256]."""
+    """Count each value in each image and channel: float32 [b, 3, 256]."""
     flat = tf.cast(_by_channel(images), tf.int32)
     unweighted = tf.constant([], tf.float32)
     counts = tf.raw_ops.DenseBincount(input=flat, size=256, weights=unweighted)
@@ -61,7 +61,7 @@ def histogram(images: Any) -> Any:
 
 
 def sorted_histogram(images: Any) -> Any:
-    """The same by sorting, which takes longer, but has no order to choose."""
+    """Do what ``histogram`` does by sorting, which is slower but deterministic on GPUs."""
     flat = tf.sort(tf.cast(_by_channel(images), tf.float32), axis=-1)
     values = tf.broadcast_to(tf.range(256.0), [tf.shape(flat)[0], 256])
     up_to = tf.cast(tf.searchsorted(flat, values, side="right"), tf.float32)
@@ -70,7 +70,7 @@ def sorted_histogram(images: Any) -> Any:
 
 
 def tables(counts: Any, ops: Any, amounts: Any) -> Any:
-    """The new value of each old one.
+    """Return the lookup tables of the operations: the new value of each old one.
 
     Args:
         counts: float32 [b, 3, 256], the histogram.
@@ -97,7 +97,7 @@ def tables(counts: Any, ops: Any, amounts: Any) -> Any:
 
 
 def recolor(images: Any, lookup: Any, ops: Any, amounts: Any) -> Any:
-    """The images through their tables, and towards grey or away from it: uint8 [b, S, S, 3]."""
+    """Send the images through their tables, and blend them with grey: uint8 [b, S, S, 3]."""
     rows = tf.range(tf.cast(tf.shape(images)[0], tf.float32))[:, None, None, None]
     places = 256.0 * (3.0 * rows + tf.range(3.0)) + tf.cast(images, tf.float32)
     pixels = tf.gather(tf.reshape(lookup, [-1]), tf.cast(places, tf.int32))
@@ -106,7 +106,7 @@ def recolor(images: Any, lookup: Any, ops: Any, amounts: Any) -> Any:
 
 
 def sharpen(images: Any, ops: Any, amounts: Any) -> Any:
-    """The images away from their smoothed selves, or towards them: uint8 [b, S, S, 3].
+    """Sharpen or smooth the images: uint8 [b, S, S, 3].
 
     Smoothed by Pillow's SMOOTH, a weighted mean of 3 × 3 pixels; the outermost stay as they are.
     """
@@ -121,12 +121,12 @@ def sharpen(images: Any, ops: Any, amounts: Any) -> Any:
 
 
 def _amount_of(name: str, ops: Any, amounts: Any) -> Any:
-    """The factor for rows of this operation, 1 for the others: float32 [b, 1, 1, 1]."""
+    """Return the factor for rows of this operation, 1 for the others: float32 [b, 1, 1, 1]."""
     return tf.where(ops == _NUMBER[name], amounts, 1.0)[:, None, None, None]
 
 
 def _autocontrast(counts: Any) -> Any:
-    """Each channel stretched from its darkest to its brightest value."""
+    """Stretch each channel from its darkest to its brightest value."""
     value = tf.range(256.0)
     low = tf.reduce_min(tf.where(counts > 0, value, 255.0), axis=-1, keepdims=True)
     high = tf.reduce_max(tf.where(counts > 0, value, 0.0), axis=-1, keepdims=True)
@@ -135,7 +135,7 @@ def _autocontrast(counts: Any) -> Any:
 
 
 def _equalized(counts: Any) -> Any:
-    """Each channel with a flat histogram. The counts are whole, and float32 holds them exactly."""
+    """Flatten the histogram of each channel. The counts are whole, and float32 holds them exactly."""
     value = tf.range(256.0)
     brightest = tf.reduce_max(tf.where(counts > 0, value, 0.0), axis=-1, keepdims=True)
     num_brightest = tf.reduce_sum(tf.where(value == brightest, counts, 0.0), axis=-1, keepdims=True)
@@ -147,7 +147,7 @@ def _equalized(counts: Any) -> Any:
 
 
 def _contrasted(counts: Any, amount: Any) -> Any:
-    """Towards the image's mean luma, or away from it."""
+    """Move values towards the image's mean luma, or away from it."""
     value = tf.range(256.0)
     means = tf.reduce_sum(counts * value, axis=-1) / tf.reduce_sum(counts, axis=-1)
     mean = tf.round(_luma(means))[:, None, None]
@@ -155,13 +155,13 @@ def _contrasted(counts: Any, amount: Any) -> Any:
 
 
 def _luma(pixels: Any) -> Any:
-    """[..., 3] to [...]."""
+    """Return the luma of pixels: [..., 3] to [...]."""
     red, green, blue = (float(weight) for weight in LUMA)
     return red * pixels[..., 0] + green * pixels[..., 1] + blue * pixels[..., 2]
 
 
 def _by_channel(images: Any) -> Any:
-    """uint8 [3 b, S * S]."""
+    """Reshape images to uint8 [3 b, S * S]."""
     return tf.reshape(tf.transpose(images, [0, 3, 1, 2]), [-1, images.shape[1] * images.shape[2]])
 
 

@@ -1,4 +1,4 @@
-"""Windows of images: which part of an example is seen. Pure functions, numpy only."""
+"""Choose the window of each image that training sees. Pure functions, numpy only."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import numpy as np
 import numpy.typing as npt
 
 from infra.splitmix import U64
-from training.order.hashing import uniform
+from training.order.random_numbers import uniform
+from training.order.streams import ImageStream
 
 Sizes = npt.NDArray[np.integer]
 Windows = npt.NDArray[np.int32]  # [B, 4]: y, x, height, width (pixels)
 
 _TRIES = 10
-_AREA, _RATIO, _TOP, _LEFT = 0, 100, 200, 300
 
 
 def central_windows(heights: Sizes, widths: Sizes) -> Windows:
-    """The largest central square of each image: int32 [B, 4]."""
+    """Return the largest central square of each image: int32 [B, 4]."""
     side = np.minimum(heights, widths)
     return np.stack([(heights - side) // 2, (widths - side) // 2, side, side], axis=1).astype(np.int32)
 
@@ -24,7 +24,7 @@ def central_windows(heights: Sizes, widths: Sizes) -> Windows:
 def random_windows(
     heights: Sizes, widths: Sizes, keys: U64, scale: tuple[float, float], ratio: tuple[float, float]
 ) -> Windows:
-    """Windows of random area, aspect and place (Szegedy et al.: Going deeper with convolutions, 2015).
+    """Draw windows of random area, aspect and place (Szegedy et al.: Going deeper with convolutions, 2015).
 
     The area is uniform in ``scale`` of the image's, the logarithm of width / height uniform in that of
     ``ratio``. The first of ten tries that fits the image counts; where none does, the central window of the
@@ -46,7 +46,7 @@ def random_windows(
 def random_boxes(
     heights: Sizes, widths: Sizes, keys: U64, scale: tuple[float, float], ratio: tuple[float, float]
 ) -> Windows:
-    """As ``random_windows``, but where no try fits there is none: height and width are 0.
+    """Draw windows like ``random_windows``; if no try fits, height and width are 0.
 
     Returns:
         int32 [B, 4].
@@ -59,12 +59,12 @@ def random_boxes(
 def _sizes(
     heights: Sizes, widths: Sizes, keys: U64, scale: tuple[float, float], ratio: tuple[float, float]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """(heights, widths) of the first tries that fit, and where none did: [B] each."""
+    """Return (heights, widths) of the first tries that fit, and where none did: [B] each."""
     tries = np.arange(_TRIES)
     area = heights.astype(np.float64) * widths
-    wanted = area * (scale[0] + (scale[1] - scale[0]) * _draws(keys, _AREA, tries))
+    wanted = area * (scale[0] + (scale[1] - scale[0]) * _draws(keys, ImageStream.AREA, tries))
     low, high = np.log(ratio[0]), np.log(ratio[1])
-    aspect = np.exp(low + (high - low) * _draws(keys, _RATIO, tries))
+    aspect = np.exp(low + (high - low) * _draws(keys, ImageStream.ASPECT_RATIO, tries))
     height = np.rint(np.sqrt(wanted / aspect)).astype(np.int64)
     width = np.rint(np.sqrt(wanted * aspect)).astype(np.int64)
     fits = (height >= 1) & (width >= 1) & (height <= heights) & (width <= widths)  # [10, B]
@@ -75,26 +75,26 @@ def _sizes(
 def _placed(
     heights: Sizes, widths: Sizes, height: npt.NDArray[np.int64], width: npt.NDArray[np.int64], keys: U64
 ) -> Windows:
-    """Windows of these sizes at random places: int32 [B, 4]."""
-    top = _place(uniform(keys, _TOP), heights - height)
-    left = _place(uniform(keys, _LEFT), widths - width)
+    """Place windows of these sizes at random: int32 [B, 4]."""
+    top = _place(uniform(keys, ImageStream.TOP), heights - height)
+    left = _place(uniform(keys, ImageStream.LEFT), widths - width)
     return np.stack([top, left, height, width], axis=1).astype(np.int32)
 
 
 def _draws(keys: U64, stream: int, tries: npt.NDArray[np.int_]) -> npt.NDArray[np.float64]:
-    """float64 [10, B]: one draw for each try and key."""
+    """Draw a number for each try and key: float64 [10, B]."""
     return np.stack([uniform(keys, stream + int(number)) for number in tries])
 
 
 def _place(draw: npt.NDArray[np.float64], room: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """A whole number of [0, room] for each draw of [0, 1)."""
+    """Return a whole number of [0, room] for each draw of [0, 1)."""
     return (draw * (room + 1)).astype(np.int64)
 
 
 def _nearest_ratio(
     heights: Sizes, widths: Sizes, ratio: tuple[float, float]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """(heights, widths) of the largest windows whose aspect is clipped to ``ratio``."""
+    """Return (heights, widths) of the largest windows with an aspect clipped to ``ratio``."""
     aspect = np.clip(widths / heights, *ratio)
     height = np.minimum(heights, np.rint(widths / aspect)).astype(np.int64)
     width = np.minimum(widths, np.rint(heights * aspect)).astype(np.int64)

@@ -29,7 +29,7 @@ class ColorJitterSettings(Settings):
 
     @property
     def is_on(self) -> bool:
-        """Anything may change."""
+        """Whether anything may change."""
         return any((self.brightness, self.contrast, self.saturation, self.hue))
 
 
@@ -44,7 +44,7 @@ class ErasingSettings(Settings):
         default=(0.3, 3.3), description="narrowest and widest aspect ratio of a box"
     )
     fill: ErasingFill = Field(
-        default="mean", description="what the box is covered with: the example's mean colour, black, or noise"
+        default="mean", description="content of the box: the example's mean colour, black, or noise"
     )
 
     @model_validator(mode="after")
@@ -114,22 +114,22 @@ class AugmentSettings(Settings):
 
     @property
     def mixes(self) -> bool:
-        """Examples are mixed, and their labels with them."""
+        """Whether examples and their labels are mixed."""
         return bool((self.mixup or self.cutmix) and self.mix_probability)
 
     @property
-    def varies_more_than_flips(self) -> bool:
-        """Examples are varied by more than windows and flips from left to right."""
+    def needs_more_than_flips(self) -> bool:
+        """Whether examples are augmented by more than windows and flips from left to right."""
         return self.vertical_flip or self.color_jitter.is_on or self.erasing.probability > 0
 
     @property
     def is_batched(self) -> bool:
-        """Anything is done to whole batches, on the device."""
+        """Whether anything is done to whole batches, on the device."""
         return self.mixes or bool(self.randaugment.num_ops)
 
 
 def _check_ranges(scale: tuple[float, float], ratio: tuple[float, float]) -> None:
     if not 0 < scale[0] <= scale[1] <= 1:
-        raise ValueError(f"scale {scale}: smallest and largest share must rise within (0, 1]")
+        raise ValueError(f"scale {scale}: must be two numbers above 0 and at most 1, smaller first")
     if not 0 < ratio[0] <= ratio[1]:
-        raise ValueError(f"ratio {ratio}: narrowest and widest must rise and be positive")
+        raise ValueError(f"ratio {ratio}: must be two positive numbers, smaller first")

@@ -1,4 +1,4 @@
-"""The table [train.data]: which examples, in which order, at which size."""
+"""The table [train.data]: the examples, their order and their size."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BalanceWeight = Annotated[float, Field(ge=0, le=1e6)]
 
 
 class DataSettings(Settings):
-    """Which examples, in which order, at which size."""
+    """The examples, their order and their size."""
 
     image_size: int | None = Field(
         default=None,
@@ -47,7 +47,8 @@ class DataSettings(Settings):
         default=DEFAULT_THRESHOLD,
         gt=0,
         le=1,
-        description="of 'repeat-factor': classes that are a smaller part of the records are drawn more often",
+        description="with balance 'repeat-factor': classes whose share of the records is smaller are drawn "
+        "more often",
     )
     balance_weights: dict[str, BalanceWeight] = Field(
         default_factory=dict,
@@ -61,8 +62,8 @@ class DataSettings(Settings):
     )
     granularity: Literal["record", "block"] = Field(
         default="record",
-        description="what is shuffled: 'record' (everything with everything), or 'block' (neighbouring "
-        "records are read together), for storage where random reads are dear",
+        description="the unit of shuffling: 'record' (everything with everything), or 'block' (neighbouring "
+        "records are read together), for storage with slow random reads",
     )
     block_records: int = Field(
         default=32, ge=1, description="with granularity 'block': neighbouring records that are read together"
@@ -74,14 +75,15 @@ class DataSettings(Settings):
         default="pad", description="a last step that is not full: padded at weight zero, or dropped"
     )
     seed: int = Field(
-        default=0, ge=0, lt=2**63, description="names the order, the augmentation and the first weights"
+        default=0, ge=0, lt=2**63, description="seed of the order, the augmentation and the initial weights"
     )
 
     @field_validator("class_weights", mode="before")
     @classmethod
     def _name_or_weights(cls, value: Any) -> Any:
-        """Said here, since the message of a union would name both its kinds. The bounds lie far beyond any
-        use; within them the weight of an example never rounds to zero.
+        """Check names and weights here, since pydantic's message for a union would name both types.
+
+        The bounds are far beyond any use. Within them the weight of an example never rounds to zero.
         """
         names = get_args(WeightRuleName)
         if isinstance(value, Mapping):
@@ -100,7 +102,8 @@ class DataSettings(Settings):
             raise ValueError(f"balance_weights go with balance 'weights', not with {self.balance!r}")
         if self.granularity == "block" and self.balance != "natural":
             raise ValueError(
-                f"granularity 'block' takes each record once, balance {self.balance!r} does not: "
-                "use granularity 'record', or class_weights in place of balance"
+                "data.granularity=block reads every record exactly once, so it cannot be combined with "
+                f"data.balance={self.balance}: set data.granularity=record, or keep block and use "
+                "data.class_weights instead of data.balance"
             )
         return self

@@ -1,4 +1,4 @@
-"""The table [train.model]: the model, and where its weights begin."""
+"""The table [train.model]: the model, and its initial weights."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from training.models import resolve_name
 
 
 class ModelSettings(Settings):
-    """The model and where its weights begin."""
+    """The model and its initial weights."""
 
     name: str = Field(
         default="small_cnn",

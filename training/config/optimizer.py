@@ -1,4 +1,4 @@
-"""The table [train.optimizer]: how weights follow gradients."""
+"""The table [train.optimizer]: how gradients change the weights."""
 
 from __future__ import annotations
 

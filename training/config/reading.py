@@ -1,4 +1,4 @@
-"""The table [train.reading]: how stored records become batches. Part of it says how, and not what."""
+"""The table [train.reading]: how stored records become batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ReadingSettings(Settings):
 
     decoder: Decoder = Field(
         default="auto",
-        description="what makes pixels of stored images: 'turbo' (libjpeg-turbo and OpenCV, outside "
+        description="library that decodes stored images: 'turbo' (libjpeg-turbo and OpenCV, outside "
         "TensorFlow's graph, 1.4 times as fast), 'tensorflow', or 'auto', which is 'turbo'",
     )
     mode: Literal["auto", "indexed", "streaming"] = Field(
@@ -42,11 +42,11 @@ class ReadingSettings(Settings):
         default=8, ge=1, le=256, description="shards that streaming reads alternately, for better mixing"
     )
     cache: Literal["none", "memory", "disk"] = Field(
-        default="none", description="keep what was read, in memory or in a file of this machine"
+        default="none", description="keep images between epochs, in memory or in a file of this machine"
     )
     cache_form: CacheForm = Field(
         default="encoded",
-        description="what a cache keeps: images as stored, or decoded (about ten times larger, but decoded "
+        description="form of cached images: as stored, or decoded (about ten times larger, but decoded "
         "only once)",
     )
     cache_bytes: int | None = Field(
@@ -67,13 +67,13 @@ class ReadingSettings(Settings):
     staging_dir: str | None = Field(
         default=None,
         description="folder of this machine to which shards in an object store are copied ahead of use; "
-        "default: none, they are read where they lie. Processes of one machine share it",
+        "default: none, they are read from the object store. Processes of one machine share it",
     )
     staging_bytes: int | None = Field(
         default=None,
         ge=1,
-        description="most that staging_dir may hold, over all datasets and processes; default: half of what "
-        "its disk has free",
+        description="most that staging_dir may hold, over all datasets and processes; default: half of the "
+        "free space of its disk",
     )
     max_bad_records: int = Field(
         default=0,

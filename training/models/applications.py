@@ -1,4 +1,4 @@
-"""Every model of ``keras.applications``, with its input normalisation inside and a new classifier on top."""
+"""Build any model of ``keras.applications``, with its input normalisation and a new classifier."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 import keras
 
 from infra.errors import ConfigError, EnvironmentFault
-from training.models import ModelSpec
+from training.models.spec import ModelSpec
 
 _DOWNLOAD_SECONDS = 60.0
 
 
 def build(spec: ModelSpec) -> Any:
-    """The named backbone with pooling, dropout and a classifier of ``spec.num_classes``.
+    """Build the backbone with pooling, dropout and a classifier of ``spec.num_classes``.
 
     Raises:
         ConfigError: the images are too small for it.
@@ -31,7 +31,7 @@ def build(spec: ModelSpec) -> Any:
     if spec.synchronized:
         backbone = _with_synchronized_normalisation(backbone)
     inputs = keras.Input(shape, name="image")
-    # A no-op for the models whose first layers normalise; the others expect it of their caller.
+    # Does nothing for models whose first layers normalise; the others expect it from their caller.
     x = sys.modules[make.__module__].preprocess_input(inputs)
     x = backbone(x)
     x = keras.layers.Dropout(spec.dropout, seed=spec.seed)(x)
@@ -40,7 +40,7 @@ def build(spec: ModelSpec) -> Any:
 
 
 def _with_synchronized_normalisation(backbone: Any) -> Any:
-    """The same model whose batch normalisation takes its moments over all replicas."""
+    """Copy a model so that its batch normalisation takes moments over all replicas."""
 
     def clone(layer: Any) -> Any:
         config = layer.get_config()
@@ -55,7 +55,7 @@ def _with_synchronized_normalisation(backbone: Any) -> Any:
 
 @contextmanager
 def _explained_failure(spec: ModelSpec) -> Iterator[None]:
-    """Turns a failure into an error with a remedy; a silent network ends a download after a minute."""
+    """Turn failures into errors with a remedy, and limit how long a download may be silent."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(_DOWNLOAD_SECONDS)
     try:
@@ -68,7 +68,7 @@ def _explained_failure(spec: ModelSpec) -> Iterator[None]:
             "set data.image_size to a larger size",
         ) from error
     except Exception as error:
-        # Keras wraps what the network said in a bare Exception.
+        # Keras wraps network errors in a bare Exception.
         if not isinstance(error, OSError) and "URL fetch failure" not in str(error):
             raise
         raise _download_failed(spec, error) from error
@@ -78,7 +78,7 @@ def _explained_failure(spec: ModelSpec) -> Iterator[None]:
 
 def _download_failed(spec: ModelSpec, error: Exception) -> EnvironmentFault:
     return EnvironmentFault(
-        f"the imagenet weights of {spec.name} cannot be had: {error}",
+        f"the imagenet weights of {spec.name} cannot be downloaded: {error}",
         "leave model.weights out to start from random weights, give the path of a weights file, or let this "
         "machine reach the download host of keras.applications once",
     )

@@ -1,68 +1,73 @@
-"""The order of training: which record at which step for which rank. A pure function, numpy only.
+"""The order of training: which records each step holds, for each rank. Pure functions of numpy arrays.
 
-The records of a split are numbered by (shard order in the manifest, row in the shard's index); the number
-is the record's *ordinal*. An epoch has as many *positions* as the split has records, N, whatever the balance
-rule. Step s of global batch size B covers positions [sB, (s+1)B); rank r of R takes
-[floor(rB/R), floor((r+1)B/R)) of them. So any number of ranks walks the same order, and any (epoch, step) is
-reached in constant time.
+This docstring is the specification. Tests pin its values: they never change between versions.
 
-**Shares** (training.order.shares). Ranks of unequal speed have whole numbers s_r for shares. Rank r takes
-[floor(B S_r / S), floor(B S_{r+1} / S)), S_r = s_0 + ... + s_{r-1} and S the sum of all: slices of unequal
-but fixed size. From measured seconds per example, rows are dealt one by one to the rank that would be done
-first.
+**Terms.** The records of a split are numbered by (shard in the manifest's order, row in the shard's index).
+This number is the record's *ordinal*. N is the number of records. Every epoch has N *positions*, whatever the
+balance rule, and the order says which ordinal each position holds. B is the global batch size. Step s of an
+epoch covers the positions [sB, (s+1)B). All permutations are keyed: the same key gives the same permutation
+(see ``permutation``), and different purposes have different keys (see ``streams``).
 
-**By record, natural balance.** Position p of epoch e holds record P(p), P the permutation of range(N) keyed
-by (seed, e): each record once.
+**Ranks.** Rank r of R takes the positions [floor(rB/R), floor((r+1)B/R)) of each step. So any number of ranks
+walks the same order. Any (epoch, step) is computed in constant time, without the steps before it.
 
-**By record, other balance rules** (training.order.balance) fix the draws m_c of each class c in an epoch,
-sum m_c = N.
+**Shares** (``shares``). Ranks of unequal speed have whole numbers s_r as shares. Let S_r = s_0 + ... +
+s_{r-1}, and let S be the sum of all shares. Rank r takes [floor(B S_r / S), floor(B S_{r+1} / S)): slices of
+different sizes that stay the same in every step. ``shares_of_speed`` computes shares from measured seconds
+per example. It gives each row in turn to the rank that would then be done first.
 
-1. *Segments.* The epoch is cut into K = max_c ceil(m_c / n_c) segments, n_c the records of class c. The
-   draws, lined up class by class, are dealt to the segments in turn: slot x goes to segment x mod K. So
-   every segment has N/K draws and m_c/K of each class, both within one. A permutation keyed by
-   (seed, e, segment) spreads the segment's draws over its positions.
-2. *Passes.* The draws of a class, counted along the segments, are j = 0 … m_c - 1. They fall into passes of
-   n_c draws. A permutation keyed by (seed, e, c, pass) orders the draws of a pass anew.
+**By record, natural balance** (``epochs``). Position p of epoch e holds record P(p). P is the permutation of
+range(N) keyed by (seed, e). Each record comes once.
+
+**By record, other balance rules** (``balance``). A rule fixes the number of draws m_c of each class c in an
+epoch. The draws of all classes add up to N. n_c is the number of records of class c.
+
+1. *Segments.* The epoch is divided into K = max_c ceil(m_c / n_c) segments. The draws, listed class by class,
+   are dealt to the segments in turn: slot x goes to segment x mod K. So every segment has N/K draws, of which
+   m_c/K are of class c; both numbers are exact within one. A permutation keyed by (seed, e, segment) spreads
+   the draws of a segment over its positions.
+2. *Passes.* The draws of a class, counted along the segments, are numbered j = 0 … m_c - 1 and divided into
+   passes of n_c draws each. A permutation keyed by (seed, e, c, pass) orders the draws of a pass.
 3. *Rotation.* The records of a class stand in one circle, in an order keyed by (seed, c). Epoch e draws the
-   m_c places from e·m_c on, around the circle.
+   m_c places of the circle that begin at place e·m_c.
 
-Hence within an epoch each record of class c comes floor(m_c/n_c) or ceil(m_c/n_c) times, at most once in a
-pass, and the passes lie one behind the other in time: repeats are spread. Over epochs the counts of any two
-records of a class differ by one at most: large classes rotate through all their records.
+It follows that within an epoch each record of class c comes floor(m_c/n_c) or ceil(m_c/n_c) times, and at
+most once in a pass. Passes follow each other in time, so repeats are spread over the epoch. Over several
+epochs the counts of two records of a class differ by at most one: large classes rotate through all their
+records.
 
-The bias that is left: which records of a large class share an epoch follows from the circle, which is the
-same for the whole run; their order within the epoch does not. A record may come twice close together where
-one pass ends and the next begins.
+One bias remains. Which records of a large class share an epoch depends on the circle, which stays the same
+for the whole run; their order within the epoch does not. A record may come twice at short distance where one
+pass ends and the next begins.
 
-**By block** (training.order.blocks), for storage where random reads are dear; each record once.
+**By block** (``blocks``), for storage with slow random reads. Each record comes once. The settings are b, the
+records of a block, and W, the blocks of a window.
 
-1. *Blocks.* A shard of n records is cut into k = ceil(n/b) blocks of neighbours, block i from floor(i n/k)
-   on. A block lies in one shard. M is the number of all blocks.
+1. *Blocks.* A shard of n records is divided into k = ceil(n/b) blocks of neighbouring records. Block i begins
+   at row floor(i n/k). A block never reaches into another shard. M is the number of all blocks.
 2. *Sequence.* A permutation of range(M) keyed by (seed, e) says which block stands at which place.
-3. *Windows.* The sequence is cut into V = ceil(M/W) windows, window v from place floor(v M/V) on. A
+3. *Windows.* The sequence is divided into V = ceil(M/W) windows. Window v begins at place floor(v M/V). A
    permutation keyed by (seed, e, v) mixes the records of the window's blocks.
 
-A step is reached by the table of the epoch's block ends, which is made once an epoch. The bias: records of a
-block always share a window, so an epoch mixes W b records at a time and not N. Class counts per batch vary
-more than in a permutation where neighbours are of one class (docs/training-order.md has figures). A balance
-rule spreads repeats over the epoch, which would spread the reads too, so only natural balance goes with
-blocks; class weights go with everything.
+A step is found by a table of the epoch's block ends, which is computed once an epoch. The bias: the records
+of a block always share a window, so an epoch mixes W b records at a time and not N. If neighbouring records
+are of one class, the class counts of a batch vary more than in a full permutation (docs/training-order.md has
+figures). A balance rule would spread repeats, and with them reads, over the epoch; so only natural balance
+works with blocks. Class weights work with every order.
 
-**Weights.** The real examples of a step weigh w_i / sum w, w the weight of their class
-(training.order.class_weights) or 1; padding weighs 0. The sum is over the global batch, whatever the ranks.
+**Weights** (``balance``). The weight of a real example is w_i / sum w, where w is the weight of its class, or
+1. The sum runs over the global batch, whatever the ranks. Padding has weight 0.
 
-**Last step.** Where B does not divide N, the last step is dropped (``drop``), or filled with the records of
-the epoch's first positions at weight zero (``pad``): the shape stays fixed, and batch normalisation sees real
-images.
-
-The values are pinned by tests: they never change between versions.
+**Last step.** If B does not divide N, the last step is dropped (``drop``) or filled with the records of the
+epoch's first positions at weight zero (``pad``). So the shape of a batch stays fixed, and batch normalisation
+sees real images.
 """
 
 from __future__ import annotations
 
 from training.order.blocks import BlockSizes
-from training.order.chosen import chosen_order
 from training.order.epochs import TrainingOrder
+from training.order.from_settings import order_from_settings
 from training.order.shares import Shares, rank_slice, shares_of_speed
 from training.order.steps import LastBatch, Order, SequentialOrder, StepPlan
 
@@ -74,7 +79,7 @@ __all__ = [
     "Shares",
     "StepPlan",
     "TrainingOrder",
-    "chosen_order",
+    "order_from_settings",
     "rank_slice",
     "shares_of_speed",
 ]

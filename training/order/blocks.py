@@ -1,6 +1,6 @@
-"""The order by block: for storage where random reads are dear (see the package's docstring).
+"""The order by block: for storage with slow random reads (see the package's docstring).
 
-What reads whole blocks by it is ``training.reading.block_reader``.
+What reads whole blocks by it is ``training.reading.blocks.reader``.
 """
 
 from __future__ import annotations
@@ -10,21 +10,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from training.arrays import Ints
-from training.order.hashing import key_of
 from training.order.permutation import permute
-from training.order.recent import Recent
-
-# Keep these permutations apart from those of .epochs and .class_draws.
-_SEQUENCE, _WINDOW = 16, 17
+from training.order.random_numbers import key_of
+from training.order.recent_values import RecentValues
+from training.order.streams import Purpose
 
 
 @dataclass(frozen=True, slots=True)
 class BlockSizes:
-    """How far records are mixed.
+    """The sizes that limit how far records are mixed.
 
     Attributes:
-        block_records: neighbouring records that are read together, at most.
-        window_blocks: blocks that are mixed record by record, at most.
+        block_records: the most neighbouring records that are read together.
+        window_blocks: the most blocks whose records are mixed.
     """
 
     block_records: int = 32
@@ -47,72 +45,77 @@ class _Epoch:
 
 
 class Blocks:
-    """Which record comes at which position where blocks are mixed. About 30 bytes a block."""
+    """Maps positions to records in the order by block. Takes about 30 bytes a block."""
 
     def __init__(self, shard_sizes: Ints, sizes: BlockSizes, seed: int) -> None:
-        """``shard_sizes``: int64 [S], the records of each shard, by ordinal."""
+        """Divide the shards into blocks. ``shard_sizes``: int64 [S], the records of each shard."""
         self._seed = seed
         self._starts, self._sizes = _cut(shard_sizes, sizes.block_records)
         num_windows = -(-self._starts.size // sizes.window_blocks)
         places = np.arange(num_windows + 1, dtype=np.int64)
         self._window_places = places * self._starts.size // num_windows
-        self._epoch = Recent(self._make_epoch, kept=2)
+        self._epoch = RecentValues(self._make_epoch, kept=2)
 
     @property
     def num_blocks(self) -> int:
-        """Blocks of an epoch."""
+        """The number of blocks."""
         return int(self._starts.size)
 
     @property
     def num_windows(self) -> int:
-        """Windows of an epoch."""
+        """The number of windows of an epoch."""
         return int(self._window_places.size - 1)
 
     def ordinals(self, epoch: int, positions: Ints) -> Ints:
-        """The records at ``positions`` (int64 [M]) of an epoch: int64 [M]."""
+        """Return the records at ``positions`` (int64 [M]) of an epoch: int64 [M]."""
         of_epoch = self._epoch(epoch)
         window = np.searchsorted(of_epoch.windows, positions, side="right") - 1
         first = of_epoch.windows[window]
         size = of_epoch.windows[window + 1] - first
-        mixed = first + permute(positions - first, size, key_of(_WINDOW, self._seed, epoch, window))
+        mixed = first + permute(
+            positions - first, size, key_of(Purpose.BLOCK_WINDOW, self._seed, epoch, window)
+        )
         place = np.searchsorted(of_epoch.ends, mixed, side="right")
         block = of_epoch.blocks[place]
         # Counted from the block's end, since its start is not kept.
         return self._starts[block] + self._sizes[block] - (of_epoch.ends[place] - mixed)
 
     def window(self, epoch: int, position: int) -> int:
-        """The number of the window that ``position`` lies in, within the epoch."""
+        """Return the number of the window that holds ``position``, counted within the epoch."""
         return int(np.searchsorted(self._epoch(epoch).windows, position, side="right")) - 1
 
     def of_window(self, epoch: int, window: int) -> Ints:
-        """int64 [m]: the blocks of a window, in stored order."""
+        """Return the blocks of a window, in stored order: int64 [m]."""
         places = slice(self._window_places[window], self._window_places[window + 1])
         return np.sort(self._epoch(epoch).blocks[places])
 
     def of_records(self, ordinals: Ints) -> Ints:
-        """The block of each record: int64 [M]."""
+        """Return the block of each record: int64 [M]."""
         return np.searchsorted(self._starts, ordinals, side="right") - 1
 
     @property
     def firsts(self) -> Ints:
-        """int64 [num_blocks]: the first record of each block."""
+        """The first record of each block: int64 [num_blocks]."""
         return self._starts
 
     @property
     def sizes(self) -> Ints:
-        """int64 [num_blocks]: the records of each block."""
+        """The number of records of each block: int64 [num_blocks]."""
         return self._sizes
 
     def _make_epoch(self, epoch: int) -> _Epoch:
         places = np.arange(self.num_blocks, dtype=np.int64)
-        blocks = permute(places, self.num_blocks, key_of(_SEQUENCE, self._seed, epoch))
+        blocks = permute(places, self.num_blocks, key_of(Purpose.BLOCK_SEQUENCE, self._seed, epoch))
         ends = np.cumsum(self._sizes[blocks])
         windows = np.concatenate([[0], ends[self._window_places[1:] - 1]])
         return _Epoch(blocks, ends, windows)
 
 
 def _cut(shard_sizes: Ints, block_records: int) -> tuple[Ints, Ints]:
-    """(first ordinal, records) of every block: each shard is cut evenly into as few blocks as do."""
+    """Divide each shard evenly into as few blocks as possible.
+
+    Return (first ordinal, records) of every block.
+    """
     num_blocks = -(-shard_sizes // block_records)
     shard = np.repeat(np.arange(shard_sizes.size), num_blocks)
     in_shard = np.arange(shard.size) - (np.cumsum(num_blocks) - num_blocks)[shard]

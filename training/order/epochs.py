@@ -1,4 +1,4 @@
-"""The order of a run over one split (the algorithms stand in the package's docstring)."""
+"""The order of a run over one split (specified in the package's docstring)."""
 
 from __future__ import annotations
 
@@ -8,43 +8,42 @@ import numpy as np
 import numpy.typing as npt
 
 from infra.errors import ConfigError, DataError
-from infra.wording import counted
+from infra.readable import counted
 from training.arrays import Ints
-from training.order.balance import Rule, natural
+from training.order.balance.class_draws import ClassDraws
+from training.order.balance.class_weights import WeightRule
+from training.order.balance.rules import Rule, natural
 from training.order.blocks import Blocks, BlockSizes
-from training.order.class_draws import ClassDraws
-from training.order.class_weights import WeightRule
-from training.order.hashing import key_of
 from training.order.permutation import permute
-from training.order.recent import Recent
+from training.order.random_numbers import key_of
+from training.order.recent_values import RecentValues
 from training.order.steps import LastBatch, StepPlan
+from training.order.streams import Purpose
 
-# The first part of the key, which keeps permutations apart (others: .class_draws, .blocks).
-_EPOCH = 1
-# Positions that are computed together: a permutation of many costs little more than one of a few hundred.
+# Positions that are computed together: many cost little more than a few hundred.
 _SPAN = 1 << 15
 _COUNTED_AT_ONCE = 1 << 20
 
 
 class _Sequence(Protocol):
     def ordinals(self, epoch: int, positions: Ints) -> Ints:
-        """The records at ``positions`` (int64 [M], within range(N)) of an epoch: int64 [M]."""
+        """Return the records at ``positions`` (int64 [M], within range(N)) of an epoch: int64 [M]."""
 
 
 class EachOnce:
-    """Natural balance by record: a permutation of all records, which is never stored."""
+    """Natural balance by record: a permutation of all records that is computed, not stored."""
 
     def __init__(self, num_records: int, seed: int) -> None:
         self._num_records = num_records
         self._seed = seed
 
     def ordinals(self, epoch: int, positions: Ints) -> Ints:
-        """The records at ``positions`` (int64 [M], within range(N)) of an epoch: int64 [M]."""
-        return permute(positions, self._num_records, key_of(_EPOCH, self._seed, epoch))
+        """Return the records at ``positions`` (int64 [M], within range(N)) of an epoch: int64 [M]."""
+        return permute(positions, self._num_records, key_of(Purpose.EPOCH, self._seed, epoch))
 
 
 class TrainingOrder:
-    """The order of one run over one split. Cheap to ask for any step; safe for many threads; picklable."""
+    """The order of one run over one split. Any step is cheap to compute. Safe for many threads; picklable."""
 
     def __init__(
         self,
@@ -58,20 +57,22 @@ class TrainingOrder:
         shard_sizes: Ints | None = None,
         class_weights: WeightRule | None = None,
     ) -> None:
-        """Args:
+        """Fix the order.
+
+        Args:
             labels: int [N], the label of each record by ordinal.
-            seed: names the order.
+            seed: the seed of the run.
             global_batch_size: examples a step, over all ranks.
-            balance: how often classes come (``training.order.balance``).
-            last_batch: what becomes of a last step that is not full.
-            blocks: mix by block, and how; None mixes by record. Only where each record comes once.
-            shard_sizes: int64 [S], records of each shard, for ``blocks``; None counts all as one shard.
-            class_weights: of the classes in the loss (``training.order.class_weights``); None weighs all
-                examples alike.
+            balance: how often each class is drawn (``training.order.balance.rules``).
+            last_batch: whether a last step that is not full is padded or dropped.
+            blocks: the sizes of an order by block; None: the order is by record. Needs natural balance.
+            shard_sizes: int64 [S], records of each shard, for ``blocks``; None: all records are one shard.
+            class_weights: the weights of the classes in the loss (``training.order.balance.class_weights``);
+                None: all examples have the same weight.
 
         Raises:
             DataError: there are no records.
-            ConfigError: the epoch would have no step, or blocks are asked for with a balance rule.
+            ConfigError: the epoch would have no step, or blocks are combined with a balance rule.
         """
         self.num_records = int(labels.size)
         self.seed = seed
@@ -85,7 +86,7 @@ class TrainingOrder:
         self.class_weights = (
             None if class_weights is None else class_weights(self.records_per_class, self.draws_per_class)
         )
-        self._spans = Recent(self._span, kept=3)
+        self._spans = RecentValues(self._span, kept=3)
 
     def _make_sequence(
         self, labels: npt.NDArray[np.integer], blocks: BlockSizes | None, shard_sizes: Ints | None
@@ -94,13 +95,17 @@ class TrainingOrder:
         each_once = np.array_equal(draws, counts)
         if blocks is not None and not each_once:
             raise ConfigError(
-                "an order by block takes each record once, and the balance rule asks for other counts",
-                "set data.granularity to record; or data.balance to natural, and data.class_weights",
+                "data.granularity=block reads every record exactly once, so it cannot be combined with a "
+                "data.balance that repeats or leaves out records",
+                "set data.granularity=record, or keep block and use data.class_weights instead of "
+                "data.balance",
             )
         if blocks is not None:
             sizes = np.array([self.num_records], np.int64) if shard_sizes is None else shard_sizes
             if sizes.sum() != self.num_records:
-                raise DataError(f"shards of {sizes.sum()} records in all, and {self.num_records} labels")
+                raise DataError(
+                    f"the shards have {sizes.sum()} records, but there are {self.num_records} labels"
+                )
             return Blocks(sizes, blocks, self.seed)
         return (
             EachOnce(self.num_records, self.seed)
@@ -109,11 +114,11 @@ class TrainingOrder:
         )
 
     def ordinals(self, epoch: int, positions: Ints) -> Ints:
-        """The records at ``positions`` (int64 [M], within range(N)) of an epoch: int64 [M]."""
+        """Return the records at ``positions`` (int64 [M], within range(N)) of an epoch: int64 [M]."""
         return self._sequence.ordinals(epoch, positions)
 
     def step(self, epoch: int, step: int) -> StepPlan:
-        """The examples of a step."""
+        """Return the examples of a step."""
         if not 0 <= step < self.steps_per_epoch:
             raise IndexError(f"step {step} of an epoch of {self.steps_per_epoch} steps")
         start = step * self.global_batch_size
@@ -123,10 +128,11 @@ class TrainingOrder:
         ordinals[:num_real] = self._at(epoch, start, start + num_real)
         if num_real < self.global_batch_size:
             ordinals[num_real:] = self.ordinals(epoch, positions[num_real:] % self.num_records)
-        return StepPlan(epoch, step, positions, ordinals, num_real, self._weights(ordinals, num_real))
+        weights = self._weights(ordinals, num_real)
+        return StepPlan(self.seed, epoch, step, positions, ordinals, num_real, weights)
 
     def _at(self, epoch: int, start: int, stop: int) -> Ints:
-        """The records at positions ``start`` to ``stop``."""
+        """Return the records at positions ``start`` to ``stop``."""
         if stop - start > _SPAN:
             return self.ordinals(epoch, np.arange(start, stop, dtype=np.int64))
         first, last = start // _SPAN, (stop - 1) // _SPAN
@@ -140,7 +146,7 @@ class TrainingOrder:
         return self.ordinals(epoch, np.arange(number * _SPAN, stop, dtype=np.int64))
 
     def _weights(self, ordinals: Ints, num_real: int) -> npt.NDArray[np.float32]:
-        """float32 [B]: the shares of a step's real examples in its loss; they add up to 1."""
+        """Return the weights of a step's examples: float32 [B]; those of real examples add up to 1."""
         weights = np.zeros(ordinals.size, np.float32)
         if self.class_weights is None or self._labels is None:
             weights[:num_real] = 1.0 / num_real
@@ -163,7 +169,7 @@ def _steps_per_epoch(num_records: int, global_batch_size: int, last_batch: LastB
 
 
 def count_labels(labels: npt.NDArray[np.integer]) -> Ints:
-    """Records of each label: int64 [max(labels) + 1]. In chunks, since bincount widens what it is given."""
+    """Count the records of each label: int64 [max(labels) + 1]. In chunks, since bincount copies to int64."""
     counts = np.zeros(int(labels.max()) + 1, np.int64)
     for start in range(0, labels.size, _COUNTED_AT_ONCE):
         counts += np.bincount(labels[start : start + _COUNTED_AT_ONCE], minlength=counts.size)

@@ -1,21 +1,18 @@
-"""The order that a caller in Python asks for: the settings ``[train.data]`` as keyword arguments."""
+"""The settings ``[train.data]`` of the order as keyword arguments, for callers in Python."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import Literal, TypedDict
 
 from infra.settings import validate
 from training.config.data import DataSettings
-from training.order.chosen import chosen_order
+from training.order.from_settings import SplitLabels, order_from_settings
 from training.order.steps import Order, SequentialOrder
-
-if TYPE_CHECKING:
-    from training.reading.table import SplitTable
 
 
 class OrderOptions(TypedDict, total=False):
-    """As the settings of the same names (docs/configuration.md, ``train.data``)."""
+    """Options with the names and meanings of the settings ``train.data`` (docs/configuration.md)."""
 
     balance: str
     balance_beta: float
@@ -27,16 +24,21 @@ class OrderOptions(TypedDict, total=False):
     window_blocks: int
 
 
-def asked_data(
+def order_options(options: Mapping[str, object]) -> dict[str, object]:
+    """Return the options of the order among ``options``."""
+    return {name: value for name, value in options.items() if name in OrderOptions.__annotations__}
+
+
+def data_settings_from(
     batch_size: int, last_batch: Literal["pad", "drop", "partial"], seed: int, options: OrderOptions
 ) -> DataSettings:
-    """The settings that the arguments make.
+    """Return the settings for the arguments of a caller.
 
     Args:
         batch_size: examples a step, over all ranks.
-        last_batch: of a step that is not full; "partial" is for the caller to cut off what pads.
-        seed: names the order.
-        options: what else is asked for.
+        last_batch: how a step that is not full is treated; for "partial" the caller cuts off the padding.
+        seed: the seed of the run.
+        options: the other options.
 
     Raises:
         ConfigError: an option is unknown or wrong.
@@ -50,18 +52,19 @@ def asked_data(
     return validate(DataSettings, asked, where="the arguments")
 
 
-def asked_order(data: DataSettings, table: SplitTable, classes: Sequence[str], *, training: bool) -> Order:
-    """The training order that is asked for; for evaluation, stored order.
+def make_order(data: DataSettings, table: SplitLabels, classes: Sequence[str], *, training: bool) -> Order:
+    """Return the training order, or for evaluation the stored order.
 
     Args:
-        data: what is asked for.
-        table: of the split.
-        classes: name of each label.
-        training: which of the two.
+        data: the settings.
+        table: the labels and shards of the split.
+        classes: the name of each label.
+        training: return the training order.
 
     Raises:
-        DataError: there are no records. ConfigError: a class is unknown.
+        DataError: there are no records.
+        ConfigError: a class is unknown.
     """
     if not training:
         return SequentialOrder(len(table), data.global_batch_size, data.last_batch)
-    return chosen_order(data, table, classes)
+    return order_from_settings(data, table, classes)

@@ -1,12 +1,12 @@
-"""Permutations of range(n) that are computed for each position alone and never stored.
+"""Permutations of range(n) that are computed for single positions and never stored.
 
-A Feistel network over the smallest number of bits that holds n (at least six), made to fit n by cycle
-walking: an image that is not below n is sent through the network again until it is (Black and Rogaway:
-Ciphers with arbitrary finite domains, CT-RSA 2002). Since fewer than half of the images are too large
-(but for n < 33), a position needs less than two passes on the average.
+The permutation is a Feistel network over the smallest number of bits that holds n, at least six. Cycle
+walking fits it to n: a value that is not below n goes through the network again until it is (Black and
+Rogaway: Ciphers with arbitrary finite domains, CT-RSA 2002). Fewer than half of the values are too large (for
+n of at least 33), so a position needs less than two passes on average.
 
-The two halves may differ by one bit: a round changes one half by a function of the other, in turn. Eight
-rounds of a multiply-xorshift function serve for shuffling; nothing here is meant to keep a secret.
+The two halves may differ by one bit. Each round changes one half by a function of the other, in turn. Eight
+rounds of a multiply-xorshift function are enough for shuffling; nothing here is meant to keep a secret.
 """
 
 from __future__ import annotations
@@ -18,30 +18,31 @@ import numpy as np
 import numpy.typing as npt
 
 from infra.splitmix import U64
-from training.order.hashing import as_u64, key_of
+from training.order.random_numbers import as_u64, key_of
 
 Positions = npt.NDArray[np.int64]
 U32 = npt.NDArray[np.uint32]
 
 _ROUNDS = 8
 _MIN_BITS = 6
-# So many positions go through the network at a time: they stay in a core's cache, which is three times as
-# fast as whole arrays. Those that walk on are gathered from more of them, so that no pass is of a few.
+# Positions that go through the network at a time: they stay in a core's cache, which is three times as fast
+# as whole arrays. Positions that need another pass are gathered from larger chunks, so that no pass has only
+# a few.
 _PASS_CHUNK = 1 << 14
 _CHUNK = 1 << 17
-_KEY_CHUNK = 1 << 12  # each makes eight numbers of twice the width
+_KEY_CHUNK = 1 << 12  # each key makes eight numbers of twice the width
 _FIRST = np.uint32(0x85EBCA6B)
 _SECOND = np.uint32(0xC2B2AE35)
 _13 = np.uint32(13)
 
 
 def permute(index: npt.NDArray[np.integer], size: int | npt.NDArray[np.integer], key: int | U64) -> Positions:
-    """Where the permutation of range(size) that ``key`` names sends each of ``index``.
+    """Return the position to which the permutation of range(size) with this key sends each index.
 
     Args:
         index: int [M], each within range(size).
-        size: of the permuted range; one number, or one for each index.
-        key: names the permutation; one number, or one for each index.
+        size: the size of the permuted range; one number, or one for each index.
+        key: the key of the permutation; one number, or one for each index.
 
     Returns:
         int64 [M].
@@ -59,15 +60,15 @@ def permute_by_table(
     table: U32,
     which: npt.NDArray[np.integer],
 ) -> Positions:
-    """As ``permute`` under the key in column ``which`` (int [M]) of ``table = round_keys_of(keys)``.
+    """Return what ``permute`` does for the key in column ``which`` (int [M]) of ``round_keys_of(keys)``.
 
-    Saves a third of the time where indices under a few keys are mixed with each other.
+    Saves a third of the time if indices under a few keys are mixed with each other.
     """
     return _in_chunks(index, size, lambda part: np.take(table, which[part], axis=1))
 
 
 def round_keys_of(keys: U64) -> U32:
-    """The keys of all rounds: uint32 [rounds, K] for uint64 [K]."""
+    """Return the keys of all rounds: uint32 [rounds, K] for uint64 [K]."""
     numbers = np.arange(_ROUNDS, dtype=np.uint64)[:, np.newaxis]
     found = np.empty((_ROUNDS, keys.size), np.uint32)
     for start in range(0, keys.size, _KEY_CHUNK):
@@ -91,29 +92,29 @@ def _in_chunks(
 
 
 def _one_if_alike(each: U64) -> U64:
-    """A single value where all are the same, as neighbours often are: much less work for all that follows."""
+    """Return a single value if all are the same, as neighbours often are. This saves much of the work."""
     return each[:1] if each.size > 1 and (each == each[0]).all() else each
 
 
 def _bits_for(sizes: U64) -> U64:
-    """Bits that number range(size): the exponent of size - 1, which is exact below 2**53."""
+    """Return the bits that hold range(size): the exponent of size - 1, which is exact below 2**53."""
     bits = np.frexp(sizes.astype(np.float64) - 1.0)[1]
     return np.maximum(bits, _MIN_BITS).astype(np.uint64)
 
 
 def _walk(value: U64, sizes: U64, bits: U64, round_keys: U32) -> U64:
-    """Images of ``value``; ``round_keys``: uint32 [rounds, 1 or M]."""
+    """Return the outputs for ``value``. ``round_keys``: uint32 [rounds, 1 or M]."""
     value = _pass(value, bits, round_keys)
     outside = np.flatnonzero(value >= sizes)
     while outside.size:
-        image = _pass(value[outside], _at(bits, outside), _at(round_keys, outside))
-        value[outside] = image
-        outside = outside[image >= _at(sizes, outside)]
+        output = _pass(value[outside], _at(bits, outside), _at(round_keys, outside))
+        value[outside] = output
+        outside = outside[output >= _at(sizes, outside)]
     return value
 
 
 def _pass(value: U64, bits: U64, round_keys: U32) -> U64:
-    """Once through the network."""
+    """Send ``value`` through the network once."""
     if value.size <= _PASS_CHUNK:
         return _network(value, bits, round_keys)
     parts = [slice(start, start + _PASS_CHUNK) for start in range(0, value.size, _PASS_CHUNK)]
@@ -121,17 +122,17 @@ def _pass(value: U64, bits: U64, round_keys: U32) -> U64:
 
 
 def _at(each: npt.NDArray[Any], where: Any) -> npt.NDArray[Any]:
-    """The part of a per-index array; one value for all stays as it is."""
+    """Return part of an array with a value for each index; a single value for all stays as it is."""
     if each.shape[-1] == 1:
         return each
     return each[..., where] if isinstance(where, slice) else np.take(each, where, axis=-1)
 
 
 def _network(value: U64, bits: U64, round_keys: U32) -> U64:
-    """The Feistel network over ``bits`` bits: a bijection for each (bits, keys)."""
+    """Apply the Feistel network over ``bits`` bits, a bijection for each (bits, keys)."""
     low_bits = (bits + np.uint64(1)) >> np.uint64(1)
     low_mask = (np.uint64(1) << low_bits) - np.uint64(1)
-    # Halves have at most 32 bits, and 32-bit products are what a CPU's vector units have.
+    # Halves have at most 32 bits, and a CPU's vector units multiply 32-bit numbers.
     low = (value & low_mask).astype(np.uint32)
     high = (value >> low_bits).astype(np.uint32)
     low_shift = (np.uint64(32) - low_bits).astype(np.uint32)
@@ -145,7 +146,7 @@ def _network(value: U64, bits: U64, round_keys: U32) -> U64:
 
 
 def _round_keys_of_runs(keys: U64) -> U32:
-    """As ``round_keys_of``, computed once for each run of equal keys, since neighbours mostly share one."""
+    """Return ``round_keys_of(keys)``, computed once for each run of equal keys."""
     starts = np.flatnonzero(keys[1:] != keys[:-1]) + 1
     if starts.size * 4 > keys.size:
         return round_keys_of(keys)
@@ -158,7 +159,7 @@ def _round_keys_of_runs(keys: U64) -> U32:
 
 
 def _round(half: U32, round_key: U32, shift: U32) -> U32:
-    """A pseudo-random number of ``32 - shift`` bits for each half (constants of MurmurHash3's finaliser)."""
+    """Hash each half to a number of ``32 - shift`` bits (constants of MurmurHash3's finaliser)."""
     mixed = half ^ round_key
     mixed *= _FIRST
     mixed ^= mixed >> _13

@@ -1,4 +1,4 @@
-"""Shares: which slice of each global batch a rank takes, and shares by measured speed."""
+"""Divide each global batch among the ranks, equally or by their measured speed."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ Shares = Sequence[int]
 
 
 def rank_slice(global_batch_size: int, rank: int, num_ranks: int, shares: Shares | None = None) -> slice:
-    """The rows of a global batch that a rank takes.
+    """Return the rows of a global batch that a rank takes.
 
-    Rank r takes [floor(B S_r / S), floor(B S_(r+1) / S)), S_r the sum of the shares before it and S that of
-    all: the slices of all ranks are the batch, and each has one size in all steps.
+    Rank r takes [floor(B S_r / S), floor(B S_(r+1) / S)), where S_r is the sum of the shares before it and S
+    the sum of all shares. The slices of all ranks make up the batch, and have the same sizes in every step.
 
     Args:
         global_batch_size: rows to share out (B).
-        rank, num_ranks: whose slice.
-        shares: a whole number for each rank, in proportion to which it takes rows; None shares alike.
+        rank: the rank, within range(num_ranks).
+        num_ranks: the number of ranks.
+        shares: a whole number for each rank, which takes rows in proportion to it; None: equal shares.
 
     Raises:
         UsageError: the shares do not fit the ranks, or leave a rank without a row.
@@ -34,8 +35,10 @@ def rank_slice(global_batch_size: int, rank: int, num_ranks: int, shares: Shares
 
 
 def check_shares(shares: Shares, global_batch_size: int, num_ranks: int) -> None:
-    """Raises:
-    UsageError: the shares do not fit the ranks, or leave a rank without a row.
+    """Check that the shares fit the ranks.
+
+    Raises:
+        UsageError: their number is wrong, one is not a positive whole number, or a rank would get no row.
     """
     if len(shares) != num_ranks:
         raise UsageError(f"{len(shares)} shares for {num_ranks} ranks", "give one share for each rank")
@@ -59,14 +62,16 @@ def _slices(shares: Shares, global_batch_size: int) -> list[slice]:
 
 
 def shares_of_speed(seconds_per_example: Sequence[float], global_batch_size: int) -> tuple[int, ...]:
-    """The rows for each rank with which the slowest rank is done soonest; every rank gets at least one.
+    """Return the rows for each rank with which the slowest rank is done soonest.
 
-    Row by row goes to the rank that would then be done first, which is optimal: the greatest of
-    rows × seconds is the least possible. Of equal ranks the lower takes the row.
+    Every rank gets at least one.
+
+    Each row goes to the rank that would then be done first. This is optimal: the largest rows × seconds is as
+    small as possible. Of equal ranks the lower one takes the row.
 
     Args:
-        seconds_per_example: measured of each rank, as a median over some steps.
-        global_batch_size: rows to share out, and the sum of the result.
+        seconds_per_example: the measured time of each rank, as a median over some steps.
+        global_batch_size: rows to share out, the sum of the result.
 
     Raises:
         UsageError: a time is not positive, or there are more ranks than rows.

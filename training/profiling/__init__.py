@@ -1,1 +1,1 @@
-"""Where the time of reading goes: each stage alone, all together, and what to do about the dearest."""
+"""Measure each stage of reading alone and all together, and find the bottleneck."""

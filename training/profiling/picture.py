@@ -1,4 +1,4 @@
-"""A profile as an SVG picture: what each stage costs, and how fast all of them are together."""
+"""Draw a profile as an SVG picture: the cost of each stage, and the speed of all together."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _PLAIN, _DEAREST, _RATE = "#8fb4cf", "#c2571a", "#4a7f4a"
 
 
 def profile_svg(stages: Sequence[Stage], rates: Mapping[str, float], bottleneck: str, title: str) -> str:
-    """The picture.
+    """Draw the picture.
 
     Args:
-        stages: each alone, on one thread.
+        stages: the stages, each measured alone on one thread.
         rates: name -> images a second of what works together.
         bottleneck: the stage to point out.
         title: the first line.

@@ -1,4 +1,4 @@
-"""What each stage from a shard to a batch costs, measured alone on one thread. No TensorFlow."""
+"""Measure each stage from a shard to a batch alone, on one thread. No TensorFlow."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from training import augment as augmentation
+from training.augment import augment_image
 from training.config.augment import AugmentSettings
 from training.order import Order, StepPlan
-from training.reading import BatchMaker, RecordReader
-from training.reading.records import StoredImage
-from training.reading.windows import cut_window, resize_into
+from training.reading import BatchMaker, EncodedImage, ShardReader
+from training.reading.decode import cut_window, resize_into
 
 _AT_A_TIME = 8  # records, as the threads of a BatchMaker take them
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage alone.
+    """The cost of one stage, measured alone.
 
     Attributes:
         name: as in the table.
@@ -35,49 +34,47 @@ class Stage:
     detail: str = ""
 
     def images_per_second(self, num_cpus: int) -> float:
-        """If all cores did nothing else."""
+        """Return the images a second if all cores did nothing else."""
         return num_cpus * 1e6 / self.microseconds if self.microseconds > 0 else float("inf")
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is measured.
+    """The records, the order and the settings to measure.
 
     Attributes:
-        records: of the split.
-        order: which records at which step.
-        image_size: of the batches (pixels).
-        augment: how examples are varied, or None.
-        seed: of the augmentation.
+        records: the records of the split.
+        order: the order of the records.
+        image_size: height and width of the images (pixels).
+        augment: how examples are augmented; None: they are not.
         seconds: to spend on each stage, at most (and at least one batch).
     """
 
-    records: RecordReader
+    records: ShardReader
     order: Order
     image_size: int
     augment: AugmentSettings | None
-    seed: int
     seconds: float
 
     def plans(self) -> Iterator[StepPlan]:
-        """Step after step, epoch after epoch."""
+        """Yield step after step, epoch after epoch."""
         steps = self.order.steps_per_epoch
         return (self.order.step(*divmod(number, steps)) for number in range(10**9))
 
     def maker(self) -> BatchMaker:
-        """What makes the batches, by all threads."""
-        return BatchMaker(self.records, image_size=self.image_size, augment=self.augment, seed=self.seed)
+        """Return a maker of batches that uses all threads."""
+        return BatchMaker(self.records, image_size=self.image_size, augment=self.augment)
 
 
 def measure_stages(subject: Subject, on_stage: Callable[[str], None] = lambda name: None) -> list[Stage]:
-    """All stages of one thread's work, in the order of the work.
+    """Measure all stages of one thread's work, in the order of the work.
 
     Args:
-        subject: what is measured.
-        on_stage: called with the name of each stage before it is measured.
+        subject: the records, the order and the images.
+        on_stage: is called with the name of each stage before it is measured.
 
     Raises:
-        CorruptDataError: a record is not what was written.
+        CorruptDataError: a record is damaged.
     """
     stages: list[Stage] = []
 
@@ -93,7 +90,7 @@ def measure_stages(subject: Subject, on_stage: Callable[[str], None] = lambda na
     add("inflate", _inflate, stages[-1].microseconds)
     add("decode", _decode)
     add("resize", _resize)
-    add("augment", _vary)
+    add("augment", _augment)
     return stages
 
 
@@ -102,11 +99,11 @@ Figure = tuple[float, str]
 
 def _plan(subject: Subject) -> Figure:
     maker = subject.maker()
-    return _timed(subject, lambda plan: maker.draws(plan)), "step of the order, random windows and flips"
+    return _timed(subject, lambda plan: maker.parameters(plan)), "step of the order, random windows and flips"
 
 
 def _first_read(subject: Subject) -> Figure:
-    """Wall time, since waiting for storage costs no CPU."""
+    """Measure the first read of each record, in wall time: waiting for storage costs no CPU."""
     begin, images, size = time.perf_counter(), 0, 0
     for plan in subject.plans():
         size += sum(len(stored) for stored in _stored(subject.records, plan.ordinals))
@@ -118,10 +115,10 @@ def _first_read(subject: Subject) -> Figure:
 
 
 def _read(subject: Subject) -> Figure:
-    """With checksums and parsing; of inflating shards, only the bytes as they are stored."""
+    """Measure reading with checks and parsing; for gzip shards only reading the stored bytes."""
     plan = subject.order.step(0, 0)
     records = subject.records
-    inflates = records.container == "gzip"
+    inflates = records.split.container == "gzip"
 
     def read() -> None:
         for part in _parts(plan):
@@ -133,8 +130,8 @@ def _read(subject: Subject) -> Figure:
 
 
 def _inflate(subject: Subject, reading: float) -> Figure | None:
-    """What reading whole records takes beyond reading their bytes, which takes ``reading`` microseconds."""
-    if subject.records.container != "gzip":
+    """Measure what inflating and checking adds to ``reading`` (microseconds) the stored bytes."""
+    if subject.records.split.container != "gzip":
         return None
     plan = subject.order.step(0, 0)
 
@@ -175,27 +172,27 @@ def _resize(subject: Subject) -> Figure:
     return _repeat(subject, resize, len(cut)), f"to {subject.image_size}"
 
 
-def _vary(subject: Subject) -> Figure | None:
+def _augment(subject: Subject) -> Figure | None:
     if subject.augment is None:
         return None
     plan = subject.order.step(0, 0)
     maker = subject.maker()
-    draws = maker.draws(plan)
+    parameters = maker.parameters(plan)
     images = maker.make(plan).images.copy()
     maker.close()
 
-    def vary() -> None:
+    def augment() -> None:
         for row, image in enumerate(images):
-            augmentation.vary(image, draws, row)
+            augment_image(image, parameters, row)
 
-    return _repeat(subject, vary, len(images)), "flips, colour jitter, erasing"
+    return _repeat(subject, augment, len(images)), "flips, colour jitter, erasing"
 
 
-def _first_batch(subject: Subject) -> tuple[StepPlan, list[StoredImage], list[Any]]:
-    """The first step, its images in memory, and their windows."""
+def _first_batch(subject: Subject) -> tuple[StepPlan, list[EncodedImage], list[Any]]:
+    """Return the first step, its images in memory, and their windows."""
     plan = subject.order.step(0, 0)
-    images = [StoredImage(record.image, record.shape) for record in subject.records.read_many(plan.ordinals)]
-    return plan, images, subject.maker().draws(plan).windows.tolist()
+    images = [EncodedImage(record.image, record.shape) for record in subject.records.read_many(plan.ordinals)]
+    return plan, images, subject.maker().parameters(plan).windows.tolist()
 
 
 def _parts(plan: StepPlan) -> Iterator[npt.NDArray[np.int64]]:
@@ -203,13 +200,13 @@ def _parts(plan: StepPlan) -> Iterator[npt.NDArray[np.int64]]:
     return (plan.ordinals[start : start + _AT_A_TIME] for start in starts)
 
 
-def _stored(records: RecordReader, ordinals: npt.NDArray[np.int64]) -> Iterator[bytes]:
-    """The bytes of records as they lie in their shards."""
-    return (records.read_stored(ordinal) for ordinal in ordinals.tolist())
+def _stored(records: ShardReader, ordinals: npt.NDArray[np.int64]) -> Iterator[bytes]:
+    """Read the stored bytes of records from their shards."""
+    return (records.stored.read(ordinal) for ordinal in ordinals.tolist())
 
 
 def _timed(subject: Subject, work: Callable[[StepPlan], object]) -> float:
-    """Microseconds an image of ``work`` on step after step."""
+    """Return the microseconds an image of ``work``, done for step after step."""
     begin, images = time.perf_counter(), 0
     for plan in subject.plans():
         work(plan)
@@ -220,7 +217,7 @@ def _timed(subject: Subject, work: Callable[[StepPlan], object]) -> float:
 
 
 def _repeat(subject: Subject, work: Callable[[], object], num_images: int) -> float:
-    """Microseconds an image: the fastest of the repeats, the one that others disturbed least."""
+    """Return the microseconds an image of the fastest repeat, the least disturbed one."""
     begin, best = time.perf_counter(), float("inf")
     while best == float("inf") or time.perf_counter() - begin < subject.seconds:
         started = time.perf_counter()

@@ -1,13 +1,14 @@
-"""How ``reading.ram_budget_bytes`` is divided: shuffle buffer, cache, and what ``tf.data`` tunes itself."""
+"""Divide ``reading.ram_budget_bytes`` among shuffle buffer, cache, windows and ``tf.data``."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 from infra.errors import ConfigError
 
 DEFAULT_SHUFFLE_EXAMPLES = 10_000
-# An example in a shuffle buffer, besides its bytes: tensors and their allocator's rounding.
+# What an example in a shuffle buffer takes besides its bytes: tensors, and the rounding of their allocator.
 _EXAMPLE_OVERHEAD_BYTES = 1 << 9
 
 
@@ -16,10 +17,10 @@ class RamBudget:
     """The parts of a memory budget (bytes).
 
     Attributes:
-        total: what reading may take.
-        shuffle: of the shuffle buffer.
-        cache: of a cache in memory.
-        windows: of an order by block.
+        total: all that reading may take.
+        shuffle: the shuffle buffer.
+        cache: a cache in memory.
+        windows: the windows of an order by block.
     """
 
     total: int
@@ -29,16 +30,20 @@ class RamBudget:
 
     @property
     def taken(self) -> int:
-        """What is counted first."""
+        """The parts with a fixed size."""
         return self.shuffle + self.cache + self.windows
 
     @property
     def tuned(self) -> int:
-        """What is left for ``tf.data`` to divide among parallel calls and prefetching."""
+        """The rest, which ``tf.data`` divides among parallel calls and prefetching."""
         return self.total - self.taken
 
     def check(self, batch_bytes: int) -> None:
-        """Raises ConfigError where less is left than two batches take: the one in use and the next."""
+        """Check that two batches fit into the rest: the one in use and the next.
+
+        Raises:
+            ConfigError: they do not.
+        """
         if self.tuned < 2 * batch_bytes:
             raise ConfigError(
                 f"reading.ram_budget_bytes = {self.total:,}: the shuffle buffer takes {self.shuffle:,}, "
@@ -49,8 +54,49 @@ class RamBudget:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class WindowMemory:
+    """Memory for records that are read ahead in windows. Each process that reads has windows of its own.
+
+    Attributes:
+        num_bytes: the most that the windows of one process take; 0: there are none.
+        budget_bytes: the most that the windows of all processes may take.
+    """
+
+    num_bytes: int = 0
+    budget_bytes: int = 0
+
+    @property
+    def most_processes(self) -> int:
+        """The number of processes that may read at a time."""
+        return self.budget_bytes // self.num_bytes if self.num_bytes else sys.maxsize
+
+    def check(self, num_processes: int) -> None:
+        """Check that so many processes may read at a time.
+
+        Raises:
+            ConfigError: their windows need more than the budget.
+        """
+        if num_processes <= self.most_processes:
+            return
+        readers = f" of {num_processes} processes" if num_processes > 1 else ""
+        fewer = "have fewer processes (num_workers), " if num_processes > 1 else ""
+        raise ConfigError(
+            f"the windows of an order by block{readers} take up to {num_processes * self.num_bytes:,} "
+            f"bytes of memory, and may take {self.budget_bytes:,} (reading.ram_budget_bytes)",
+            f"{fewer}lower data.window_blocks or data.block_records, or raise reading.ram_budget_bytes; "
+            "shards of an object store may be staged instead (reading.staging_dir)",
+        )
+
+
 def shuffle_examples(asked: int | None, ram_budget_bytes: int, mean_example_bytes: float) -> int:
-    """Examples in the shuffle buffer; without a wish, what a quarter of the budget holds, at most 10,000."""
+    """Return the number of examples in the shuffle buffer.
+
+    Args:
+        asked: the configured number; None: as many as a quarter of the budget holds, at most 10,000.
+        ram_budget_bytes: all that reading may take.
+        mean_example_bytes: mean size of an example.
+    """
     if asked is not None:
         return asked
     room = ram_budget_bytes // 4 / (mean_example_bytes + _EXAMPLE_OVERHEAD_BYTES)
@@ -58,5 +104,5 @@ def shuffle_examples(asked: int | None, ram_budget_bytes: int, mean_example_byte
 
 
 def shuffle_bytes(examples: int, mean_example_bytes: float) -> int:
-    """Memory of a shuffle buffer that is full."""
+    """Return the memory of a full shuffle buffer (bytes)."""
     return int(examples * (mean_example_bytes + _EXAMPLE_OVERHEAD_BYTES))

@@ -1,4 +1,4 @@
-"""Damaged records: an error, or under a budget left out, named and counted.
+"""Handle damaged records: raise an error, or up to a limit leave them out and count them.
 
 A record that is left out keeps its row, so that shapes stay fixed: the row repeats another record of the
 batch at weight 0, as padding does.
@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass, replace
 
 from infra import progress as events
 from infra.errors import CorruptDataError
-from infra.wording import counted
+from infra.readable import counted
 from training.order import StepPlan
 
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A record that was left out: its id, its shard (relative to the dataset's folder), and what is wrong."""
+    """A record that was left out: its id, its shard (relative to the dataset's folder), and the error."""
 
     id: str
     shard: str
@@ -26,7 +26,7 @@ class BadRecord:
 
 
 class BadRecords:
-    """The damaged records that a process met, each once. Safe for many threads.
+    """Collects the damaged records that a process met, each once. Safe for many threads.
 
     A copy in another process counts for itself.
     """
@@ -41,10 +41,10 @@ class BadRecords:
         return BadRecords, (self.limit,)
 
     def add(self, record_id: str, shard: str, error: CorruptDataError) -> None:
-        """Leave a record out.
+        """Count a record as left out.
 
         Raises:
-            CorruptDataError: the budget is spent; ``error`` itself where there is none.
+            CorruptDataError: no further record may be left out.
         """
         with self._lock:
             if record_id in self._found:
@@ -69,22 +69,24 @@ class BadRecords:
         )
 
     def to_result(self) -> list[dict[str, str]]:
-        """What was left out, JSON-able, in the order in which it was met."""
+        """Return the records that were left out, JSON-able, in the order in which they were found."""
         with self._lock:
             return [asdict(record) for record in self._found.values()]
 
 
 def restore(ref: str) -> str:
-    """The remedy for a damaged shard of the version ``ref``."""
-    return f"run `shardmill verify {ref}`; a damaged shard must be restored or prepared again"
+    """Return the remedy for a damaged shard of the version ``ref``."""
+    return (
+        f"run `shardmill verify {ref}`; restore the damaged shard from a copy, or prepare the dataset again"
+    )
 
 
 def without_rows(plan: StepPlan, bad: Sequence[int]) -> tuple[StepPlan, int | None]:
-    """A plan whose bad rows are padding, and the row that they repeat; None where all rows are bad.
+    """Turn bad rows into padding. Return the plan, and the row that they repeat; None if all are bad.
 
     Args:
-        plan: of a step, or of a rank's slice.
-        bad: rows of it.
+        plan: the plan of a step, or of a rank's slice of it.
+        bad: the bad rows of the plan.
     """
     ordinals, weights = plan.ordinals.copy(), plan.weights.copy()
     donor = next((row for row in range(ordinals.size) if row not in set(bad)), None)

@@ -1,4 +1,4 @@
-"""How a caller in Python wants to read: the settings ``[train.reading]`` as keyword arguments."""
+"""The settings ``[train.reading]`` as keyword arguments, for callers in Python."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FOLDERS = ("cache_dir", "staging_dir")
 
 
 class ReadingOptions(TypedDict, total=False):
-    """As the settings of the same names (docs/configuration.md, ``train.reading``)."""
+    """Options with the names and meanings of the settings ``train.reading`` (docs/configuration.md)."""
 
     decoder: Decoder
     mode: Literal["auto", "indexed", "streaming"]
@@ -29,8 +29,8 @@ class ReadingOptions(TypedDict, total=False):
     max_bad_records: int
 
 
-def asked_reading(options: ReadingOptions) -> ReadingSettings:
-    """The settings.
+def reading_settings_from(options: ReadingOptions) -> ReadingSettings:
+    """Return the settings for the arguments of a caller.
 
     Raises:
         ConfigError: an option is unknown or wrong.

@@ -1,13 +1,13 @@
-"""Records for PyTorch: the order and the reader of every other framework (extra ``torch``).
+"""Records for PyTorch, with the order and reader of every other framework (extra ``torch``).
 
-Two data sets, and what drives them:
+Two data sets, and the classes that drive them:
 
 - ``StepBatches``: iterable, whole batches of one rank, for ``DataLoader(..., batch_size=None)``. Worker w of
   W makes steps w, w + W, ...; a ``DataLoader`` takes from its workers in turn, so the order is exact.
 - ``Examples``: map-style, one example by number, or by its ``Place`` in the order. ``OrderSampler`` is its
   ``batch_sampler`` and stands in for ``DistributedSampler``; ``pad_collate`` joins images of unlike sizes.
-- ``TorchLoader``: a ``DataLoader`` over either that knows where the run is: ``state_dict`` counts what the
-  training loop was given, whatever workers have prepared ahead of it.
+- ``TorchLoader``: a ``DataLoader`` over either that tracks the position of the run: ``state_dict`` counts the
+  batches that the training loop received, not those that workers have prepared ahead.
 
 A step's records are a function of (seed, epoch, step) alone: neither the number of ranks nor that of workers
 changes them. ``Dataset.torch`` puts the parts together.

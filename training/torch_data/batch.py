@@ -1,4 +1,4 @@
-"""Batches as PyTorch tensors, and how examples become one."""
+"""Batches as PyTorch tensors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from training.reading.batches import Batch
+from training.reading.batches.maker import Batch
 
 
 class Example(NamedTuple):
@@ -16,9 +16,9 @@ class Example(NamedTuple):
     Attributes:
         image: uint8 [3, h, w].
         label: index into the classes.
-        weight: in the loss; 0 for padding (``StepPlan.weights``).
-        ordinal, position: which record, and where in the epoch.
-        epoch, step: where the run is; the step is -1 for an example that was asked for by number.
+        weight: the weight in the loss; 0 for padding (``StepPlan.weights``).
+        ordinal, position: the record, and its position in the epoch.
+        epoch, step: the step of the run; step -1 for an example that was requested by ordinal.
     """
 
     image: Any
@@ -39,8 +39,8 @@ class TorchBatch(NamedTuple):
         weights: float32 [b] (``StepPlan.weights``), 0 for padding. In training, ``(weights * losses).sum()``
             added up over the ranks is the mean over the step's real examples; in evaluation they are 1.
         sizes: int64 [b, 2], height and width of each image within ``images`` (pixels).
-        ordinals, positions: int64 [b], which records, and where in the epoch.
-        epoch, step: where the run is.
+        ordinals, positions: int64 [b], the records and their positions in the epoch.
+        epoch, step: the step of the run.
     """
 
     images: Any
@@ -54,7 +54,7 @@ class TorchBatch(NamedTuple):
 
 
 def to_torch(batch: Batch) -> TorchBatch:
-    """The same batch as tensors. Images share its memory; the rest is copied: it may be the order's own."""
+    """Convert a batch to tensors. Images share its memory; the rest is copied, since orders may reuse it."""
     rows, height, width, _ = batch.images.shape
     return TorchBatch(
         images=torch.from_numpy(batch.images).permute(0, 3, 1, 2),
@@ -69,13 +69,13 @@ def to_torch(batch: Batch) -> TorchBatch:
 
 
 def pad_collate(examples: Sequence[Example]) -> TorchBatch:
-    """Examples as one batch: a ``collate_fn``. Smaller images get zeros below and to the right.
+    """Collate examples into one batch (a ``collate_fn``). Smaller images get zeros below and to the right.
 
     Args:
-        examples: of one step; images uint8 [3, h, w] of any sizes.
+        examples: the examples of one step; images uint8 [3, h, w] of any sizes.
 
     Returns:
-        Images uint8 [b, 3, max h, max w]; ``sizes`` says what of them is image.
+        Images uint8 [b, 3, max h, max w]; ``sizes`` has the height and width of each image.
     """
     shapes = [tuple(example.image.shape[1:]) for example in examples]
     height, width = (max(side) for side in zip(*shapes, strict=True))

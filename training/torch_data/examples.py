@@ -13,19 +13,20 @@ from torch.utils.data import Dataset, Sampler, get_worker_info
 from infra.errors import UsageError
 from training.config import AugmentSettings
 from training.order import StepPlan
-from training.reading.batches import BatchMaker
-from training.reading.records import RecordReader
-from training.reading.windows import Pixels
+from training.reading.batches.maker import BatchMaker
+from training.reading.decode import Pixels
+from training.reading.record_reader import RecordReader
 from training.torch_data.batch import Example
 from training.torch_data.ranks import RankOrder
 from training.torch_data.workers import in_worker, records_in_worker
 
 
 class Place(NamedTuple):
-    """An example's place in the order: all that its pixels depend on. What ``OrderSampler`` yields."""
+    """The place of an example in the order, which decides its pixels. ``OrderSampler`` yields places."""
 
     ordinal: int
     position: int
+    seed: int
     epoch: int
     step: int
     weight: float
@@ -34,8 +35,9 @@ class Place(NamedTuple):
 class Examples(Dataset):  # type: ignore[misc]
     """The examples of a split by ordinal, or by ``Place``.
 
-    By ordinal an example is varied by (seed, epoch, ordinal), of the epoch that ``set_epoch`` named last; by
-    ``Place`` as in every other pipeline, and nobody has to be told of epochs.
+    An example that is asked for by ordinal is augmented by (seed, epoch, ordinal), with the epoch of
+    ``set_epoch``. One that is asked for by ``Place`` is augmented as in every other pipeline, without
+    ``set_epoch``.
     """
 
     def __init__(
@@ -47,31 +49,35 @@ class Examples(Dataset):  # type: ignore[misc]
         seed: int = 0,
         threads: int | None = None,
     ) -> None:
-        """Args:
-            records: of the split.
-            image_size: height and width of the images (pixels); None: each as it is stored, whole.
-            augment: how examples are varied, or None.
-            seed: of the augmentation.
-            threads: that decode batches in this process; default: one for each CPU. Workers have one.
+        """Make a data set of all records of a split.
+
+        Args:
+            records: the records of the split.
+            image_size: height and width of the images (pixels); None: whole images of their own sizes.
+            augment: how examples are augmented; None: not at all.
+            seed: the seed of augmentation for examples requested by ordinal; a ``Place`` has its own.
+            threads: the number of threads that decode in this process; default: one for each CPU. Worker
+                processes have one.
 
         Raises:
-            UsageError: images of their own sizes shall be varied.
+            UsageError: whole images cannot be augmented.
         """
         super().__init__()
         if image_size is None and augment is not None:
-            raise UsageError("images of unlike sizes cannot be varied", "give an image_size, or augment=None")
+            raise UsageError(
+                "images of different sizes cannot be augmented", "give an image_size, or augment=None"
+            )
         self.records = records
+        self._seed = seed
         self._maker = None
         if image_size is not None:
-            self._maker = BatchMaker(
-                records, image_size=image_size, augment=augment, seed=seed, threads=threads
-            )
+            self._maker = BatchMaker(records, image_size=image_size, augment=augment, threads=threads)
         self._in_worker: RecordReader | BatchMaker | None = None
-        # In memory that workers share, so that it reaches those that live through several epochs.
+        # In shared memory, so that it reaches workers that live through several epochs.
         self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()
 
     def set_epoch(self, epoch: int) -> None:
-        """Name the epoch of examples that are asked for by ordinal."""
+        """Set the epoch of examples that are requested by ordinal."""
         self._epoch[0] = epoch
 
     def __len__(self) -> int:
@@ -86,11 +92,11 @@ class Examples(Dataset):  # type: ignore[misc]
         return self.__getitems__([key])[0]
 
     def __getitems__(self, keys: Sequence[int | Place]) -> list[Example]:
-        """Several examples at once, which is faster; ``DataLoader`` asks for whole batches so."""
+        """Read several examples at once, which is faster. ``DataLoader`` calls this for whole batches."""
         places = [key if isinstance(key, Place) else self._numbered(int(key)) for key in keys]
         images: list[Pixels] = []
-        for epoch, group in itertools.groupby(places, key=lambda place: place.epoch):
-            images += self._images(_plan_of(list(group), epoch))
+        for _, group in itertools.groupby(places, key=lambda place: (place.seed, place.epoch)):
+            images += self._images(_plan_of(list(group)))
         labels = self.records.table.label
         return [
             Example(
@@ -110,13 +116,13 @@ class Examples(Dataset):  # type: ignore[misc]
         if not -size <= ordinal < size:
             raise IndexError(f"ordinal {ordinal} of a split of {size} records")
         ordinal %= size
-        return Place(ordinal, ordinal, int(self._epoch), -1, 1.0)
+        return Place(ordinal, ordinal, self._seed, int(self._epoch), -1, 1.0)
 
     def _images(self, plan: StepPlan) -> list[Pixels]:
         source = self._source()
         if isinstance(source, BatchMaker):
             return list(source.make(plan).images)
-        source.reached(plan.epoch, plan.step)
+        source.advance(plan.epoch, plan.step)
         stored = zip(plan.ordinals.tolist(), source.read_images(plan.ordinals), strict=True)
         return [source.decoded(ordinal, image) for ordinal, image in stored]
 
@@ -131,9 +137,10 @@ class Examples(Dataset):  # type: ignore[misc]
         return {**self.__dict__, "_in_worker": None}
 
 
-def _plan_of(places: list[Place], epoch: int) -> StepPlan:
+def _plan_of(places: list[Place]) -> StepPlan:
     return StepPlan(
-        epoch=epoch,
+        seed=places[0].seed,
+        epoch=places[0].epoch,
         step=places[0].step,
         positions=np.array([place.position for place in places], np.int64),
         ordinals=np.array([place.ordinal for place in places], np.int64),
@@ -143,12 +150,15 @@ def _plan_of(places: list[Place], epoch: int) -> StepPlan:
 
 
 class OrderSampler(Sampler):  # type: ignore[misc]
-    """The order as a ``batch_sampler`` for ``Examples``: each element is what a rank takes of one step."""
+    """The order as a ``batch_sampler`` for ``Examples``: each element is a rank's part of one step."""
 
     def __init__(self, order: RankOrder, start: int = 0, stop: int | None = None) -> None:
-        """Args:
-        order: what the rank takes of each step.
-        start, stop: epoch * steps_per_epoch + step; default: the rest of the epoch.
+        """Make a sampler of the steps ``start`` to ``stop``.
+
+        Args:
+            order: the steps, cut to the slice of one rank.
+            start: the first step (epoch * steps_per_epoch + step).
+            stop: the step behind the last one; default: the end of the epoch.
         """
         super().__init__()
         self.order = order
@@ -157,7 +167,7 @@ class OrderSampler(Sampler):  # type: ignore[misc]
         self.stop = (start // steps + 1) * steps if stop is None else stop
 
     def set_epoch(self, epoch: int, step: int = 0) -> None:
-        """Go to an epoch, of which the steps from ``step`` on are to come."""
+        """Go to step ``step`` of an epoch."""
         steps = self.order.steps_per_epoch
         self.start, self.stop = epoch * steps + step, (epoch + 1) * steps
 
@@ -168,4 +178,7 @@ class OrderSampler(Sampler):  # type: ignore[misc]
         for run_step in range(self.start, self.stop):
             plan = self.order.plan(run_step)
             rows = zip(plan.ordinals.tolist(), plan.positions.tolist(), plan.weights.tolist(), strict=True)
-            yield [Place(ordinal, at, plan.epoch, plan.step, weight) for ordinal, at, weight in rows]
+            yield [
+                Place(ordinal, position, plan.seed, plan.epoch, plan.step, weight)
+                for ordinal, position, weight in rows
+            ]

@@ -1,4 +1,4 @@
-"""Errors of ours on their way out of a worker process.
+"""Pass errors of this project out of a worker process.
 
 A ``DataLoader`` raises a worker's error again with the worker's traceback in place of the message, and loses
 the remedy. So an error travels as an element, and the loader raises it as it was.
@@ -34,7 +34,7 @@ class GuardedSteps(IterableDataset):  # type: ignore[misc]
 
 
 class GuardedExamples(Dataset):  # type: ignore[misc]
-    """``Examples`` that gives an error in place of a batch; to be collated by ``guarded_collate``."""
+    """``Examples`` that returns an error in place of a batch; use it with ``guarded_collate``."""
 
     def __init__(self, examples: Examples) -> None:
         super().__init__()
@@ -51,12 +51,12 @@ class GuardedExamples(Dataset):  # type: ignore[misc]
 
 
 def guarded_collate(examples: list[Example] | Event) -> TorchBatch | Event:
-    """``pad_collate``, which lets an error pass."""
+    """Collate like ``pad_collate``, but pass an error on."""
     return examples if isinstance(examples, dict) else pad_collate(examples)
 
 
 def next_batch(batches: Iterator[TorchBatch | Event]) -> TorchBatch:
-    """The next element, or the error that came in its place.
+    """Return the next batch, or raise the error that came in its place.
 
     Raises:
         ShardmillError: the one that happened in the worker. ChildDied: the worker was killed.
@@ -68,7 +68,7 @@ def next_batch(batches: Iterator[TorchBatch | Event]) -> TorchBatch:
             raise
         raise ChildDied(
             f"a worker that reads records died: {error}",
-            "look for a lack of memory, also of shared memory (df -h /dev/shm; in Docker --shm-size), "
+            "it may have run out of memory; check shared memory too (df -h /dev/shm; in Docker --shm-size), "
             "or read with num_workers=0",
         ) from error
     if isinstance(batch, dict):

@@ -1,4 +1,4 @@
-"""A ``DataLoader`` that knows where the run is: one rank's batches, epoch by epoch, resumable at any step."""
+"""A ``DataLoader`` that tracks the position of the run: one rank's batches, resumable at any step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from torch.utils.data import DataLoader
 
 from infra.errors import ConfigError, ShardmillError, UsageError
-from training.reading.batches import BatchMaker
+from training.reading.batches.maker import BatchMaker
 from training.torch_data.batch import TorchBatch
 from training.torch_data.examples import Examples, OrderSampler
 from training.torch_data.failures import GuardedExamples, GuardedSteps, guarded_collate, next_batch
@@ -17,15 +17,15 @@ from training.torch_data.options import LoaderOptions, complete
 from training.torch_data.ranks import RankOrder
 from training.torch_data.steps import StepBatches
 
-# Steps that an endless sampler stands for: more than any run has.
+# The steps of an endless sampler: more than any run has.
 _ENDLESS = 1 << 62
 
 
 class TorchLoader:
-    """Batches of one rank. Each iteration gives the epoch's batches from where the run is to the epoch's end.
+    """Gives the batches of one rank. Each iteration continues to the end of the epoch.
 
-    A batch counts as consumed when the training loop is given it. What workers have prepared ahead does not
-    count: ``state_dict`` names the next step, and a loader that loads it goes on there, with any number of
+    A batch counts as consumed when the training loop gets it. Batches that workers have prepared do not
+    count: ``state_dict`` names the next step, and a loader that loads it continues there, with any number of
     ranks and workers.
     """
 
@@ -37,11 +37,13 @@ class TorchLoader:
         identity: Mapping[str, Any] | None = None,
         **loading: Unpack[LoaderOptions],
     ) -> None:
-        """Args:
-        source: makes batches of one size, or gives examples that are padded to the largest of a batch.
-        order: what the rank takes of each step.
-        identity: what else a resumed run must have in common with this one, JSON-able.
-        loading: see ``LoaderOptions``.
+        """Make a loader whose workers start with the first iteration.
+
+        Args:
+            source: makes batches of one size, or gives examples that are padded to the largest of a batch.
+            order: the steps, cut to the slice of one rank.
+            identity: further values that a resumed run must share with this one, JSON-able.
+            **loading: see ``LoaderOptions``.
 
         Raises:
             UsageError: an option is unknown, or a number out of range.
@@ -69,7 +71,7 @@ class TorchLoader:
         return self._next % self.order.steps_per_epoch
 
     def __len__(self) -> int:
-        """Steps of a whole epoch."""
+        """Return the steps of a whole epoch."""
         return self.order.steps_per_epoch
 
     def __iter__(self) -> Iterator[TorchBatch]:
@@ -92,7 +94,7 @@ class TorchLoader:
             self.close()
 
     def _open(self) -> None:
-        """Have workers begin at the next step."""
+        """Start workers at the next step."""
         self.close()
         start, stop = self._next, self._stop()
         options = self._options.of_data_loader()
@@ -111,14 +113,14 @@ class TorchLoader:
         self._read_up_to = start
 
     def _stop(self) -> int | None:
-        """The step before which workers end."""
+        """Return the step before which workers end."""
         steps = self.order.steps_per_epoch
         if not self._options.persistent_workers:
             return (self.epoch + 1) * steps
         return None if self._last_epoch is None else self._last_epoch * steps
 
     def seek(self, epoch: int, step: int = 0) -> None:
-        """Go on at a step of an epoch.
+        """Continue at a step of an epoch.
 
         Raises:
             UsageError: there is no such step.
@@ -129,11 +131,11 @@ class TorchLoader:
         self._next = epoch * steps + step
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the run is, JSON-able: the same for all ranks that have been given as many batches."""
+        """Return the position of the run, JSON-able and the same for all ranks at the same step."""
         return {"epoch": self.epoch, "step": self.step, "identity": self._described()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where another loader was: of the same order, and of any number of ranks and workers.
+        """Continue where another loader of the same order stopped, with any number of ranks and workers.
 
         Raises:
             ConfigError: the state is of another order.
@@ -154,5 +156,5 @@ class TorchLoader:
         return described  # as a state is that was written as JSON and read again
 
     def close(self) -> None:
-        """End the workers. A later iteration starts new ones."""
+        """Stop the workers. A later iteration starts new ones."""
         self._batches = None

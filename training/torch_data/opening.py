@@ -1,80 +1,81 @@
-"""From a published split to its loader: what ``Dataset.torch`` does where there is PyTorch."""
+"""Open the loader of a published split, for ``Dataset.torch``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from infra.catalog import DatasetVersion
-from infra.process import num_cpus
+from infra.processes.process import num_cpus
 from training.config import AugmentSettings
-from training.order import Order
-from training.reading.batches import BatchMaker
-from training.reading.block_reader import BlockReader
-from training.reading.records import RecordReader
+from training.reading.batches.maker import BatchMaker
+from training.reading.budget import WindowMemory
+from training.reading.record_reader import RecordReader
 from training.torch_data.examples import Examples
 from training.torch_data.loader import TorchLoader
 from training.torch_data.options import LoaderOptions, auto_workers
 from training.torch_data.preload import PreloadedRecords
-from training.torch_data.ranks import RankOrder, ranks_on_this_host, this_rank
+from training.torch_data.ranks import RankOrder, ranks_on_this_host
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderRequest:
+    """The batches that a loader shall give.
+
+    Attributes:
+        order: the steps, cut to the slice of one rank.
+        image_size: height and width of the images (pixels); None: whole images, which are not augmented.
+        augment: how examples are augmented; None: not at all.
+        seed: the seed of the run.
+        identity: the settings that determine the order, besides the version and the split; JSON-able.
+    """
+
+    order: RankOrder
+    image_size: int | None
+    augment: AugmentSettings | None
+    seed: int
+    identity: Mapping[str, Any]
 
 
 def open_loader(
-    version: DatasetVersion,
-    records: RecordReader,
-    order: Order,
-    *,
-    image_size: int | None,
-    augment: AugmentSettings | None,
-    seed: int,
-    ranks: tuple[int | None, int | None, tuple[int, ...] | None],
-    preload: bool,
-    identity: Mapping[str, Any],
-    loading: LoaderOptions,
+    records: RecordReader, request: LoaderRequest, loading: LoaderOptions, *, preload: bool
 ) -> TorchLoader:
-    """The loader of one rank.
+    """Open the loader of one rank.
 
     Args:
-        version: whose records.
-        records: of the split.
-        ranks: rank, number of ranks and shares; what is None is asked of ``torch.distributed``.
-        identity: what decides on the order, besides the version and the split.
+        records: the records of the split.
+        request: the batches.
+        loading: how the loader works.
+        preload: read all records into memory first.
 
     Raises:
-        UsageError: an argument is wrong.
+        UsageError: an option is wrong, or the records do not fit into memory.
+        ConfigError: the windows of the workers do not fit into memory.
     """
-    found_rank, found_num_ranks = this_rank()
-    rank, num_ranks, shares = ranks
-    slices = RankOrder(
-        order,
-        found_rank if rank is None else rank,
-        found_num_ranks if num_ranks is None else num_ranks,
-        shares,
-    )
+    version = records.split.version
     if preload:
-        records = PreloadedRecords(version, records)
-    if isinstance(records, BlockReader):
-        loading = _fitting(records, loading)
-    threads = max(1, num_cpus() // ranks_on_this_host())
+        records = PreloadedRecords(records)
+    loading = _fitting(records.windows, loading)
     source: BatchMaker | Examples
-    if image_size is None:
-        source = Examples(records, image_size=None, augment=augment, seed=seed)
+    if request.image_size is None:
+        source = Examples(records, image_size=None, seed=request.seed)
     else:
-        source = BatchMaker(records, image_size=image_size, augment=augment, seed=seed, threads=threads)
+        threads = max(1, num_cpus() // ranks_on_this_host())
+        source = BatchMaker(records, image_size=request.image_size, augment=request.augment, threads=threads)
     if not version.storage.is_local and not preload:
         loading = {"multiprocessing_context": "spawn", **loading}
-    described = {"dataset": version.ref, "split": records.table.split, **identity}
-    return TorchLoader(source, slices, identity=described, **loading)
+    described = {"dataset": version.ref, "split": records.table.split, **request.identity}
+    return TorchLoader(source, request.order, identity=described, **loading)
 
 
-def _fitting(records: BlockReader, loading: LoaderOptions) -> LoaderOptions:
-    """``loading`` with no more workers than there is memory for, since each has windows of its own.
+def _fitting(windows: WindowMemory, loading: LoaderOptions) -> LoaderOptions:
+    """Return ``loading`` with no more workers than there is memory for, since each has windows of its own.
 
     Raises:
         ConfigError: more are asked for.
     """
     workers = loading.get("num_workers", "auto")
     if workers == "auto":
-        return {**loading, "num_workers": min(auto_workers(), records.most_processes)}
-    records.check_processes(max(workers, 1))
+        return {**loading, "num_workers": min(auto_workers(), windows.most_processes)}
+    windows.check(max(workers, 1))
     return loading

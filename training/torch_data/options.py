@@ -1,4 +1,4 @@
-"""How a loader is driven: the arguments that ``Dataset.torch`` hands on to ``TorchLoader``."""
+"""The options of a loader, which ``Dataset.torch`` passes to ``TorchLoader``."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from typing import Any, Literal, TypedDict, cast
 import torch
 
 from infra.errors import UsageError
-from infra.process import num_cpus
-from training.order.options import OrderOptions
+from infra.processes.process import num_cpus
+from training.read_options import ExampleOptions
 from training.torch_data.ranks import ranks_on_this_host
 
 _MAX_AUTO_WORKERS = 16
 
 
 class LoaderOptions(TypedDict, total=False):
-    """How a loader is driven.
+    """The options of a loader.
 
     Attributes:
-        epoch: the first (default 0).
-        num_epochs: how many follow one another (default: no end).
-        num_workers: processes that prepare batches; with 0 this one does; "auto" (the default) is
+        epoch: the first epoch (default 0).
+        num_epochs: the number of epochs (default: no end).
+        num_workers: processes that prepare batches; 0: this process prepares them; "auto" (the default) is
             ``auto_workers()``.
         prefetch_factor: batches that each worker prepares ahead (default 2).
-        pin_memory: put batches into page-locked memory, from which a GPU copies faster (default: no); where
-            there is no accelerator, nothing happens.
-        persistent_workers: workers read on over the end of an epoch (the default); otherwise each epoch has
-            new ones.
-        multiprocessing_context: how workers begin (default: as PyTorch has it; "spawn" where shards lie in an
-            object store, whose client does not survive a fork).
+        pin_memory: put batches into page-locked memory, from which a GPU copies faster (default: no);
+            without an accelerator it has no effect.
+        persistent_workers: workers live for the whole run (the default); otherwise each epoch starts new
+            ones.
+        multiprocessing_context: how workers are started (default: that of PyTorch; "spawn" if the shards
+            are in an object store, whose client does not survive a fork).
     """
 
     epoch: int
@@ -43,21 +43,21 @@ class LoaderOptions(TypedDict, total=False):
     multiprocessing_context: Literal["fork", "spawn", "forkserver"] | None
 
 
-class TorchOptions(OrderOptions, LoaderOptions, total=False):
-    """What ``Dataset.torch`` hands on."""
+class TorchOptions(ExampleOptions, LoaderOptions, total=False):
+    """The options of ``Dataset.torch``."""
 
 
-def divided(options: TorchOptions) -> tuple[OrderOptions, LoaderOptions]:
-    """Those of the order, and those of the loader.
+def divided(options: TorchOptions) -> tuple[ExampleOptions, LoaderOptions]:
+    """Divide the options into those of the examples and those of the loader.
 
     Raises:
-        UsageError: one is unknown.
+        UsageError: an option is unknown.
     """
-    of_order, of_loader = OrderOptions.__annotations__, LoaderOptions.__annotations__
-    _refuse_unknown(options, [*of_loader, *of_order])
-    order = {name: value for name, value in options.items() if name in of_order}
+    of_examples, of_loader = ExampleOptions.__annotations__, LoaderOptions.__annotations__
+    _refuse_unknown(options, [*of_loader, *of_examples])
+    examples = {name: value for name, value in options.items() if name in of_examples}
     loading = {name: value for name, value in options.items() if name in of_loader}
-    return cast(OrderOptions, order), cast(LoaderOptions, loading)
+    return cast(ExampleOptions, examples), cast(LoaderOptions, loading)
 
 
 def _refuse_unknown(given: Mapping[str, object], known: Sequence[str]) -> None:
@@ -91,7 +91,7 @@ class Options:
                 raise UsageError(f"{name} = {value} must be at least {smallest}")
 
     def of_data_loader(self) -> dict[str, Any]:
-        """Those that PyTorch's ``DataLoader`` takes; its own persistence is not needed."""
+        """Return the options of PyTorch's ``DataLoader``; its own persistence is not needed."""
         common = {"num_workers": self.num_workers}
         common["pin_memory"] = self.pin_memory and torch.accelerator.is_available()
         if not self.num_workers:
@@ -101,7 +101,7 @@ class Options:
 
 
 def complete(given: LoaderOptions) -> Options:
-    """``given`` with defaults for the rest.
+    """Fill in the defaults.
 
     Raises:
         UsageError: an option is unknown, or out of range.
@@ -120,5 +120,5 @@ def complete(given: LoaderOptions) -> Options:
 
 
 def auto_workers() -> int:
-    """One worker for each CPU that falls to this rank, at least one: a worker decodes with one thread."""
+    """Return one worker for each CPU of this rank, at least one: a worker decodes with one thread."""
     return max(1, min(num_cpus() // ranks_on_this_host(), _MAX_AUTO_WORKERS))

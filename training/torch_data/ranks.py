@@ -1,4 +1,4 @@
-"""What of an order one rank takes. It stands where others put a ``DistributedSampler``.
+"""One rank's part of an order, used in place of a ``DistributedSampler``.
 
 That one deals out the examples of an epoch: with another number of ranks every batch is another, it repeats
 examples so that all ranks have as many, and it has to be told each epoch. Here a rank takes its slice of each
@@ -21,9 +21,9 @@ class RankOrder:
     """One rank's part of an order.
 
     Attributes:
-        order: of all ranks together.
-        rank: of [0, num_ranks).
-        num_ranks: that share each step.
+        order: the order of all ranks together.
+        rank: the number of this rank, in [0, num_ranks).
+        num_ranks: the number of ranks that share each step.
         shares: a whole number for each rank, in proportion to which it takes rows; None: all alike.
     """
 
@@ -42,11 +42,11 @@ class RankOrder:
 
     @property
     def steps_per_epoch(self) -> int:
-        """The same for every rank."""
+        """The steps of an epoch, the same for every rank."""
         return self.order.steps_per_epoch
 
     def plan(self, run_step: int) -> StepPlan:
-        """What the rank takes of a step.
+        """Return the rank's slice of a step.
 
         Args:
             run_step: counted over all epochs.
@@ -55,8 +55,25 @@ class RankOrder:
         return self.order.step(epoch, step).of_rank(self.rank, self.num_ranks, self.shares)
 
 
+def rank_order(
+    order: Order, rank: int | None, num_ranks: int | None, shares: tuple[int, ...] | None
+) -> RankOrder:
+    """Return the part of one rank; a rank or number of ranks that is None is that of ``torch.distributed``.
+
+    Raises:
+        UsageError: the rank would get no row of a step, or the shares do not fit the ranks.
+    """
+    found_rank, found_num_ranks = this_rank()
+    return RankOrder(
+        order,
+        found_rank if rank is None else rank,
+        found_num_ranks if num_ranks is None else num_ranks,
+        shares,
+    )
+
+
 def this_rank() -> tuple[int, int]:
-    """(rank, number of ranks) of this process in ``torch.distributed``; (0, 1) where it is not in use."""
+    """Return (rank, number of ranks) of this process in ``torch.distributed``; (0, 1) if it is not used."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
@@ -64,5 +81,5 @@ def this_rank() -> tuple[int, int]:
 
 
 def ranks_on_this_host() -> int:
-    """How many ranks share this host's processors: as ``torchrun`` says, else all that there are."""
+    """Return how many ranks share this host's CPUs: as ``torchrun`` says, else all ranks."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", this_rank()[1]))

@@ -1,4 +1,4 @@
-"""Whole batches of one rank as an iterable data set: worker w of W makes steps w, w + W, and so on."""
+"""Whole batches of one rank as an iterable data set. Worker w of W makes steps w, w + W, and so on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torch.utils.data import IterableDataset, get_worker_info
 
-from training.reading.batches import BatchMaker
+from training.reading.batches.maker import BatchMaker
 from training.torch_data.batch import TorchBatch, to_torch
 from training.torch_data.ranks import RankOrder
 from training.torch_data.workers import in_worker
@@ -17,17 +17,20 @@ _ENDLESS = 1 << 62
 
 
 class StepBatches(IterableDataset):  # type: ignore[misc]
-    """Batches of steps ``start`` to ``stop`` of the run, for ``DataLoader(..., batch_size=None)``.
+    """The batches of the steps ``start`` to ``stop`` of the run, for ``DataLoader(..., batch_size=None)``.
 
     The elements are whole batches. With any number of workers they come in the order of the steps, because a
     ``DataLoader`` takes from its workers in turn.
     """
 
     def __init__(self, maker: BatchMaker, order: RankOrder, start: int = 0, stop: int | None = None) -> None:
-        """Args:
-        maker: of the batches. Each worker has its own, with one thread.
-        order: what the rank takes of each step.
-        start, stop: epoch * steps_per_epoch + step; without a stop the epochs go on for ever.
+        """Make a data set of the steps ``start`` to ``stop``.
+
+        Args:
+            maker: makes the batches. Each worker has a copy with one thread.
+            order: the steps, cut to the slice of one rank.
+            start: the first step (epoch * steps_per_epoch + step).
+            stop: the step behind the last one; None: the epochs never end.
         """
         super().__init__()
         self.maker = maker
@@ -40,7 +43,7 @@ class StepBatches(IterableDataset):  # type: ignore[misc]
         first, stride = (0, 1) if worker is None else (worker.id, worker.num_workers)
         maker = self.maker if worker is None else in_worker(self.maker)
         begin = self.start + first
-        maker.records.follow(self.order.order, begin, _ENDLESS if self.stop is None else self.stop)
+        maker.records.prefetch(self.order.order, begin, _ENDLESS if self.stop is None else self.stop)
         steps = itertools.count(begin, stride) if self.stop is None else range(begin, self.stop, stride)
         for run_step in steps:
             yield to_torch(maker.make(self.order.plan(run_step)))

@@ -1,4 +1,4 @@
-"""What is different in a worker process of a ``DataLoader``."""
+"""Prepare readers and makers for a worker process of a ``DataLoader``."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import copy
 
 import cv2
 
-from training.reading.batches import BatchMaker
-from training.reading.records import RecordReader
+from training.reading.batches.maker import BatchMaker
+from training.reading.record_reader import RecordReader
 
 
 def in_worker(maker: BatchMaker) -> BatchMaker:
-    """``maker`` for this worker process: with one thread, and its own locks, buffers and open files."""
-    own = copy.copy(maker)
-    own.threads = 1
-    own.records = records_in_worker(maker.records)
-    return own
+    """Return ``maker`` for this worker process, with one thread, and locks, buffers and files of its own."""
+    in_worker = copy.copy(maker)
+    in_worker.threads = 1
+    in_worker.records = records_in_worker(maker.records)
+    return in_worker
 
 
 def records_in_worker(records: RecordReader) -> RecordReader:
-    """``records`` for this worker process.
+    """Return ``records`` for this worker process.
 
-    A fork takes along locks as they were, and no threads. So what has either is made anew; the tables stay
-    the parent's, in memory that all share.
+    A fork copies locks in their state, and no threads. So objects with either are made anew; the tables stay
+    in memory that all processes share.
     """
-    # Not 1: that would have OpenCV wait for the end of its threads, which did not come along.
+    # Not 1: OpenCV would wait for its threads to end, and a fork has none of them.
     cv2.setNumThreads(0)
     return records.reopened()

@@ -1,21 +1,24 @@
 """A decoder that does its worst, contrived from outside: with this folder on PYTHONPATH, Pillow obeys files.
 
 An image of one of the sizes in ``deeds`` makes ``PIL.Image.open`` do a deed, in every process that Python
-starts. Our own code is as it always is.
+starts. Our own code is as it always is. Deeds that are done once leave a mark in the folder HOSTILE_MARKS.
 """
 
 import ctypes
+import multiprocessing
 import os
 import signal
-import sys
 import time
+from pathlib import Path
 
 from deeds import deed_of
 from PIL import Image
 
 _open = Image.open
-_IS_ALONE = "beam_jobs.guard.alone" in sys.orig_argv
-_short_before = False
+
+
+def _is_alone() -> bool:
+    return multiprocessing.current_process().name == "sandbox"
 
 
 def _eat() -> None:
@@ -25,14 +28,14 @@ def _eat() -> None:
 
 
 def _crash_in_company() -> None:
-    if not _IS_ALONE:
+    if not _is_alone():
         os.abort()
 
 
 def _short_in_company() -> None:
-    global _short_before
-    if not _IS_ALONE and not _short_before:
-        _short_before = True
+    mark = Path(os.environ["HOSTILE_MARKS"], "short")
+    if not _is_alone() and not mark.exists():
+        mark.touch()
         raise MemoryError
 
 

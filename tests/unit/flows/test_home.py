@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import http.server
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
-from flows import api, home, services
+from flows import home
 from flows.home import RunningUp
-from infra.errors import ConfigError, EnvironmentFault, LockedError
+from infra.errors import EnvironmentFault, LockedError
 
 UP = RunningUp(pid=1, host="127.0.0.1", port=4200, root="/d", runs="/r")
 
@@ -95,47 +93,3 @@ def use_everything() -> None:
 def test_loopback_goes_past_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "example.org")
     assert home.quiet_environment()["NO_PROXY"] == "example.org,127.0.0.1,localhost"
-
-
-def test_an_api_url_where_nothing_answers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    url = f"http://127.0.0.1:{services.free_port()}/api"
-    monkeypatch.setenv("PREFECT_API_URL", url)
-    with pytest.raises(EnvironmentFault, match=url) as raised:
-        api.standing_api()
-    assert raised.value.remedy
-    assert "unset PREFECT_API_URL" in raised.value.remedy
-
-
-@pytest.mark.parametrize(
-    "url", ["nonsense", "127.0.0.1:4200/api", "http://", "http://h:port/api", "http://[::"]
-)
-def test_an_api_url_that_is_none_is_an_error(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PREFECT_API_URL", url)
-    with pytest.raises(ConfigError, match="is not the address of a server"):
-        api.standing_api()
-
-
-def test_a_server_that_is_not_prefect_is_none(tmp_path: Path) -> None:
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            pass
-
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b"<html>")
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        assert not services.answers(f"http://127.0.0.1:{server.server_address[1]}/api")
-        server.shutdown()
-
-
-def test_without_a_server_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    assert api.standing_api() is None
-
-
-def test_the_page_of_a_run_is_on_the_interface_that_stays() -> None:
-    assert api.Api("http://h/api", "http://h").run_page("7") == "http://h/runs/flow-run/7"
-    assert api.Api("http://h/api", None).run_page("7") is None

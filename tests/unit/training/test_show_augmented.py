@@ -14,7 +14,8 @@ from tests.samples.published import coloured, publish
 from training import show_augmented
 from training.augmented_picture import Cell, grid_picture
 from training.config import AugmentSettings, TrainConfig
-from training.reading.records import RecordReader, StoredImage
+from training.reading.shard_reader import ShardReader
+from training.reading.split_records import EncodedImage
 
 CONFIG = {"data": {"image_size": 24, "global_batch_size": 8, "seed": 3}}
 JITTER = {"vertical_flip": True, "color_jitter": {"hue": 0.3}, "erasing": {"probability": 0.5}}
@@ -36,9 +37,9 @@ def test_the_cells_are_the_examples_of_the_training_pipeline(
 ) -> None:
     from training.augment.batched import BatchAugment
     from training.dataset import open_dataset
-    from training.order.chosen import chosen_order
-    from training.pipelines.batch_draws import WithBatchDraws
-    from training.pipelines.indexed import IndexedPipeline
+    from training.order.from_settings import order_from_settings
+    from training.tf_data.augmented_batches import WithBatchParameters
+    from training.tf_data.indexed import IndexedPipeline
 
     config = TrainConfig.model_validate({**CONFIG, "augment": augment})
     shown: list[list[list[Cell]]] = []
@@ -56,12 +57,12 @@ def test_the_cells_are_the_examples_of_the_training_pipeline(
 
     dataset = open_dataset("set", root=root)
     reader = dataset.reader("train")
-    order = chosen_order(config.data, reader.table, dataset.classes)
-    pipeline = IndexedPipeline(reader, order, 24, config.augment, 3, config.reading.decoder)
-    batch = next(iter(WithBatchDraws(pipeline, config.augment, 3).dataset(0, 1)))
+    order = order_from_settings(config.data, reader.table, dataset.classes)
+    pipeline = IndexedPipeline(reader, order, 24, config.augment, config.reading.decoder)
+    batch = next(iter(WithBatchParameters(pipeline, config.augment).dataset(0, 1)))
     images = batch["images"]
     if config.augment.is_batched:
-        images = BatchAugment(mixes=True)(images, batch["draws"])
+        images = BatchAugment(mixes=True)(images, batch["parameters"])
     for row in range(6):
         assert np.array_equal(shown[0][row][1].pixels, images[row]), "the first epoch is the run's own"
         assert shown[0][row][0].caption == (
@@ -71,13 +72,13 @@ def test_the_cells_are_the_examples_of_the_training_pipeline(
 
 
 def test_captions_say_how_labels_are_mixed(root: Path) -> None:
-    from training.augment.batch_draws import draw_batch
+    from training.augment.batch_parameters import draw_batch_parameters
 
     settings = AugmentSettings.model_validate(MIXING)
-    draws = draw_batch(settings, 0, 0, np.arange(4), 24)._replace(
-        own=np.array([0.25, 1.0, 0.5, 0.75], np.float32), ops=np.array([[3], [0], [8], [2]], np.int32)
+    draws = draw_batch_parameters(settings, 0, 0, np.arange(4), 24)._replace(
+        own_share=np.array([0.25, 1.0, 0.5, 0.75], np.float32), ops=np.array([[3], [0], [8], [2]], np.int32)
     )
-    captions = [show_augmented._caption(["a", "b", "c", "c"], draws, row) for row in range(4)]
+    captions = [show_augmented.caption(["a", "b", "c", "c"], draws, row) for row in range(4)]
     assert captions == [("a 25%, b 75%", "rotate"), ("b", "identity"), ("c", "brightness"), ("c", "equalize")]
 
 
@@ -101,7 +102,7 @@ def test_few_examples_and_odd_names(root: Path, tmp_path: Path) -> None:
 
 def test_what_is_wrong_is_said(root: Path, tmp_path: Path) -> None:
     config = TrainConfig.model_validate(CONFIG)
-    with pytest.raises(UsageError, match="no picture's name"):
+    with pytest.raises(UsageError, match="no suffix of a picture format"):
         show_augmented.show_augmented("set", config, root=root, out=tmp_path / "out.txt")
     with pytest.raises(StorageError, match=r"cannot write .*missing.*No such file"):
         show_augmented.show_augmented("set", config, root=root, out=tmp_path / "missing" / "out.png")
@@ -113,12 +114,12 @@ def test_what_is_wrong_is_said(root: Path, tmp_path: Path) -> None:
 
 
 def test_a_damaged_record_is_named(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = RecordReader.read_images
+    read = ShardReader.read_images
 
-    def broken(self: RecordReader, ordinals: np.ndarray) -> list[StoredImage]:
+    def broken(self: ShardReader, ordinals: np.ndarray) -> list[EncodedImage]:
         return [stored._replace(image=b"\xff\xd8 nothing") for stored in read(self, ordinals)]
 
-    monkeypatch.setattr(RecordReader, "read_images", broken)
+    monkeypatch.setattr(ShardReader, "read_images", broken)
     with pytest.raises(CorruptDataError, match=r"record \w+ at byte \d+ of data/.*cannot be decoded"):
         show_augmented.show_augmented(
             "set", TrainConfig.model_validate(CONFIG), root=root, out=tmp_path / "out.png"

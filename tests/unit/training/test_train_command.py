@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from infra.errors import ConfigError, DataError, LockedError, NotFoundError
-from infra.storage import Storage
+from infra.storage.filesystem import Storage
 from tests.samples.published import coloured, publish
-from training.config import TrainConfig, run_name
+from training.config import TrainConfig
+from training.loop.identity import run_name
 from training.train import main, summary, train_dataset
 
 TRAINABLE = {"train": {"a": 2, "b": 2}}
@@ -29,7 +30,9 @@ def _own_signal_handlers() -> Iterator[None]:
 
 def test_a_dataset_without_train_examples_is_refused(tmp_path: Path) -> None:
     publish(tmp_path, coloured({"test": {"a": 3}}), name="set")
-    with pytest.raises(DataError, match="no examples in its train split") as caught:
+    with pytest.raises(
+        DataError, match="the train split of set@1 is empty; it has: 3 examples in test"
+    ) as caught:
         train_dataset("set", TrainConfig(), root=tmp_path, runs=tmp_path / "runs")
     assert "splits.train" in str(caught.value.remedy)
 
@@ -58,23 +61,18 @@ def test_a_finished_run_answers_with_its_result(tmp_path: Path) -> None:
     assert result == {"run_dir": "there", "unchanged": True}
 
 
-def test_a_refused_run_leaves_no_folder_and_a_begun_one_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refused_run_leaves_no_folder_and_a_begun_one_stays(tmp_path: Path) -> None:
     version = publish(tmp_path, coloured(TRAINABLE), name="set")
-    run_dir = tmp_path / "runs" / run_name(TrainConfig(), version)
-
-    def refuse(*_: object) -> None:
-        raise ConfigError("too small")
-
-    monkeypatch.setattr("training.train._train", refuse)
+    no_room = {"cache": "memory", "cache_bytes": 0, "cache_overflow": "refuse"}
+    config = TrainConfig.model_validate({"reading": no_room})
+    run_dir = tmp_path / "runs" / run_name(config, version)
     for checkpoints in (None, run_dir / "checkpoints"):
         if checkpoints is not None:
             checkpoints.mkdir(parents=True)
             (checkpoints / "step-000000005.npz").write_bytes(b"")
             (checkpoints / ".partial-0123").write_bytes(b"of a killed process")
-        with pytest.raises(ConfigError):
-            train_dataset("set", TrainConfig(), root=tmp_path, runs=tmp_path / "runs")
+        with pytest.raises(ConfigError, match="the cache"):
+            train_dataset("set", config, root=tmp_path, runs=tmp_path / "runs")
         assert run_dir.exists() == (checkpoints is not None)
     assert [path.name for path in (run_dir / "checkpoints").iterdir()] == ["step-000000005.npz"]
 
@@ -85,7 +83,7 @@ def test_a_refused_run_leaves_no_folder_and_a_begun_one_stays(
         (["set", "--sett", "run.epochs=2"], "--sett"),
         (["set", "--config-json", "{"], "--config-json is not JSON"),
         (["set", "--set", "run.epoch=2"], "did you mean 'run.epochs'"),
-        (["set", "--runs", "s3://bucket/runs"], "runs are kept on this machine"),
+        (["set", "--runs", "s3://bucket/runs"], "training runs must be stored in a local folder"),
     ],
 )
 def test_wrong_commands_end_with_status_2(

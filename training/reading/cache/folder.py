@@ -1,4 +1,4 @@
-"""The folder of caches on this machine: each file made once, by one process, and kept for later runs.
+"""The folder of caches on this machine. Each file is made once, by one process, and kept.
 
 A cache's name has the digest of the shards whose images it keeps, so other versions never read it. Who reads
 a cache holds a shared lock beside it; who makes or removes it, the exclusive one. The kernel takes locks back
@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from infra import progress as events
-from infra.catalog import DatasetVersion
+from infra.dataset.catalog import DatasetVersion
 from infra.digests import digest_of
 from infra.errors import LockedError, StorageError
-from infra.storage import Storage
+from infra.storage.filesystem import Storage
 from training.config.reading import CacheForm
 from training.reading.cache.stores import DiskStore, write_store
 
-# Raised when the same shards would be cached as other bytes.
+# Increase this number when the same shards would be cached as other bytes.
 _REVISION = 1
 _SUFFIX, _PARTIAL_SUFFIX = ".cache", ".partial"
 _ROOM = "free disk space, raise reading.cache_bytes, or set reading.cache_dir to another disk"
@@ -34,7 +34,7 @@ Images = Iterable[tuple[bytes | memoryview, int]]
 
 
 class CacheFolder:
-    """Caches on disk, of any datasets."""
+    """The caches on disk, of all datasets."""
 
     def __init__(self, path: Path | str | None = None) -> None:
         """``path``: default ``$SHARDMILL_CACHE`` or ``~/.cache/shardmill``."""
@@ -43,7 +43,7 @@ class CacheFolder:
         self._storage = Storage.at(self.path)
 
     def budget(self, asked: int | None) -> int:
-        """Bytes that all caches together may take; without a wish, half of what is free or theirs."""
+        """Return the bytes that all caches may take; by default half of the free space and of their own."""
         if asked is not None:
             return asked
         return (self._free_bytes() + sum(file.stat().st_size for file in self._files())) // 2
@@ -52,14 +52,14 @@ class CacheFolder:
     def opened(
         self, name: str, num_images: int, num_bytes: int, budget: int, make: Callable[[], Images]
     ) -> Iterator[DiskStore]:
-        """A cache, made first where it is not there; kept as long as the block lasts.
+        """Open a cache, making it first if it does not exist. It is not removed while the block runs.
 
         Args:
-            name: of the cache (``cache_name``).
-            num_images: that it has.
-            num_bytes: about what it takes.
-            budget: of all caches together (bytes).
-            make: the images, by ordinal.
+            name: the name of the cache (``cache_name``).
+            num_images: the number of its images.
+            num_bytes: about its size.
+            budget: the most that all caches together may take (bytes).
+            make: returns the images, by ordinal.
 
         Raises:
             StorageError: there is no room for it.
@@ -88,7 +88,7 @@ class CacheFolder:
     def _make(self, name: str, num_bytes: int, budget: int, make: Callable[[], Images]) -> None:
         self._make_room(num_bytes, budget)
         started = time.monotonic()
-        # Only the holder of the lock writes under this name, so what a killed one left is written over.
+        # Only the holder of the lock writes this file, so the rest of a killed process is overwritten.
         partial = self.path / f"{name}{_PARTIAL_SUFFIX}"
         try:
             with partial.open("wb") as file:
@@ -104,7 +104,7 @@ class CacheFolder:
         events.log(f"cached {size:,} bytes in {self._file(name)} in {seconds:.1f} s")
 
     def _make_room(self, num_bytes: int, budget: int) -> None:
-        """Remove caches that nobody reads, the least recently used first, until there is room.
+        """Remove unused caches, the least recently used first, until there is room.
 
         Raises:
             StorageError: there is none.
@@ -133,7 +133,7 @@ class CacheFolder:
         return True
 
     def _remove_leftovers(self) -> None:
-        """Remove what killed writers left: nobody holds their locks."""
+        """Remove the partial files of killed processes, whose locks are free."""
         for partial in self.path.glob(f"*{_PARTIAL_SUFFIX}"):
             self._remove(partial)
 
@@ -149,7 +149,7 @@ class CacheFolder:
 
 
 def cache_name(version: DatasetVersion, split: str, form: CacheForm) -> str:
-    """Name of a cache: says what it keeps, and has the digest of the shards."""
+    """Return the name of a cache, made of its content and the digest of the shards."""
     shards = [shard.sha256 for shard in version.shards(split)]
     digest = digest_of({"revision": _REVISION, "form": form, "shards": shards})
     return f"{version.name}-{split}-{form}-{digest}"

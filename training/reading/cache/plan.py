@@ -1,4 +1,4 @@
-"""What a cache keeps of a split: the largest that was asked for and fits its budget."""
+"""Plan the cache of a split: the largest requested form that fits its budget."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Literal
 
 import numpy as np
 
-from infra.catalog import DatasetVersion
+from infra.dataset.catalog import DatasetVersion
 from infra.errors import ConfigError
 from training.arrays import Ints
 from training.config.reading import CacheForm, ReadingSettings
-from training.reading.table import SplitTable
+from training.reading.split_table import SplitTable
 
 
 @dataclass(frozen=True, slots=True)
 class CachePlan:
-    """What is cached where.
+    """The place and form of a cache.
 
     Attributes:
         place: "none", "memory" or "disk".
         form: images as stored, or decoded (uint8 [h, w, 3] each).
         offsets: int64 [N + 1], where each image begins, and the end of the last (bytes).
-        reason: why it is not what was asked for; empty where it is.
+        reason: why the plan differs from the settings; empty if it does not.
     """
 
     place: Literal["none", "memory", "disk"]
@@ -32,19 +32,24 @@ class CachePlan:
 
     @property
     def num_bytes(self) -> int:
-        """What the images take (bytes)."""
+        """The size of all images (bytes)."""
         return int(self.offsets[-1])
+
+    @property
+    def memory_bytes(self) -> int:
+        """The memory that the cache takes (bytes)."""
+        return self.num_bytes if self.place == "memory" else 0
 
 
 def no_cache(reason: str = "") -> CachePlan:
-    """Nothing is cached; ``reason`` where something was asked for."""
+    """Return the plan of no cache. ``reason``: why, if the settings ask for one."""
     return CachePlan("none", "encoded", np.zeros(1, np.int64), reason)
 
 
 def plan_cache(
     version: DatasetVersion, table: SplitTable, reading: ReadingSettings, budget_bytes: int
 ) -> CachePlan:
-    """What ``reading`` asks for, or what of it fits ``budget_bytes``.
+    """Plan the cache that ``reading`` asks for, or the part of it that fits ``budget_bytes``.
 
     Raises:
         ConfigError: it does not fit, and ``reading.cache_overflow`` is "refuse".
@@ -69,7 +74,7 @@ def plan_cache(
 
 
 def image_offsets(version: DatasetVersion, table: SplitTable, form: CacheForm) -> Ints:
-    """int64 [N + 1]: where each image would begin in one row of all of them, and the end of the last."""
+    """Return the offset of each image in a cache of consecutive images, and the end: int64 [N + 1]."""
     if form == "decoded":
         sizes = table.height.astype(np.int64) * table.width * 3
     else:

@@ -1,4 +1,4 @@
-"""Where cached images lie: in memory that forked processes share, or in a file that is mapped.
+"""Store cached images in memory that forked processes share, or in a mapped file.
 
 The file, written once and whole (``training.reading.cache.folder``), little-endian::
 
@@ -26,30 +26,30 @@ _PER_IMAGE_BYTES = 8 + 4 + 1
 
 
 class CachedImage(NamedTuple):
-    """Bytes of an image, and the channels that it has."""
+    """The bytes of an image, and its number of channels."""
 
     image: memoryview
     channels: int
 
 
 class ImageStore(Protocol):
-    """Images by ordinal. Safe for many threads."""
+    """Stores images by ordinal. Safe for many threads."""
 
     def get(self, ordinal: int) -> CachedImage | None:
-        """An image, or None where it was not put here yet."""
+        """Return an image; None if it was not stored yet."""
 
     def put(self, ordinal: int, image: bytes | memoryview, channels: int) -> None:
-        """Keep an image; the same one always for an ordinal."""
+        """Store an image. The image of an ordinal never changes."""
 
 
 class MemoryStore:
-    """Images in anonymous memory, taken as they come. Processes forked later share it."""
+    """Stores images in anonymous memory, which processes forked later share."""
 
     def __init__(self, offsets: npt.NDArray[np.int64]) -> None:
-        """``offsets``: int64 [N + 1], where each image is to lie, and the end of the last (bytes)."""
+        """Reserve the memory. ``offsets``: int64 [N + 1], where each image begins, and the end (bytes)."""
         self._offsets = offsets
         self._images = memoryview(mmap.mmap(-1, max(int(offsets[-1]), 1)))
-        # Channels of the images that are there: set last, so that what is marked is whole.
+        # The channels of each image, 0 while it is missing: set last, so that a marked image is complete.
         self._channels = np.frombuffer(mmap.mmap(-1, max(offsets.size - 1, 1)), np.uint8)
 
     def get(self, ordinal: int) -> CachedImage | None:
@@ -68,15 +68,17 @@ class MemoryStore:
         self._channels[ordinal] = channels
 
     def __reduce__(self) -> tuple[type[MemoryStore], tuple[npt.NDArray[np.int64]]]:
-        return MemoryStore, (self._offsets,)  # another process begins with an empty one
+        return MemoryStore, (self._offsets,)  # another process starts with an empty store
 
 
 class DiskStore:
-    """Images in a file of this machine; whole from the beginning."""
+    """Reads images from a file of this machine, which is complete from the start."""
 
     def __init__(self, path: Path, num_images: int) -> None:
-        """Raises:
-        CorruptDataError: the file is not a cache of ``num_images``.
+        """Map the file.
+
+        Raises:
+            CorruptDataError: the file is not a cache of ``num_images``.
         """
         self.path = path
         if path.stat().st_size < _FOOTER.size:
@@ -97,7 +99,7 @@ class DiskStore:
         """See ``ImageStore``.
 
         Raises:
-            CorruptDataError: the bytes are not what was written.
+            CorruptDataError: the bytes differ from those that were written.
         """
         image = self._map[int(self._offsets[ordinal]) : int(self._offsets[ordinal + 1])]
         if google_crc32c.value(bytes(image)) != self._crcs[ordinal]:
@@ -105,7 +107,7 @@ class DiskStore:
         return CachedImage(image, int(self._channels[ordinal]))
 
     def put(self, ordinal: int, image: bytes | memoryview, channels: int) -> None:
-        """Never called: every image is there."""
+        """Raise an error: every image is stored already."""
         raise AssertionError(f"image {ordinal} of {self.path} was there")
 
     def _damaged(self, what: str) -> CorruptDataError:

@@ -1,0 +1,102 @@
+"""The index of a shard: a row a record, with its place in the shard and the facts of its image.
+
+The index is written and hashed while it is made, so that a worker never holds a whole one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from array import array
+from collections import Counter
+from types import TracebackType
+from typing import BinaryIO, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from beam_jobs.tables.ids import digest_bytes, hex_text
+from infra.format.contract import INDEX_SCHEMA
+
+
+class HashedWriter:
+    """A stream that counts and hashes what it passes on; enough of a file for Arrow to write to."""
+
+    closed = False
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._digest = hashlib.sha256()
+        self.num_bytes = 0
+
+    def write(self, data: bytes) -> None:
+        """Write data."""
+        self._stream.write(data)
+        self._digest.update(data)
+        self.num_bytes += len(data)
+
+    def go_nowhere(self) -> None:
+        """Discard everything from here on."""
+        self._stream = io.BytesIO()
+
+    def tell(self) -> int:
+        """Return the number of bytes written."""
+        return self.num_bytes
+
+    def flush(self) -> None:
+        """Flush the underlying stream."""
+        self._stream.flush()
+
+    def hexdigest(self) -> str:
+        """Return the SHA-256 of what was written."""
+        return self._digest.hexdigest()
+
+
+class ShardIndex:
+    """Writes a shard's index as a Parquet file, a row group for each batch of records.
+
+    Used as a context: if it is left with an exception, the file stays without its end.
+
+    Attributes:
+        labels: number of records of each label.
+        payload_bytes: length of all encoded images together.
+    """
+
+    def __init__(self, out: HashedWriter, offsets: array[int], lengths: array[int]) -> None:
+        self.labels: Counter[int] = Counter()
+        self.payload_bytes = 0
+        self._offsets = np.frombuffer(offsets, np.int64)
+        self._lengths = np.frombuffer(lengths, np.int64)
+        self._num_rows = 0
+        self._out = out
+        self._sink = pa.PythonFile(out, mode="w")
+        self._writer = pq.ParquetWriter(self._sink, INDEX_SCHEMA, compression="zstd")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._out.go_nowhere()  # Arrow's writer writes an end even when it is thrown away
+        self._writer.close()
+
+    def add(self, records: pa.RecordBatch) -> None:
+        """Add the rows of the next records (SPOOLED_PLAN_SCHEMA)."""
+        rows = slice(self._num_rows, self._num_rows + records.num_rows)
+        columns = {name: records[name] for name in INDEX_SCHEMA.names if name in records.schema.names}
+        columns |= {
+            "offset_bytes": pa.array(self._offsets[rows]),
+            "length_bytes": pa.array(self._lengths[rows]),
+            "sha256": hex_text(digest_bytes(records["sha256"])),
+        }
+        self._writer.write_batch(
+            pa.record_batch([columns[name] for name in INDEX_SCHEMA.names], schema=INDEX_SCHEMA)
+        )
+        self._num_rows = rows.stop
+        for count in pc.value_counts(records["label"]).to_pylist():
+            self.labels[count["values"]] += count["counts"]
+        self.payload_bytes += pc.sum(records["stored_bytes"]).as_py()

@@ -1,0 +1,218 @@
+"""Beam job 2: write each planned shard as one TFRecord file and its index.
+
+The work is numbered by shard. A new image is fetched from the spool, framed and appended. A record of the
+previous version is checked and, if unchanged, appended as it is. Nothing is decoded. A worker holds one image
+at a time, and the index of its shard.
+
+The index is renamed into place after the shard. Once both files are in place, a note with their sizes and
+hashes (``infra.format.contract.Shard``) is written to the spool. A shard with a note is complete. A later run
+does not write it again, unless the bytes of its files differ from the note.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from beam_jobs.assemble.copying import RecordCopier, RecordToCopy
+from beam_jobs.assemble.shard_index import HashedWriter, ShardIndex
+from beam_jobs.assemble.shards_to_write import NOTES_FOLDER, ShardsToWrite
+from beam_jobs.execution.task import Task
+from beam_jobs.plan import PlannedShard
+from beam_jobs.plan.columns import PLAN_ROWS
+from beam_jobs.plan.shards import Assembly
+from beam_jobs.release_memory import release_memory
+from beam_jobs.schemas import SPOOLED_PLAN_SCHEMA
+from beam_jobs.spool.claims import plan_file
+from infra.digests import stream_sha256
+from infra.errors import NotFoundError, StorageError
+from infra.format.contract import Shard, data_dir
+from infra.storage.filesystem import Storage
+
+_ROWS_AT_A_TIME = 1024
+
+
+class AssembleShards(Task):
+    """Writes shards and their indexes, each by its number."""
+
+    name = "AssembleShards"
+
+    def __init__(self, job: ShardsToWrite) -> None:
+        self._job = job
+
+    def open(self) -> None:
+        """Open the plan, and the files that records are copied from."""
+        self._file = self._job.spool.open_input(plan_file(self._job.plan_digest))
+        self._records = pa.ipc.open_file(self._file)
+        self._copier = RecordCopier(self._job)
+
+    def do(self, number: int) -> None:
+        """Write the shard of this number."""
+        records = PlannedBatches(self._records, batches_of(self._job.shards, number))
+        write_shard(self._job, number, records, self._copier)
+        release_memory()  # the tables of an index are the largest that a worker ever has
+
+    def close(self) -> None:
+        """Close the plan, and the files that records were copied from."""
+        self._copier.close()
+        self._file.close()
+
+
+def write_plan(
+    spool: Storage,
+    plan_digest: str,
+    plan: Assembly,
+    lengths: Callable[[pa.Table], npt.NDArray[np.int64]],
+) -> None:
+    """Write the planned records to the spool, each shard in record batches of its own.
+
+    Args:
+        spool: of the run.
+        plan_digest: names the file.
+        plan: the shards and their records.
+        lengths: returns the number of bytes to copy for each record (PLAN_SCHEMA): int64 [records].
+    """
+    path = plan_file(plan_digest)
+    with spool.atomic_writer(path) as stream, pa.ipc.new_file(stream, SPOOLED_PLAN_SCHEMA) as writer:
+        for part in (part for shard in plan.shards for part in _parts(shard)):
+            records = plan.records_of(part)
+            rows = records.append_column("length_bytes", pa.array(lengths(records), pa.int64()))
+            (batch,) = rows.combine_chunks().to_batches()
+            writer.write_batch(batch)
+
+
+def _parts(shard: PlannedShard) -> Iterator[PlannedShard]:
+    """Cut a shard into ranges of as many records as are made at a time."""
+    for start in range(0, shard.length, PLAN_ROWS):
+        yield replace(shard, start=shard.start + start, length=min(PLAN_ROWS, shard.length - start))
+
+
+def batches_of(shards: Sequence[PlannedShard], number: int) -> range:
+    """Numbers of the record batches that hold the records of a shard."""
+    counts = [-(-shard.length // PLAN_ROWS) for shard in shards[: number + 1]]
+    return range(sum(counts[:-1]), sum(counts))
+
+
+@dataclass(frozen=True)
+class PlannedBatches:
+    """The records of a shard in stored order (SPOOLED_PLAN_SCHEMA), read anew by each iteration."""
+
+    file: pa.ipc.RecordBatchFileReader
+    numbers: range
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return map(self.file.get_batch, self.numbers)
+
+
+def write_shard(
+    job: ShardsToWrite, number: int, records: Iterable[pa.RecordBatch], copier: RecordCopier
+) -> None:
+    """Write a shard, then its index, then the note that both are complete.
+
+    Args:
+        job: settings and places that all shards share.
+        number: of the shard.
+        records: SPOOLED_PLAN_SCHEMA, in stored order; iterated twice.
+        copier: fetches the records.
+
+    Raises:
+        CorruptDataError: a record that is to be copied is damaged.
+    """
+    path, index_path = job.shard_path(number), job.index_path(number)
+    with job.dataset.atomic_writer(path) as stream:
+        hashed = HashedWriter(stream)
+        offsets, lengths = _write_records(records, copier, hashed)
+    with job.dataset.atomic_writer(index_path) as stream:
+        hashed_index = HashedWriter(stream)
+        with ShardIndex(hashed_index, offsets, lengths) as index:
+            for batch in records:
+                index.add(batch)
+    shard = Shard(
+        path=path,
+        index_path=index_path,
+        split=job.shards[number].split,
+        num_examples=len(offsets),
+        num_bytes=hashed.num_bytes,
+        payload_bytes=index.payload_bytes,
+        sha256=hashed.hexdigest(),
+        index_bytes=hashed_index.num_bytes,
+        index_sha256=hashed_index.hexdigest(),
+        class_counts={job.classes[label]: index.labels[label] for label in sorted(index.labels)},
+    )
+    job.spool.write_atomic(job.note_path(number), shard.model_dump_json().encode())
+
+
+def _write_records(
+    records: Iterable[pa.RecordBatch], copier: RecordCopier, out: HashedWriter
+) -> tuple[array[int], array[int]]:
+    """Write all records of a shard; return the offset and the length of each (bytes)."""
+    offsets, lengths = array("q"), array("q")
+    for record in _rows(records):
+        packed = copier.packed(record)
+        offsets.append(out.num_bytes)
+        lengths.append(len(packed))
+        out.write(packed)
+    return offsets, lengths
+
+
+def _rows(records: Iterable[pa.RecordBatch]) -> Iterator[RecordToCopy]:
+    """Yield the values needed to write each record; a few rows at a time become Python values."""
+    names = [field.name for field in fields(RecordToCopy)]
+    for batch in records:
+        for start in range(0, batch.num_rows, _ROWS_AT_A_TIME):
+            part = batch.slice(start, _ROWS_AT_A_TIME)
+            yield from map(RecordToCopy, *(part.column(name).to_pylist() for name in names))
+
+
+def reuse_shards(job: ShardsToWrite, published: Iterable[Shard] = ()) -> dict[int, Shard]:
+    """Return number -> shard of the shards that need not be written: their files have the expected bytes.
+
+    After this call these shards have a note, and no others.
+
+    Args:
+        job: settings and places that all shards share.
+        published: shards that the same plan wrote for earlier versions.
+    """
+    known = {shard.path: shard for shard in published}
+    noted = finished_shards(job)
+    reused = {}
+    for number in range(len(job.shards)):
+        shard = noted.get(number) or known.get(job.shard_path(number))
+        if shard is None or not _is_as_written(job.dataset, shard):
+            job.spool.delete(job.note_path(number))
+            continue
+        if number not in noted:
+            job.spool.write_atomic(job.note_path(number), shard.model_dump_json().encode())
+        reused[number] = shard
+    return reused
+
+
+def finished_shards(job: ShardsToWrite) -> dict[int, Shard]:
+    """Return number -> shard of the shards that have a note, and files of the sizes in the note."""
+    prefix = f"{NOTES_FOLDER}/{job.plan_digest}"
+    notes = {entry.path for entry in job.spool.list_files(prefix, recursive=False)}
+    sizes = {entry.path: entry.size_bytes for entry in job.dataset.list_files(data_dir(job.plan_digest))}
+    finished = {}
+    for number in range(len(job.shards)):
+        if job.note_path(number) in notes:
+            shard = Shard.model_validate_json(job.spool.read_bytes(job.note_path(number)))
+            if (sizes.get(shard.path), sizes.get(shard.index_path)) == (shard.num_bytes, shard.index_bytes):
+                finished[number] = shard
+    return finished
+
+
+def _is_as_written(dataset: Storage, shard: Shard) -> bool:
+    expected = {shard.path: shard.sha256, shard.index_path: shard.index_sha256}
+    try:
+        for path, sha256 in expected.items():
+            with dataset.open_input(path) as stream:
+                if stream_sha256(stream) != sha256:
+                    return False
+    except (NotFoundError, StorageError, OSError):
+        return False  # gone, or on a bad spot of the disk: written again
+    return True

@@ -1,0 +1,186 @@
+"""Blocks: neighbouring files that are encoded together, and their files in the spool.
+
+*Cutting.* The files, in the order of their URIs, are cut where the hash of a URI says so. A file that is
+added, removed or renamed changes its own block, and sometimes the next one; an interrupted job finds all
+other blocks again. The mean length is about ``block_images``. No block is longer than twice that, and only
+the last one may be shorter than a quarter of it.
+
+*Storing.* A block's digest names two files in the spool::
+
+    blocks/<digest>.spool      the stored images, one after the other
+    blocks/<digest>.arrow      FACTS_SCHEMA, a row a file; written last, so that it marks a complete block
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.encode.known_digests import DigestList, KnownContents
+from beam_jobs.execution.verdicts import NO_VERDICTS, Verdicts, holds_old_verdicts
+from beam_jobs.schemas import FACTS_SCHEMA, PASSING_REASONS, REFERENCE_SCHEMA, Status
+from infra.digests import digest_of
+from infra.errors import CorruptDataError, NotFoundError
+from infra.storage.filesystem import Storage
+
+BLOCKS_FOLDER = "blocks"
+_TEXTS_AT_A_TIME = 8192
+REFERENCES_FILE = "references.arrow"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Neighbouring files: the rows [start, start + length) of those that are read."""
+
+    digest: str
+    start: int
+    length: int
+
+
+def spool_file(digest: str) -> str:
+    """Return the path of a block's stored images, relative to the spool."""
+    return f"{BLOCKS_FOLDER}/{digest}.spool"
+
+
+def facts_file(digest: str) -> str:
+    """Return the path of a block's table, relative to the spool."""
+    return f"{BLOCKS_FOLDER}/{digest}.arrow"
+
+
+def block_lengths(uris: Iterator[str], mean: int) -> Iterator[int]:
+    """Yield the lengths of the blocks that files in this order are cut into."""
+    shortest, longest = max(1, mean // 4), mean * 2
+    # Past the shortest length each file ends its block with this probability, which gives about the mean.
+    one_in = max(1, mean - shortest)
+    length = 0
+    for uri in uris:
+        length += 1
+        at_cut = length >= shortest and _name_hash(uri) % one_in == 0
+        if at_cut or length == longest:
+            yield length
+            length = 0
+    if length:
+        yield length
+
+
+def texts(column: pa.ChunkedArray) -> Iterator[str]:
+    """Yield the texts of a column, converting a few thousand at a time to Python values."""
+    for start in range(0, len(column), _TEXTS_AT_A_TIME):
+        yield from map(str, column.slice(start, _TEXTS_AT_A_TIME).to_pylist())
+
+
+def _name_hash(uri: str) -> int:
+    # The CRC of numbered names has patterns in its remainders; multiplying (Knuth's constant) removes them.
+    return (zlib.crc32(uri.encode()) * 2654435761 & 0xFFFFFFFF) >> 12
+
+
+def cut_blocks(references: pa.Table, mean: int) -> list[Block]:
+    """Cut files into blocks.
+
+    Args:
+        references: REFERENCE_SCHEMA, sorted by URI.
+        mean: mean number of files a block.
+    """
+    references = references.combine_chunks()
+    blocks, start = [], 0
+    for length in block_lengths(texts(references["uri"]), mean):
+        blocks.append(Block(block_digest(references.slice(start, length)), start, length))
+        start += length
+    return blocks
+
+
+def block_digest(references: pa.Table | pa.RecordBatch) -> str:
+    """Return the digest of all that is known of a block's files before they are read."""
+    return digest_of([references[name].to_pylist() for name in REFERENCE_SCHEMA.names], length=24)
+
+
+def write_references(spool: Storage, references: pa.Table, blocks: list[Block]) -> None:
+    """Write the files to be read to the spool, a record batch a block."""
+    references = references.select(REFERENCE_SCHEMA.names).combine_chunks()
+    with (
+        spool.atomic_writer(REFERENCES_FILE) as stream,
+        pa.ipc.new_file(stream, REFERENCE_SCHEMA) as writer,
+    ):
+        for block in blocks:
+            (batch,) = references.slice(block.start, block.length).to_batches()
+            writer.write_batch(batch)
+
+
+def write_facts(spool: Storage, digest: str, facts: pa.Table) -> None:
+    """Write a block's table, which completes the block."""
+    with spool.atomic_writer(facts_file(digest)) as stream, pa.ipc.new_file(stream, FACTS_SCHEMA) as writer:
+        writer.write_table(facts)
+
+
+def read_facts(spool: Storage, block: Block) -> pa.Table:
+    """Read the table of a complete block (FACTS_SCHEMA).
+
+    Raises:
+        CorruptDataError: it is not there, not readable, or has other columns or another number of rows.
+    """
+    path = facts_file(block.digest)
+    try:
+        with spool.open_input(path) as stream, pa.ipc.open_file(stream) as reader:
+            facts = reader.read_all()
+    except NotFoundError as error:
+        raise CorruptDataError(f"block {block.digest} was not encoded: {path} is not there") from error
+    except pa.ArrowException as error:
+        raise CorruptDataError(
+            f"{spool.uri}/{path} is not readable: {error}", f"delete {spool.uri} and run again"
+        ) from error
+    if facts.schema != FACTS_SCHEMA:
+        raise CorruptDataError(
+            f"{spool.uri}/{path} was written by another release", f"delete {spool.uri} and run again"
+        )
+    if facts.num_rows != block.length:
+        raise CorruptDataError(
+            f"{spool.uri}/{path} has {facts.num_rows} rows, its block {block.length}",
+            f"delete {spool.uri} and run again",
+        )
+    return facts
+
+
+def reuse_blocks(spool: Storage, blocks: list[Block], verdicts: Verdicts = NO_VERDICTS) -> set[str]:
+    """Digests of the blocks that need not be encoded again; of the others no table is left.
+
+    A block is encoded again where a file in it could not be read, which may be over now, or was judged under
+    other limits than ``verdicts``, and where its images are not all there any more: a spool may have been
+    half removed when its run was killed. So is one that counts on contents which the version before does not
+    store: another version may be the newest by now.
+    """
+    sizes = {entry.path: entry.size_bytes for entry in spool.list_files(BLOCKS_FOLDER, recursive=False)}
+    stored = KnownContents.read(spool).stored
+    reused = set()
+    for block in blocks:
+        if facts_file(block.digest) not in sizes:
+            continue
+        if _is_reusable(spool, block, sizes.get(spool_file(block.digest)), stored, verdicts):
+            reused.add(block.digest)
+        else:
+            spool.delete(facts_file(block.digest))
+    return reused
+
+
+def _is_reusable(
+    spool: Storage, block: Block, size_bytes: int | None, stored: DigestList, verdicts: Verdicts
+) -> bool:
+    try:
+        facts = read_facts(spool, block)
+    except CorruptDataError:
+        return False
+    has_retryable = pc.any(pc.is_in(facts["reason"], pa.array(PASSING_REASONS))).as_py()
+    has_retryable = has_retryable or holds_old_verdicts(facts, verdicts)
+    stored_before = facts.filter(pc.equal(facts["status"], Status.STORED_BEFORE))
+    if has_retryable or not all(digest in stored for digest in stored_before["sha256"].to_pylist()):
+        return False
+    return bool(size_bytes == (pc.sum(facts["stored_bytes"]).as_py() or 0))
+
+
+def finished_blocks(spool: Storage) -> set[str]:
+    """Digests of the blocks that are complete."""
+    names = (entry.path.rpartition("/")[2] for entry in spool.list_files(BLOCKS_FOLDER, recursive=False))
+    return {name.removesuffix(".arrow") for name in names if name.endswith(".arrow")}

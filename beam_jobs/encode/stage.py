@@ -1,0 +1,124 @@
+"""The encode stage: which blocks are finished already, and the Beam job that encodes the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from beam_jobs.config import PrepareConfig
+from beam_jobs.encode.block_task import EncodeBlocks
+from beam_jobs.encode.blocks import (
+    Block,
+    cut_blocks,
+    finished_blocks,
+    read_facts,
+    reuse_blocks,
+    write_references,
+)
+from beam_jobs.encode.placing import place_facts
+from beam_jobs.execution.progress import report_progress
+from beam_jobs.execution.runners import run_task
+from beam_jobs.execution.verdicts import known_verdicts
+from beam_jobs.schemas import FACTS_SCHEMA
+from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.tables.text_columns import share_empty_texts
+from infra.native.area import is_compiled
+from infra.progress import log
+from infra.storage.filesystem import Storage
+
+_BLOCKS_AT_A_TIME = 64  # whose tables are joined to one
+
+
+@dataclass(frozen=True)
+class EncodedFiles:
+    """Files that were read, in blocks.
+
+    Attributes:
+        blocks: all of them, in order.
+        reused: numbers of those that an earlier run had finished.
+        cpu_seconds: processor time of the pool.
+    """
+
+    blocks: Sequence[Block]
+    reused: Sequence[int]
+    cpu_seconds: float
+
+    @property
+    def digests(self) -> list[str]:
+        """The digest of each block, by its number."""
+        return [block.digest for block in self.blocks]
+
+    def num_reused_files(self) -> int:
+        """The number of files in blocks that an earlier run had finished."""
+        return sum(self.blocks[number].length for number in self.reused)
+
+    def num_decoded(self, is_stored_before: npt.NDArray[np.bool_]) -> int:
+        """The number of files that this run decoded.
+
+        Args:
+            is_stored_before: bool [files], those whose content the previous version stores.
+        """
+        in_reused = sum(
+            np.count_nonzero(~is_stored_before[block.start : block.start + block.length])
+            for block in (self.blocks[number] for number in self.reused)
+        )
+        return int(np.count_nonzero(~is_stored_before) - in_reused)
+
+    def facts(self, spool: Storage) -> pa.Table:
+        """Read what was found of each file, and where its image lies: PLACED_FACTS_SCHEMA."""
+        lengths = [block.length for block in self.blocks]
+        numbers = np.repeat(np.arange(len(self.blocks), dtype=np.int32), lengths)
+        parts = [FACTS_SCHEMA.empty_table()]
+        for start in range(0, len(self.blocks), _BLOCKS_AT_A_TIME):
+            blocks = self.blocks[start : start + _BLOCKS_AT_A_TIME]
+            parts.append(pa.concat_tables([read_facts(spool, block) for block in blocks]).combine_chunks())
+        return place_facts(_in_one_chunk(parts), numbers)
+
+
+def _in_one_chunk(parts: list[pa.Table]) -> pa.Table:
+    """The tables joined, with no more than one column in memory twice. Empties the list."""
+    columns = {}
+    for field in FACTS_SCHEMA:
+        joined = pa.chunked_array([chunk for part in parts for chunk in part[field.name].chunks], field.type)
+        parts[:] = [part.drop_columns([field.name]) for part in parts]
+        columns[field.name] = pa.table({field.name: joined}).combine_chunks()[field.name]
+        del joined
+    # As a rule no file was lost, and there is no reason why.
+    return share_empty_texts(pa.table(columns, schema=FACTS_SCHEMA))
+
+
+def encode_files(
+    references: pa.Table, source: SourceFolder, spool: Storage, config: PrepareConfig
+) -> EncodedFiles:
+    """Encode files into the spool, except the blocks that are finished there.
+
+    Args:
+        references: REFERENCE_SCHEMA, sorted by URI.
+        source: holds the files.
+        spool: receives the blocks.
+        config: how images are stored, and the runner.
+    """
+    blocks = cut_blocks(references, config.runner.block_images)
+    write_references(spool, references, blocks)
+    done = reuse_blocks(spool, blocks, known_verdicts(spool, config.runner))
+    reused = [number for number, block in enumerate(blocks) if block.digest in done]
+    todo = [number for number, block in enumerate(blocks) if block.digest not in done]
+    if reused:
+        log(f"going on from {len(reused):,} of {len(blocks):,} finished blocks")
+    length_of = {block.digest: block.length for block in blocks}
+
+    def count_done() -> int:
+        return sum(length_of.get(digest, 0) for digest in finished_blocks(spool))
+
+    averages = config.image.resize != "none" and config.image.resample == "area"
+    if todo and averages and not is_compiled():
+        log("area averaging is not compiled, so images take half as long again; see docs/first-dataset.md")
+    cpu_seconds = 0.0
+    with report_progress("encode", references.num_rows, count_done):
+        if todo:
+            cpu_seconds = run_task(EncodeBlocks(source, spool, config), todo, config.runner)
+    return EncodedFiles(blocks, reused, cpu_seconds)

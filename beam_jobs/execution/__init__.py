@@ -1,0 +1,22 @@
+"""Runs a task over numbers on a Beam runner, and survives images that crash, hang or eat memory.
+
+This folder is the only place that knows Beam. A *task* (task.py) does numbered pieces of work: blocks to
+encode or shards to assemble. The pipeline (pipeline.py) is the same on every runner::
+
+    Create(numbers) | Reshuffle | ParDo(RunTaskDoFn)
+
+The ``DoFn`` owns a pool of supervised processes (pool/), in the job with the embedded runner and in each
+remote worker with the portable one. Image libraries are C: an error in one ends its whole process. The pool
+then reads which file the process was processing, lets the task try that file alone in a sandbox, starts a new
+process and submits the number again. A file that is to blame gets a *verdict* in the spool, and its row
+says why.
+
+    task.py        what a task is
+    pipeline.py    the Beam transform
+    runners.py     runner names and options; running a pipeline
+    errors.py      errors on their way through a runner
+    progress.py    progress, counted in storage
+    trial.py       tries a file alone, and says what that proves
+    verdicts.py    the files that no decoder gets to see again
+    pool/          processes, their supervision, and the sandbox
+"""

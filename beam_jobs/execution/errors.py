@@ -1,0 +1,42 @@
+"""Errors of ours on their way out of a process and through a runner.
+
+A runner turns an error that a ``DoFn`` raises into a text of its own. ``carry_faults`` packs our errors so
+that ``recover_fault`` finds them in that text again, with their exit code and remedy.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import re
+from collections.abc import Iterator
+
+from infra.errors import ShardmillError, StorageError, from_event
+
+_PACKED = re.compile(r"shardmill-fault<([A-Za-z0-9+/=]+)>")
+
+
+class CarriedFault(RuntimeError):
+    """One of our errors, packed into a text that survives any runner."""
+
+    def __init__(self, error: ShardmillError) -> None:
+        packed = base64.b64encode(json.dumps(error.to_event()).encode()).decode()
+        super().__init__(f"{error} shardmill-fault<{packed}>")
+
+
+@contextlib.contextmanager
+def carry_faults() -> Iterator[None]:
+    """Pack what is raised within: our own errors, and those of the operating system as ``StorageError``."""
+    try:
+        yield
+    except ShardmillError as error:
+        raise CarriedFault(error) from error
+    except OSError as error:
+        raise CarriedFault(StorageError(f"a read or write failed: {error}")) from error
+
+
+def recover_fault(error: BaseException) -> ShardmillError | None:
+    """The error of ours that a runner's error stands for, or None if it is a defect."""
+    found = _PACKED.search(str(error))
+    return from_event(json.loads(base64.b64decode(found[1]))) if found else None

@@ -1,0 +1,19 @@
+"""Processes that do the numbers of a task, and a sandbox for a single file.
+
+    supervision.py  the pool: a thread for each process gives it numbers, watches it, and replaces it
+    worker.py       the process: does one number after the other
+    notes.py        which file a process is processing, readable when the process is dead
+    limits.py       limits of time and memory: set from inside, watched from outside
+    sandbox.py      a disposable process for one call on one file's bytes
+    starting.py     how processes start: forked from a server that has loaded the libraries
+    fork_server.py  imported by that server only
+
+``concurrent.futures`` does not fit: a worker that dies breaks its whole pool. ``pebble`` (5.2) replaces
+dead workers, but a worker that ends with status 0 (a library that calls ``exit``) is never reported, so its
+work is waited for without end; and all workers share one channel under one lock, which a process that is
+killed may hold.
+"""
+
+from beam_jobs.execution.pool.supervision import Pool
+
+__all__ = ["Pool"]

@@ -1,0 +1,93 @@
+"""A disposable process that calls one function on the bytes of one file, under limits of time and memory."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any, Literal
+
+from beam_jobs.execution.pool.limits import Watch, is_out_of_memory, limit_memory
+from beam_jobs.execution.pool.starting import ForkedProcess, describe_status, pipe
+from beam_jobs.execution.pool.worker import detach_process
+from beam_jobs.execution.task import Limits
+from infra.processes.process import own_peak_rss_bytes
+
+_LOOK_SECONDS = 0.1
+
+Ending = Literal["returned", "raised", "got_no_memory", "hung", "too_large", "died", "did_not_begin"]
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxResult:
+    """How a call in a sandbox ended.
+
+    Attributes:
+        ending: returned; raised: the call raised an error; got_no_memory: it failed for lack of memory; hung,
+            too_large: we ended it; died: its process ended during the call; did_not_begin: its process ended
+            before the call.
+        value: the value that the call returned.
+        status: exit status of a process that died; negative if a signal ended it.
+        memory_bytes: memory that the call took, if it returned or raised.
+    """
+
+    ending: Ending
+    value: Any = None
+    status: int = 0
+    memory_bytes: int = 0
+
+    def __str__(self) -> str:
+        """The ending in words, for a log."""
+        return describe_status(self.status) if self.ending == "died" else self.ending.replace("_", " ")
+
+
+def call_in_sandbox(call: Callable[[bytes], Any], data: bytes, limits: Limits) -> SandboxResult:
+    """Call a function on bytes in a process of its own, and wait for its end.
+
+    Args:
+        call: importable by name; what it returns can be pickled.
+        data: the bytes.
+        limits: of the call. Loading libraries and passing the bytes do not count.
+    """
+    ours, theirs = pipe()
+    process = ForkedProcess(_serve_once, (theirs, call, limits.memory_bytes), "sandbox")
+    theirs.close()
+    begun = False
+    with ours:
+        try:
+            ours.send_bytes(data)
+            ours.recv()
+            begun = True
+            return _wait_for_end(ours, process, limits)
+        except (EOFError, OSError):
+            return SandboxResult("died" if begun else "did_not_begin", status=process.end())
+        finally:
+            process.end()
+
+
+def _wait_for_end(connection: Connection, process: ForkedProcess, limits: Limits) -> SandboxResult:
+    watch, since = Watch(process.pid, limits), time.monotonic()
+    while not wait([connection, process.sentinel], _LOOK_SECONDS):
+        excess = watch.excess(since)
+        if excess is not None:
+            return SandboxResult("hung" if excess == "time" else "too_large")
+    result: SandboxResult = connection.recv()
+    return result
+
+
+def _serve_once(connection: Connection, call: Callable[[bytes], Any], memory_bytes: int) -> None:
+    """Make the call; runs in the sandbox."""
+    detach_process()
+    data = connection.recv_bytes()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    before_bytes = own_peak_rss_bytes()
+    limit_memory(memory_bytes)
+    connection.send(None)  # the call begins
+    value, ending = None, "returned"
+    try:
+        value = call(data)
+    except Exception as error:  # noqa: BLE001  (whatever a decoder says against a file)
+        ending = "got_no_memory" if is_out_of_memory(error) else "raised"
+    connection.send(SandboxResult(ending, value, memory_bytes=own_peak_rss_bytes() - before_bytes))  # type: ignore[arg-type]

@@ -1,0 +1,225 @@
+"""The pool: gives numbers to processes, watches them, and replaces those that die, hang or grow too large."""
+
+from __future__ import annotations
+
+import queue
+import tempfile
+import threading
+from concurrent.futures import Future
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from pathlib import Path
+
+from beam_jobs.execution.pool.limits import Watch
+from beam_jobs.execution.pool.notes import Note
+from beam_jobs.execution.pool.starting import ForkedProcess, describe_status, pipe
+from beam_jobs.execution.pool.worker import Answer, serve
+from beam_jobs.execution.task import Limits, Task
+from beam_jobs.schemas import FileRef
+from infra.errors import ChildDied, EnvironmentFault
+from infra.progress import log
+
+MAX_FAILURES = 3  # of one number, without a file to blame
+
+_LOOK_SECONDS = 0.2
+
+# Files are tried alone one at a time, also where several pools are in one process: memory may be short.
+_trying = threading.Lock()
+
+
+class NumberFailed(RuntimeError):
+    """Error of a worker process, as text; an error of ours is packed in it (beam_jobs.execution.errors)."""
+
+
+class PoolClosed(Exception):
+    """The pool was closed while a number was being processed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """Why a number was not finished.
+
+    Attributes:
+        how: in words, after "a worker process".
+        file: processed at that time.
+        out_of_memory: a library got no memory.
+    """
+
+    how: str
+    file: FileRef | None
+    out_of_memory: bool = False
+
+
+class Pool:
+    """Processes that do the numbers of one task.
+
+    Args:
+        task: it is opened in each process.
+        processes: how many numbers are processed at a time.
+    """
+
+    def __init__(self, task: Task, processes: int) -> None:
+        self._numbers: queue.SimpleQueue[tuple[int, Future[float]] | None] = queue.SimpleQueue()
+        self._folder = tempfile.TemporaryDirectory(prefix="shardmill-pool-")
+        self._lanes = [_Lane(task, Path(self._folder.name, str(lane))) for lane in range(processes)]
+        self._threads = [
+            threading.Thread(target=lane.run, args=(self._numbers,), name="pool", daemon=True)
+            for lane in self._lanes
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, number: int) -> Future[float]:
+        """Have a number done as soon as a process is free; the result is its processor time (seconds).
+
+        The future raises NumberFailed, or a ShardmillError of the pool itself.
+        """
+        future: Future[float] = Future()
+        self._numbers.put((number, future))
+        return future
+
+    def close(self) -> None:
+        """End all processes, whatever they do, and drop the numbers that have not begun."""
+        for lane in self._lanes:
+            lane.close()
+        for _ in self._threads:
+            self._numbers.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._folder.cleanup()
+
+
+class _Lane:
+    """One process at a time, with the numbers that it does."""
+
+    def __init__(self, task: Task, note_path: Path) -> None:
+        self._task = task
+        self._note_path = note_path
+        self._process: _PoolProcess | None = None
+        self._closing = threading.Event()
+
+    def run(self, numbers: queue.SimpleQueue[tuple[int, Future[float]] | None]) -> None:
+        """Do numbers until there is None; runs on a thread of its own."""
+        while (item := numbers.get()) is not None:
+            number, future = item
+            if self._closing.is_set() or not future.set_running_or_notify_cancel():
+                future.cancel()
+                continue
+            try:
+                future.set_result(self._do(number))
+            except Exception as error:  # noqa: BLE001  (raised where the result is asked for)
+                future.set_exception(error)
+        self._end_process()
+
+    def close(self) -> None:
+        """Have the thread end its process at once."""
+        self._closing.set()
+
+    def _do(self, number: int) -> float:
+        """Do a number, in as many processes as it takes; return its processor time (seconds)."""
+        failures = 0
+        culprits = set()
+        while True:
+            outcome = self._attempt(number, patience=2**failures)
+            if isinstance(outcome, Answer):
+                if outcome.error is not None:
+                    raise NumberFailed(outcome.error)
+                return outcome.cpu_seconds
+            self._end_process()
+            if self._closing.is_set():
+                raise PoolClosed
+            file = outcome.file
+            if file is not None and file not in culprits and self._find_culprit(file, outcome):
+                culprits.add(file)
+                failures = 0
+                continue
+            failures += 1
+            if failures == MAX_FAILURES:
+                raise _giving_up(outcome)
+
+    def _attempt(self, number: int, patience: int) -> Answer | _Failure:
+        """Do a number once.
+
+        Args:
+            number: of the task.
+            patience: how many times its limits a file may take.
+        """
+        if self._process is None:
+            self._process = _PoolProcess(self._task, self._note_path)
+        return self._process.do(number, patience, self._closing)
+
+    def _find_culprit(self, file: FileRef, failure: _Failure) -> bool:
+        log(
+            f"a worker process {failure.how} while processing {file.uri}; trying that file alone",
+            level="warning",
+        )
+        with _trying:
+            found = self._task.find_culprit(file)
+        if not found:
+            log(f"{file.uri} alone causes no failure; its block is done again", level="warning")
+        return found
+
+    def _end_process(self) -> None:
+        if self._process is not None:
+            self._process.end()
+            self._process = None
+
+
+class _PoolProcess:
+    """A process of the pool, as its lane sees it."""
+
+    def __init__(self, task: Task, note_path: Path) -> None:
+        self._limits = task.limits
+        self._note = Note.create(note_path)
+        self._connection, theirs = pipe()
+        self._process = ForkedProcess(serve, (theirs, task, note_path), f"pool {task.name}")
+        theirs.close()
+
+    def do(self, number: int, patience: int, closing: threading.Event) -> Answer | _Failure:
+        """Have it do a number, and end it if it takes too much or ``closing`` is set."""
+        try:
+            self._connection.send(number)
+            failure = self._watch(patience, closing)
+            if failure is not None:
+                return failure
+            answer: Answer = self._connection.recv()
+        except (EOFError, OSError):
+            status = self._process.end()
+            return _Failure(f"ended by {describe_status(status)}", self._note.file())
+        if answer.out_of_memory is not None:
+            return _Failure("ran out of memory", answer.out_of_memory, out_of_memory=True)
+        return answer
+
+    def _watch(self, patience: int, closing: threading.Event) -> _Failure | None:
+        """Wait until the process answers or dies; return why we ended it, or None."""
+        watch = None
+        if self._limits is not None:
+            limits = Limits(self._limits.seconds * patience, self._limits.memory_bytes * patience)
+            watch = Watch(self._process.pid, limits)
+        while not wait([self._connection, self._process.sentinel], _LOOK_SECONDS):
+            if closing.is_set():
+                return _Failure("was ended", None)
+            excess = watch.excess(self._note.since()) if watch is not None else None
+            if excess is not None:
+                self._process.end()
+                return _Failure(f"was ended because it took too much {excess}", self._note.file())
+        return None
+
+    def end(self) -> None:
+        """Kill the process if it still runs, and close the connection."""
+        self._connection.close()
+        self._process.end()
+
+
+def _giving_up(failure: _Failure) -> ChildDied | EnvironmentFault:
+    uri = failure.file.uri if failure.file else None
+    last = f", last while processing {uri}; {uri} alone causes no failure" if uri else ""
+    if failure.out_of_memory:
+        return EnvironmentFault(
+            f"memory ran out {MAX_FAILURES} times in a row{last}",
+            "give the job more memory, or lower runner.processes",
+        )
+    return ChildDied(
+        f"a worker process {failure.how} {MAX_FAILURES} times in a row{last}",
+        "run again with runner.processes=1: a library may fail beside others, or memory may be bad",
+    )

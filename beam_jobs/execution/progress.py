@@ -1,0 +1,50 @@
+"""Progress of a pipeline: a thread that counts in storage what is finished.
+
+A runner's ``run`` shows nothing until its end, and its workers may be on other machines; what they have
+finished shows in the storage they write to, whatever the runner.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from infra.errors import ShardmillError
+from infra.progress import progress, stage
+
+_BUSY_SHARE = 20  # looking takes at most one part in so many of the time
+
+
+@contextlib.contextmanager
+def report_progress(
+    name: str, total: int, count_done: Callable[[], int], interval_seconds: float = 0.5
+) -> Iterator[None]:
+    """Report the progress of a stage of images while the block runs.
+
+    Args:
+        name: of the stage.
+        total: images in all.
+        count_done: how many of them are finished by now.
+        interval_seconds: between two reports, at least.
+    """
+    stage(name, total, done=count_done())
+    ended = threading.Event()
+
+    def watch() -> None:
+        pause = interval_seconds
+        while not ended.wait(pause):
+            began = time.monotonic()
+            with contextlib.suppress(ShardmillError):  # a storage that fails will fail the work itself
+                progress(name, count_done(), total)
+            pause = max(interval_seconds, _BUSY_SHARE * (time.monotonic() - began))
+
+    thread = threading.Thread(target=watch, name=f"watch {name}", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+    progress(name, count_done(), total)

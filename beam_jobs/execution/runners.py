@@ -1,0 +1,222 @@
+"""Runner names and options, and running a task on a Beam runner.
+
+Our settings never go through pipeline options, which some runners lose on the way to their workers, but
+through the constructor of the ``DoFn``. Everything else that a worker needs is in storage.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from importlib import import_module
+from typing import Any, TypeVar
+
+from beam_jobs.config import RunnerConfig
+from beam_jobs.execution.errors import recover_fault
+from beam_jobs.execution.pool.starting import start_server
+from beam_jobs.execution.task import Task
+from infra.errors import Cancelled, ConfigError, EnvironmentFault
+from infra.processes.process import num_cpus
+
+T = TypeVar("T")
+
+EMBEDDED, PORTABLE = "embedded", "portable"
+_RUNNERS = (EMBEDDED, PORTABLE)
+_SAID_CHARACTERS = 600
+
+# lower-case name -> why it is refused
+_REFUSED = {
+    "dask": "Beam's DaskRunner reports success with wrong results: outputs go missing or astray",
+    "direct": "Beam's DirectRunner first tries Prism, which downloads a program and may hang for ever",
+    "prism": "Prism downloads a program and may hang for ever",
+    "interactive": "Beam's InteractiveRunner is for notebooks",
+}
+_PORTABLE_NEEDS = {
+    "job_endpoint": "the address of the job server",
+    "environment_type": "which says how workers start",
+}
+_PORTABLE_EXAMPLE = (
+    "for example runner.options = "
+    '["--job_endpoint=localhost:8099", "--environment_type=EXTERNAL", "--environment_config=localhost:50000"]'
+)
+_OPTION = re.compile(r"--([a-z][a-z0-9_]*)(=.*)?", re.DOTALL)
+# option -> what to do in its place
+_OURS = {
+    "runner": "set runner.name",
+    "streaming": "remove it: these are batch pipelines",
+    "save_main_session": "remove it: workers import what they need",
+}
+_REMEDY = 'use runner.name = "embedded", which is Beam\'s in-process runner'
+
+
+def num_processes(runner: RunnerConfig) -> int:
+    """Return the number of processes of each pool: one pool in this job, or in each worker of a cluster."""
+    return runner.processes or (num_cpus() if runner.name == EMBEDDED else 1)
+
+
+def check_runner(runner: RunnerConfig) -> None:
+    """Check that we run on this runner and that it has the options it needs.
+
+    Raises:
+        ConfigError: the runner or an option is wrong; says why, or which name was meant.
+    """
+    if runner.name not in _RUNNERS:
+        raise _no_runner(runner.name)
+    given = _given_options(runner)
+    if runner.name == EMBEDDED and given:
+        raise ConfigError(
+            f"runner.options = {list(runner.options)!r}: the embedded runner takes none",
+            'remove them, or set runner.name = "portable"',
+        )
+    if runner.name == PORTABLE:
+        for needed, why in _PORTABLE_NEEDS.items():
+            if needed not in given:
+                raise ConfigError(f"runner.options has no --{needed}=..., {why}", _PORTABLE_EXAMPLE)
+
+
+def _given_options(runner: RunnerConfig) -> set[str]:
+    """Names of the options given.
+
+    Raises:
+        ConfigError: one is no option, or is ours to set.
+    """
+    names = set()
+    for option in runner.options:
+        found = _OPTION.match(option)
+        if found is None:
+            raise ConfigError(
+                f"runner.options: {option!r} is no option of Beam's", "write each as --name or --name=value"
+            )
+        if found[1] in _OURS:
+            raise ConfigError(f"runner.options: --{found[1]} is set by Shardmill", _OURS[found[1]])
+        names.add(found[1])
+    return names
+
+
+def _no_runner(name: str) -> ConfigError:
+    short = name.lower().removesuffix("runner")
+    if short in _REFUSED:
+        return ConfigError(f"runner.name = {name!r} is refused: {_REFUSED[short]}", _REMEDY)
+    near = difflib.get_close_matches(name.lower(), _RUNNERS, n=1, cutoff=0.5)
+    return ConfigError(
+        f"runner.name = {name!r} is no runner known here",
+        f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(_RUNNERS)}",
+    )
+
+
+def load_beam(runner: RunnerConfig) -> None:
+    """Load Beam, while the server that pool processes are forked from loads its libraries."""
+    if runner.name == EMBEDDED:
+        start_server()
+    # On its own thread, as a library that catches every error while it loads would lose a stop.
+    _on_own_thread(lambda: import_module("beam_jobs.execution.pipeline"))
+
+
+def run_task(task: Task, numbers: Sequence[int], runner: RunnerConfig) -> float:
+    """Run the pipeline that does the given numbers of a task, to its end.
+
+    Args:
+        task: what is done.
+        numbers: of the task.
+        runner: where.
+
+    Returns:
+        The processor time of the pool processes (seconds); 0 if the runner does not report it.
+
+    Raises:
+        ShardmillError: raised by the task. ConfigError: the runner is not known.
+        EnvironmentFault: the job server is not there, or gave up for reasons of its own.
+    """
+    check_runner(runner)
+    import apache_beam as beam
+
+    from beam_jobs.execution.pipeline import RunTask
+
+    # Beam logs a failing DoFn at length, several times over; the error holds all that matters.
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
+    with _faults_recovered(runner):
+        pipeline = _pipeline(runner)
+        _ = pipeline | RunTask(task, numbers, num_processes(runner))
+        started: list[Any] = []
+        try:
+            result = _on_own_thread(lambda: _run(pipeline, started))
+        except Cancelled:
+            if runner.name == PORTABLE and started:
+                with contextlib.suppress(Exception):  # the server may be the reason
+                    started[0].cancel()
+            raise
+    if result.state != beam.runners.runner.PipelineState.DONE:
+        raise EnvironmentFault(f"the pipeline ended as {result.state}", "see the logs of the job server")
+    return _cpu_seconds(result)
+
+
+def _run(pipeline: Any, started: list[Any]) -> Any:
+    """Run a pipeline to its end and return its result; append the result to ``started`` at the start."""
+    result = pipeline.run()
+    started.append(result)
+    result.wait_until_finish()
+    return result
+
+
+def _on_own_thread(run: Callable[[], T]) -> T:
+    """Return the result of a call on a thread of its own.
+
+    ``Cancelled`` is raised on the main thread, so never inside the call, where Beam would take it for an
+    error of a ``DoFn``.
+    """
+    done: Future[T] = Future()
+
+    def call() -> None:
+        try:
+            done.set_result(run())
+        except BaseException as error:  # noqa: BLE001  (raised where the result is asked for)
+            done.set_exception(error)
+
+    threading.Thread(target=call, name="pipeline", daemon=True).start()
+    return done.result()
+
+
+def _pipeline(runner: RunnerConfig) -> Any:
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    if runner.name == PORTABLE:
+        from apache_beam.runners.portability.portable_runner import PortableRunner
+
+        return beam.Pipeline(runner=PortableRunner(), options=PipelineOptions(flags=list(runner.options)))
+    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+    return beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions(flags=[]))
+
+
+def _cpu_seconds(result: Any) -> float:
+    from beam_jobs.execution.pipeline import CPU_MILLISECONDS
+
+    counters = result.metrics().query()["counters"]
+    milliseconds: int = sum(one.result for one in counters if one.key.metric.name == CPU_MILLISECONDS)
+    return milliseconds / 1000
+
+
+@contextlib.contextmanager
+def _faults_recovered(runner: RunnerConfig) -> Iterator[None]:
+    """Raise the error of ours that a runner's error carries, or EnvironmentFault for a job server's error."""
+    import grpc
+
+    try:
+        yield
+    except (RuntimeError, grpc.RpcError, grpc.FutureTimeoutError) as error:
+        fault = recover_fault(error)
+        if fault is not None:
+            raise fault from error
+        if runner.name == EMBEDDED:
+            raise
+        said = " ".join(str(error).split())[:_SAID_CHARACTERS] or type(error).__name__
+        raise EnvironmentFault(
+            f"the job server ended the pipeline: {said}",
+            "see its logs and those of the workers; then run the same command again: it goes on where it was",
+        ) from error

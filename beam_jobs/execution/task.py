@@ -1,0 +1,61 @@
+"""A task: work that is cut into numbers, such as blocks to encode or shards to assemble.
+
+Each number is worked on by itself, in any process: the input is in storage or in the task, the output
+goes to storage. Doing a number twice writes the same bytes twice.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from beam_jobs.schemas import FileRef
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of the processing of a single file.
+
+    Attributes:
+        seconds: time in which its process could run.
+        memory_bytes: memory in addition to that which its process had before.
+    """
+
+    seconds: float
+    memory_bytes: int
+
+
+class Task(ABC):
+    """Work on numbers. Can be pickled before it is opened."""
+
+    name: ClassVar[str]
+
+    @property
+    def limits(self) -> Limits | None:
+        """Return the limits of a file; None for a task that decodes no files."""
+        return None
+
+    def open(self) -> None:  # noqa: B027  (optional)
+        """Open what all numbers need. Called once in each process, before the first number."""
+
+    @abstractmethod
+    def do(self, number: int) -> None:
+        """Do the work of one number.
+
+        Raises:
+            ShardmillError: it cannot be done.
+        """
+
+    def close(self) -> None:  # noqa: B027  (optional)
+        """Close what was opened."""
+
+    def find_culprit(self, file: FileRef) -> bool:
+        """Try the file alone that was being processed when a process failed.
+
+        Called where the pool is, on a task that is not opened.
+
+        Returns:
+            Whether the file is to blame. Then ``do`` leaves it out from now on.
+        """
+        return False

@@ -1,0 +1,1 @@
+"""One image: orient, convert, resize and encode. Pure functions over bytes."""

@@ -1,0 +1,236 @@
+"""Convert one image from source bytes to the stored form, by pure functions over bytes.
+
+There are two ways. A JPEG that becomes a JPEG goes through its planes of luma and chroma if they give an
+exact result (``infra.codecs.jpeg.planes``). Every other image goes through pixels: it is decoded upright
+and in sRGB, cut, scaled and encoded. The planes refuse every JPEG that has a fault, so that the way through
+pixels finds and reports it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cv2
+
+from beam_jobs.config import FilterConfig, ImageConfig
+from beam_jobs.schemas import ASPECT, TOO_SMALL
+from infra.codecs import ImageRejected, Pixels, decode
+from infra.codecs.color import conversion_to_srgb
+from infra.codecs.encode import check_storable, encode
+from infra.codecs.jpeg.decode import has_usual_sampling
+from infra.codecs.jpeg.header import JpegHeader, check_header, read_header
+from infra.codecs.jpeg.libturbojpeg import library
+from infra.codecs.jpeg.planes import cuts_exactly, fit, turn_upright, turns_exactly
+from infra.codecs.jpeg.turbojpeg import decode_planes, encode_planes, read_planar_header
+from infra.codecs.measures.moments import Statistics, halve, pixel_statistics, plane_statistics
+from infra.codecs.measures.perceptual import thumbnail
+from infra.codecs.metadata import without_metadata
+from infra.codecs.pixels import fit_pixels, luma
+from infra.codecs.resize import Geometry, Sizing, geometry
+from infra.errors import UnusableInput
+
+# Libraries raise these on hostile bytes, besides their own errors. They are the fault of the image.
+LIBRARY_FAULTS = (ValueError, ArithmeticError, LookupError, TypeError, RuntimeError, cv2.error)
+
+
+class ImageFiltered(UnusableInput):
+    """A filter of the configuration excludes this image.
+
+    Attributes:
+        reason: "too_small" or "aspect".
+        message: the size and the limit.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class StoredImage:
+    """The stored form of an image, and facts about its source (see infra.format.contract.IMAGE_COLUMNS).
+
+    Attributes:
+        image: encoded as the configuration says.
+        height, width: of the stored image (pixels).
+        stored_from: "planes", "pixels" or "source".
+        source_format: "jpeg", "png", ...
+        source_color: "YCbCr 4:2:0", "RGB", "palette", ...
+        source_height, source_width: as stored in the source file, before orientation (pixels).
+        orientation: the EXIF orientation that was applied, 1 to 8.
+        statistics: mean and standard deviation of each stored channel, before encoding.
+        thumbnail: of the whole upright image, for infra.codecs.measures.perceptual.
+        icc_profile, had_alpha, salvaged: as in DecodedImage.
+    """
+
+    image: bytes
+    height: int
+    width: int
+    stored_from: str
+    source_format: str
+    source_color: str
+    source_height: int
+    source_width: int
+    orientation: int
+    statistics: Statistics
+    thumbnail: Pixels
+    icc_profile: str | None = None
+    had_alpha: bool = False
+    salvaged: bool = False
+
+
+def convert(data: bytes, image: ImageConfig, rules: FilterConfig) -> StoredImage:
+    """Convert source bytes to their stored form.
+
+    Raises:
+        infra.codecs.ImageRejected: the bytes are not a complete image.
+        ImageFiltered: a size or aspect filter excludes the image.
+    """
+    return _through_planes(data, image, rules) or _through_pixels(data, image, rules)
+
+
+def check_size(height: int, width: int, rules: FilterConfig) -> None:
+    """Check the size of an upright image (pixels) against the filters.
+
+    Raises:
+        ImageFiltered: the image is smaller or longer than they allow.
+    """
+    if width < rules.min_width or height < rules.min_height:
+        raise ImageFiltered(
+            TOO_SMALL, f"{width}×{height} pixels, the least is {rules.min_width}×{rules.min_height}"
+        )
+    if rules.max_aspect is not None and max(height, width) > rules.max_aspect * min(height, width):
+        raise ImageFiltered(
+            ASPECT, f"{width}×{height} pixels: longer than {rules.max_aspect:g} times the shorter side"
+        )
+
+
+def sizing_of(image: ImageConfig) -> Sizing:
+    """Return the rule for the size of stored images."""
+    exact = image.resize in ("pad", "crop")
+    height = image.height if exact and image.height else image.size
+    width = image.width if exact and image.width else image.size
+    return Sizing(image.resize, height, width, image.upscale)
+
+
+def background_of(image: ImageConfig) -> tuple[int, int, int]:
+    """Return red, green and blue of the configured background."""
+    value = int(image.background[1:], 16)
+    return value >> 16, value >> 8 & 255, value & 255
+
+
+def _geometry(height: int, width: int, image: ImageConfig, rules: FilterConfig) -> Geometry:
+    """Return the geometry of an upright image, after checking the filters and the limits of the encoding."""
+    check_size(height, width, rules)
+    found = geometry(height, width, sizing_of(image))
+    check_storable(*found.canvas, image.encoding, image.max_pixels)
+    return found
+
+
+def _planar_header(data: bytes, image: ImageConfig) -> JpegHeader | None:
+    """Read the header of a JPEG that may go through planes; None for every other file."""
+    if image.encoding != "jpeg" or image.resample != "area" or data[:3] != b"\xff\xd8\xff" or not library():
+        return None
+    try:
+        header = read_header(data)
+        check_header(header, image.max_pixels)
+    except ImageRejected:
+        return None
+    if not header.complete:
+        return None
+    mode = {"YCbCr": "RGB", "grey": "L"}.get(header.color_space)
+    if mode is None or (header.icc and conversion_to_srgb(header.icc, mode)):
+        return None
+    return header
+
+
+def _through_planes(data: bytes, image: ImageConfig, rules: FilterConfig) -> StoredImage | None:
+    """Convert a JPEG without making pixels; None if the result would not be exact or the JPEG has a fault."""
+    header = _planar_header(data, image)
+    planar = read_planar_header(data) if header else None
+    if header is None or planar is None or (planar.height, planar.width) != (header.height, header.width):
+        return None
+    stored = decode_planes(data, planar)
+    if stored is None or not turns_exactly(stored, header.orientation):
+        return None
+    planes = turn_upright(stored, header.orientation)
+    to = _geometry(planes.y.shape[0], planes.y.shape[1], image, rules)
+    if not cuts_exactly(planes, to.window):
+        return None
+    small = fit(planes, to, image.channels, background_of(image))
+    encoded = None
+    if header.orientation == 1:
+        encoded = _unchanged_source(data, image, (header.height, header.width), "jpeg", header.source_color)
+    halved = halve(small.y)
+    return StoredImage(
+        image=encoded or encode_planes(small, image.quality),
+        height=to.canvas[0],
+        width=to.canvas[1],
+        stored_from="source" if encoded else "planes",
+        source_format="jpeg",
+        source_color=header.source_color,
+        source_height=header.height,
+        source_width=header.width,
+        orientation=header.orientation,
+        statistics=plane_statistics(small, halved),
+        thumbnail=thumbnail(small.y, halved) if to.keeps_all_of(*planes.y.shape) else thumbnail(planes.y),
+    )
+
+
+def _unchanged_source(
+    data: bytes, image: ImageConfig, size: tuple[int, int], source_format: str, source_color: str
+) -> bytes | None:
+    """Copy an upright source without its metadata if it already has the stored size and format.
+
+    Args:
+        data: the source.
+        image: None is returned unless it asks for unchanged copies (``passthrough``).
+        size: height and width of the source (pixels).
+        source_format: as in ``StoredImage``.
+        source_color: as in ``StoredImage``; the colours need no conversion to sRGB.
+    """
+    to = geometry(*size, sizing_of(image))
+    same_size = to.keeps_all_of(*size) and to.canvas == size
+    colors = ("grey",) if image.channels == 1 else ("RGB", "YCbCr")
+    # A colour with further words is deeper than 8 bits or lossless, except for the subsampling of YCbCr.
+    name, _, more = source_color.partition(" ")
+    same_form = source_format == image.encoding and name in colors and (not more or name == "YCbCr")
+    if not image.passthrough or not same_size or not same_form:
+        return None
+    if source_format == "jpeg" and not has_usual_sampling(data):
+        return None
+    return without_metadata(data, source_format)
+
+
+def _through_pixels(data: bytes, image: ImageConfig, rules: FilterConfig) -> StoredImage:
+    """Decode an image to pixels and convert these.
+
+    Raises:
+        infra.codecs.ImageRejected: the bytes are not a complete image.
+        ImageFiltered: a size or aspect filter excludes the image.
+    """
+    decoded = decode(
+        data,
+        image.channels,
+        max_pixels=image.max_pixels,
+        background=background_of(image),
+        allow_truncated=image.allow_truncated,
+    )
+    height, width = decoded.pixels.shape[:2]
+    to = _geometry(height, width, image, rules)
+    pixels = fit_pixels(decoded.pixels, to, image.resample, background_of(image))
+    encoded = None
+    if decoded.orientation == 1 and not (decoded.icc_profile or decoded.had_alpha or decoded.salvaged):
+        encoded = _unchanged_source(data, image, (height, width), decoded.source_format, decoded.source_color)
+    return StoredImage(
+        image=encoded or encode(pixels, image.encoding, image.quality),
+        height=to.canvas[0],
+        width=to.canvas[1],
+        stored_from="source" if encoded else "pixels",
+        source_format=decoded.source_format,
+        source_color=decoded.source_color,
+        source_height=decoded.source_height,
+        source_width=decoded.source_width,
+        orientation=decoded.orientation,
+        statistics=pixel_statistics(pixels),
+        thumbnail=thumbnail(luma(pixels if to.keeps_all_of(height, width) else decoded.pixels)),
+        icc_profile=decoded.icc_profile,
+        had_alpha=decoded.had_alpha,
+        salvaged=decoded.salvaged,
+    )

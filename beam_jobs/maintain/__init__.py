@@ -1,0 +1,1 @@
+"""Maintenance of published versions: compaction and purge."""

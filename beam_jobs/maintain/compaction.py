@@ -1,0 +1,188 @@
+"""Compaction: write the newest version again, in as few shards as its settings ask for, all balanced.
+
+Many ingests leave many shards, each balanced only with those of its own ingest. Compaction deals all records
+again and copies them. It reads nothing from the source, decodes nothing, and keeps the content of the
+version.
+
+``python -m beam_jobs.maintain.compaction`` is what ``shardmill compact`` starts as a child.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from beam_jobs.assemble.stage import Copying, assemble_shards, lay_out
+from beam_jobs.config import PrepareConfig, RunnerConfig
+from beam_jobs.plan import PlannedShard, num_shards
+from beam_jobs.plan.shards import RecordsToDeal, deal
+from beam_jobs.publish.accounting import check_shards
+from beam_jobs.publish.versions import publish_manifest, shards_of_plan
+from beam_jobs.reuse.policy import config_of
+from beam_jobs.reuse.previous import PreviousVersion, Reuse
+from beam_jobs.spool.claims import RunClaim
+from beam_jobs.tables.digests import table_digest
+from beam_jobs.tables.ids import digest_bytes, record_ids
+from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.publishing import publish_on_newest
+from infra.digests import digest_of
+from infra.errors import ConfigError, CorruptDataError
+from infra.format.contract import Manifest, Shard, check_dataset_name, spool_dir, summarise_splits
+from infra.processes.process import run_main
+from infra.progress import result
+
+_HEAL = "delete that shard and prepare the same source again: what is missing is then read from the source"
+
+
+@dataclass(frozen=True)
+class _Assembly:
+    """All records of a version, dealt again. Implements beam_jobs.plan.shards.Assembly."""
+
+    records: pa.Table
+    shards: list[PlannedShard]
+    classes: list[str]
+
+    def records_of(self, shard: PlannedShard) -> pa.Table:
+        """Return the records of a shard in stored order: PLAN_SCHEMA."""
+        return self.records.slice(shard.start, shard.length)
+
+
+def compact(catalog: Catalog, name: str) -> dict[str, Any]:
+    """Publish the newest version again, compacted, unless it is compact already.
+
+    Returns:
+        What ``--json`` prints.
+
+    Raises:
+        NotFoundError: there is no such dataset. ConfigError: this release does not understand its settings.
+        CorruptDataError: a shard is damaged. LockedError: another process compacts it.
+    """
+    before = catalog.open(name)
+    if is_compact(before):
+        return _outcome(before, before, unchanged=True)
+    run = digest_of(["compact", check_dataset_name(name)])
+    with RunClaim(catalog, name, run) as claim:
+        claim.take()
+        before, after = publish_on_newest(name, lambda: _compact_newest(catalog, name, run))
+        claim.clear()
+    return _outcome(before, after, unchanged=False)
+
+
+def _compact_newest(catalog: Catalog, name: str, run: str) -> tuple[DatasetVersion, DatasetVersion]:
+    """Compact the newest version; returns it and the new one."""
+    before = catalog.open(name)
+    return before, _compacted(catalog, before, run)
+
+
+def is_compact(version: DatasetVersion) -> bool:
+    """Return whether one plan wrote all shards of the version, no more than its settings ask for."""
+    manifest, config = version.manifest, _settings(version)
+    folders = {shard.path.rpartition("/")[0] for shard in manifest.shards}
+    return len(folders) <= 1 and all(
+        split.num_shards <= num_shards(split.num_examples, split.num_bytes, config.shards)
+        for split in manifest.splits.values()
+    )
+
+
+def _settings(version: DatasetVersion) -> PrepareConfig:
+    config = config_of(version.manifest)
+    if config is None:
+        raise ConfigError(
+            f"the settings of {version.ref} are not those of this release",
+            "prepare its source again with this release first",
+        )
+    # Records are copied on this machine; the job server that prepared the version may be gone.
+    return config.model_copy(update={"runner": RunnerConfig()})
+
+
+def _compacted(catalog: Catalog, before: DatasetVersion, run: str) -> DatasetVersion:
+    manifest, config = before.manifest, _settings(before)
+    previous = PreviousVersion(before, Reuse(contents=True, uris=False, shards=False))
+    if not previous.is_whole:
+        missing = ", ".join(before.missing_files()[:3]) or "an index"
+        raise CorruptDataError(f"{before.ref} is not whole: {missing} is not as it was written", _HEAL)
+    assembly = _deal_again(previous, config)
+    storage = before.storage
+    spool = storage.child(spool_dir(run))
+    digest = digest_of(["compact", manifest.plan_digest, *_content(assembly), manifest.container])
+    copying = Copying(storage, spool, digest, [], before)
+    layout = lay_out(assembly, copying, previous, shards_of_plan(catalog, before.name, digest))
+    del assembly, previous
+    try:
+        shards = assemble_shards(layout, copying, manifest.container, config).shards
+    except CorruptDataError as error:
+        raise CorruptDataError(error.message, _HEAL) from error
+    check_shards(shards, manifest.accounting)
+    return publish_manifest(catalog, _manifest(manifest, digest, shards))
+
+
+def _deal_again(previous: PreviousVersion, config: PrepareConfig) -> _Assembly:
+    records, splits = previous.all_records()
+    dealt = deal(
+        RecordsToDeal(
+            ids=record_ids(digest_bytes(records["sha256"])),
+            labels=records["label"].to_numpy(),
+            splits=splits,
+            stored_bytes=records["stored_bytes"].to_numpy(),
+        ),
+        config,
+    )
+    in_order = records.take(pa.array(dealt.order)).combine_chunks()
+    return _Assembly(in_order, dealt.shards, previous.version.manifest.classes)
+
+
+def _content(assembly: _Assembly) -> list[Any]:
+    """Return what distinguishes one compaction from another."""
+    return [
+        table_digest(assembly.records.drop_columns(["block", "shard", "offset_bytes"])),
+        [[shard.split, shard.index, shard.count, shard.length] for shard in assembly.shards],
+    ]
+
+
+def _manifest(before: Manifest, digest: str, shards: Sequence[Shard]) -> Manifest:
+    return before.model_copy(
+        update={
+            "version": before.version + 1,
+            "parent": before.version,
+            "restores": None,
+            "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "plan_digest": digest,
+            "shards": list(shards),
+            "splits": summarise_splits(shards),
+            "report": None,
+        }
+    )
+
+
+def _outcome(before: DatasetVersion, after: DatasetVersion, *, unchanged: bool) -> dict[str, Any]:
+    return {
+        "dataset": after.name,
+        "version": after.version,
+        "unchanged": unchanged,
+        "num_records": after.manifest.accounting.num_records,
+        "num_shards_before": len(before.manifest.shards),
+        "num_shards": len(after.manifest.shards),
+        "num_bytes": sum(shard.num_bytes for shard in after.manifest.shards),
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Compact a dataset; the result is an event (infra.progress)."""
+    parser = argparse.ArgumentParser(prog="python -m beam_jobs.maintain.compaction", description=__doc__)
+    parser.add_argument("--root", required=True, help="folder of the datasets")
+    parser.add_argument("--dataset", required=True, help="its name")
+    arguments = parser.parse_args(argv)
+    logging.basicConfig(level=logging.ERROR)  # Beam warns of every optional library that is not there
+    result(compact(Catalog(arguments.root), arguments.dataset))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_main(main))

@@ -1,0 +1,217 @@
+"""Versions without the purged contents: each file that loses a row is rewritten, and so is the manifest.
+
+A shard that loses a record is written to a folder of its own, so that the shards of one folder, which one
+plan wrote, stay balanced.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from contextlib import closing
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from beam_jobs.maintain.purge.finding import ToPurge
+from beam_jobs.maintain.purge.leaks import count_crossing, count_leaks
+from beam_jobs.plan.statistics import split_statistics
+from beam_jobs.publish.accounting import account, quarantine_reasons
+from beam_jobs.publish.input_parts import table_bytes
+from beam_jobs.tables.digests import table_digest
+from infra.dataset.catalog import DatasetVersion
+from infra.digests import digest_of, sha256_hex
+from infra.format.contract import (
+    INPUTS_SCHEMA,
+    SPLITS,
+    Manifest,
+    Shard,
+    SplitStatistics,
+    TableFile,
+    data_dir,
+    inputs_file,
+    summarise_splits,
+)
+from infra.format.records import unpack_record
+from infra.storage.filesystem import Storage
+from infra.storage.range_reader import RangeReader
+
+_PURGED = "(purged)"
+
+
+class Rewriter:
+    """Writes the files of versions without what is purged; a file that several versions share only once.
+
+    Args:
+        storage: the dataset's folder.
+        wanted: what is removed.
+    """
+
+    def __init__(self, storage: Storage, wanted: ToPurge) -> None:
+        self._storage = storage
+        self._wanted = wanted
+        self._folder = data_dir(digest_of(["purge", wanted.uris, sorted(wanted.digests)]))
+        self._shards: dict[str, Shard | None] = {}
+        self._parts: dict[str, TableFile] = {}
+
+    def rewrite(self, version: DatasetVersion) -> Manifest:
+        """Write a version's files without what is purged; returns its new manifest.
+
+        Raises:
+            CorruptDataError: a record that stays cannot be copied.
+        """
+        manifest = version.manifest
+        kept = [self._shard(version, shard) for shard in manifest.shards]
+        shards = [shard for shard in kept if shard is not None]
+        parts = [self._part(version, part) for part in manifest.inputs]
+        changed = manifest.model_copy(
+            update={
+                "source_digest": "",  # so that the next prepare looks at the source anew
+                "shards": shards,
+                "inputs": parts,
+                "near_duplicates": self._near_duplicates(version),
+                "splits": summarise_splits(shards),
+                "label_conflicts": [
+                    conflict
+                    for conflict in manifest.label_conflicts
+                    if conflict.sha256 not in self._wanted.digests
+                ],
+            }
+        )
+        left = DatasetVersion(self._storage, changed)
+        inputs, near = left.inputs(), changed.near_duplicates
+        rest = {
+            "cross_split_duplicates": self._num_crossing(version, inputs),
+            "leaks": count_leaks(inputs, None if near is None else left.table(near.path)),
+            "accounting": account(inputs),
+            "quarantine": quarantine_reasons(inputs),
+            "statistics": self._statistics(changed) if manifest.statistics else {},
+        }
+        return Manifest.model_validate(changed.model_copy(update=rest).model_dump())
+
+    def _num_crossing(self, version: DatasetVersion, inputs: pa.Table) -> int:
+        """Count the duplicates across given splits that are left.
+
+        Rows of earlier releases do not say so; they count as before, up to the number of duplicates left.
+        """
+        before = version.manifest.cross_split_duplicates
+        if not before:
+            return 0
+        lost = count_crossing(version.inputs()) - count_crossing(inputs)
+        return min(before - lost, account(inputs).num_duplicates)
+
+    def _shard(self, version: DatasetVersion, shard: Shard) -> Shard | None:
+        """Return the shard without purged records; None if no record is left."""
+        if shard.path not in self._shards:
+            index = version.index(shard)
+            goes = pc.is_in(index["sha256"], pa.array(sorted(self._wanted.digests), pa.string()))
+            lost = index["id"].filter(goes).to_pylist()
+            rows = index.filter(pc.invert(goes))
+            self._shards[shard.path] = (
+                shard if not lost else self._copy(version, shard, rows, lost) if rows.num_rows else None
+            )
+        return self._shards[shard.path]
+
+    def _copy(self, version: DatasetVersion, shard: Shard, rows: pa.Table, lost: list[str]) -> Shard:
+        manifest = version.manifest
+        folder = data_dir(digest_of(["purged", shard.path, sorted(lost)]))
+        names = [path.rpartition("/")[2] for path in (shard.path, shard.index_path)]
+        stored = io.BytesIO()
+        lengths = rows["length_bytes"].to_numpy()
+        with closing(RangeReader(self._storage)) as reader:
+            for offset, length in zip(rows["offset_bytes"].to_pylist(), lengths.tolist(), strict=True):
+                packed = reader.read(shard.path, offset, length)
+                unpack_record(packed, manifest.container)  # its checksum
+                stored.write(packed)
+        offsets = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+        at = rows.schema.get_field_index("offset_bytes")
+        rows = rows.set_column(at, rows.schema.field(at), pa.array(offsets, pa.int64()))
+        data, index = stored.getvalue(), table_bytes(rows)
+        self._storage.write_atomic(f"{folder}/{names[0]}", data)
+        self._storage.write_atomic(f"{folder}/{names[1]}", index)
+        counts = Counter(rows["label"].to_pylist())
+        return Shard(
+            path=f"{folder}/{names[0]}",
+            index_path=f"{folder}/{names[1]}",
+            split=shard.split,
+            num_examples=rows.num_rows,
+            num_bytes=len(data),
+            payload_bytes=pc.sum(rows["stored_bytes"]).as_py(),
+            sha256=sha256_hex(data),
+            index_bytes=len(index),
+            index_sha256=sha256_hex(index),
+            class_counts={manifest.classes[label]: counts[label] for label in sorted(counts)},
+        )
+
+    def _part(self, version: DatasetVersion, part: TableFile) -> TableFile:
+        if part.path not in self._parts:
+            table = version.table(part.path)
+            kept = self._without_names(table.filter(pc.invert(self._wanted.matches(table))))
+            self._parts[part.path] = part if kept.equals(table) else self._write(kept, None)
+        return self._parts[part.path]
+
+    def _without_names(self, rows: pa.Table) -> pa.Table:
+        """Return the rows with purged URIs removed from their messages."""
+        messages = rows["message"]
+        for uri in (*self._wanted.uris, *self._wanted.other_uris):
+            if pc.any(pc.match_substring(messages, uri)).as_py():
+                messages = pc.replace_substring(messages, uri, _PURGED)
+        at = INPUTS_SCHEMA.get_field_index("message")
+        return rows.set_column(at, INPUTS_SCHEMA.field(at), messages)
+
+    def _near_duplicates(self, version: DatasetVersion) -> TableFile | None:
+        part = version.manifest.near_duplicates
+        if part is None:
+            return None
+        if part.path not in self._parts:
+            table = version.table(part.path)
+            uris = pc.is_in(table["uri"], pa.array(self._wanted.uris, pa.string()))
+            ids = pc.is_in(table["record_id"], pa.array(sorted(self._wanted.ids), pa.string()))
+            goes = pc.or_(uris, ids)
+            kept = _regrouped(table, goes) if pc.any(goes).as_py() else table
+            self._parts[part.path] = part if kept is table else self._write(kept, "near_duplicates")
+        return self._parts[part.path]
+
+    def _write(self, table: pa.Table, name: str | None) -> TableFile:
+        """Write a table to the folder of this purge, named by the digest of its rows."""
+        digest = table_digest(table)[:24]
+        path = f"{self._folder}/{inputs_file(digest) if name is None else f'{name}-{digest}.parquet'}"
+        data = table_bytes(table)
+        self._storage.write_atomic(path, data)
+        return TableFile(path=path, num_rows=table.num_rows, num_bytes=len(data), sha256=sha256_hex(data))
+
+    def _statistics(self, manifest: Manifest) -> dict[str, SplitStatistics]:
+        tables, splits = [], []
+        for shard in manifest.shards:
+            with self._storage.open_input(shard.index_path) as stream:
+                tables.append(pq.read_table(stream))
+            splits += [SPLITS.index(shard.split)] * shard.num_examples
+        if not tables:
+            return {}
+        return split_statistics(
+            pa.concat_tables(tables).combine_chunks(), np.arange(len(splits)), np.array(splits, np.int8)
+        )
+
+
+def _regrouped(table: pa.Table, goes: pa.ChunkedArray) -> pa.Table:
+    """Remove near-duplicates: groups are named and measured again, and single members removed."""
+    groups: dict[str, list[dict[str, object]]] = {}
+    for row in table.filter(pc.invert(goes)).to_pylist():
+        groups.setdefault(row["group"], []).append(row)
+    rows = []
+    for members in groups.values():
+        if len(members) < 2:
+            continue
+        name = min(str(member["record_id"]) for member in members)
+        for member in members:
+            others = [other for other in members if other is not member]
+            rows.append(member | {"group": name, "distance": min(_distance(member, one) for one in others)})
+    rows.sort(key=lambda row: (str(row["group"]), str(row["record_id"])))
+    return pa.Table.from_pylist(rows, table.schema)
+
+
+def _distance(one: dict[str, object], other: dict[str, object]) -> int:
+    """Return the number of bits in which two perceptual hashes differ."""
+    return (int(str(one["perceptual_hash"])) ^ int(str(other["perceptual_hash"]))).bit_count()

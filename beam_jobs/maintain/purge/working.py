@@ -1,0 +1,77 @@
+"""The steps of a purge. Each may be killed, and all may be repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from beam_jobs.maintain.purge.finding import ToPurge, find_to_purge, write_journal
+from beam_jobs.maintain.purge.rewriting import Rewriter
+from infra.dataset.catalog import Catalog
+from infra.dataset.lock import lock_for_removing
+from infra.dataset.maintenance.garbage import find_garbage, remove_files
+from infra.dataset.maintenance.purged import PURGING_FILE, add_purged
+from infra.dataset.reports import record_report
+from infra.format.contract import manifest_file
+from infra.format.stored_manifest import encode_manifest
+from infra.progress import progress, stage
+from infra.storage.filesystem import Storage
+
+
+def purge(catalog: Catalog, name: str, sources: Sequence[str]) -> ToPurge:
+    """Remove contents from every version of a dataset, and keep them from coming back.
+
+    Args:
+        catalog: the datasets.
+        name: of the dataset.
+        sources: URIs relative to the source, or paths of files; none to finish a purge that was killed.
+
+    Raises:
+        NotFoundError: no version ever knew one of the sources.
+        UsageError: no source is given, and no purge has to be finished.
+        LockedError: a version is being made at this moment.
+        CorruptDataError: a record that stays cannot be copied; repair it and run again.
+    """
+    storage = catalog.dataset_storage(name)
+    wanted = find_to_purge(catalog, name, sources)  # before the lock's file makes a folder
+    if not wanted.uris:
+        return wanted  # all of it is gone already
+    with lock_for_removing(storage, name):
+        wanted = find_to_purge(catalog, name, sources)
+        write_journal(storage, wanted)
+        contents = (bytes.fromhex(digest) for digest in wanted.digests)
+        add_purged(storage, contents, [*wanted.uris, *wanted.other_uris])
+        _rewrite_manifests(catalog, storage, wanted)
+        _write_reports(catalog, storage, name)
+        _remove_the_rest(catalog, storage, name)
+        storage.delete(PURGING_FILE)
+    return wanted
+
+
+def _rewrite_manifests(catalog: Catalog, storage: Storage, wanted: ToPurge) -> None:
+    stage("purge", len(wanted.rows), unit="versions")
+    rewriter = Rewriter(storage, wanted)
+    for done, number in enumerate(sorted(wanted.rows), 1):
+        changed = rewriter.rewrite(catalog.open(f"{wanted.dataset}@{number}"))
+        storage.write_atomic(manifest_file(number), encode_manifest(changed))
+        progress("purge", done, len(wanted.rows), unit="versions")
+
+
+def _write_reports(catalog: Catalog, storage: Storage, name: str) -> None:
+    """Write every report again: the page of a later version may show records of the purged one."""
+    from beam_jobs.report import write_report  # its template engine is needed here only
+
+    made: set[str] = set()
+    for number in catalog.versions(name):
+        manifest = catalog.open(f"{name}@{number}").manifest
+        if manifest.report is not None and manifest.report not in made:
+            path = write_report(storage, manifest)
+            record_report(catalog, name, path)
+            made.add(path)
+
+
+def _remove_the_rest(catalog: Catalog, storage: Storage, name: str) -> None:
+    """Remove the spools, and all files that no version names any more."""
+    for run in storage.list_folders("spool"):
+        storage.delete_tree(f"spool/{run}")
+    remove_files(storage, [entry.path for entry in find_garbage(catalog, name).files])
+    storage.sweep("data")

@@ -1,0 +1,40 @@
+"""Records, classes and shards of the previous version that a plan builds on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from beam_jobs.plan.shards import HeldShards
+from beam_jobs.tables.lookup import find_ids
+
+
+@dataclass(frozen=True)
+class PreviousRecords:
+    """The records of the previous version, and its classes.
+
+    Attributes:
+        ids: uint64 [N], record ids, rising.
+        splits: int8 [N], index into SPLITS of each.
+        classes: names, in the order of its label numbers. They are kept, and new classes come after
+            them, so that the labels of inherited shards stay valid.
+        held: its shards, if they may be inherited; None if all records are written anew.
+    """
+
+    ids: npt.NDArray[np.uint64]
+    splits: npt.NDArray[np.int8]
+    classes: tuple[str, ...]
+    held: HeldShards | None = None
+
+    def split_of(self, ids: npt.NDArray[np.uint64]) -> npt.NDArray[np.int8]:
+        """Return the split that each record had: int8 [M], -1 if the version has no such record.
+
+        Args:
+            ids: uint64 [M].
+        """
+        if not len(self.ids):
+            return np.full(len(ids), -1, np.int8)
+        at, found = find_ids(self.ids, ids)
+        return np.where(found, self.splits[at], np.int8(-1)).astype(np.int8)

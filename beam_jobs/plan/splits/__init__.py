@@ -1,0 +1,1 @@
+"""Which record goes to which split, and groups that the splits divide all the same (leaks)."""

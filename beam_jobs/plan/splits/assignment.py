@@ -1,0 +1,176 @@
+"""The split of each record, by the first of these rules that applies.
+
+1. *Given*: the source says so.
+2. *Previous*: the record keeps the split that it has in the previous version.
+3. *Group*: a record whose unit (records connected by groups) has members with a split goes where most of them
+   are. Units without a split are then placed as a whole, the largest first, each into the split that lacks
+   most of the unit's classes.
+4. *Stratified*: the other records of each class, in the order of a hash, fill what the splits still lack.
+
+The fractions are those of the records whose split is not given. Without a previous version and without
+groups, each class is cut exactly at the fractions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from beam_jobs.plan.columns import Codes
+from beam_jobs.plan.splits.placement import Labels, Units, place_units
+from beam_jobs.tables.ids import UInt64
+
+Int64 = npt.NDArray[np.int64]
+Float64 = npt.NDArray[np.float64]
+
+TRAIN = 0
+
+
+def assign_splits(
+    given: Codes,
+    labels: Labels,
+    ranks: UInt64,
+    fractions: Sequence[float],
+    previous: Codes | None = None,
+    units: Units | None = None,
+) -> Codes:
+    """Assign each record to a split.
+
+    Args:
+        given: int8 [N], the split that the source gives, or -1.
+        labels: int32 [N], class of each record.
+        ranks: uint64 [N], a hash of each record: within a class, the lowest go to the first split.
+        fractions: of each split, summing to 1.
+        previous: int8 [N], the split that the previous version gave it, or -1.
+        units: int32 [N], the first record of each record's unit; None if each record is a unit of its own.
+
+    Returns:
+        int8 [N], index into SPLITS.
+    """
+    splits = given.copy()
+    if previous is not None:
+        splits = np.where(splits >= 0, splits, previous).astype(np.int8)
+    if units is not None:
+        _follow_units(splits, units, len(fractions))
+    own = given < 0
+    num_classes = int(labels.max()) + 1 if len(labels) else 0
+    wanted = np.bincount(labels[own], minlength=num_classes)[:, np.newaxis] * np.asarray(fractions)
+    if units is not None:
+        shortfall = wanted - _held(splits, own, labels, num_classes, len(fractions))
+        place_units(splits, units, labels, ranks, shortfall)
+    held = _held(splits, own, labels, num_classes, len(fractions))
+    _fill(splits, labels, ranks, wanted - held, trained=held[:, TRAIN] > 0)
+    return splits
+
+
+def _held(
+    splits: Codes, own: npt.NDArray[np.bool_], labels: Labels, num_classes: int, num_splits: int
+) -> Int64:
+    """Count the records of each class in each split, without the given ones: int64 [classes, splits]."""
+    placed = own & (splits >= 0)
+    cells = labels[placed] * num_splits + splits[placed]
+    return np.bincount(cells, minlength=num_classes * num_splits).reshape(num_classes, num_splits)
+
+
+def _follow_units(splits: Codes, units: Units, num_splits: int) -> None:
+    """Put records without a split where most members of their unit are."""
+    placed = np.flatnonzero(splits >= 0)
+    if not len(placed):
+        return
+    counts = np.zeros((len(units), num_splits), np.int32)
+    np.add.at(counts, (units[placed], splits[placed]), 1)
+    free = np.flatnonzero(splits < 0)
+    of_unit = counts[units[free]]
+    drawn = of_unit.any(axis=1)
+    splits[free[drawn]] = of_unit[drawn].argmax(axis=1)
+
+
+def _fill(
+    splits: Codes, labels: Labels, ranks: UInt64, shortfall: Float64, trained: npt.NDArray[np.bool_]
+) -> None:
+    """Fill what the splits lack with the records that have no split yet, class by class."""
+    free = np.flatnonzero(splits < 0)
+    if not len(free):
+        return
+    ordered = free[np.lexsort((ranks[free], labels[free]))]
+    counts = np.bincount(labels[free], minlength=len(shortfall))
+    seats = round_shares(fill_shortfalls(shortfall, counts), counts, trained)
+    # Class after class, and in each its seats of train, validation, test: just the order of `ordered`.
+    splits[ordered] = np.repeat(
+        np.tile(np.arange(seats.shape[1], dtype=np.int8), len(seats)), seats.reshape(-1)
+    )
+
+
+def fill_shortfalls(shortfall: Float64, counts: Int64) -> Float64:
+    """Divide the records of each class among the splits that lack some.
+
+    The records are divided so that the remaining shortfalls are equal and no split gets a negative number.
+
+    Args:
+        shortfall: float64 [classes, splits], what each split lacks; negative if it has too many. A row
+            sums to its count.
+        counts: int64 [classes], records to divide.
+
+    Returns:
+        float64 [classes, splits], each row summing to its count.
+    """
+    # max(0, shortfall - level), with the level at which a row sums to its count (water filling).
+    falling = -np.sort(-shortfall, axis=1)
+    filled = np.arange(1, shortfall.shape[1] + 1)
+    levels = (np.cumsum(falling, axis=1) - counts[:, np.newaxis]) / filled
+    last = np.maximum((falling > levels + 1e-9).sum(axis=1) - 1, 0)
+    level = np.take_along_axis(levels, last[:, np.newaxis], axis=1)
+    return np.maximum(0.0, shortfall - level)
+
+
+def divide_by_fractions(counts: Int64, fractions: Sequence[float]) -> Int64:
+    """Divide the records of each class by the fractions, in whole numbers.
+
+    Args:
+        counts: int64 [classes].
+        fractions: of each split, summing to 1.
+
+    Returns:
+        int64 [classes, splits], each row summing to the count of its class.
+    """
+    return round_shares(
+        counts[:, np.newaxis] * np.asarray(fractions), counts, np.zeros(len(counts), np.bool_)
+    )
+
+
+def round_shares(shares: Float64, counts: Int64, trained: npt.NDArray[np.bool_]) -> Int64:
+    """Round shares to whole numbers.
+
+    Each number is the exact share rounded down or up. The records that rounding down leaves over go to the
+    splits that lack most over all classes so far (largest remainder, carried from class to class), so that
+    many small classes together also meet the fractions. The first record of a class goes to train if train
+    has a share of it: a class that is only tested can never be right.
+
+    Args:
+        shares: float64 [classes, splits], each row summing to the count of its class.
+        counts: int64 [classes].
+        trained: bool [classes], whether train has a record of the class already.
+
+    Returns:
+        int64 [classes, splits], each row summing to the count of its class.
+    """
+    # 0.1 * 30 is 3.0000000000000004: such a share counts as whole.
+    whole = np.rint(shares)
+    shares = np.where(np.abs(shares - whole) < 1e-6, whole, shares)
+    seats = np.floor(shares).astype(np.int64)
+    short = np.zeros(shares.shape[1])
+    for at in np.flatnonzero(seats.sum(axis=1) < counts):
+        fraction = shares[at] - seats[at]
+        short += fraction
+        open_to = set(np.flatnonzero(fraction > 0).tolist())
+        for _ in range(int(counts[at] - seats[at].sum())):
+            if not trained[at] and seats[at][TRAIN] == 0 and TRAIN in open_to:
+                split = TRAIN
+            else:
+                split = max(sorted(open_to), key=lambda candidate: round(float(short[candidate]), 9))
+            open_to.discard(split)
+            seats[at][split] += 1
+            short[split] -= 1
+    return seats

@@ -1,0 +1,298 @@
+"""A plan, step by step.
+
+1. *Duplicates.* Files with equal SHA-256 become one record; the smallest URI is kept.
+2. *Groups* of records by key and by looks (similarity).
+3. *Splits*: given, then previous version, then group, then stratified (splits.assignment).
+4. *Leaks*: groups that are in several splits all the same (splits.leaks).
+5. *Shards*, and the order of the records in them (shards).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from beam_jobs.config import PrepareConfig
+from beam_jobs.plan.columns import Codes, Rows, one_chunk, rows_where, split_codes
+from beam_jobs.plan.inputs import FACTS_OF_INPUTS, InputRows
+from beam_jobs.plan.previous import PreviousRecords
+from beam_jobs.plan.pseudo_random_order import SPLIT, hash_ranks
+from beam_jobs.plan.records import PlannedRecords
+from beam_jobs.plan.shards import Dealt, PlannedShard, RecordsToDeal, deal
+from beam_jobs.plan.similarity.duplicates import Duplicates, Files, find_duplicates, find_label_conflicts
+from beam_jobs.plan.similarity.groups import Groups, key_groups, units_of
+from beam_jobs.plan.similarity.near_duplicates import (
+    NearDuplicates,
+    find_near_duplicates,
+    near_duplicates_table,
+)
+from beam_jobs.plan.splits.assignment import assign_splits
+from beam_jobs.plan.splits.leaks import Dropped, GroupedRecords, settle_leaks
+from beam_jobs.plan.splits.placement import Labels
+from beam_jobs.plan.statistics import split_statistics
+from beam_jobs.schemas import Status
+from beam_jobs.tables.ids import UInt64, digest_bytes
+from beam_jobs.tables.text_columns import code_texts
+from infra.format.contract import LabelConflict, Leaks, SplitStatistics
+
+
+@dataclass(frozen=True)
+class PlanSummary:
+    """Parts of a plan that the manifest holds.
+
+    Attributes:
+        classes: names by label: those of the previous version, then new ones that have a record, sorted.
+        label_conflicts: the same bytes under several labels.
+        cross_split_duplicates: duplicates that the source gives another split than the record kept.
+        leaks: groups that are divided among splits.
+        statistics: split -> figures of its images, inherited ones among them.
+    """
+
+    classes: list[str]
+    label_conflicts: list[LabelConflict]
+    cross_split_duplicates: int
+    leaks: Leaks
+    statistics: dict[str, SplitStatistics]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Plan of a version.
+
+    Attributes:
+        input_rows: what became of each input.
+        planned: the records to be written, shard after shard, in stored order.
+        shards: the shards to be written, train first.
+        summary: what the manifest says.
+        near_duplicates: NEAR_DUPLICATES_SCHEMA; None if they were not looked for.
+        inherited: numbers of the previous version's shards that stay as they are, rising.
+    """
+
+    input_rows: InputRows
+    planned: PlannedRecords
+    shards: list[PlannedShard]
+    summary: PlanSummary
+    near_duplicates: pa.Table | None = None
+    inherited: list[int] = field(default_factory=list)
+
+    @property
+    def classes(self) -> list[str]:
+        """Names by label."""
+        return self.summary.classes
+
+    @property
+    def inputs(self) -> pa.Table:
+        """The rows of all inputs: INPUTS_SCHEMA, sorted by URI. Made anew at each call."""
+        return self.input_rows.table()
+
+    def records_of(self, shard: PlannedShard) -> pa.Table:
+        """Return the records of one shard in stored order: PLAN_SCHEMA."""
+        return self.planned.table(shard.start, shard.length)
+
+    def without_records(self) -> Plan:
+        """Return the plan without its records, which frees most of its memory."""
+        return replace(self, planned=PlannedRecords.none())
+
+    @property
+    def records(self) -> pa.Table:
+        """The records to be written: PLAN_SCHEMA. Made anew at each call; see ``planned``."""
+        return self.planned.table()
+
+
+@dataclass(frozen=True)
+class _Known:
+    """Facts of all files, and the files that become records.
+
+    Attributes:
+        listing: LISTING_SCHEMA, in one chunk.
+        facts: PLACED_FACTS_SCHEMA, in one chunk.
+        read: int32, rows of the listing that were read.
+        files: the files that have a stored image.
+        labels: of the whole listing.
+        given: int8 [rows of the listing], the split that the source gives, or -1.
+        found: duplicates among ``files``.
+        ids: uint64 [K], record ids.
+    """
+
+    listing: pa.Table
+    facts: pa.Table
+    read: Rows
+    files: Files
+    labels: pa.DictionaryArray
+    given: Codes
+    found: Duplicates
+    ids: UInt64
+
+    @classmethod
+    def of(cls, listing: pa.Table, facts: pa.Table) -> _Known:
+        """Bring together what listing and reading found."""
+        listing, facts = listing.combine_chunks(), facts.combine_chunks()  # taking from many is slow
+        read = rows_where(listing["status"].to_numpy() == Status.TO_READ)
+        if len(read) != facts.num_rows:
+            raise ValueError(f"{facts.num_rows} rows of facts for {len(read)} files that were read")
+        places = rows_where(np.isin(facts["status"].to_numpy(), (Status.STORED, Status.STORED_BEFORE)))
+        files = Files(read[places], places, digest_bytes(facts["sha256"]), listing["uri"])
+        labels = one_chunk(code_texts(listing, ("label",))["label"])
+        found = find_duplicates(files)
+        given = split_codes(listing["split"])
+        return cls(listing, facts, read, files, labels, given, found, files.ids()[found.kept])
+
+    @property
+    def rows(self) -> Rows:
+        """Row of each record in the listing: int32 [K]."""
+        return self.files.rows[self.found.kept]
+
+    @property
+    def places(self) -> Rows:
+        """Row of each record in the facts: int32 [K]."""
+        return self.files.places[self.found.kept]
+
+    def crossing(self) -> npt.NDArray[np.bool_]:
+        """Return which repeats the source gives another split than their record: bool [R]."""
+        repeats = self.given[self.files.rows[self.found.repeats]]
+        records = self.given[self.rows[self.found.record_of_repeat]]
+        # Only where the source gives both splits can a duplicate cross them.
+        crossing: npt.NDArray[np.bool_] = (repeats >= 0) & (records >= 0) & (records != repeats)
+        return crossing
+
+
+def plan_version(
+    listing: pa.Table,
+    facts: pa.Table,
+    config: PrepareConfig,
+    previous: PreviousRecords | None = None,
+) -> Plan:
+    """Plan a version.
+
+    Args:
+        listing: LISTING_SCHEMA, sorted by URI; its labels may be dictionary-coded
+            (beam_jobs.tables.text_columns).
+        facts: PLACED_FACTS_SCHEMA, a row for each row of the listing whose status is TO_READ, in order; text
+            columns of IMAGE_COLUMNS may be coded too.
+        config: groups, splits, shards and seed.
+        previous: the previous version, whose records keep their split and classes their number.
+
+    Raises:
+        DataError: two files with different content share a record id.
+        LeakError: a group is in several splits, and groups.leakage is "fail".
+    """
+    known = _Known.of(listing, facts)
+    grouped, near = _split(known, config, previous)
+    leaks, dropped = settle_leaks(grouped, config.groups.leakage)
+    stays = _without(len(known.ids), dropped.records)
+    rows, places = known.rows[stays], known.places[stays]
+    classes, labels = _class_codes(known.labels, rows, previous)
+    splits = grouped.splits[stays]
+    stored_bytes = known.facts["stored_bytes"].take(pa.array(places)).to_numpy()
+    records = RecordsToDeal(known.ids[stays], labels, splits, stored_bytes)
+    dealt = _deal(known, rows, records, config, previous)
+    order = dealt.order
+    input_rows = InputRows(
+        known.listing,
+        known.facts.select(FACTS_OF_INPUTS),
+        known.read,
+        known.files,
+        known.found,
+        known.crossing(),
+        grouped.splits,
+        dropped,
+    )
+    return Plan(
+        input_rows=input_rows,
+        planned=PlannedRecords(known.listing, known.facts, rows[order], places[order], labels[order]),
+        shards=dealt.shards,
+        summary=PlanSummary(
+            classes=classes,
+            label_conflicts=find_label_conflicts(known.files, known.labels, known.found),
+            cross_split_duplicates=input_rows.num_crossing,
+            leaks=leaks,
+            statistics=split_statistics(known.facts, places, splits),
+        ),
+        near_duplicates=_near_table(known, near, grouped, dropped),
+        inherited=dealt.inherited,
+    )
+
+
+def _without(count: int, dropped: npt.NDArray[np.int64]) -> slice | npt.NDArray[np.bool_]:
+    """Return an index that selects all but the dropped records; a slice if all stay, to copy nothing."""
+    if not len(dropped):
+        return slice(None)
+    stays = np.ones(count, np.bool_)
+    stays[dropped] = False
+    return stays
+
+
+def _split(
+    known: _Known, config: PrepareConfig, previous: PreviousRecords | None
+) -> tuple[GroupedRecords, NearDuplicates | None]:
+    """Group all records, and assign each to a split."""
+    keyed, keys = key_groups(known.listing["group"].take(pa.array(known.files.rows)), known.found.record_of())
+    near = None
+    if config.groups.near_duplicates:
+        hashes = known.facts["perceptual_hash"].take(pa.array(known.places))
+        near = find_near_duplicates(hashes, config.groups.max_distance)
+    near_groups = near.groups if near else Groups.none()
+    _, labels = _class_codes(known.labels, known.rows, previous)
+    splits = assign_splits(
+        known.given[known.rows],
+        labels,
+        hash_ranks(known.ids, config.seed, SPLIT),
+        config.splits.fractions(),
+        previous.split_of(known.ids) if previous is not None else None,
+        units_of(len(known.ids), [keyed, near_groups]),
+    )
+    return GroupedRecords(near_groups, keyed, keys, splits, known.listing["uri"], known.rows), near
+
+
+def _deal(
+    known: _Known,
+    rows: Rows,
+    records: RecordsToDeal,
+    config: PrepareConfig,
+    previous: PreviousRecords | None,
+) -> Dealt:
+    """Deal the records that stay to shards; ``rows`` are their rows in the listing."""
+    held = previous.held if previous is not None else None
+    homes = None
+    if held is not None:
+        wanted = known.listing.select(["uri", "group"]).take(pa.array(rows))
+        homes = held.homes(records, wanted["uri"], wanted["group"])
+    return deal(records, config, held, homes)
+
+
+def _near_table(
+    known: _Known, near: NearDuplicates | None, grouped: GroupedRecords, dropped: Dropped
+) -> pa.Table | None:
+    if near is None:
+        return None
+    splits = grouped.splits.copy()
+    splits[dropped.records] = -1
+    return near_duplicates_table(
+        near, known.facts["perceptual_hash"], known.listing, known.rows, known.places, known.ids, splits
+    )
+
+
+def _class_codes(
+    labels: pa.DictionaryArray, rows: Rows, previous: PreviousRecords | None
+) -> tuple[list[str], Labels]:
+    """Number the classes.
+
+    Args:
+        labels: of the whole listing.
+        rows: int32 [N], rows of the records in the listing.
+        previous: the version whose classes keep their numbers.
+
+    Returns:
+        Names by number, and the number of each record's class (int32 [N]).
+    """
+    known = list(previous.classes) if previous is not None else []
+    of_records = labels.indices.take(pa.array(rows)).to_numpy()
+    names = labels.dictionary.to_pylist()
+    found = {str(names[code]) for code in np.unique(of_records)}
+    classes = known + sorted(found - set(known))
+    number = {name: at for at, name in enumerate(classes)}
+    codes = np.array([number.get(name, -1) for name in names], np.int32)
+    return classes, codes[of_records] if len(rows) else np.empty(0, np.int32)

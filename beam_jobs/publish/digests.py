@@ -1,0 +1,88 @@
+"""Digests by which finished blocks, plans and versions are found again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Self
+
+import pyarrow as pa
+
+from beam_jobs.config import PrepareConfig
+from beam_jobs.plan import Plan
+from beam_jobs.plan.records import PlannedRecords
+from beam_jobs.schemas import PLAN_SCHEMA
+from beam_jobs.sources.listing import Listing
+from beam_jobs.tables.digests import batches_digest, table_digest
+from infra.codecs import codec_builds
+from infra.digests import digest_of
+from infra.format.contract import FORMAT_VERSION, INPUTS_SCHEMA
+from infra.format.records import Container
+
+# Where an image is copied from changes nothing of what is written.
+_PLACE_COLUMNS = ("block", "shard", "offset_bytes")
+
+
+@dataclass(frozen=True)
+class Digests:
+    """The digests of a run.
+
+    Attributes:
+        run: covers the location of the source, the configuration and the libraries. It names the spool, so a
+            run on a source that has grown finds the blocks that are still the same.
+        source: covers all of that and the listing: equal if a run would publish the same again.
+        builds: library -> version, of the libraries that shape the stored bytes.
+    """
+
+    run: str
+    source: str
+    builds: dict[str, str]
+
+    @classmethod
+    def of(cls, source_uri: str, listing: Listing, config: PrepareConfig) -> Self:
+        """Compute the digests of a run."""
+        run = run_digest(source_uri, config)
+        return cls(run, digest_of([run, listing.digest()], length=32), _builds())
+
+
+def run_digest(source_uri: str, config: PrepareConfig) -> str:
+    """Return the digest of a run, which is known before its source is listed."""
+    return digest_of([FORMAT_VERSION, source_uri, config.effective(), _builds()])
+
+
+def work_digest(source_uri: str, config: PrepareConfig) -> str:
+    """Return the digest of source and configuration, without the libraries."""
+    return digest_of([FORMAT_VERSION, source_uri, config.effective()])
+
+
+def _builds() -> dict[str, str]:
+    return codec_builds() | {name: version(name) for name in ("isal", "pyarrow")}
+
+
+def _records_digest(planned: PlannedRecords) -> str:
+    names = [name for name in PLAN_SCHEMA.names if name not in _PLACE_COLUMNS]
+    schema = pa.schema([PLAN_SCHEMA.field(name) for name in names])
+    return batches_digest(schema, (batch.select(names) for batch in planned.batches()))
+
+
+def plan_digest(plan: Plan, digests: Digests, container: Container, inherited: Sequence[str] = ()) -> str:
+    """Return the digest of everything that determines the bytes of shards, indexes and tables.
+
+    Args:
+        plan: the plan.
+        digests: of the run.
+        container: of the shards.
+        inherited: paths of the previous version's shards that stay as they are.
+    """
+    return digest_of(
+        [
+            digests.run,
+            container,
+            batches_digest(INPUTS_SCHEMA, plan.input_rows.batches()),
+            _records_digest(plan.planned),
+            [[shard.split, shard.index, shard.count, shard.length] for shard in plan.shards],
+            list(inherited),
+            None if plan.near_duplicates is None else table_digest(plan.near_duplicates),
+        ]
+    )

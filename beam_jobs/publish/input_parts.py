@@ -1,0 +1,76 @@
+"""The rows of all inputs as files, in parts: a version writes the parts that changed and inherits the rest.
+
+The rows, in the order of their URIs, are cut where the hash of a URI says so (beam_jobs.encode.blocks). A
+part is named by the digest of its rows, so an equal part of the previous version has the same name.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from beam_jobs.encode.blocks import block_lengths, texts
+from beam_jobs.plan.inputs import InputRows
+from beam_jobs.tables.digests import table_digest
+from infra.dataset.catalog import DatasetVersion
+from infra.digests import sha256_hex
+from infra.format.contract import TableFile, inputs_file
+from infra.storage.filesystem import Storage
+
+ROWS_OF_A_PART = 8_192  # on average
+
+
+def write_inputs(
+    storage: Storage, folder: str, inputs: pa.Table | InputRows, previous: DatasetVersion | None = None
+) -> list[TableFile]:
+    """Write the parts that the previous version does not have.
+
+    Args:
+        storage: the dataset's folder.
+        folder: receives new parts; relative to the dataset.
+        inputs: INPUTS_SCHEMA, sorted by URI; or the columns that such rows are made of.
+        previous: the version whose equal parts are inherited if they are still there.
+
+    Returns:
+        All parts, in order.
+    """
+    known = {part.path.rpartition("/")[2]: part for part in previous.manifest.inputs} if previous else {}
+    present = previous.present_files() if previous else {}
+    parts = []
+    for rows in cut_inputs(inputs):
+        name = inputs_file(table_digest(rows)[:24])
+        part = known.get(name)
+        if part is None or present.get(part.path) != part.num_bytes:
+            data = table_bytes(rows)
+            digest = sha256_hex(data)
+            if part is None or part.sha256 != digest:
+                part = TableFile(
+                    path=f"{folder}/{name}", num_rows=rows.num_rows, num_bytes=len(data), sha256=digest
+                )
+            storage.write_atomic(part.path, data)  # a part that was lost comes back where it was
+        parts.append(part)
+    return parts
+
+
+def cut_inputs(inputs: pa.Table | InputRows, mean: int = ROWS_OF_A_PART) -> Iterator[pa.Table]:
+    """Yield the rows (INPUTS_SCHEMA) in parts; one empty part if there is no row."""
+    if isinstance(inputs, InputRows):
+        uris, rows = inputs.listing["uri"], inputs.table
+    else:
+        uris, rows = inputs["uri"], inputs.slice
+    start = 0
+    for length in block_lengths(texts(uris), mean):
+        yield rows(start, length)
+        start += length
+    if not start:
+        yield rows(0, 0)
+
+
+def table_bytes(table: pa.Table) -> bytes:
+    """Return a table as a Parquet file. The same rows give the same bytes."""
+    sink = io.BytesIO()
+    pq.write_table(table.combine_chunks(), sink, compression="zstd")
+    return sink.getvalue()

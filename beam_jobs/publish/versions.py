@@ -1,0 +1,135 @@
+"""Publishing a version: its manifest, its report, and what earlier attempts at it left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from beam_jobs.publish.digests import Digests
+from beam_jobs.publish.outline import Outline
+from beam_jobs.request import JobRequest
+from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.reports import with_report
+from infra.errors import DataError, EnvironmentFault
+from infra.format.contract import Manifest, Shard, data_dir, is_inputs_file, summarise_splits
+from infra.progress import log, progress, stage
+
+INPUTS_FILE = "inputs.parquet"
+
+
+def shards_of_plan(catalog: Catalog, dataset: str, plan_digest: str) -> Iterator[Shard]:
+    """Yield the shards that the same plan wrote for earlier versions, when the source was what it is now."""
+    folder = data_dir(plan_digest)
+    if not catalog.dataset_storage(dataset).exists(folder):
+        return
+    for version in catalog.versions(dataset):
+        for shard in catalog.open(f"{dataset}@{version}").manifest.shards:
+            if shard.path.startswith(f"{folder}/"):
+                yield shard
+
+
+def publish(
+    catalog: Catalog,
+    request: JobRequest,
+    source_uri: str,
+    outline: Outline,
+    shards: list[Shard],
+    digests: Digests,
+    previous: DatasetVersion | None,
+) -> DatasetVersion:
+    """Publish a version whose files are written, and remove the files that earlier attempts at it left.
+
+    Args:
+        catalog: the datasets.
+        request: what was asked for.
+        source_uri: the source as the manifest names it.
+        outline: the plan of the version.
+        shards: all shards of the version.
+        digests: of the run.
+        previous: the version that it was planned on top of.
+
+    Raises:
+        PublishConflict: another writer took the number after the previous version's.
+    """
+    summary = outline.summary
+    manifest = Manifest(
+        dataset=request.dataset,
+        version=previous.version + 1 if previous else 1,
+        parent=previous.version if previous else None,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        plan_digest=outline.digest,
+        run_digest=digests.run,
+        source=source_uri,
+        source_digest=digests.source,
+        classes=summary.classes,
+        container=outline.choice.container,
+        container_reason=outline.choice.reason,
+        image_encoding=request.config.image.encoding,
+        config=request.config.model_dump(mode="json"),
+        codecs=digests.builds,
+        shards=shards,
+        inputs=outline.inputs,
+        near_duplicates=outline.near_duplicates,
+        accounting=outline.counts.accounting,
+        splits=summarise_splits(shards),
+        quarantine=outline.counts.reasons,
+        label_conflicts=summary.label_conflicts,
+        cross_split_duplicates=summary.cross_split_duplicates,
+        leaks=summary.leaks,
+        statistics=summary.statistics,
+    )
+    version = publish_manifest(catalog, manifest)
+    try:
+        _remove_unnamed_inputs(catalog, version)
+    except (OSError, EnvironmentFault, DataError) as error:
+        log(f"not everything that earlier attempts left could be removed: {error}", level="warning")
+    return version
+
+
+def publish_manifest(catalog: Catalog, manifest: Manifest) -> DatasetVersion:
+    """Write the report of a version whose files are complete, and make the version visible.
+
+    Raises:
+        PublishConflict: another writer took the version's number.
+    """
+    from beam_jobs.report import write_report  # its template engine is needed here only
+
+    stage("publish", unit="versions")
+    storage = catalog.dataset_storage(manifest.dataset)
+    storage.sweep(data_dir(manifest.plan_digest))  # temporary files of workers that died
+    _restore_report(catalog, manifest.dataset, manifest.parent)
+    version = catalog.publish(with_report(storage, manifest, write_report(storage, manifest)))
+    progress("publish", 1, 1, unit="versions")
+    return version
+
+
+def _restore_report(catalog: Catalog, dataset: str, number: int | None) -> None:
+    """Write the report of a version again if the file is missing."""
+    from beam_jobs.report import write_report
+
+    if number is None:
+        return
+    storage = catalog.dataset_storage(dataset)
+    try:
+        manifest = catalog.open(f"{dataset}@{number}").manifest
+        if manifest.report is not None and not storage.exists(manifest.report):
+            write_report(storage, manifest)
+    except (EnvironmentFault, DataError) as error:
+        log(f"the missing report of {dataset}@{number} cannot be written again: {error}", level="warning")
+
+
+def _remove_unnamed_inputs(catalog: Catalog, version: DatasetVersion) -> None:
+    """Remove the parts of inputs in the plan's folder that no version names.
+
+    An attempt that lost a race, or was killed, may have written parts that this version inherits from another
+    folder. Nobody else can be about to name them: only the holder of the claim to this run writes in the
+    folder, other runs inherit only what a published version names, and no version is dropped while the claim
+    is held.
+    """
+    folder = data_dir(version.manifest.plan_digest)
+    entries = version.storage.list_files(folder, recursive=False)
+    left = {entry.path for entry in entries if is_inputs_file(entry.path)} - set(version.manifest.files())
+    for number in catalog.versions(version.name) if left else ():
+        left -= set(catalog.open(f"{version.name}@{number}").manifest.files())
+    for path in left:
+        version.storage.delete(path)

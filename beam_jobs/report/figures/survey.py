@@ -1,0 +1,167 @@
+"""A survey of the records: one pass over the indexes for distributions, traits and records to show.
+
+Memory does not grow with the number of records: values go into fixed logarithmic bins or are counted, and
+only a few candidates for the contact sheet of each class are kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from beam_jobs.report.figures.histogram import LogHistogram
+from infra.format.contract import Manifest
+from infra.storage.filesystem import Storage
+
+CANDIDATES_PER_CLASS = 12
+
+# Columns whose values are counted. Null and false are the ordinary case and count as "".
+TRAITS = (
+    "source_format", "source_color", "orientation", "icc_profile", "had_alpha", "salvaged", "stored_from",
+)  # fmt: skip
+
+_COLUMNS = [
+    "id", "offset_bytes", "length_bytes", "label", "source_uri", "stored_bytes", "height", "width",
+    "source_height", "source_width", "source_bytes", *TRAITS,
+]  # fmt: skip
+_ROWS_AT_A_TIME = 8192
+# Names of colour profiles come from the files: a hostile source could have another one in each image.
+_VALUES_KEPT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A record that the page may show, and its place in the shards."""
+
+    id: str
+    label: int
+    uri: str
+    split: str
+    shard: str
+    offset_bytes: int
+    length_bytes: int
+
+
+@dataclass(slots=True)
+class Survey:
+    """What one pass over the indexes finds."""
+
+    short_side: LogHistogram = field(default_factory=lambda: LogHistogram(1, 2**16))
+    aspect: LogHistogram = field(default_factory=lambda: LogHistogram(1 / 64, 64))
+    source_bytes: LogHistogram = field(default_factory=lambda: LogHistogram(1, 2**40))
+    stored_bytes: LogHistogram = field(default_factory=lambda: LogHistogram(1, 2**40))
+    traits: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in TRAITS})
+    total_source_bytes: int = 0
+    by_class: dict[int, list[Candidate]] = field(default_factory=dict)  # label -> smallest ids first
+    by_id: dict[str, Candidate] = field(default_factory=dict)  # of the wanted ids
+
+
+def survey_indexes(storage: Storage, manifest: Manifest, wanted_ids: Collection[str]) -> Survey:
+    """Read every index of the version once.
+
+    Args:
+        storage: the dataset's folder.
+        manifest: of the version.
+        wanted_ids: records to locate whatever their class.
+    """
+    survey = Survey()
+    wanted = pa.array(sorted(wanted_ids), pa.string())
+    for shard in manifest.shards:
+        for table in _parts(storage, shard.index_path, _COLUMNS):
+            _count(survey, table)
+            _offer(survey, _smallest_ids(table), shard.split, shard.path)
+            for row in table.filter(pc.is_in(table["id"], wanted)).to_pylist():
+                survey.by_id[row["id"]] = _candidate(row, shard.split, shard.path)
+    return survey
+
+
+def find_records(
+    storage: Storage, manifest: Manifest, wanted_ids: Collection[str], without: Collection[str] = ()
+) -> dict[str, Candidate]:
+    """Find the places of the records with these ids.
+
+    Args:
+        storage: the dataset's folder.
+        manifest: of the version.
+        wanted_ids: record ids.
+        without: paths of shards that need not be searched.
+    """
+    found: dict[str, Candidate] = {}
+    wanted = pa.array(sorted(wanted_ids), pa.string())
+    for shard in manifest.shards:
+        if len(found) < len(wanted) and shard.path not in without:
+            columns = ["id", "label", "source_uri", "offset_bytes", "length_bytes"]
+            for table in _parts(storage, shard.index_path, columns):
+                for row in table.filter(pc.is_in(table["id"], wanted)).to_pylist():
+                    found[row["id"]] = _candidate(row, shard.split, shard.path)
+    return found
+
+
+def _parts(storage: Storage, index_path: str, columns: list[str]) -> Iterator[pa.Table]:
+    """Read an index, some thousand rows at a time."""
+    with storage.open_input(index_path) as stream, pq.ParquetFile(stream) as file:
+        for batch in file.iter_batches(batch_size=_ROWS_AT_A_TIME, columns=columns):
+            yield pa.Table.from_batches([batch])
+
+
+def _count(survey: Survey, table: pa.Table) -> None:
+    def column(name: str) -> npt.NDArray[np.float64]:
+        values: npt.NDArray[Any] = table[name].to_numpy()
+        return np.maximum(np.nan_to_num(values.astype(np.float64)), 1.0)
+
+    height, width = column("source_height"), column("source_width")
+    survey.short_side.add(np.minimum(height, width))
+    # Sizes are those of the file; orientations 5 to 8 (EXIF) lie on their side in it.
+    aspect = width / height
+    survey.aspect.add(np.where(column("orientation") >= 5, 1 / aspect, aspect))
+    survey.source_bytes.add(column("source_bytes"))
+    survey.stored_bytes.add(column("stored_bytes"))
+    survey.total_source_bytes += int(pc.sum(table["source_bytes"]).as_py() or 0)
+    for name, counts in survey.traits.items():
+        for row in table.group_by(name).aggregate([([], "count_all")]).to_pylist():
+            value = "" if row[name] is None or row[name] is False else str(row[name])
+            if len(counts) >= _VALUES_KEPT and value not in counts:
+                value = "others"
+            counts[value] += row["count_all"]
+
+
+def _smallest_ids(table: pa.Table) -> Iterable[dict[str, Any]]:
+    """Choose the rows with the smallest ids of each class: a sample that does not depend on file order."""
+    ordered = table.sort_by([("label", "ascending"), ("id", "ascending")])
+    labels: npt.NDArray[Any] = ordered["label"].to_numpy()
+    starts = np.flatnonzero(np.diff(labels, prepend=labels[:1] - 1))
+    ends = np.append(starts[1:], len(labels))
+    keep = [
+        at for start, end in zip(starts, ends, strict=True) for at in range(start, end)[:CANDIDATES_PER_CLASS]
+    ]
+    rows: list[dict[str, Any]] = ordered.take(pa.array(keep, pa.int64())).to_pylist()
+    return rows
+
+
+def _offer(survey: Survey, rows: Iterable[dict[str, Any]], split: str, shard: str) -> None:
+    for row in rows:
+        kept = survey.by_class.setdefault(row["label"], [])
+        kept.append(_candidate(row, split, shard))
+    for kept in survey.by_class.values():
+        kept.sort(key=lambda candidate: candidate.id)
+        del kept[CANDIDATES_PER_CLASS:]
+
+
+def _candidate(row: dict[str, Any], split: str, shard: str) -> Candidate:
+    return Candidate(
+        id=row["id"],
+        label=row["label"],
+        uri=row["source_uri"],
+        split=split,
+        shard=shard,
+        offset_bytes=row["offset_bytes"],
+        length_bytes=row["length_bytes"],
+    )

@@ -1,0 +1,79 @@
+"""Traits of the source images: formats, colours, orientations, and how they were handled."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from beam_jobs.report.figures.survey import Survey
+
+ROWS_SHOWN = 7
+
+_TURNED = {
+    "": "not stated",
+    "1": "upright",
+    "2": "mirrored",
+    "3": "upside down",
+    "4": "upside down, mirrored",
+    "5": "on its side, mirrored",
+    "6": "on its side, turned right",
+    "7": "on its side, mirrored",
+    "8": "on its side, turned left",
+}
+_STORED_FROM = {
+    "planes": "resized as YCbCr planes",
+    "pixels": "resized as pixels",
+    "source": "the source's own bytes",
+    "": "not stated",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Trait:
+    """One trait: (value, number of records), the most frequent value first."""
+
+    title: str
+    rows: tuple[tuple[str, int], ...]
+    num_values: int
+
+    @property
+    def total(self) -> int:
+        """Number of records."""
+        return sum(count for _, count in self.rows)
+
+
+def traits(survey: Survey) -> list[Trait]:
+    """Return the traits to plot: those that are known of some record."""
+    found = survey.traits
+    handling: Counter[str] = Counter()
+    handling["converted to sRGB from an ICC profile"] = _known(found["icc_profile"])
+    handling["transparent, put on the background"] = _known(found["had_alpha"])
+    handling["salvaged: the file ends early"] = _known(found["salvaged"])
+    for value, words in _STORED_FROM.items():
+        if value:
+            handling[words] = found["stored_from"][value]
+    turned: Counter[str] = Counter()
+    for value, count in found["orientation"].items():
+        turned[_TURNED.get(value, value)] += count
+    profiles = Counter({value: count for value, count in found["icc_profile"].items() if value})
+    cards = [
+        _trait("Format", found["source_format"], "unknown"),
+        _trait("Colour", found["source_color"], "not stated"),
+        _trait("Orientation (EXIF)", turned, "not stated"),
+        _trait("What was done", +handling, ""),
+        _trait("ICC profiles", profiles, ""),
+    ]
+    return [card for card in cards if {name for name, _ in card.rows} - {"not stated"}]
+
+
+def _known(counts: Counter[str]) -> int:
+    return sum(count for value, count in counts.items() if value)
+
+
+def _trait(title: str, counts: Counter[str], unnamed: str) -> Trait:
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    rows = [(value or unnamed, count) for value, count in ranked if count]
+    if len(rows) > ROWS_SHOWN:
+        rest = sum(count for _, count in rows[ROWS_SHOWN - 1 :])
+        rows = [*rows[: ROWS_SHOWN - 1], (f"{len(ranked) - ROWS_SHOWN + 1:,} others", rest)]
+    return Trait(title, tuple(rows), len(ranked))

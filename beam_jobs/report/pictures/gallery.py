@@ -1,0 +1,135 @@
+"""Pictures of inputs that are in no shard: a thumbnail if one can be made, else the file's first bytes.
+
+The decoders refused these files or never saw them, so each is decoded in a sandbox (``miniature.py``). A
+file that crashes its sandbox, hangs or takes too much memory is shown as a placeholder.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from beam_jobs.execution.pool.sandbox import call_in_sandbox
+from beam_jobs.execution.task import Limits
+from beam_jobs.report.figures.inputs import LostInput, ReasonRow
+from beam_jobs.report.pictures.miniature import miniature
+from beam_jobs.report.pictures.thumbnails import data_uri
+from beam_jobs.schemas import BROKEN_LINK, PATH_TOO_LONG, UNLISTED_FOLDER, UNREADABLE, VANISHED, FileRef
+from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.walking import SourceFault
+from infra.codecs import sniff
+from infra.errors import StorageError
+
+SHOWN_AT_MOST = 48
+SHOWN_PER_REASON = 12
+READ_AT_MOST_BYTES = 24 << 20
+SECONDS_AT_MOST = 20.0  # for the whole gallery; the remaining files get no picture
+LIMITS = Limits(seconds=6.0, memory_bytes=1 << 30)  # of one image
+HEAD_BYTES = 16
+# Reasons that mean there is nothing to read.
+_NOTHING_THERE = frozenset({"empty", VANISHED, UNREADABLE, BROKEN_LINK, PATH_TOO_LONG, UNLISTED_FOLDER})
+
+
+@dataclass(frozen=True, slots=True)
+class Exhibit:
+    """One input of the gallery.
+
+    Attributes:
+        found: the input.
+        picture: a data URI, or None if nothing can be shown.
+        format: of the content, or "" if it is no known image.
+        size: (width, height) as its header says, or None.
+        head: its first bytes as hexadecimal digits and as printable text.
+        note: why nothing is known of it, or "".
+    """
+
+    found: LostInput
+    picture: Markup | None = None
+    format: str = ""
+    size: tuple[int, int] | None = None
+    head: tuple[str, str] = ("", "")
+    note: str = ""
+
+
+def exhibit(source: str, rows: Sequence[ReasonRow]) -> dict[str, list[Exhibit]]:
+    """Show the first inputs of each reason.
+
+    Args:
+        source: the source as the manifest names it.
+        rows: the reasons; the pictures are spread over them.
+
+    Returns:
+        Reason -> inputs.
+    """
+    gallery: dict[str, list[Exhibit]] = {}
+    folder = SourceFolder(source)
+    until = time.monotonic() + SECONDS_AT_MOST
+    for reason, found in _spread(rows):
+        gallery.setdefault(reason, []).append(_exhibit(folder, until, reason, found))
+    return gallery
+
+
+def exhibit_inputs(source: str, inputs: Sequence[LostInput]) -> dict[str, Exhibit]:
+    """Show inputs that are whole images but in no shard; returns URI -> input."""
+    folder = SourceFolder(source)
+    until = time.monotonic() + SECONDS_AT_MOST
+    return {found.uri: _exhibit(folder, until, "", found) for found in inputs[:SHOWN_AT_MOST]}
+
+
+def _spread(rows: Sequence[ReasonRow]) -> Iterator[tuple[str, LostInput]]:
+    """Yield one input of each reason, then a second of each, and so on."""
+    turns = (
+        (row.reason, row.examples[turn])
+        for turn in range(SHOWN_PER_REASON)
+        for row in rows
+        if turn < len(row.examples)
+    )
+    return (pair for _, pair in zip(range(SHOWN_AT_MOST), turns, strict=False))
+
+
+def _exhibit(folder: SourceFolder, until: float, reason: str, found: LostInput) -> Exhibit:
+    if reason in _NOTHING_THERE:
+        return Exhibit(found)
+    if found.size_bytes > READ_AT_MOST_BYTES:
+        return Exhibit(found, note="too large to look into")
+    try:
+        data = folder.read(FileRef(found.uri, found.size_bytes, found.mtime_ns))
+    except SourceFault as fault:
+        return Exhibit(found, note=f"now: {fault.message}")
+    except StorageError as error:
+        return Exhibit(found, note=error.message)
+    header, jpeg, survived = _draw(data, until)
+    size = (int(header["width"]), int(header["height"])) if "width" in header else None
+    return Exhibit(
+        found,
+        picture=data_uri(jpeg) if jpeg else None,
+        format=str(header.get("format") or sniff(data) or "").upper(),
+        size=size,
+        head=_head(data),
+        note="" if survived else "the decoder did not survive it",
+    )
+
+
+def _draw(data: bytes, until: float) -> tuple[dict[str, Any], bytes, bool]:
+    """Decode an image in a sandbox: (what its header says, a JPEG or nothing, whether the decoder survived).
+
+    Args:
+        data: an image file.
+        until: time (time.monotonic) after which nothing is decoded any more.
+    """
+    if time.monotonic() >= until:
+        return {}, b"", True
+    result = call_in_sandbox(miniature, data, LIMITS)
+    if result.ending != "returned":
+        return {}, b"", False
+    header, jpeg = result.value
+    return header, jpeg, True
+
+
+def _head(data: bytes) -> tuple[str, str]:
+    head = data[:HEAD_BYTES]
+    return head.hex(" "), "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in head)

@@ -1,0 +1,127 @@
+"""Writing of the report: from a version's files to its page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from beam_jobs.report.figures.changes import ChangesSince, changes_since
+from beam_jobs.report.figures.divided_groups import DividedKey, divided_keys
+from beam_jobs.report.figures.inputs import InputFigures, StoredInputs, count_inputs
+from beam_jobs.report.figures.near_duplicates import NearDuplicateGroups, near_duplicates
+from beam_jobs.report.figures.survey import survey_indexes
+from beam_jobs.report.page import Contents, render_page
+from beam_jobs.report.pictures.gallery import exhibit, exhibit_inputs
+from beam_jobs.report.pictures.thumbnails import Thumbnail, choose_and_read, read_thumbnails
+from infra.dataset.catalog import load_version
+from infra.errors import CorruptDataError
+from infra.format.contract import Manifest, data_dir, manifest_file
+from infra.storage.filesystem import Storage
+
+PAGE_AT_MOST_BYTES = 8 << 20
+
+
+def write_report(storage: Storage, manifest: Manifest, inputs: pa.Table | None = None) -> str:
+    """Write the report of a version that is published, or about to be.
+
+    Args:
+        storage: the dataset's folder; all that the manifest names is in it.
+        manifest: of the version.
+        inputs: the rows of all inputs (INPUTS_SCHEMA); None to read the parts that the manifest names.
+
+    Returns:
+        The path of the page relative to the dataset.
+
+    Raises:
+        CorruptDataError: a record that the page shows cannot be read from its shard.
+    """
+    path = report_path(storage, manifest)
+    storage.write_atomic(path, make_report(storage, manifest, inputs).encode("utf-8"))
+    return path
+
+
+def report_path(storage: Storage, manifest: Manifest) -> str:
+    """Return the path of a version's report: ``data/<plan digest>/report.html``, as a rule.
+
+    A version may share its plan, and so the folder, with an earlier one, if the source is again the same. The
+    earlier report keeps its path; the later one has the number of its version in its name.
+    """
+    if manifest.report is not None:
+        return manifest.report
+    path = f"{data_dir(manifest.plan_digest)}/report.html"
+    if storage.exists(path) and path in _reports_before(storage, manifest):
+        return f"{data_dir(manifest.plan_digest)}/report-{manifest.version:06d}.html"
+    return path
+
+
+def _reports_before(storage: Storage, manifest: Manifest) -> Iterator[str | None]:
+    for version in range(manifest.version - 1, 0, -1):
+        if storage.exists(manifest_file(version)):
+            yield load_version(storage, manifest.dataset, version).manifest.report
+
+
+def make_report(storage: Storage, manifest: Manifest, inputs: pa.Table | None = None) -> str:
+    """Make the page from the files of the version, the source and the previous version.
+
+    The source serves for pictures of refused files only.
+
+    Args:
+        storage: the dataset's folder.
+        manifest: of the version.
+        inputs: the rows of all inputs (INPUTS_SCHEMA); None to read the parts that the manifest names.
+
+    Returns:
+        The page as HTML.
+
+    Raises:
+        CorruptDataError: a record that the page shows cannot be read from its shard.
+    """
+    near = near_duplicates(storage, manifest)
+    keys = divided_keys(storage, manifest)
+    since = changes_since(storage, manifest)
+    tables = StoredInputs(storage, manifest) if inputs is None else [inputs]
+    dropped = {member.uri for member in near.members() if member.split is None}
+    rows = count_inputs(tables, manifest, wanted_uris=dropped)
+    named = list(dict.fromkeys(_named(manifest, rows, near, keys, since)))
+    survey = survey_indexes(storage, manifest, named)
+    return render_page(
+        Contents(
+            manifest=manifest,
+            inputs=rows,
+            survey=survey,
+            near=near,
+            keys=keys,
+            since=since,
+            pictures=choose_and_read(storage, manifest, survey, named),
+            gallery=exhibit(manifest.source, rows.quarantined),
+            dropped=exhibit_inputs(manifest.source, rows.wanted),
+            removed=_removed(storage, since),
+        )
+    )
+
+
+def _named(
+    manifest: Manifest,
+    rows: InputFigures,
+    near: NearDuplicateGroups,
+    keys: Iterable[DividedKey],
+    since: ChangesSince | None,
+) -> Iterator[str]:
+    """Yield the ids of the records that the page names, the most important pictures first."""
+    yield from (member.record_id for group in near.leaks for member in group.members)
+    yield from (record_id for key in keys for ids in key.record_ids.values() for record_id in ids)
+    yield from sorted(rows.duplicates.record_ids(manifest.label_conflicts))
+    yield from sorted(since.record_ids()) if since else ()
+    yield from (member.record_id for group in near.groups for member in group.members)
+
+
+def _removed(storage: Storage, since: ChangesSince | None) -> dict[str, Thumbnail]:
+    """Read pictures of records that only the previous version has; none if it can no longer be read."""
+    if since is None or since.before is None:
+        return {}
+    candidates = [since.removed[record_id] for record_id in sorted(since.removed)]
+    try:
+        return read_thumbnails(storage, since.before.manifest, candidates)
+    except CorruptDataError:  # in the previous version, which must not hinder the report of this one
+        return {}

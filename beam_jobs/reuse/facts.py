@@ -1,0 +1,70 @@
+"""The facts of all files: those that were read, and those that the previous version knows."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.reuse.previous import PreviousVersion
+from beam_jobs.schemas import IMAGE_NAMES, PLACED_FACTS_SCHEMA, Status
+from beam_jobs.tables.ids import digest_bytes, record_ids
+from beam_jobs.tables.lookup import find_ids
+from infra.errors import CorruptDataError
+
+
+def fill_in_stored_before(facts: pa.Table, previous: PreviousVersion) -> pa.Table:
+    """Fill in what is known of files that were read and whose content the previous version stores.
+
+    Args:
+        facts: PLACED_FACTS_SCHEMA.
+        previous: the version that stores the contents.
+
+    Raises:
+        CorruptDataError: it does not store one of them.
+    """
+    is_stored_before = facts["status"].to_numpy() == Status.STORED_BEFORE
+    if not is_stored_before.any():
+        return facts
+    chosen = pa.array(is_stored_before)
+    wanted = record_ids(digest_bytes(facts["sha256"].filter(chosen)))
+    at, found = find_ids(previous.ids, wanted)
+    if not found.all():
+        raise CorruptDataError(
+            "a block counts on contents that the previous version does not have",
+            "delete the folder spool of the dataset and run again",
+        )
+    places = np.zeros(len(is_stored_before), np.int64)
+    places[is_stored_before] = at
+    taken = image_columns(previous.records.take(pa.array(places, mask=~is_stored_before)))
+    columns = {name: facts[name] for name in PLACED_FACTS_SCHEMA.names}
+    for name, column in taken.items():
+        columns[name] = pc.if_else(chosen, column.combine_chunks(), facts[name].combine_chunks())
+    return pa.table(columns).cast(PLACED_FACTS_SCHEMA)
+
+
+def image_columns(records: pa.Table) -> dict[str, pa.ChunkedArray]:
+    """The columns that records of the previous version (PREVIOUS_RECORDS_SCHEMA) share with facts."""
+    return {name: records[name] for name in ("shard", "offset_bytes", *IMAGE_NAMES)}
+
+
+def merge_facts(known: npt.NDArray[np.bool_], of_known: pa.Table, of_others: pa.Table) -> pa.Table:
+    """Bring together the facts of all files, in their order.
+
+    Args:
+        known: bool [N], which files ``of_known`` has.
+        of_known: PLACED_FACTS_SCHEMA, the facts of the known files.
+        of_others: PLACED_FACTS_SCHEMA, the facts of the other files.
+    """
+    if not known.any():
+        return of_others  # merging would copy all of it
+    order = np.empty(len(known), np.int64)
+    order[known] = np.arange(of_known.num_rows)
+    order[~known] = of_known.num_rows + np.arange(of_others.num_rows)
+    return pa.concat_tables([of_known, of_others]).combine_chunks().take(pa.array(order))
+
+
+def mask_of(values: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    """A column of truth values as bool [N]; null counts as false."""
+    return np.asarray(pc.fill_null(values, False).to_numpy(), np.bool_)

@@ -1,0 +1,110 @@
+"""Files that the previous version knows, so that they are not read again.
+
+A file is known if its URI, size and time of change are the same. Its facts are taken from the records and the
+inputs of the previous version; so are the reasons of files that could not be used, unless the reason may have
+passed. Where images are stored or filtered in another way now, no file is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.encode.known_digests import DigestList
+from beam_jobs.reuse.facts import image_columns, mask_of
+from beam_jobs.reuse.previous import PreviousVersion
+from beam_jobs.schemas import DECODE, FILTER, PLACED_FACTS_SCHEMA, PURGED, Status
+from beam_jobs.tables.ids import digest_bytes, hex_bytes, record_ids
+from beam_jobs.tables.lookup import find_ids
+from infra.format.contract import FILTERED, QUARANTINED
+
+
+def find_known_files(
+    previous: PreviousVersion, references: pa.Table, purged: DigestList, retried: Collection[str]
+) -> tuple[npt.NDArray[np.bool_], pa.Table]:
+    """Find the files that need not be read.
+
+    Args:
+        previous: the version that may know them.
+        references: REFERENCE_SCHEMA.
+        purged: contents that must not come back: such a file is read, unless it is known to be purged.
+        retried: reasons that may have passed: such a file is read again.
+
+    Returns:
+        Whether each file is known (bool [rows of references]), and the facts of the known ones in order
+        (PLACED_FACTS_SCHEMA).
+    """
+    inputs = previous.read_inputs() if previous.reuse.uris else None
+    if inputs is None:
+        return np.zeros(references.num_rows, np.bool_), PLACED_FACTS_SCHEMA.empty_table()
+    rows, files = _same_files(inputs, references, purged)
+    del inputs  # as large as the facts
+    ids = record_ids(hex_bytes(pc.fill_null(rows["record_id"], "0" * 16), 8))
+    places, found = find_ids(previous.ids, ids)
+    has_record = mask_of(pc.is_valid(rows["record_id"])) & found
+    known = has_record | _lost_for_good(rows, retried)
+    facts = _facts(previous, rows.filter(pa.array(known)), places[known], has_record[known])
+    mask = np.zeros(references.num_rows, np.bool_)
+    mask[files[known]] = True
+    return mask, facts
+
+
+def stored_contents(previous: PreviousVersion) -> DigestList:
+    """Return the contents whose stored image the previous version holds, if that is still valid."""
+    if not previous.reuse.contents:
+        return DigestList()
+    return DigestList(digest_bytes(previous.records["sha256"]).tobytes())  # sorted by id is sorted by digest
+
+
+def _same_files(
+    inputs: pa.Table, references: pa.Table, purged: DigestList
+) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+    """The rows of inputs whose files are unchanged, and the row of ``references`` of each."""
+    places = pc.index_in(references["uri"], inputs["uri"].combine_chunks())
+    files = np.flatnonzero(mask_of(pc.is_valid(places)))
+    rows, now = inputs.take(places.drop_null()), references.take(pa.array(files))
+    same = mask_of(
+        pc.and_(pc.equal(rows["size_bytes"], now["size_bytes"]), pc.equal(rows["mtime_ns"], now["mtime_ns"]))
+    )
+    if len(purged):
+        blocked = pc.is_in(rows["sha256"], pa.array(purged.hexadecimal(), pa.string()))
+        same &= ~mask_of(blocked) | mask_of(pc.equal(rows["reason"], PURGED))
+    return rows.filter(pa.array(same)), files[same]
+
+
+def _lost_for_good(rows: pa.Table, retried: Collection[str]) -> npt.NDArray[np.bool_]:
+    """Which files filtering or decoding left out for a reason that stands: bool [rows]."""
+    filtered = pc.and_(pc.equal(rows["outcome"], FILTERED), pc.equal(rows["stage"], FILTER))
+    rejected = pc.and_(pc.equal(rows["outcome"], QUARANTINED), pc.equal(rows["stage"], DECODE))
+    stands = pc.invert(pc.is_in(rows["reason"], pa.array(list(retried), pa.string())))
+    return mask_of(pc.and_(pc.or_(filtered, rejected), stands))
+
+
+def _facts(
+    previous: PreviousVersion,
+    rows: pa.Table,
+    places: npt.NDArray[np.int64],
+    has_record: npt.NDArray[np.bool_],
+) -> pa.Table:
+    """The facts of known files: those of their records, or why there is none."""
+    taken = previous.records.take(pa.array(places, mask=~has_record))
+    columns = image_columns(taken) | {"sha256": taken["sha256"]}
+    status = np.full(len(places), Status.STORED_BEFORE, np.int8)
+    if not has_record.all():
+        lost = rows.filter(pa.array(~has_record))
+        digests = [None if text is None else bytes.fromhex(text) for text in lost["sha256"].to_pylist()]
+        columns["sha256"] = pc.replace_with_mask(
+            taken["sha256"], pa.array(~has_record), pa.array(digests, pa.binary(32))
+        )
+        is_filtered = mask_of(pc.equal(lost["outcome"], FILTERED))
+        status[~has_record] = np.where(is_filtered, Status.FILTERED, Status.QUARANTINED)
+    columns["status"] = pa.array(status)
+    for name in ("stage", "reason", "message"):
+        column = rows[name].combine_chunks()
+        columns[name] = pc.if_else(pa.array(has_record), pa.scalar(None, pa.string()), column)
+    columns["block"] = pa.nulls(len(places), pa.int32())
+    return pa.table({name: columns[name] for name in PLACED_FACTS_SCHEMA.names}).cast(PLACED_FACTS_SCHEMA)

@@ -1,0 +1,59 @@
+"""How much of the previous version is still valid under the settings of this run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import ValidationError
+
+from beam_jobs.config import FilterConfig, PrepareConfig
+from beam_jobs.execution.verdicts import reasons_to_retry
+from beam_jobs.reuse.previous import Reuse
+from beam_jobs.schemas import PASSING_REASONS
+from infra.errors import ShardmillError
+from infra.format.contract import Manifest
+
+_NOTHING = Reuse(contents=False, uris=False, shards=False)
+
+
+def reuse_of(manifest: Manifest, config: PrepareConfig, source: str, builds: Mapping[str, str]) -> Reuse:
+    """Decide how much of the previous version is still valid.
+
+    Args:
+        manifest: of the previous version.
+        config: of this run.
+        source: of this run, as the manifest would name it.
+        builds: library -> version, of this run.
+    """
+    previous = config_of(manifest)
+    if previous is None or manifest.codecs != builds:
+        return _NOTHING
+    if previous.image != config.image or _at_decoding(previous.filter) != _at_decoding(config.filter):
+        return _NOTHING
+    container = config.shards.container
+    cut = (previous.seed, previous.shards.num_shards, previous.shards.shard_bytes)
+    return Reuse(
+        contents=True,
+        uris=manifest.source == source,
+        shards=cut == (config.seed, config.shards.num_shards, config.shards.shard_bytes)
+        and container in ("auto", manifest.container),
+    )
+
+
+def config_of(manifest: Manifest) -> PrepareConfig | None:
+    """Read the settings of a version; None if this release does not understand them."""
+    try:
+        # Where a version was made changes nothing in it, and its runner's settings may have had other names.
+        return PrepareConfig.model_validate({**manifest.config, "runner": {}})
+    except (ValidationError, ShardmillError):
+        return None
+
+
+def _at_decoding(settings: FilterConfig) -> tuple[float | None, ...]:
+    """Return the rules that need an image's header or pixels; the other rules concern the listing."""
+    return settings.min_width, settings.min_height, settings.max_aspect
+
+
+def retried_reasons(manifest: Manifest, config: PrepareConfig) -> tuple[str, ...]:
+    """Return the quarantine reasons that may have passed although the file is unchanged."""
+    return (*PASSING_REASONS, *reasons_to_retry(manifest.config, config.runner))

@@ -1,0 +1,170 @@
+"""The previous version of a dataset: its records and inputs, and how much of them is still valid."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.plan import HeldShards, PreviousRecords
+from beam_jobs.plan.columns import Codes, split_codes
+from beam_jobs.schemas import IMAGE_NAMES, PLAN_SCHEMA, PREVIOUS_RECORDS_SCHEMA
+from beam_jobs.tables.ids import UInt64, digest_bytes, hex_bytes, hex_text, record_ids
+from beam_jobs.tables.lookup import find_ids
+from infra.dataset.catalog import DatasetVersion
+from infra.errors import CorruptDataError, StorageError
+from infra.format.contract import INPUTS_SCHEMA, RECORD, SPLITS, Shard
+
+
+@dataclass(frozen=True)
+class Reuse:
+    """How much of the previous version is still valid.
+
+    Attributes:
+        contents: images are stored and filtered in the same way, by the same libraries.
+        uris: and it is of the same source.
+        shards: and records are cut into shards in the same way.
+    """
+
+    contents: bool
+    uris: bool
+    shards: bool
+
+
+class PreviousVersion:
+    """The version that a run plans on top of.
+
+    Args:
+        version: the newest.
+        reuse: how much of it is still valid.
+        damaged: paths of shards from which records could not be copied.
+
+    Attributes:
+        version, reuse: as given.
+    """
+
+    def __init__(self, version: DatasetVersion, reuse: Reuse, damaged: Collection[str] = ()) -> None:
+        self.version = version
+        self.reuse = reuse
+        present = version.present_files()
+        self._present = [
+            shard.path not in damaged
+            and present.get(shard.path) == shard.num_bytes
+            and present.get(shard.index_path) == shard.index_bytes
+            for shard in version.manifest.shards
+        ]
+
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether all its shards are there, as far as names, sizes, indexes and ``damaged`` tell.
+
+        If not, no shard is inherited: the new version is written as a whole, which also repairs this one
+        where the same plan wrote it.
+        """
+        return all(self._present) and len(self.ids) == sum(shard.num_examples for shard in self._shards)
+
+    @property
+    def records(self) -> pa.Table:
+        """The records of all sound shards: PREVIOUS_RECORDS_SCHEMA, sorted by id."""
+        return self._indexes[0]
+
+    @property
+    def ids(self) -> UInt64:
+        """The ids of ``records``: uint64 [N], rising."""
+        return self._indexes[1]
+
+    @cached_property
+    def _indexes(self) -> tuple[pa.Table, UInt64]:
+        """The records of all sound shards, and their ids."""
+        tables = [PREVIOUS_RECORDS_SCHEMA.empty_table()]
+        for number, shard in enumerate(self._shards):
+            if not self._present[number]:
+                continue
+            try:
+                index = self.version.checked_table(shard.index_path, shard.index_sha256)
+            except (CorruptDataError, StorageError):
+                continue  # as if the shard were not there
+            tables.append(_records_of(index, number))
+        records = pa.concat_tables(tables).combine_chunks()
+        ids = record_ids(digest_bytes(records["sha256"]))
+        order = np.argsort(ids)
+        return records.take(pa.array(order)), ids[order]
+
+    def read_inputs(self) -> pa.Table | None:
+        """Read the rows of all inputs (INPUTS_SCHEMA); None if they are damaged."""
+        parts = [INPUTS_SCHEMA.empty_table()]
+        try:
+            parts += [
+                self.version.checked_table(part.path, part.sha256) for part in self.version.manifest.inputs
+            ]
+        except (CorruptDataError, StorageError):
+            return None
+        return pa.concat_tables(parts)
+
+    @cached_property
+    def planned(self) -> PreviousRecords:
+        """Return the records, classes and shards that a plan builds on."""
+        ids, splits = self.ids, self._splits()
+        held = self._held(splits) if self.reuse.shards and self.is_whole else None
+        if not self.is_whole and (inputs := self.read_inputs()) is not None:
+            rows = inputs.filter(pc.equal(inputs["outcome"], RECORD))
+            ids = record_ids(hex_bytes(rows["record_id"], 8))
+            order = np.argsort(ids)
+            ids, splits = ids[order], split_codes(rows["split"])[order]
+        return PreviousRecords(ids, splits, tuple(self.version.manifest.classes), held)
+
+    def _splits(self) -> Codes:
+        """The split of each of ``records``: int8 [N], index into SPLITS."""
+        of_shard = np.array([SPLITS.index(shard.split) for shard in self._shards], np.int8)
+        return of_shard[self.records["shard"].to_numpy()] if len(self.ids) else np.empty(0, np.int8)
+
+    @property
+    def _shards(self) -> list[Shard]:
+        return self.version.manifest.shards
+
+    def _held(self, splits: Codes) -> HeldShards:
+        return HeldShards(
+            ids=self.ids,
+            shards=self.records["shard"].to_numpy(),
+            labels=self.records["label"].to_numpy(),
+            splits=splits,
+            uris=self.records["source_uri"].combine_chunks(),
+            groups=self.records["group"].combine_chunks(),
+            sizes=np.array([shard.num_examples for shard in self._shards], np.int64),
+        )
+
+    def all_records(self) -> tuple[pa.Table, Codes]:
+        """Every record as a compaction copies it: PLAN_SCHEMA, sorted by id, and the split of each."""
+        columns = {name: self.records[name] for name in ("sha256", "label", "source_uri", "source_bytes")}
+        columns |= {name: self.records[name] for name in ("group", "shard", "offset_bytes", *IMAGE_NAMES)}
+        columns |= {
+            "id": hex_text(digest_bytes(self.records["sha256"])[:, :8]),
+            "block": pa.nulls(self.records.num_rows, pa.int32()),
+        }
+        table = pa.table({name: columns[name] for name in PLAN_SCHEMA.names}).cast(PLAN_SCHEMA)
+        return table, self.planned.splits
+
+    def stored_lengths(self, ids: UInt64) -> npt.NDArray[np.int64]:
+        """The length of the stored record of each id (bytes): int64 [M]; 0 if there is none."""
+        at, found = find_ids(self.ids, ids)
+        if not len(self.ids):
+            return np.zeros(len(ids), np.int64)
+        return np.where(found, self.records["length_bytes"].to_numpy()[at], 0)
+
+
+def _records_of(index: pa.Table, number: int) -> pa.Table:
+    """The records of one shard: PREVIOUS_RECORDS_SCHEMA."""
+    digests = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(32), index.num_rows, [None, pa.py_buffer(hex_bytes(index["sha256"], 32).tobytes())]
+    )
+    columns = {"sha256": digests, "shard": pa.array(np.full(index.num_rows, number, np.int32))}
+    for field in PREVIOUS_RECORDS_SCHEMA:
+        if field.name not in columns:  # null if an older release wrote the index without the column
+            known = field.name in index.schema.names
+            columns[field.name] = index[field.name] if known else pa.nulls(index.num_rows, field.type)
+    return pa.table(columns).select(PREVIOUS_RECORDS_SCHEMA.names).cast(PREVIOUS_RECORDS_SCHEMA)

@@ -1,0 +1,188 @@
+"""The data flow of ``prepare``: every Arrow table between two stages, and every status, stage and reason.
+
+One row of a table stands for one file of the source, until planning makes records of the files::
+
+    stage      writes                                       read by
+    ---------  -------------------------------------------  -----------------------------
+    list       LISTING_SCHEMA: all files                    reuse, plan
+    reuse      REFERENCE_SCHEMA: the files to be read       encode (a record batch a block)
+    encode     FACTS_SCHEMA: what reading a file found      reuse
+    reuse      PLACED_FACTS_SCHEMA: the same of all files   plan
+    plan       PLAN_SCHEMA: the records to be written       assemble
+    (spool)    SPOOLED_PLAN_SCHEMA: the same, in the spool  assemble (record batches a shard)
+
+What is published belongs to the data set on disk and is described in ``infra.format.contract``:
+``INPUTS_SCHEMA`` (a row a file), ``INDEX_SCHEMA`` (a row a record of a shard),
+``NEAR_DUPLICATES_SCHEMA``, and ``IMAGE_COLUMNS``, which the tables below share with the index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import pyarrow as pa
+
+from infra.format.contract import FILTERED, IMAGE_COLUMNS, INDEX_SCHEMA, QUARANTINED
+
+
+@dataclass(frozen=True, slots=True)
+class FileRef:
+    """A file of the source as it was listed.
+
+    Attributes:
+        uri: relative to the source; see infra.storage.names.
+        size_bytes: length of the file.
+        mtime_ns: time of its last change (nanoseconds since 1970); 0 if the source does not tell.
+    """
+
+    uri: str
+    size_bytes: int
+    mtime_ns: int
+
+
+class Status(IntEnum):
+    """State of a file: the column ``status`` (int8, never null)."""
+
+    TO_READ = 0  # listed, and not read yet
+    STORED = 1  # read; its stored image is in a block of the spool
+    STORED_BEFORE = 2  # its stored image is in a shard of the previous version
+    FILTERED = 3  # a rule of the configuration leaves it out; ``reason`` says which
+    QUARANTINED = 4  # it cannot be used; ``reason`` says why
+
+
+# Outcome that a row of INPUTS_SCHEMA has where the status settles it; the plan decides about stored files.
+OUTCOME_OF_STATUS: Final = {Status.FILTERED: FILTERED, Status.QUARANTINED: QUARANTINED}
+
+LISTING_SCHEMA = pa.schema(
+    [
+        ("uri", pa.string()),  # relative to the source; sorted, unique
+        ("size_bytes", pa.int64()),  # 0 if the file could not be looked at
+        ("mtime_ns", pa.int64()),  # nanoseconds since 1970; 0 if not known
+        ("label", pa.string()),  # name of the class; null for a file outside every class folder
+        ("split", pa.string()),  # null if the source gives none
+        ("group", pa.string()),  # key of what must stay in one split; null if there is none
+        ("status", pa.int8()),  # Status: TO_READ, FILTERED or QUARANTINED
+        ("reason", pa.string()),  # null if the status is TO_READ
+        ("message", pa.string()),  # the reason in a sentence; null if the status is TO_READ
+    ]
+)
+
+# The rows of the listing whose status is TO_READ, without those that the previous version knows.
+REFERENCE_SCHEMA = pa.schema(
+    LISTING_SCHEMA.field(name) for name in ("uri", "size_bytes", "mtime_ns", "label", "split", "group")
+)
+
+FACTS_SCHEMA = pa.schema(
+    [
+        ("sha256", pa.binary(32)),  # of the file's bytes; null if they could not be read
+        ("status", pa.int8()),  # Status: any but TO_READ
+        ("stage", pa.string()),  # STAGES; null if the image is stored
+        ("reason", pa.string()),  # null if the image is stored
+        ("message", pa.string()),  # null if the image is stored
+        ("offset_bytes", pa.int64()),  # of the stored image in its block or shard; null if none is stored
+        *IMAGE_COLUMNS,  # null if none is stored, and of STORED_BEFORE until reuse fills them in
+    ]
+)
+
+# Place of a stored image: block and shard are both null exactly if none is stored.
+_PLACE_COLUMNS = (
+    pa.field("block", pa.int32()),  # number of the block in the spool; null unless STORED
+    pa.field("shard", pa.int32()),  # number of the previous version's shard; null unless STORED_BEFORE
+)
+
+PLACED_FACTS_SCHEMA = pa.schema([*FACTS_SCHEMA, *_PLACE_COLUMNS])
+
+PLAN_SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),  # first 16 hexadecimal digits of the SHA-256
+        ("sha256", pa.binary(32)),  # of the source file's bytes
+        ("label", pa.int32()),  # number of the class
+        ("source_uri", pa.string()),  # relative to the source
+        ("source_bytes", pa.int64()),  # length of the source file
+        ("group", pa.string()),  # null if there is none
+        *_PLACE_COLUMNS,
+        ("offset_bytes", pa.int64()),  # in the block or shard
+        *IMAGE_COLUMNS,
+    ]
+)
+
+# A plan as it is in the spool, in the order in which the records are stored.
+SPOOLED_PLAN_SCHEMA = PLAN_SCHEMA.append(
+    pa.field("length_bytes", pa.int64())  # to copy: of the image in a block, of the record in a shard
+)
+
+# The records of a version that the next one may take over, sorted by id.
+PREVIOUS_RECORDS_SCHEMA = pa.schema(
+    [
+        pa.field("sha256", pa.binary(32)),  # of the source file's bytes
+        pa.field("shard", pa.int32()),  # number in the manifest
+        *(
+            INDEX_SCHEMA.field(name)
+            for name in ("source_bytes", "offset_bytes", "length_bytes", "label", "source_uri", "group")
+        ),
+        *IMAGE_COLUMNS,
+    ]
+)
+
+IMAGE_NAMES: Final = tuple(field.name for field in IMAGE_COLUMNS)
+
+# Stages in which a file can drop out, or be found to repeat another.
+LIST, READ, DECODE, FILTER, PLAN = STAGES = ("list", "read", "decode", "filter", "plan")
+
+# Reasons of FILTERED files.
+IGNORED: Final = "ignored"  # list: a pattern of filter.ignore matches it
+OTHER_CLASS: Final = "class"  # list: filter.classes does not name its class
+SPECIAL_FILE: Final = "special_file"  # list: a pipe, a socket or a device
+TOO_SMALL: Final = "too_small"  # filter
+ASPECT: Final = "aspect"  # filter
+PURGED: Final = "purged"  # filter: its content was purged from the data set
+LEAK: Final = "leak"  # plan: its group is in another split too
+FILTER_REASONS: Final = frozenset({IGNORED, OTHER_CLASS, SPECIAL_FILE, TOO_SMALL, ASPECT, PURGED, LEAK})
+
+# Reasons of QUARANTINED files, by the stage that finds them.
+NO_CLASS: Final = "no_class"
+PATH_TOO_LONG: Final = "path_too_long"
+UNLISTED_FOLDER: Final = "unlisted_folder"
+BROKEN_LINK: Final = "broken_link"
+UNREADABLE: Final = "unreadable"  # found by listing or by reading
+LIST_REASONS: Final = (NO_CLASS, PATH_TOO_LONG, UNLISTED_FOLDER, BROKEN_LINK, UNREADABLE)
+VANISHED: Final = "vanished"
+CHANGED: Final = "changed"
+TOO_LARGE: Final = "too_large"
+READ_REASONS: Final = (VANISHED, CHANGED, TOO_LARGE, UNREADABLE)
+# Raised by infra.codecs, apart from the last.
+UNPROCESSABLE: Final = "unprocessable"  # a library failed in a way that no rule foresees
+DECODE_REASONS: Final = (
+    "empty", "unknown_format", "unsupported", "truncated", "corrupt", "too_many_pixels", "bomb", "too_long",
+    UNPROCESSABLE,
+)  # fmt: skip
+# Verdicts on files that a process of their own did not survive.
+CRASHED: Final = "decoder_crashed"
+HUNG: Final = "decoder_hung"
+OUT_OF_MEMORY: Final = "decoder_out_of_memory"
+VERDICT_REASONS: Final = (CRASHED, HUNG, OUT_OF_MEMORY)
+
+# Reasons that may be gone at the next run although the listing has not changed.
+PASSING_REASONS: Final = (UNREADABLE, VANISHED, CHANGED)
+
+QUARANTINE_REASONS: Final = frozenset((*LIST_REASONS, *READ_REASONS, *DECODE_REASONS, *VERDICT_REASONS))
+
+# Reasons of DUPLICATES; the second where the source gives the file another split than the record it repeats.
+SAME_BYTES: Final = "same_bytes"
+SAME_BYTES_ACROSS_SPLITS: Final = "same_bytes_across_splits"
+
+_OUTCOMES = pa.array([OUTCOME_OF_STATUS.get(status) for status in Status], pa.string())
+
+
+def outcomes_of(status: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return the outcomes that statuses (int8) settle: string, null if the plan will decide."""
+    return _OUTCOMES.take(status)
+
+
+def file_refs(references: pa.Table | pa.RecordBatch) -> Iterator[FileRef]:
+    """Return the files of a table that has the columns uri, size_bytes and mtime_ns, in order."""
+    columns = (references[name].to_pylist() for name in ("uri", "size_bytes", "mtime_ns"))
+    return map(FileRef, *columns)

@@ -1,0 +1,139 @@
+"""Spools: who may work in one, and what is cleared away once a version is published.
+
+A run works in ``spool/<run digest>/`` and, once it has planned, in ``data/<plan digest>/``. Both belong to
+whoever holds the lock of the run: a plan's digest covers that of its run, so no two runs share a plan. The
+spool has a file for each plan (``plans/<plan digest>.arrow``) before the first byte of its data is written.
+So all that a dead run left is found by its spool, and may go while its lock is held, but for what a manifest
+names. The lock's own file stays for ever: see ``Storage.exclusive_lock``.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from infra.dataset.catalog import Catalog
+from infra.dataset.lock import lock_for_adding
+from infra.dataset.maintenance.purged import warning_of_unfinished_purge
+from infra.digests import digest_of
+from infra.errors import DataError, EnvironmentFault, LockedError
+from infra.format.contract import Manifest, data_dir, spool_dir
+from infra.progress import log
+from infra.storage.filesystem import Storage
+
+PLANS_FOLDER = "plans"
+DAMAGED_FOLDER = "damaged"
+
+_SPOOLS = "spool"
+_PATIENCE_SECONDS = 2.0  # the clean-up of another run may hold the lock for a moment
+_FAULTS = (OSError, EnvironmentFault, DataError)  # what hinders a clean-up; the version is there all the same
+
+
+def plan_file(plan_digest: str) -> str:
+    """Path of a plan's records, relative to the spool."""
+    return f"{PLANS_FOLDER}/{plan_digest}.arrow"
+
+
+def note_damage(spool: Storage, shard_path: str) -> None:
+    """Note for the job that a shard of the previous version is damaged."""
+    spool.write_atomic(f"{DAMAGED_FOLDER}/{digest_of(shard_path)}", shard_path.encode())
+
+
+def damaged_shards(spool: Storage) -> frozenset[str]:
+    """Return the paths of the damaged shards of the previous version."""
+    notes = spool.list_files(DAMAGED_FOLDER, recursive=False)
+    return frozenset(spool.read_bytes(entry.path).decode() for entry in notes)
+
+
+class RunClaim:
+    """The claim to be the only process on a run's work. It is taken when needed and released at the end.
+
+    While it is held, nobody removes what is published (infra.dataset.lock).
+    """
+
+    def __init__(self, catalog: Catalog, dataset: str, run_digest: str) -> None:
+        self._catalog = catalog
+        self._dataset = dataset
+        self._run = run_digest
+        self._storage = catalog.dataset_storage(dataset)
+        self._held = ExitStack()
+        self.is_held = False
+
+    def __enter__(self) -> Self:
+        if warning := warning_of_unfinished_purge(self._storage, self._dataset):
+            log(warning, level="warning")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._held.close()
+
+    def has_work(self) -> bool:
+        """Return whether an interrupted run left work to continue."""
+        return self._storage.exists(spool_dir(self._run))
+
+    def take(self) -> None:
+        """Hold the lock from here on; nothing happens where it is held already.
+
+        Raises:
+            LockedError: another process is at this work.
+        """
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not self.is_held:
+            purpose = f"preparing {self._dataset} from this source"
+            locks = ExitStack()
+            try:
+                locks.enter_context(lock_for_adding(self._storage, self._dataset))
+                locks.enter_context(self._storage.exclusive_lock(_lock(self._run), purpose))
+                self._held.enter_context(locks)
+                self.is_held = True
+            except LockedError:
+                locks.close()
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
+    def clear(self) -> None:
+        """Remove this run's spool, and the data of plans that it began and did not publish."""
+        try:
+            _clear(self._catalog, self._dataset, self._run)
+        except _FAULTS as error:
+            log(f"not everything of the finished work could be removed: {error}", level="warning")
+
+    def clear_abandoned(self) -> None:
+        """Remove what other runs of the dataset left that are not at work now: a new version outdates it."""
+        for run in self._storage.list_folders(_SPOOLS):
+            if run == self._run:
+                continue
+            try:
+                with self._storage.exclusive_lock(_lock(run)):
+                    _clear(self._catalog, self._dataset, run)
+            except LockedError:
+                continue
+            except _FAULTS as error:
+                log(f"not everything that an earlier run left could be removed: {error}", level="warning")
+
+
+def _lock(run_digest: str) -> str:
+    return f"{spool_dir(run_digest)}.lock"
+
+
+def _clear(catalog: Catalog, dataset: str, run_digest: str) -> None:
+    """Remove a run's unpublished data and then its spool, which names them. Its lock must be held."""
+    storage = catalog.dataset_storage(dataset)
+    plans = storage.list_files(f"{spool_dir(run_digest)}/{PLANS_FOLDER}", recursive=False)
+    begun = {data_dir(entry.path.rpartition("/")[2].removesuffix(".arrow")) for entry in plans}
+    versions = reversed(catalog.versions(dataset))  # most often the newest names all there are
+    while begun and (version := next(versions, None)) is not None:
+        begun -= _folders(catalog.open(f"{dataset}@{version}").manifest)
+    for folder in sorted(begun):
+        storage.delete_tree(folder)
+    storage.delete_tree(spool_dir(run_digest))
+
+
+def _folders(manifest: Manifest) -> set[str]:
+    """The folders of every file that a version names."""
+    return {path.rpartition("/")[0] for path in manifest.files()} | {data_dir(manifest.plan_digest)}

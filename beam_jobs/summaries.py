@@ -1,0 +1,114 @@
+"""What ``prepare`` tells people: the lines on a version that it published, or on one that it foresees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from infra.readable import counted, readable_bytes
+
+_CLASSES_SHOWN = 20
+
+
+def version_lines(outcome: Mapping[str, Any]) -> Iterator[str]:
+    """Tell what came out of a run.
+
+    Args:
+        outcome: as ``beam_jobs.publish.result.outcome_of`` returns it.
+    """
+    ref = f"{outcome['dataset']}@{outcome['version']}"
+    if outcome["unchanged"]:
+        yield f"{ref} is up to date: nothing has changed in {outcome['source']}"
+    else:
+        yield f"Published {ref} from {outcome['source']}"
+    yield (
+        f"  {counted(outcome['num_inputs'], 'input')} = {counted(outcome['num_records'], 'record')} "
+        f"+ {counted(outcome['num_duplicates'], 'duplicate')} + {outcome['num_filtered']:,} filtered "
+        f"+ {outcome['num_quarantined']:,} quarantined"
+    )
+    if outcome["quarantine"]:
+        yield "  quarantined: " + ", ".join(
+            f"{why} {count:,}" for why, count in outcome["quarantine"].items()
+        )
+    if conflicts := outcome["num_label_conflicts"]:
+        have = "image has" if conflicts == 1 else "images have"
+        yield f"  {conflicts:,} {have} the same bytes under different labels (see the report)"
+    if crossing := outcome["num_cross_split_duplicates"]:
+        repeat = "duplicate repeats a record" if crossing == 1 else "duplicates repeat records"
+        yield f"  {crossing:,} {repeat} of another given split; each is kept once (see the report)"
+    if known := sum(outcome.get("known", {}).values()):
+        yield (
+            f"  {counted(known, 'image')} known from version {outcome['parent']}, "
+            f"{outcome['num_encoded']:,} new; {counted(outcome['inherited_shards'], 'shard')} inherited"
+        )
+    yield from _group_lines(outcome)
+    yield from split_lines(outcome["splits"])
+    if reason := outcome.get("container_reason"):
+        yield f"  container {outcome['container']} ({reason})"
+    if not outcome["unchanged"]:
+        yield (
+            f"  {outcome['seconds']:.1f} s, {outcome['images_per_second']:,.0f} images/s, "
+            f"peak memory {readable_bytes(outcome['peak_memory_bytes'])}"
+        )
+    if outcome["report"]:
+        yield f"  report: {outcome['report']}"
+
+
+def _group_lines(outcome: Mapping[str, Any]) -> Iterator[str]:
+    """Tell of near-duplicates, and of groups that the splits divide."""
+    near = outcome.get("near_duplicates")
+    if near and near["num_groups"]:
+        conflicts = near["num_conflicts"]
+        several = f", {counted(conflicts, 'group')} under several labels" if conflicts else ""
+        groups = counted(near["num_groups"], "group")
+        yield f"  {near['num_records']:,} records look the same, in {groups}{several} (see the report)"
+    leaks = outcome.get("leaks") or {}
+    divided = leaks.get("near_duplicate_groups", 0) + leaks.get("key_groups", 0)
+    if divided:
+        dropped = leaks["dropped_from_train"]
+        done = f"; {counted(dropped, 'record')} of train left out" if dropped else ""
+        are = "is" if divided == 1 else "are"
+        yield f"  {counted(divided, 'group')} {are} divided among the splits{done} (see the report)"
+
+
+def split_lines(splits: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Tell the size of each split, a line each."""
+    for name, split in splits.items():
+        examples, shards = counted(split["num_examples"], "example"), counted(split["num_shards"], "shard")
+        yield f"  {name:<10} {examples:>18}  {shards:>12}  {readable_bytes(split['num_bytes']):>10}"
+
+
+def forecast_lines(outcome: Mapping[str, Any]) -> Iterator[str]:
+    """Tell what a run would bring.
+
+    Args:
+        outcome: as ``beam_jobs.dry_run.dry_run`` returns it.
+    """
+    ref = f"{outcome['dataset']}@{outcome['next_version']}"
+    yield f"Dry run: {outcome['source']} would become {ref}; nothing was written"
+    if outcome["unchanged"]:
+        yield "  nothing has changed since the newest version, so the run would end at once"
+    yield (
+        f"  {counted(outcome['num_inputs'], 'input')} ({readable_bytes(outcome['source_bytes'])}): "
+        f"{outcome['num_known']:,} known, {outcome['num_to_read']:,} to read, "
+        f"{outcome['num_filtered']:,} filtered, "
+        f"{outcome['num_quarantined']:,} quarantined already"
+    )
+    classes = outcome["classes"]
+    yield f"  {counted(len(classes), 'class', 'classes')}:"
+    largest = sorted(classes.items(), key=lambda item: (-item[1], item[0]))
+    for name, count in largest[:_CLASSES_SHOWN]:
+        yield f"    {count:>9,}  {name}"
+    if len(largest) > _CLASSES_SHOWN:
+        yield f"    and {len(largest) - _CLASSES_SHOWN:,} smaller ones"
+    yield f"  splits, were every file a record ({outcome['container']}):"
+    yield from split_lines(outcome["splits"])
+    sample = outcome["sample"]
+    yield (
+        f"  disk: about {readable_bytes(outcome['disk_bytes'])}, twice that while it runs; "
+        f"time: about {outcome['seconds']:,.0f} s"
+    )
+    yield (
+        f"  (measured on {counted(sample['num_images'], 'file')}, {sample['num_stored']} of them usable: "
+        f"{sample['images_per_second']:,.0f} images/s in one thread)"
+    )

@@ -1,0 +1,65 @@
+"""SHA-256 digests, record ids and hexadecimal text, a whole column at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+UInt64 = npt.NDArray[np.uint64]
+
+_HEX_DIGITS = np.array([f"{byte:02x}".encode() for byte in range(256)], dtype="S2").view(np.uint16)
+_NO_DIGEST = pa.array([], pa.binary(32))
+
+
+def digest_bytes(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.uint8]:
+    """Return the bytes of a column of SHA-256 digests: uint8 [N, 32]. Null rows hold arbitrary bytes."""
+    array = column
+    if isinstance(column, pa.ChunkedArray):
+        # Joining one chunk would copy it.
+        array = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([_NO_DIGEST, *column.chunks])
+    start, length = array.offset * 32, len(array) * 32
+    raw = (
+        np.frombuffer(array.buffers()[1], np.uint8)[start : start + length]
+        if length
+        else np.empty(0, np.uint8)
+    )
+    return raw.reshape(-1, 32)
+
+
+def record_ids(digests: npt.NDArray[np.uint8]) -> UInt64:
+    """Return the first 64 bits of each digest as a number: uint64 [N]."""
+    return np.ascontiguousarray(digests[:, :8]).view(">u8").astype(np.uint64).reshape(-1)
+
+
+def id_text(ids: UInt64) -> pa.Array:
+    """Write record ids as text: uint64 [N] to string [N] of 16 hexadecimal digits."""
+    return hex_text(ids.astype(">u8").view(np.uint8).reshape(-1, 8))
+
+
+def hex_text(values: npt.NDArray[np.uint8]) -> pa.Array:
+    """Write bytes as hexadecimal text: uint8 [N, K] to string [N] of 2K digits."""
+    count, width = values.shape
+    digits = _HEX_DIGITS[values].tobytes()
+    offsets = np.arange(count + 1, dtype=np.int64) * (2 * width)
+    text = pa.LargeStringArray.from_buffers(count, pa.py_buffer(offsets.tobytes()), pa.py_buffer(digits))
+    return text if offsets[-1] > np.iinfo(np.int32).max else text.cast(pa.string())
+
+
+def hex_bytes(column: pa.ChunkedArray | pa.Array, width: int) -> npt.NDArray[np.uint8]:
+    """Read hexadecimal text: string [N] of 2 * width lower-case digits to uint8 [N, width].
+
+    Raises:
+        ValueError: a text is null or has another length.
+    """
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    text = array.cast(pa.large_string())
+    if not len(text):
+        return np.empty((0, width), np.uint8)
+    _, offset_buffer, characters = text.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int64)[text.offset : text.offset + len(text) + 1]
+    if text.null_count or (np.diff(offsets) != 2 * width).any():
+        raise ValueError(f"expected {len(text)} strings of {2 * width} hexadecimal digits each")
+    digits = np.frombuffer(characters, np.uint8)[offsets[0] : offsets[-1]]
+    values = digits - np.where(digits >= ord("a"), ord("a") - 10, ord("0")).astype(np.uint8)
+    return np.asarray((values[0::2] << 4 | values[1::2]).reshape(-1, width), np.uint8)

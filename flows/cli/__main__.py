@@ -1,0 +1,5 @@
+"""Run the command `shardmill` as ``python -m flows.cli``."""
+
+from flows.cli import main
+
+main()

@@ -1,0 +1,163 @@
+"""The application behind the command `shardmill`: its commands, exit statuses and error messages.
+
+Exit status: 0 done, 2 usage or configuration, 3 bad data, 4 environment, 130 cancelled, 141 the reader of
+standard output is gone (``| head``), which is not an error. An error is two lines on standard error,
+``error:`` and ``remedy:``. Only a defect shows a traceback.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from flows.cli.datasets import catalog
+from flows.cli.datasets import diff as versions
+from flows.cli.datasets import maintenance as upkeep
+from flows.cli.datasets.export import export
+from flows.cli.datasets.report import report
+from flows.cli.jobs import commands as jobs
+from flows.cli.jobs.profile import profile
+from flows.cli.server import service
+from flows.cli.server.schedule import schedule
+from infra.errors import ShardmillError
+from infra.processes.terminal import (
+    READER_GONE,
+    ReaderGone,
+    guard_standard_streams,
+    output_flushed,
+    printable,
+)
+
+# Typer brings its own copy of click or uses the installed one, depending on its release.
+_CLICK_EXCEPTION, _USAGE_ERROR = typer.BadParameter.__mro__[2], typer.BadParameter.__mro__[1]
+
+_CANCELLED = 130
+_LAYOUT = "\n\t"  # control characters that a message may contain
+
+_EPILOG = """[bold]Examples[/bold]
+
+  shardmill run photos --dataset photos
+
+  shardmill prepare photos --dataset photos --dry-run
+
+  shardmill train photos@1 --set run.epochs=20
+
+  shardmill show photos
+
+  shardmill up --detach
+"""
+
+app = typer.Typer(
+    name="shardmill",
+    help="Folders of raw images in; accounted-for, balanced, sharded TFRecords and a trained model out.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"shardmill {version('shardmill')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    show_version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version of Shardmill"
+        ),
+    ] = False,
+) -> None:
+    """Options of the command itself; each command has more."""
+
+
+_WORK, _LOOK, _KEEP, _SERVE = "Work", "Look", "Keep", "Prefect"
+
+for _command, _panel in (
+    (jobs.run, _WORK),
+    (jobs.prepare, _WORK),
+    (jobs.train, _WORK),
+    (catalog.datasets, _LOOK),
+    (catalog.show, _LOOK),
+    (report, _LOOK),
+    (profile, _LOOK),
+    (catalog.verify, _LOOK),
+    (catalog.locate, _LOOK),
+    (versions.diff, _LOOK),
+    (export, _LOOK),
+    (upkeep.rollback, _KEEP),
+    (upkeep.compact, _KEEP),
+    (upkeep.gc, _KEEP),
+    (upkeep.purge, _KEEP),
+    (service.up, _SERVE),
+    (service.down, _SERVE),
+    (service.status, _SERVE),
+    (schedule, _SERVE),
+):
+    app.command(rich_help_panel=_panel)(_command)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the console script."""
+    guard_standard_streams()
+    sys.exit(run(argv))
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit status. Defects raise their exception."""
+    _stop_on_signals()
+    try:
+        with output_flushed():
+            arguments = None if argv is None else list(argv)
+            status = app(args=arguments, prog_name="shardmill", standalone_mode=False)
+    except ReaderGone:
+        return READER_GONE
+    except ShardmillError as error:
+        return _fail(error.message, error.remedy, error.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        status = _CANCELLED
+    except Exception as error:
+        if not isinstance(error, _CLICK_EXCEPTION):
+            raise
+        return _usage_error(error)
+    if status == _CANCELLED:  # Typer turns Ctrl-C into this status
+        return _fail("stopped on request", "run the same command again: it goes on where it was", _CANCELLED)
+    return status if isinstance(status, int) else 0
+
+
+def _usage_error(error: Exception) -> int:
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "shardmill"
+    message = str(getattr(error, "format_message", error.__str__)()).rstrip(".")
+    if not message:  # no command at all: the help has been printed
+        return 2
+    return _fail(message, f"see {command} --help" if isinstance(error, _USAGE_ERROR) else None, 2)
+
+
+def _fail(message: str, remedy: str | None, status: int) -> int:
+    print(f"error: {printable(message, keep=_LAYOUT)}", file=sys.stderr)
+    if remedy:
+        print(f"remedy: {printable(remedy, keep=_LAYOUT)}", file=sys.stderr)
+    return status
+
+
+def _stop_on_signals() -> None:
+    """Treat requests to end (kill, systemd, docker stop, a closed terminal) like Ctrl-C."""
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup leaves it
+        signal.signal(signal.SIGHUP, stop)

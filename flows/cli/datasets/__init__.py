@@ -1,0 +1,1 @@
+"""The commands that read and maintain published datasets."""

@@ -1,0 +1,223 @@
+"""datasets, show, verify and locate: list, describe and check published versions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flows.cli import options
+from flows.cli.datasets.open_catalog import catalog_at
+from infra.errors import UsageError
+from infra.readable import readable_bytes
+
+if TYPE_CHECKING:
+    from infra.dataset.catalog import Catalog, DatasetVersion
+
+
+def datasets(root: options.Root = None, json_output: options.Json = False) -> None:
+    """List the datasets that have a published version.
+
+    [bold]Examples[/bold]
+
+      shardmill datasets
+
+      shardmill datasets --root /data/datasets --json
+    """
+    from flows.cli import output
+    from infra.errors import ShardmillError
+
+    catalog = catalog_at(root)
+    found: list[dict[str, Any]] = []
+    unreadable: dict[str, str] = {}
+    for name in catalog.datasets():
+        try:
+            found.append(_summary(catalog, name))
+        except ShardmillError as error:
+            unreadable[name] = str(error)
+    for name, why in unreadable.items():
+        output.note(f"note: {name} cannot be read: {why}")
+    if json_output:
+        output.print_json({"root": catalog.storage.uri, "datasets": found, "unreadable": unreadable})
+    elif not found and not unreadable:
+        output.say(
+            f"No datasets under {catalog.storage.uri}", "Make one: shardmill prepare SOURCE --dataset NAME"
+        )
+    elif found:
+        columns = ["dataset", "version", "records", "classes", "splits", "shards", "size", "published"]
+        rows = [
+            [
+                *(entry[key] for key in ("dataset", "version", "num_records", "num_classes")),
+                " ".join(entry["splits"]),
+                entry["num_shards"],
+                readable_bytes(entry["num_bytes"]),
+                entry["created_at"],
+            ]
+            for entry in found
+        ]
+        output.print_table("", columns, rows)
+
+
+Augmented = Annotated[
+    Path | None,
+    typer.Option(
+        "--augmented",
+        metavar="FILE.png",
+        help="Instead, write a picture: some training examples as stored, and as training sees them",
+    ),
+]
+
+
+def show(
+    dataset: options.Ref,
+    root: options.Root = None,
+    augmented: Augmented = None,
+    config: options.Config = None,
+    overrides: options.Overrides = None,
+    json_output: options.Json = False,
+) -> None:
+    """Show a version: splits, shards, class balance, accounting, quarantine; or how training augments it.
+
+    [bold]Examples[/bold]
+
+      shardmill show photos
+
+      shardmill show photos@2 --json
+
+      shardmill show photos --augmented augmented.png --set augment.mixup=0.2
+    """
+    opened = catalog_at(root).open(dataset)
+    if augmented is not None:
+        from flows.cli.datasets import augmented as pictures
+
+        pictures.write(opened.ref, root, augmented, config, overrides or [], json_output)
+        return
+    if config is not None or overrides:
+        raise UsageError("--config and --set are settings of training", "give them with --augmented FILE.png")
+    from flows.cli import output
+    from flows.cli.datasets.print_version import print_version
+
+    if json_output:
+        output.print_json(
+            opened.manifest.model_dump(mode="json")
+            | {"versions": catalog_at(root).versions(opened.name), "location": opened.storage.uri}
+        )
+    else:
+        print_version(opened)
+    _warn_of_unfinished_purge(opened)
+
+
+def verify(dataset: options.Ref, root: options.Root = None, json_output: options.Json = False) -> None:
+    """Read every record of a version and check it against its manifest, indexes and inputs.
+
+    The exit status is 3 when anything differs from what was written.
+
+    [bold]Examples[/bold]
+
+      shardmill verify photos
+
+      shardmill verify photos@2 --json
+    """
+    from flows.cli import output
+    from infra import progress
+    from infra.dataset.verify import verify as check
+
+    opened = catalog_at(root).open(dataset)
+    with progress.shown_to_people():
+        progress.stage("verify", opened.manifest.accounting.num_records, unit="records")
+        report = check(opened, lambda done, total: progress.progress("verify", done, total, unit="records"))
+    if json_output:
+        output.print_json(
+            {
+                "dataset": opened.name,
+                "version": opened.version,
+                "num_records": report.num_records,
+                "num_bytes": report.num_bytes,
+                "problems": report.problems,
+                "notes": report.notes,
+            }
+        )
+    elif not report.problems:
+        size = readable_bytes(report.num_bytes)
+        output.say(f"{opened.ref} is clean: {output.counted(report.num_records, 'record')}, {size}")
+    else:
+        output.say(
+            f"{opened.ref} has {output.counted(len(report.problems), 'problem')}:",
+            *(f"  {line}" for line in report.problems),
+        )
+        output.note("remedy: restore the files from a copy; or delete them and prepare the same source again")
+    if not json_output:
+        for line in report.notes:
+            output.note(f"note: {line}")
+    _warn_of_unfinished_purge(opened)
+    if report.problems:
+        raise typer.Exit(3)
+
+
+Source = Annotated[
+    str | None, typer.Option("--source", metavar="URI", help="An input: relative to the source, or its path")
+]
+Record = Annotated[str | None, typer.Option("--record", metavar="ID", help="A record id")]
+
+
+def locate(
+    dataset: options.Ref,
+    source: Source = None,
+    record: Record = None,
+    root: options.Root = None,
+    json_output: options.Json = False,
+) -> None:
+    """Find the outcome of an input, or the inputs of a record.
+
+    What the newest version does not have is looked up in earlier versions, newest first.
+
+    [bold]Examples[/bold]
+
+      shardmill locate photos --source cats/0001.jpg
+
+      shardmill locate photos --record 0f3c5a7be1d24c68
+    """
+    from flows.cli import output
+    from infra.dataset.locate import locate_anywhere
+    from infra.storage.locations import absolute_path
+
+    if source is not None and "://" not in source and Path(source).exists():
+        source = absolute_path(source)
+    found = locate_anywhere(catalog_at(root), dataset, source=source, record=record)
+    name, version = found.version.name, found.version.version
+    if json_output:
+        output.print_json(
+            {"dataset": name, "version": version, "versions": found.versions, "matches": found.matches}
+        )
+        return
+    if found.newest not in found.versions:
+        output.note(f"note: {name}@{found.newest} has it no more; {name}@{version} was the last that had it")
+    for entry in found.matches:
+        rows = [[key, value] for key, value in entry.items() if value is not None]
+        versions = ", ".join(f"{name}@{number}" for number in found.versions)
+        output.print_table(str(entry["uri"]), ["", ""], [*rows, ["in versions", versions]])
+
+
+def _warn_of_unfinished_purge(opened: DatasetVersion) -> None:
+    from flows.cli import output
+    from infra.dataset.maintenance.purged import warning_of_unfinished_purge
+
+    if warning := warning_of_unfinished_purge(opened.storage, opened.name):
+        output.note(f"warning: {warning}")
+
+
+def _summary(catalog: Catalog, name: str) -> dict[str, Any]:
+    manifest = catalog.open(name).manifest
+    return {
+        "dataset": name,
+        "version": manifest.version,
+        "versions": catalog.versions(name),
+        "num_records": manifest.accounting.num_records,
+        "num_classes": len(manifest.classes),
+        "splits": {split: summary.num_examples for split, summary in manifest.splits.items()},
+        "num_shards": len(manifest.shards),
+        "num_bytes": sum(shard.num_bytes for shard in manifest.shards),
+        "created_at": manifest.created_at,
+        "source": manifest.source,
+    }

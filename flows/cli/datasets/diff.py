@@ -1,0 +1,112 @@
+"""diff: show what differs between two versions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flows.cli import options
+from flows.cli.datasets.open_catalog import catalog_at
+from infra.readable import readable_bytes
+
+if TYPE_CHECKING:
+    from infra.dataset.catalog import Catalog
+    from infra.dataset.compare import Changes, VersionDiff
+
+_SHOWN = {
+    "inputs_added": ("input", "added"),
+    "inputs_removed": ("input", "removed"),
+    "inputs_changed": ("input", "with other content"),
+    "outcomes_changed": ("input", "that came out another way"),
+    "records_added": ("record", "added"),
+    "records_removed": ("record", "removed"),
+    "relabelled": ("record", "with another label"),
+    "moved": ("record", "in another split"),
+}
+_CLASSES_SHOWN = 20
+
+After = Annotated[
+    str | None,
+    typer.Argument(metavar="[NAME@VERSION]", help=r"The later version \[default: the newest of the dataset]"),
+]
+
+
+def diff(
+    before: Annotated[str, typer.Argument(metavar="NAME[@VERSION]", help="The earlier version")],
+    after: After = None,
+    root: options.Root = None,
+    json_output: options.Json = False,
+) -> None:
+    """Show what differs between two versions: inputs, records, labels, splits, classes.
+
+    A name alone compares the newest version with the one before it.
+
+    [bold]Examples[/bold]
+
+      shardmill diff photos
+
+      shardmill diff photos@1 photos@3 --json
+    """
+    from flows.cli import output
+    from infra.dataset.compare import diff as compare
+
+    catalog = catalog_at(root)
+    old, new = _two_versions(catalog, before, after)
+    found = compare(catalog.open(old), catalog.open(new))
+    if json_output:
+        output.print_json(found.to_json())
+    else:
+        _show(found)
+
+
+def _two_versions(catalog: Catalog, before: str, after: str | None) -> tuple[str, str]:
+    """The two references to compare."""
+    from infra.errors import NotFoundError
+
+    name, _, number = before.partition("@")
+    if after is not None:
+        return before, after
+    if number not in ("", "latest"):
+        return before, name
+    newest = catalog.open(before)
+    earlier = [version for version in catalog.versions(name) if version < newest.version]
+    if not earlier:
+        raise NotFoundError(f"{newest.ref} has no version before it", "prepare the dataset again first")
+    parent = newest.manifest.parent
+    return f"{name}@{parent if parent in earlier else earlier[-1]}", newest.ref
+
+
+def _show(found: VersionDiff) -> None:
+    from flows.cli import output
+
+    output.say(f"From {found.before} to {found.after}:")
+    if found.is_empty:
+        output.say("  the same inputs and the same records")
+    for name, changes in found.changes().items():
+        if changes.count:
+            noun, what = _SHOWN[name]
+            output.say(f"  {output.counted(changes.count, noun)} {what}", *_lines(changes))
+    changed = {name: counts for name, counts in found.class_counts.items() if counts[0] != counts[1]}
+    if changed:
+        most = sorted(changed.items(), key=lambda item: (-abs(item[1][1] - item[1][0]), item[0]))
+        rows = [[name, old, new, f"{new - old:+,}"] for name, (old, new) in most[:_CLASSES_SHOWN]]
+        output.print_table("", ["class", "before", "after", "change"], rows)
+    output.say(
+        f"  {output.counted(found.num_shards_inherited, 'shard')} inherited, "
+        f"{found.num_shards_written:,} written ({readable_bytes(found.num_bytes_written)})"
+    )
+
+
+def _lines(changes: Changes) -> list[str]:
+    lines = [
+        f"    {example.uri}"
+        + (f"  {_short(example.before)} -> {_short(example.after)}" if example.before else "")
+        for example in changes.examples
+    ]
+    rest = changes.count - len(changes.examples)
+    return lines + ([f"    and {rest:,} more"] if rest else [])
+
+
+def _short(value: str | None) -> str:
+    return "none" if value is None else value[:12] + "…" if len(value) == 64 else value

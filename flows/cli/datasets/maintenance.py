@@ -1,0 +1,221 @@
+"""rollback, compact, gc and purge: maintain published versions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flows.cli import options
+from flows.cli.datasets.open_catalog import catalog_at
+from infra.readable import readable_bytes
+
+if TYPE_CHECKING:
+    from beam_jobs.maintain.purge import ToPurge
+    from infra.dataset.maintenance.garbage import Garbage
+
+
+def _whole_dataset(name: str) -> str:
+    from infra.errors import UsageError
+
+    if "@" in name:
+        raise UsageError(
+            f"{name} names a version, but this command works on a whole dataset",
+            f"give {name.partition('@')[0]}",
+        )
+    return name
+
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A dataset", callback=_whole_dataset)]
+Apply = Annotated[
+    bool, typer.Option("--apply", help="Do it; without this option, only print what would be done")
+]
+
+_SHOWN = 10
+
+
+def rollback(
+    dataset: Annotated[str, typer.Argument(metavar="NAME@VERSION", help="The version to bring back")],
+    root: options.Root = None,
+    json_output: options.Json = False,
+) -> None:
+    """Publish the content of an earlier version as the newest. Copies and deletes nothing.
+
+    [bold]Examples[/bold]
+
+      shardmill rollback photos@2
+    """
+    from flows.cli import output
+    from infra.dataset.maintenance.rollback import rollback as bring_back
+
+    restored = bring_back(catalog_at(root), dataset)
+    if json_output:
+        output.print_json(
+            {"dataset": restored.name, "version": restored.version, "restores": restored.manifest.restores}
+        )
+    else:
+        output.say(
+            f"Published {restored.ref}: what {restored.name}@{restored.manifest.restores} holds",
+            "The next prepare publishes the source again if it differs.",
+        )
+
+
+def compact(dataset: Name, root: options.Root = None, json_output: options.Json = False) -> None:
+    """Rewrite the newest version in as few balanced shards as possible, without decoding images.
+
+    [bold]Examples[/bold]
+
+      shardmill compact photos
+    """
+    import sys
+
+    from flows.cli import output
+    from flows.cli.jobs.job_process import result_of
+
+    argv = [sys.executable, "-m", "beam_jobs.maintain.compaction", "--dataset", dataset]
+    found = result_of([*argv, "--root", catalog_at(root).storage.location])
+    if json_output:
+        output.print_json(found)
+    elif found["unchanged"]:
+        output.say(f"{dataset}@{found['version']} is compact: {output.counted(found['num_shards'], 'shard')}")
+    else:
+        records, shards = (output.counted(found[f"num_{what}s"], what) for what in ("record", "shard"))
+        output.say(
+            f"Published {dataset}@{found['version']}: {records} in {shards}, "
+            f"before: {found['num_shards_before']:,}",
+            f"Earlier versions keep their shards; `shardmill gc {dataset} --keep-last 1` removes them",
+        )
+
+
+def gc(
+    dataset: Name,
+    keep_last: Annotated[
+        int | None, typer.Option("--keep-last", metavar="N", min=1, help="Drop all but the newest N versions")
+    ] = None,
+    drop: Annotated[
+        list[int] | None, typer.Option("--drop", metavar="V", help="Drop this version; may be repeated")
+    ] = None,
+    apply: Apply = False,
+    root: options.Root = None,
+    json_output: options.Json = False,
+) -> None:
+    """Drop versions and delete the files that no version needs. Does nothing without --apply.
+
+    [bold]Examples[/bold]
+
+      shardmill gc photos --keep-last 3
+
+      shardmill gc photos --drop 2 --drop 4 --apply
+    """
+    from flows.cli import output
+    from infra.dataset.maintenance.garbage import collect_garbage, find_garbage
+
+    work = collect_garbage if apply else find_garbage
+    garbage = work(catalog_at(root), dataset, keep_last=keep_last, drop=drop or ())
+    if json_output:
+        output.print_json(
+            {
+                "dataset": dataset,
+                "applied": apply,
+                "dropped": garbage.dropped,
+                "kept": garbage.kept,
+                "num_files": len(garbage.files),
+                "num_bytes": garbage.num_bytes,
+                "files": [entry.path for entry in garbage.files],
+                "in_work": garbage.in_work,
+            }
+        )
+    else:
+        _show_garbage(garbage, applied=apply)
+
+
+def purge(
+    dataset: Name,
+    source: Annotated[
+        list[str] | None,
+        typer.Option("--source", metavar="URI", help="An input, relative to the source; may be repeated"),
+    ] = None,
+    apply: Apply = False,
+    root: options.Root = None,
+    json_output: options.Json = False,
+) -> None:
+    """Delete inputs from every version for good, for deletion requests. Does nothing without --apply.
+
+    Deletes all other inputs with the same bytes too. Purged inputs never come back, even if the file is still
+    in the source. An interrupted purge is finished by the next one, also without --source.
+
+    [bold]Examples[/bold]
+
+      shardmill purge photos --source cats/0001.jpg
+
+      shardmill purge photos --source cats/0001.jpg --source dogs/0007.jpg --apply
+    """
+    from beam_jobs.maintain.purge import find_to_purge
+    from beam_jobs.maintain.purge import purge as remove
+    from flows.cli import output
+
+    found = (remove if apply else find_to_purge)(catalog_at(root), dataset, source or [])
+    if json_output:
+        output.print_json(
+            {
+                "dataset": dataset,
+                "applied": apply,
+                "uris": found.uris,
+                "other_uris": found.other_uris,
+                "rows": found.rows,
+                "finished_an_earlier_one": found.pending,
+                "purged_before": found.gone,
+            }
+        )
+    else:
+        _show_purge(found, applied=apply)
+
+
+def _show_purge(found: ToPurge, *, applied: bool) -> None:
+    from flows.cli import output
+
+    if found.gone:
+        output.say("Nothing is left of:", *(f"  {uri}  (purged before)" for uri in found.gone))
+    if not found.uris:
+        return
+    if found.pending:
+        output.note("note: a purge of this dataset was interrupted; it is finished with this one")
+    output.say(
+        f"{'Purged' if applied else 'Would purge'}:",
+        *(f"  {uri}" for uri in found.uris),
+        *(f"  {uri}  (the same bytes)" for uri in found.other_uris),
+        *(
+            f"  {output.counted(count, 'row')} of {found.dataset}@{version}"
+            for version, count in found.rows.items()
+        ),
+    )
+    if applied:
+        output.say(
+            "Not touched: the source itself, copies and backups of the dataset, and models trained on it"
+        )
+    else:
+        output.say("Nothing was removed; use --apply to do it")
+
+
+def _show_garbage(garbage: Garbage, *, applied: bool) -> None:
+    from flows.cli import output
+
+    done = "Removed" if applied else "Would remove"
+    if not garbage.dropped and not garbage.files:
+        output.say(f"{garbage.dataset} has no garbage")
+    else:
+        versions = ", ".join(f"{garbage.dataset}@{version}" for version in garbage.dropped) or "no version"
+        output.say(
+            f"{done} {versions} and {output.counted(len(garbage.files), 'file')} "
+            f"({readable_bytes(garbage.num_bytes)})",
+            *(f"  {entry.path}" for entry in garbage.files[:_SHOWN]),
+            *([f"  and {len(garbage.files) - _SHOWN:,} more"] if len(garbage.files) > _SHOWN else []),
+            f"Kept: {', '.join(f'{garbage.dataset}@{version}' for version in garbage.kept)}",
+        )
+        if not applied:
+            output.say("Nothing was removed; use --apply to do it")
+    if garbage.in_work:
+        output.note(
+            f"note: {output.counted(len(garbage.in_work), 'folder')} of an interrupted prepare stay: "
+            "the same prepare goes on from there, and the next version clears them away"
+        )

@@ -1,0 +1,88 @@
+"""Print the manifest of a version for people, as lines and tables on standard output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flows.cli.output import cell, counted, print_table, say
+from infra.dataset.catalog import DatasetVersion
+from infra.readable import readable_bytes
+
+_MAX_CLASSES = 40
+
+
+def print_version(opened: DatasetVersion) -> None:
+    """Print everything in the manifest of a version."""
+    manifest = opened.manifest
+    say(f"{opened.ref}  from {manifest.source}", f"published {manifest.created_at}  in {opened.storage.uri}")
+    image = manifest.config.get("image", {})
+    kept = ", ".join(f"{name} {value}" for name, value in image.items() if value is not None)
+    say(f"container {manifest.container}; {kept}" if kept else f"container {manifest.container}")
+    _accounting(manifest.accounting.model_dump())
+    _shards(opened)
+    _classes(opened)
+    _quarantine(manifest.quarantine)
+    if manifest.cross_split_duplicates:
+        say(f"{counted(manifest.cross_split_duplicates, 'duplicate')} had the record in another split")
+    conflicts = [[conflict.labels, conflict.uris] for conflict in manifest.label_conflicts]
+    if conflicts:
+        rows = [[", ".join(labels), ", ".join(uris)] for labels, uris in conflicts[:10]]
+        print_table(f"Same image, several labels ({len(conflicts):,})", ["labels", "sources"], rows)
+    if manifest.report:
+        say(f"Report: {opened.storage.uri}/{manifest.report}")
+
+
+def _accounting(counts: Mapping[str, Any]) -> None:
+    parts = [
+        counted(counts["num_records"], "record"),
+        counted(counts["num_duplicates"], "duplicate"),
+        f"{counts['num_filtered']:,} filtered",
+        f"{counts['num_quarantined']:,} quarantined",
+    ]
+    say(f"{counted(counts['num_inputs'], 'input')} = {' + '.join(parts)}")
+
+
+def _shards(opened: DatasetVersion) -> None:
+    rows = []
+    for name, split in opened.manifest.splits.items():
+        counts = [shard.num_examples for shard in opened.shards(name)]
+        even = (
+            f"{min(counts):,} to {max(counts):,}"
+            if counts and min(counts) != max(counts)
+            else cell(max(counts, default=0))
+        )
+        rows.append([name, split.num_examples, split.num_shards, even, readable_bytes(split.num_bytes)])
+    print_table("Splits and shards", ["split", "examples", "shards", "examples a shard", "size"], rows)
+
+
+def _classes(opened: DatasetVersion) -> None:
+    splits = opened.manifest.splits
+    totals = {
+        label: sum(split.class_counts.get(label, 0) for split in splits.values())
+        for label in opened.manifest.classes
+    }
+    all_examples = sum(totals.values()) or 1
+    largest = max(totals.values(), default=0) or 1
+    shown = sorted(totals, key=lambda label: (-totals[label], label))
+    title = f"Classes ({len(shown)})"
+    if len(shown) > _MAX_CLASSES:
+        title = f"Classes (the {_MAX_CLASSES // 2} largest and smallest of {len(shown)})"
+        shown = shown[: _MAX_CLASSES // 2] + shown[-_MAX_CLASSES // 2 :]
+    rows: list[list[object]] = [
+        [
+            label,
+            *(split.class_counts.get(label, 0) for split in splits.values()),
+            totals[label],
+            f"{totals[label] / all_examples:6.1%}",
+            "█" * max(1, round(24 * totals[label] / largest)) if totals[label] else "",
+        ]
+        for label in shown
+    ]
+    print_table(title, ["class", *splits, "all", "share", ""], rows)
+
+
+def _quarantine(reasons: Mapping[str, int]) -> None:
+    if reasons:
+        rows = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+        print_table("Quarantined", ["reason", "inputs"], [list(row) for row in rows])

@@ -1,0 +1,96 @@
+"""report: find, open, copy or rebuild the HTML page of a version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flows.cli import options
+from flows.cli.datasets.open_catalog import catalog_at
+
+if TYPE_CHECKING:
+    from infra.dataset.catalog import Catalog, DatasetVersion
+
+Open = Annotated[bool, typer.Option("--open", help="Open it in the browser")]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", help="Copy it to this file, to send or to keep")
+]
+Rebuild = Annotated[bool, typer.Option("--rebuild", help="Write it again from the version's files")]
+
+
+def report(
+    dataset: options.Ref,
+    open_it: Open = False,
+    out: Out = None,
+    rebuild: Rebuild = False,
+    root: options.Root = None,
+    json_output: options.Json = False,
+) -> None:
+    """Print the path of a version's report: one HTML page about its inputs and records.
+
+    [bold]Examples[/bold]
+
+      shardmill report photos --open
+
+      shardmill report photos@2 --out photos-2.html
+    """
+    from flows.cli import output
+    from infra.storage.output_file import writes
+
+    catalog = catalog_at(root)
+    opened = _with_page(catalog, catalog.open(dataset))
+    path, rebuilt = _page(catalog, opened, rebuild)
+    local = opened.storage.local_path(path)
+    place = str(local) if local is not None else f"{opened.storage.uri}/{path}"
+    if out is not None:
+        page = opened.storage.read_bytes(path)
+        with writes(out):
+            out.write_bytes(page)
+        local, place = out.absolute(), str(out)
+    if json_output:
+        found = {"dataset": opened.name, "version": opened.version, "report": place, "rebuilt": rebuilt}
+        output.print_json(found)
+    else:
+        output.say(place)
+    if open_it:
+        _open(local, place)
+
+
+def _with_page(catalog: Catalog, version: DatasetVersion) -> DatasetVersion:
+    """The version that has the page: a rollback shares the page of the version that it restores."""
+    from flows.cli import output
+
+    shown = version
+    while shown.manifest.restores in catalog.versions(version.name):
+        shown = catalog.open(f"{version.name}@{shown.manifest.restores}")
+    if shown is not version:
+        output.note(f"note: {version.ref} restores {shown.ref} and shares its page")
+    return shown
+
+
+def _page(catalog: Catalog, opened: DatasetVersion, rebuild: bool) -> tuple[str, bool]:
+    """(path of the page in the dataset, whether it was written just now)."""
+    from beam_jobs.report import report_path, write_report
+    from infra.dataset.lock import lock_for_adding
+    from infra.dataset.reports import record_report
+
+    path = report_path(opened.storage, opened.manifest)
+    if rebuild or not opened.storage.exists(path):
+        with lock_for_adding(opened.storage, opened.name):
+            made = write_report(opened.storage, opened.manifest)
+            record_report(catalog, opened.name, made)
+        return made, True
+    return path, False
+
+
+def _open(local: Path | None, place: str) -> None:
+    import webbrowser
+
+    from flows.cli import output
+
+    if local is None:
+        output.note("note: a browser cannot open it from there; copy it here with --out FILE")
+    elif not webbrowser.open(local.absolute().as_uri()):
+        output.note(f"note: no browser was found; open {place} in one")

@@ -1,0 +1,187 @@
+"""prepare, train and run: each command runs a Prefect flow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flows.cli import options
+from flows.cli.jobs.settings import checked_source, prepare_settings, train_settings
+
+if TYPE_CHECKING:
+    from beam_jobs.config import PrepareConfig
+
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="Print the expected classes, splits, shards, disk space and time; write nothing"
+    ),
+]
+
+
+def prepare(
+    source: options.SourceFolder,
+    dataset: options.Dataset,
+    root: options.Root = None,
+    config: options.Config = None,
+    overrides: options.Overrides = None,
+    failure_budget: options.FailureBudget = None,
+    dry_run: DryRun = False,
+    json_output: options.Json = False,
+) -> None:
+    """Turn a folder of images into a published version of a dataset.
+
+    [bold]Examples[/bold]
+
+      shardmill prepare photos --dataset photos
+
+      shardmill prepare photos --dataset photos --set image.size=128 --set shards.container=none
+
+      shardmill prepare photos --dataset photos --dry-run
+    """
+    from flows.parameters import root_or_default
+
+    settings = prepare_settings(config, overrides or [], failure_budget)
+    source, folder = checked_source(source, dataset), root_or_default(root)
+    if dry_run:
+        _dry_run(source, dataset, folder, settings, json_output)
+        return
+    from flows.cli.jobs.flow_runs import run_flow
+
+    result = run_flow(
+        _load_prepare, ("prepare",), source=source, dataset=dataset, root=folder, config=settings
+    )
+    _show(result, json_output, _print_prepared)
+
+
+def train(
+    dataset: options.Ref,
+    root: options.Root = None,
+    runs: options.Runs = None,
+    config: options.Config = None,
+    overrides: options.Overrides = None,
+    json_output: options.Json = False,
+) -> None:
+    """Train a model on a version of a dataset, evaluate it and export it.
+
+    [bold]Examples[/bold]
+
+      shardmill train photos
+
+      shardmill train photos@3 --set run.epochs=20 --set model.name=EfficientNetB0
+    """
+    from flows.parameters import root_or_default, runs_or_default
+    from infra.dataset.catalog import Catalog
+
+    settings = train_settings(config, overrides or [])
+    folder = root_or_default(root)
+    # The newest version now, not when the run starts.
+    ref = Catalog(folder).open(dataset).ref
+    from flows.cli.jobs.flow_runs import run_flow
+
+    result = run_flow(
+        _load_train, ("train",), dataset=ref, root=folder, runs=runs_or_default(runs), config=settings
+    )
+    _show(result, json_output, _print_trained)
+
+
+def run(
+    source: options.SourceFolder,
+    dataset: options.Dataset,
+    root: options.Root = None,
+    runs: options.Runs = None,
+    config: options.Config = None,
+    overrides: options.Overrides = None,
+    failure_budget: options.FailureBudget = None,
+    json_output: options.Json = False,
+) -> None:
+    """Prepare a folder of images, then train on the published version.
+
+    [bold]Examples[/bold]
+
+      shardmill run photos --dataset photos
+
+      shardmill run photos --dataset photos --set prepare.image.size=128 --set train.run.epochs=5
+    """
+    from flows.parameters import root_or_default, runs_or_default
+    from infra.settings import split_overrides
+
+    by_section = split_overrides(overrides or [])
+    for_prepare = prepare_settings(config, by_section["prepare"], failure_budget)
+    for_train = train_settings(config, by_section["train"])
+    source = checked_source(source, dataset)
+    from flows.cli.jobs.flow_runs import run_flow
+
+    result = run_flow(
+        _load_pipeline,
+        ("prepare", "train"),
+        source=source,
+        dataset=dataset,
+        root=root_or_default(root),
+        runs=runs_or_default(runs),
+        prepare_config=for_prepare,
+        train_config=for_train,
+    )
+    _show(result, json_output, _print_run)
+
+
+def _load_prepare() -> Any:
+    from flows.prepare import prepare as flow
+
+    return flow
+
+
+def _load_train() -> Any:
+    from flows.train import train as flow
+
+    return flow
+
+
+def _load_pipeline() -> Any:
+    from flows.pipeline import pipeline as flow
+
+    return flow
+
+
+def _dry_run(source: str, dataset: str, root: str, settings: PrepareConfig, json_output: bool) -> None:
+    """Run the job without a flow: nothing happens that belongs into a history."""
+    from flows.cli import output
+    from flows.cli.jobs.job_process import result_of
+    from flows.runs.children import PREPARE
+
+    command = [*PREPARE, source, "--dataset", dataset, "--root", root, "--dry-run"]
+    command += ["--config-json", settings.model_dump_json()]
+    result = result_of(command, on_line=output.note if json_output else output.say)
+    if json_output:
+        output.print_json(result)
+
+
+def _show(result: dict[str, Any], json_output: bool, for_people: Callable[[dict[str, Any]], None]) -> None:
+    from flows.cli import output
+
+    if json_output:
+        output.print_json(result)
+    else:
+        for_people(result)
+
+
+def _print_prepared(result: dict[str, Any]) -> None:
+    from beam_jobs.summaries import version_lines
+    from flows.cli import output
+
+    ref = f"{result['dataset']}@{result['version']}"
+    output.say(*version_lines(result), f"Look at: shardmill show {ref}", f"Train:   shardmill train {ref}")
+
+
+def _print_trained(result: dict[str, Any]) -> None:
+    from flows.cli import output
+    from training.train import summary
+
+    output.say(summary(result))
+
+
+def _print_run(result: dict[str, Any]) -> None:
+    _print_prepared(result["prepare"])
+    _print_trained(result["train"])

@@ -1,0 +1,73 @@
+"""profile: measure the stages of reading a dataset, and find the bottleneck."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from flows.cli import options
+
+Seconds = Annotated[float, typer.Option("--seconds", min=0.1, help="Duration of each measurement")]
+Model = Annotated[bool, typer.Option("--model", help="Measure training steps of the configuration too")]
+Picture = Annotated[
+    Path | None, typer.Option("--picture", metavar="FILE.svg", help="Draw the result in this file")
+]
+
+
+def profile(
+    dataset: options.Ref,
+    seconds: Seconds = 2.0,
+    model: Model = False,
+    picture: Picture = None,
+    root: options.Root = None,
+    config: options.Config = None,
+    overrides: options.Overrides = None,
+    json_output: options.Json = False,
+) -> None:
+    """Measure each stage from shards to batches alone, then all together, and name the bottleneck.
+
+    Writes nothing but the picture.
+
+    [bold]Examples[/bold]
+
+      shardmill profile photos
+
+      shardmill profile photos --model --set model.name=ResNet50 --picture profile.svg
+    """
+    from flows.cli import output
+    from flows.cli.jobs.job_process import result_of
+    from flows.cli.jobs.settings import train_settings
+    from flows.parameters import root_or_default
+    from flows.runs.children import PROFILE
+
+    settings = train_settings(config, overrides or [])
+    command = [*PROFILE, dataset, "--root", root_or_default(root), "--seconds", str(seconds)]
+    command += ["--config-json", settings.model_dump_json(), *(["--model"] if model else [])]
+    command += ["--picture", str(picture.absolute())] if picture is not None else []
+    result = result_of(command)
+    if json_output:
+        output.print_json(result)
+    else:
+        _show(result)
+
+
+def _show(result: dict[str, Any]) -> None:
+    from flows.cli import output
+
+    output.say(
+        f"{result['dataset']}@{result['version']}: batches of {result['batch_size']} at "
+        f"{result['image_size']} pixels, {output.counted(result['num_cpus'], 'CPU')}"
+    )
+    rows = [
+        [stage["name"], stage["microseconds"], stage["images_per_second"], stage["detail"]]
+        for stage in result["stages"]
+    ]
+    output.print_table("Each stage alone", ["stage", "µs of a core", "images/s", ""], rows)
+    together = [[name, rate] for name, rate in result["rates"].items()]
+    output.print_table("All together", ["", "images/s"], together)
+    found = result["bottleneck"]
+    output.say(f"Bottleneck: {found['stage']}: {found['reason']}", f"Remedy:     {found['remedy']}")
+    if result.get("picture"):
+        output.say(f"Picture:    {result['picture']}")

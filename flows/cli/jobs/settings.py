@@ -1,0 +1,46 @@
+"""Read and check the settings and the source that are given to a command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from infra.errors import NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from beam_jobs.config import PrepareConfig
+    from training.config import TrainConfig
+
+
+def prepare_settings(
+    config: Path | None, overrides: list[str], failure_budget: float | None = None
+) -> PrepareConfig:
+    """The settings of prepare from a file and single overrides, checked."""
+    from beam_jobs.config import PrepareConfig
+    from infra.settings import load_settings
+
+    given = {} if failure_budget is None else {"failure_budget": failure_budget}
+    return load_settings(PrepareConfig, section="prepare", config=config, overrides=overrides, given=given)
+
+
+def train_settings(config: Path | None, overrides: list[str]) -> TrainConfig:
+    """The settings of training from a file and single overrides, checked."""
+    from infra.settings import load_settings
+    from training.config import TrainConfig
+
+    return load_settings(TrainConfig, section="train", config=config, overrides=overrides)
+
+
+def checked_source(source: str, dataset: str) -> str:
+    """The source as an absolute path or URI. Obvious mistakes are reported before Prefect starts."""
+    from flows.parameters import absolute
+    from infra.format.contract import check_dataset_name
+
+    check_dataset_name(dataset)
+    if not source.strip():
+        raise UsageError("which folder? SOURCE is empty", "give a folder of images, or . for this one")
+    place = absolute(source)
+    if "://" not in place and not Path(place).is_dir():
+        what = "is a file, not a folder" if Path(place).exists() else "does not exist"
+        raise NotFoundError(f"source {source} {what}", "give a folder of images, with one folder a class")
+    return place

@@ -1,0 +1,49 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Root = Annotated[
+    str | None,
+    typer.Option(
+        "--root", metavar="DIR", help=r"Folder of the datasets \[default: $SHARDMILL_ROOT or ./datasets]"
+    ),
+]
+Runs = Annotated[
+    str | None,
+    typer.Option(
+        "--runs", metavar="DIR", help=r"Folder of the training runs \[default: $SHARDMILL_RUNS or ./runs]"
+    ),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE.toml", help=r"Settings, in the tables \[prepare] and \[train]"),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="One setting, for example image.size=128; may be repeated"
+    ),
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object as the last line of standard output")
+]
+Dataset = Annotated[str, typer.Option("--dataset", metavar="NAME", help="Name of the dataset")]
+Ref = Annotated[
+    str, typer.Argument(metavar="NAME[@VERSION]", help="A dataset; its newest version by default")
+]
+SourceFolder = Annotated[
+    str, typer.Argument(metavar="SOURCE", help="Folder of images, one folder a class, or a URI")
+]
+FailureBudget = Annotated[
+    float | None,
+    typer.Option(
+        "--failure-budget",
+        metavar="FRACTION",
+        help=r"Share of inputs that may be quarantined \[default: 0.01]",
+    ),
+]

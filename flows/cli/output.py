@@ -1,0 +1,76 @@
+"""Print results on standard output, as tables for people or as JSON for programs; notes on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from infra.processes.terminal import printable
+from infra.readable import counted as counted
+
+_PLAIN_WIDTH = 120
+
+JsonObject = Mapping[str, Any]
+
+
+def print_json(value: JsonObject) -> None:
+    """Print a JSON object as one line."""
+    print(json.dumps(value, default=str), flush=True)
+
+
+@contextlib.contextmanager
+def nothing_on_stdout() -> Iterator[None]:
+    """Redirect what libraries print to standard error, so that standard output has nothing but the result."""
+    with contextlib.redirect_stdout(sys.stderr):
+        yield
+
+
+def note(text: str) -> None:
+    """Print a line for people on standard error."""
+    print(printable(text), file=sys.stderr, flush=True)
+
+
+def say(*lines: str) -> None:
+    """Print lines for people on standard output."""
+    for line in lines:
+        print(printable(line))
+    sys.stdout.flush()
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a table; columns of numbers are aligned right."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    # Names come from file names: nothing in them is markup.
+    table = Table(
+        title=Text(printable(title)) if title else None,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        title_style="bold",
+    )
+    for index, column in enumerate(columns):
+        numbers = bool(rows) and all(isinstance(row[index], int | float) or row[index] == "" for row in rows)
+        table.add_column(Text(printable(column)), justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell(value)) for value in row))
+    # A pipe has no width: do not fold at a guess.
+    width = None if sys.stdout.isatty() else _PLAIN_WIDTH
+    Console(file=sys.stdout, width=width, highlight=False).print(table)
+
+
+def cell(value: object) -> str:
+    """The text of a value for people."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return printable(str(value))

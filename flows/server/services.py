@@ -1,0 +1,197 @@
+"""Start a Prefect server or worker as a child process, wait until it is healthy, stop its process tree."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+import psutil
+
+from flows.home import server_url
+from infra.errors import EnvironmentFault
+from infra.processes.process import LIFELINE_FD
+from infra.processes.trees import kill_tree
+
+# The first start of a home makes the database of its history: 7 s here on an idle machine.
+START_SECONDS = 120.0
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+_POLL_SECONDS = 0.05
+_FLOW_RUN_GRACE_SECONDS = 20.0
+
+
+def server_settings(ui_url: str) -> dict[str, str]:
+    """Prefect's settings for every server of ours: closed to foreign web pages, and safe to restart."""
+    return {
+        "PREFECT_API_URL": f"{ui_url}/api",
+        # By default any web page may read the API and start runs, and a run may carry a command.
+        "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS": ui_url,
+        # CORS does not stop a plain POST without a content type, which the API would take for JSON.
+        "PREFECT_SERVER_API_CSRF_PROTECTION_ENABLED": "true",
+        # A run holds its deployment's place by a lease. Kept in memory, leases are lost with the server; and
+        # those that ran out while it was away would be revoked when it is back. Either ends healthy runs at
+        # the next renewal. A place is freed anyway when its run's state is set or its run is deleted.
+        "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
+        "PREFECT_SERVER_SERVICES_REPOSSESSOR_ENABLED": "false",
+    }
+
+
+def password_settings(auth: str) -> dict[str, str]:
+    """Prefect's settings for a server with a password, ``user:password``, and for its clients."""
+    return {"PREFECT_SERVER_API_AUTH_STRING": auth, "PREFECT_API_AUTH_STRING": auth}
+
+
+class Service:
+    """The process of a service; a lifeline ends it when this process ends or is killed."""
+
+    def __init__(self, arguments: Sequence[str], *, log_path: Path, env: Mapping[str, str]) -> None:
+        self.log_path = log_path
+        lifeline_read, self._lifeline = os.pipe()
+        try:
+            with log_path.open("ab") as log:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-m", "flows.server.service_process", *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    pass_fds=(lifeline_read,),
+                    start_new_session=True,
+                    env={**os.environ, **env, LIFELINE_FD: str(lifeline_read)},
+                )
+        finally:
+            os.close(lifeline_read)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End the process and all its descendants."""
+        if self._lifeline >= 0:
+            kill_tree(self.process)
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+    def check(self, what: str) -> None:
+        """Raise EnvironmentFault, with the end of the log, when the service has ended on its own."""
+        status = self.process.poll()
+        if status is not None:
+            tail = "\n".join(self.log_path.read_text("utf-8", "replace").splitlines()[-12:])
+            raise EnvironmentFault(
+                f"{what} ended with status {status}; it last said:\n{tail}", f"see {self.log_path}"
+            )
+
+
+class Server(Service):
+    """Prefect's API on this machine."""
+
+    def __init__(self, host: str, port: int, *, brief: bool, log_path: Path, env: Mapping[str, str]) -> None:
+        self.ui_url = server_url(host, port)
+        self.api_url = f"{self.ui_url}/api"
+        arguments = ["server", host, str(port), *(["--brief"] if brief else [])]
+        super().__init__(arguments, log_path=log_path, env={**env, **server_settings(self.ui_url)})
+
+    def wait_until_healthy(self) -> None:
+        """Wait until the server answers.
+
+        Raises:
+            EnvironmentFault: The server ended, or did not answer in time.
+        """
+        deadline = time.monotonic() + START_SECONDS
+        while not answers(self.api_url):
+            self.check("Prefect's server")
+            if time.monotonic() > deadline:
+                raise EnvironmentFault(
+                    f"Prefect's server did not answer within {START_SECONDS:.0f} s", f"see {self.log_path}"
+                )
+            time.sleep(_POLL_SECONDS)
+
+
+class Worker(Service):
+    """The process worker of `shardmill up`."""
+
+    def __init__(self, pool: str, *, log_path: Path, env: Mapping[str, str]) -> None:
+        super().__init__(["worker", pool], log_path=log_path, env=env)
+
+    def stop(self) -> None:
+        """End the flow runs first, so that they can report that they were stopped, then the worker."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            flow_runs = psutil.Process(self.process.pid).children()
+            for flow_run in flow_runs:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    flow_run.terminate()
+            psutil.wait_procs(flow_runs, timeout=_FLOW_RUN_GRACE_SECONDS)
+        super().stop()
+
+
+def answers(api_url: str, timeout_seconds: float = 2.0) -> bool:
+    """Whether a Prefect API is at ``api_url`` (an answer that asks for a password counts as one)."""
+    try:
+        with _get(f"{api_url.rstrip('/')}/health", timeout_seconds) as answer:
+            return bool(answer.read(100).strip() == b"true")
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code in (401, 403)
+    except (OSError, ValueError, http.client.HTTPException):
+        return False
+
+
+def lets_in(api_url: str, auth: str | None, timeout_seconds: float = 10.0) -> bool:
+    """Whether the Prefect API at ``api_url`` accepts this password (``user:password``, or None)."""
+    try:
+        with _get(f"{api_url.rstrip('/')}/hello", timeout_seconds, auth):
+            return True
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code not in (401, 403)
+    except (OSError, http.client.HTTPException):  # it is going down; the next request says so
+        return True
+
+
+def _get(url: str, timeout_seconds: float, auth: str | None = None) -> http.client.HTTPResponse:
+    # Loopback must not go through a proxy that the environment names for other hosts.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({} if is_loopback(url) else None))
+    request = urllib.request.Request(url)
+    if auth:
+        request.add_header("Authorization", f"Basic {base64.b64encode(auth.encode()).decode('ascii')}")
+    response: http.client.HTTPResponse = opener.open(request, timeout=timeout_seconds)
+    return response
+
+
+def is_loopback(url: str) -> bool:
+    """Whether ``url`` names this machine itself."""
+    return urlsplit(url).hostname in LOOPBACK
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port on which nothing listens now."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def try_to_listen(host: str, port: int) -> None:
+    """Raise OSError when a server could not listen on this address."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((host, port))
+        probe.listen()

@@ -1,0 +1,175 @@
+"""Decode JPEGs of every colour space to upright pixels in sRGB, with libjpeg-turbo.
+
+simplejpeg brings its own libjpeg-turbo. It refuses unusual samplings, such as 3×1. The system's libturbojpeg
+decodes those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+import numpy as np
+import simplejpeg
+from PIL import Image
+
+from infra.codecs.color import Conversion, conversion_to_srgb
+from infra.codecs.formats import DecodedImage, ImageRejected, Pixels
+from infra.codecs.jpeg.header import JpegHeader, check_header, read_header
+from infra.codecs.jpeg.libturbojpeg import library
+from infra.codecs.jpeg.segments import EOI, without_metadata, without_padding
+from infra.codecs.jpeg.turbojpeg import decode_pixels
+from infra.codecs.orientation import apply_orientation
+
+__all__ = ["JpegHeader", "check_header", "conversion_of", "decode_jpeg", "decode_jpeg_small", "read_header"]
+
+_INKS = ("CMYK", "YCCK")
+# Parts of the libraries' messages.
+_ENDS_EARLY, _UNUSUAL_SAMPLING = "premature end", "subsampling"
+_UNSUPPORTED = ("Unsupported color conversion", "Unsupported JPEG process", "not implemented")
+
+
+def decode_jpeg(data: bytes, channels: int, max_pixels: int, allow_truncated: bool = False) -> DecodedImage:
+    """Decode a JPEG.
+
+    Args:
+        data: the file.
+        channels: 1 for grey, 3 for RGB.
+        max_pixels: largest picture that is decoded.
+        allow_truncated: decode what there is of a file that ends early.
+
+    Raises:
+        ImageRejected: the file is damaged, too large, or of a kind that is not read.
+    """
+    header = read_header(data)
+    check_header(header, max_pixels)
+    if header.color_space == "other":
+        raise ImageRejected("unsupported", f"a JPEG of {header.components} components")
+    pixel_mode = _pixel_mode(header)
+    conversion = conversion_of(header)
+    # libjpeg-turbo converts no colours of the lossless process.
+    as_stored = conversion is not None or pixel_mode == "CMYK" or header.lossless
+    wanted = {"L": "GRAY", "CMYK": "CMYK"}.get(pixel_mode, "RGB")
+    pixels, salvaged = _pixels(
+        data, header, wanted if as_stored else "GRAY" if channels == 1 else "RGB", allow_truncated
+    )
+    if as_stored:
+        image = _image(pixels, pixel_mode)
+        image = conversion.apply(image) if conversion is not None else image
+        pixels = np.asarray(image.convert("RGB") if channels == 3 else image.convert("RGB").convert("L"))
+        pixels = pixels if channels == 3 else pixels[:, :, np.newaxis]
+    return DecodedImage(
+        apply_orientation(pixels, header.orientation),
+        "jpeg",
+        header.height,
+        header.width,
+        header.orientation,
+        header.source_color,
+        icc_profile=conversion.description if conversion is not None else None,
+        salvaged=salvaged,
+    )
+
+
+def decode_jpeg_small(data: bytes, side: int) -> Pixels:
+    """Decode a JPEG scaled down, which takes less time than decoding it whole.
+
+    Args:
+        data: a JPEG in sRGB and upright, as shards hold them.
+        side: neither side becomes shorter than this, unless it was before (pixels).
+
+    Returns:
+        uint8 [H, W, 3].
+
+    Raises:
+        ImageRejected: the file is damaged.
+    """
+    try:
+        return cast(Pixels, simplejpeg.decode_jpeg(data, colorspace="RGB", min_height=side, min_width=side))
+    except ValueError as error:
+        raise ImageRejected("corrupt", f"not a sound JPEG: {error}") from error
+
+
+def has_usual_sampling(data: bytes) -> bool:
+    """Tell whether simplejpeg, which reads records in training, takes the sampling of a sound JPEG."""
+    try:
+        simplejpeg.decode_jpeg_header(data)
+    except ValueError as error:
+        return _UNUSUAL_SAMPLING not in str(error)
+    except KeyError:
+        pass  # it decodes this sampling, but has no name for it
+    return True
+
+
+def conversion_of(header: JpegHeader) -> Conversion | None:
+    """Return the conversion of the decoded pixels to sRGB, or None if they need none."""
+    return conversion_to_srgb(header.icc, _pixel_mode(header)) if header.icc else None
+
+
+def _pixel_mode(header: JpegHeader) -> str:
+    """Return Pillow's name of the mode of the decoded pixels."""
+    return "CMYK" if header.color_space in _INKS else "L" if header.color_space == "grey" else "RGB"
+
+
+def _image(pixels: Pixels, mode: str) -> Image.Image:
+    if mode == "CMYK":
+        # Adobe's programs brought CMYK into JPEG and store the inks inverted; all readers assume it.
+        return Image.frombytes("CMYK", pixels.shape[1::-1], (255 - pixels).tobytes())
+    return Image.fromarray(pixels[:, :, 0] if mode == "L" else pixels)
+
+
+def _pixels(data: bytes, header: JpegHeader, colorspace: str, allow_truncated: bool) -> tuple[Pixels, bool]:
+    """Decode a whole picture, or if allowed the part that a truncated file has.
+
+    libjpeg-turbo only warns of truncated or damaged data. Strict decoding stops at its first warning.
+
+    Returns:
+        The pixels, and whether they were salvaged from a truncated file.
+    """
+    said = _ENDS_EARLY
+    for candidate in _candidates(data) if header.complete else ():
+        try:
+            return _decoded(candidate, header, colorspace), False
+        except ValueError as error:
+            said = str(error)
+    if any(kind in said for kind in _UNSUPPORTED):
+        raise ImageRejected("unsupported", f"a kind of JPEG that is not read: {said}")
+    if _ENDS_EARLY not in said.lower():
+        raise ImageRejected("corrupt", f"not a sound JPEG: {said}")
+    if header.complete and header.interleaved and not header.progressive:
+        try:  # perhaps only the mark of the end is missing
+            return _decoded((without_metadata(data) or data) + EOI, header, colorspace), False
+        except ValueError:
+            pass
+    if not allow_truncated:
+        missing = "last rows" if header.complete else "last scans, so its details or colours,"
+        raise ImageRejected("truncated", f"the JPEG ends early: its {missing} are missing")
+    try:
+        return _decoded(data, header, colorspace, strict=False), True
+    except ValueError as error:
+        raise ImageRejected("truncated", f"the JPEG ends so early that nothing is left: {error}") from error
+
+
+def _candidates(data: bytes) -> Iterator[bytes]:
+    """Yield the file, then the same picture without parts in which damage does no harm."""
+    yield data
+    clean = without_metadata(data) or data
+    if clean != data:
+        yield clean
+    unpadded = without_padding(clean)
+    if unpadded != clean:
+        yield unpadded
+
+
+def _decoded(data: bytes, header: JpegHeader, colorspace: str, strict: bool = True) -> Pixels:
+    try:
+        return cast(Pixels, simplejpeg.decode_jpeg(data, colorspace=colorspace, strict=strict))
+    except ValueError as error:
+        if _UNUSUAL_SAMPLING not in str(error):
+            raise
+    if library() is None:
+        raise ImageRejected(
+            "unsupported",
+            "a JPEG whose channels are sampled in an unusual way; to read it, install libturbojpeg "
+            "(Debian: libturbojpeg0), and prepare again",
+        )
+    return decode_pixels(data, (header.height, header.width), colorspace, strict)

@@ -1,0 +1,191 @@
+"""Read a JPEG's header without a library, in a few microseconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from infra.codecs.formats import ImageRejected, check_pixels
+from infra.codecs.jpeg.scans import read_scans
+from infra.codecs.jpeg.segments import FRAMES, SOS, header_segments
+from infra.codecs.structure.exif import orientation_in
+
+ColorSpace = Literal["grey", "YCbCr", "RGB", "CMYK", "YCCK", "other"]
+
+# Progressive JPEGs have about ten scans. Each takes a few bytes and costs a pass over the whole image.
+MAX_SCANS = 100
+
+_PROGRESSIVE = frozenset({0xC2, 0xC6, 0xCA, 0xCE})
+_LOSSLESS = frozenset({0xC3, 0xC7, 0xCB, 0xCF})
+_SEARCHED_BYTES = 1 << 16  # EXIF is the first segment by its standard
+_ICC = b"ICC_PROFILE\x00"
+
+
+@dataclass(frozen=True, slots=True)
+class JpegHeader:
+    """A JPEG's header.
+
+    Attributes:
+        height: rows as stored, before orientation (pixels).
+        width: columns as stored, before orientation (pixels).
+        precision: bits a sample; 8 except in rare files.
+        sampling: horizontal and vertical sampling factor of each component.
+        color_space: as libjpeg derives it from the JFIF and Adobe segments and the components' identifiers.
+        progressive: several scans refine the picture.
+        lossless: the file uses the lossless process, which is another codec altogether.
+        scans: number of scans.
+        interleaved: the first scan holds all components. A file that is not progressive has no other scan.
+        complete: no scan is missing.
+        orientation: from EXIF, 1 to 8.
+        icc: the ICC profile, or None if there is none or a part of it is missing.
+    """
+
+    height: int
+    width: int
+    precision: int
+    sampling: tuple[tuple[int, int], ...]
+    color_space: ColorSpace
+    progressive: bool
+    lossless: bool
+    scans: int
+    interleaved: bool
+    complete: bool
+    orientation: int
+    icc: bytes | None
+
+    @property
+    def components(self) -> int:
+        """Number of components."""
+        return len(self.sampling)
+
+    @property
+    def subsampling(self) -> str:
+        """Name of the sampling: "4:4:4", "4:2:2", "4:2:0", "4:4:0", "4:1:1", "4:1:0", or "" without name."""
+        if self.components != 3 or self.sampling[1] != self.sampling[2]:
+            return ""
+        (luma_h, luma_v), (chroma_h, chroma_v) = self.sampling[:2]
+        if luma_h % chroma_h or luma_v % chroma_v:
+            return ""
+        return _SUBSAMPLINGS.get((luma_h // chroma_h, luma_v // chroma_v), "")
+
+    @property
+    def source_color(self) -> str:
+        """Colour as records state it: "YCbCr 4:2:0", "grey", "CMYK", ..."""
+        name = f"{self.color_space} {self.subsampling}" if self.color_space == "YCbCr" else self.color_space
+        name = f"{name.strip()} lossless" if self.lossless else name.strip()
+        return f"{name} {self.precision}-bit" if self.precision != 8 else name
+
+
+_SUBSAMPLINGS = {
+    (1, 1): "4:4:4", (2, 1): "4:2:2", (2, 2): "4:2:0", (1, 2): "4:4:0", (4, 1): "4:1:1", (4, 2): "4:1:0",
+}  # fmt: skip
+
+
+def read_header(data: bytes) -> JpegHeader:
+    """Read the header of a JPEG.
+
+    Raises:
+        ImageRejected: the file ends before its picture ("truncated"), or has no frame header ("corrupt").
+    """
+    frame: tuple[int, int, int] | None = None
+    jfif = False
+    adobe: int | None = None
+    orientation: int | None = None
+    icc_parts: dict[int, bytes] = {}
+    icc_count = 0
+    first_sos = first_scan = 0
+    marker = None
+    for marker, start, end in header_segments(data):
+        if marker in FRAMES and frame is None:
+            frame = marker, start, end
+        elif marker == SOS:
+            first_sos, first_scan = start - 4, data[start] if start < end else 0
+        elif marker == 0xE0:
+            jfif = jfif or data.startswith(b"JFIF\x00", start)
+        elif marker == 0xE1 and orientation is None and _is_exif(data, start):
+            orientation = orientation_in(data[start:end])
+        elif marker == 0xE2 and data.startswith(_ICC, start) and end - start >= 14:
+            icc_parts[data[start + 12]] = data[start + 14 : end]
+            icc_count = data[start + 13]
+        elif marker == 0xEE and data.startswith(b"Adobe", start) and end - start >= 12:
+            adobe = data[start + 11]
+    if marker is None:
+        raise ImageRejected("corrupt", "not a sound JPEG: nothing follows its first bytes")
+    if not first_sos:
+        raise ImageRejected("truncated", "the JPEG ends before its picture begins")
+    if frame is None:
+        raise ImageRejected("corrupt", "not a sound JPEG: it has no frame header")
+    marker, start, end = frame
+    names, sampling = _components(data[start:end])
+    progressive, interleaved = marker in _PROGRESSIVE, first_scan == len(names)
+    scans, complete = 1, True
+    if progressive or not interleaved:
+        scans, complete = read_scans(data, first_sos, names, progressive)
+    return JpegHeader(
+        height=int.from_bytes(data[start + 1 : start + 3], "big"),
+        width=int.from_bytes(data[start + 3 : start + 5], "big"),
+        precision=data[start],
+        sampling=sampling,
+        color_space=_color_space(names, jfif, adobe, marker in _LOSSLESS),
+        progressive=progressive,
+        lossless=marker in _LOSSLESS,
+        scans=scans,
+        interleaved=interleaved,
+        complete=complete,
+        orientation=orientation or 1,
+        icc=_joined(icc_parts, icc_count),
+    )
+
+
+def check_header(header: JpegHeader, max_pixels: int) -> None:
+    """Refuse a file that cannot or should not be decoded.
+
+    Raises:
+        ImageRejected: "too_many_pixels", "bomb" or "unsupported".
+    """
+    check_pixels(header.height, header.width, max_pixels)
+    if header.precision != 8:
+        raise ImageRejected(
+            "unsupported", f"a JPEG of {header.precision} bits a sample; only those of 8 bits are read"
+        )
+    if header.scans > MAX_SCANS:
+        raise ImageRejected(
+            "bomb", f"a JPEG of {header.scans:,} scans, each a pass over the whole image; "
+            f"at most {MAX_SCANS} are allowed"
+        )  # fmt: skip
+
+
+def _is_exif(data: bytes, start: int) -> bool:
+    """Tell whether a segment is EXIF. Exported models search as many bytes (training.export.orientation)."""
+    return start < _SEARCHED_BYTES and data.startswith(b"Exif\x00\x00", start)
+
+
+def _components(frame: bytes) -> tuple[bytes, tuple[tuple[int, int], ...]]:
+    """Return identifiers and sampling factors of the components in the content of an SOFn segment."""
+    if len(frame) < 6 or len(frame) < 6 + 3 * frame[5] or not frame[5]:
+        raise ImageRejected("corrupt", "not a sound JPEG: its frame header is too short")
+    factors = [frame[7 + 3 * i] for i in range(frame[5])]
+    if not all(1 <= factor >> 4 <= 4 and 1 <= factor & 15 <= 4 for factor in factors):
+        raise ImageRejected("corrupt", "not a sound JPEG: sampling factors that do not exist")
+    return frame[6 : 6 + 3 * frame[5] : 3], tuple((factor >> 4, factor & 15) for factor in factors)
+
+
+def _color_space(names: bytes, jfif: bool, adobe: int | None, lossless: bool) -> ColorSpace:
+    """Return the colour space that libjpeg-turbo's default_decompress_parms chooses."""
+    if len(names) == 1:
+        return "grey"
+    if len(names) == 3:
+        if jfif:
+            return "YCbCr"
+        if adobe is not None:
+            return "RGB" if adobe == 0 else "YCbCr"
+        return "RGB" if names == b"RGB" or (lossless and names == b"\x01\x02\x03") else "YCbCr"
+    if len(names) == 4:
+        return "YCCK" if adobe == 2 else "CMYK"
+    return "other"
+
+
+def _joined(parts: dict[int, bytes], count: int) -> bytes | None:
+    if not parts or sorted(parts) != list(range(1, count + 1)):
+        return None
+    return b"".join(parts[number] for number in range(1, count + 1))

@@ -1,0 +1,137 @@
+"""Turn and scale planes of YCbCr, and lay them on a canvas, without converting them to RGB.
+
+The way from JPEG to JPEG that needs no colour conversion and no upsampling of chroma. Each plane is scaled
+separately. Chroma goes from its stored size straight to half the size of the result (4:2:0), whatever the
+sampling of the source.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import cv2
+import numpy as np
+
+from infra.codecs.formats import Pixels
+from infra.codecs.jpeg.turbojpeg import Planes
+from infra.codecs.resize import Geometry, resize
+
+_NEUTRAL = 128  # chroma without colour
+
+# EXIF 2.32, tag 274: orientations whose upright sides run against the stored ones.
+_TRANSPOSED = (5, 6, 7, 8)
+_ROWS_BACKWARDS, _COLUMNS_BACKWARDS = (3, 4, 7, 8), (2, 3, 6, 7)
+
+
+def turns_exactly(planes: Planes, orientation: int) -> bool:
+    """Tell whether the planes can be turned upright without moving colour.
+
+    A side that is reversed must end with a whole chroma sample. Else the sample that sticks out at its end
+    would stick out at its beginning, and all chroma would be displaced.
+    """
+    height, width = planes.y.shape
+    rows, columns = orientation in _ROWS_BACKWARDS, orientation in _COLUMNS_BACKWARDS
+    if orientation in _TRANSPOSED:
+        rows, columns = columns, rows
+    return not (rows and height % planes.vertical) and not (columns and width % planes.horizontal)
+
+
+def turn_upright(planes: Planes, orientation: int) -> Planes:
+    """Return the planes of the upright picture."""
+    if orientation == 1:
+        return planes
+    y = _turned(planes.y, orientation)
+    if planes.cb is None or planes.cr is None:
+        return Planes(y)
+    horizontal, vertical = planes.horizontal, planes.vertical
+    if orientation in _TRANSPOSED:
+        horizontal, vertical = vertical, horizontal
+    cb, cr = _turned(planes.cb, orientation), _turned(planes.cr, orientation)
+    return Planes(y, cb, cr, horizontal, vertical)
+
+
+def _turned(plane: Pixels, orientation: int) -> Pixels:
+    if orientation in _TRANSPOSED:
+        plane = cast(Pixels, cv2.transpose(plane))
+    rows, columns = orientation in _ROWS_BACKWARDS, orientation in _COLUMNS_BACKWARDS
+    if rows or columns:
+        plane = cast(Pixels, cv2.flip(plane, -1 if rows and columns else int(columns)))
+    return plane
+
+
+def cuts_exactly(planes: Planes, window: tuple[int, int, int, int]) -> bool:
+    """Tell whether a window (y, x, height, width) of the picture begins with whole chroma samples."""
+    return window[0] % planes.vertical == 0 and window[1] % planes.horizontal == 0
+
+
+def fit(planes: Planes, to: Geometry, channels: int, background: tuple[int, int, int]) -> Planes:
+    """Cut and scale a picture, and lay it on its canvas.
+
+    Args:
+        planes: upright.
+        to: window, scale and place on the canvas; the window must cut the planes exactly.
+        channels: 1 for grey, 3 for colour with chroma samples of 2×2 pixels (neutral for a grey picture).
+        background: red, green and blue of the canvas around the picture.
+    """
+    top, left, height, width = to.window
+    y = resize(planes.y[top : top + height, left : left + width], to.scaled)
+    luma, *chroma_values = _ycbcr(background)
+    y = _on_canvas(y, to.canvas, to.offset, luma)
+    if channels == 1:
+        return Planes(y)
+    canvas = -(-to.canvas[0] // 2), -(-to.canvas[1] // 2)
+    offset = to.offset[0] // 2, to.offset[1] // 2
+    chroma = []
+    for plane, value in zip((planes.cb, planes.cr), chroma_values, strict=True):
+        small = _scaled_chroma(plane, planes, to)
+        chroma.append(_on_canvas(small, canvas, offset, value))
+    return Planes(y, chroma[0], chroma[1], 2, 2)
+
+
+def _scaled_chroma(plane: Pixels | None, planes: Planes, to: Geometry) -> Pixels:
+    """Cut the window out of a plane of chroma, and scale it to samples of 2×2 pixels."""
+    scaled = -(-to.scaled[0] // 2), -(-to.scaled[1] // 2)
+    if plane is None:
+        return np.full(scaled, _NEUTRAL, np.uint8)
+    top, left, height, width = to.window
+    vertical, horizontal = planes.vertical, planes.horizontal
+    rows, columns = (
+        _samples_covered(height, vertical, to.scaled[0]),
+        _samples_covered(width, horizontal, to.scaled[1]),
+    )
+    part = plane[top // vertical :, left // horizontal :][:rows, :columns]
+    missing = rows - part.shape[0], columns - part.shape[1]
+    if missing != (0, 0):
+        part = cast(Pixels, cv2.copyMakeBorder(part, 0, missing[0], 0, missing[1], cv2.BORDER_REPLICATE))
+    return resize(part, scaled)
+
+
+def _samples_covered(length: int, size: int, scaled: int) -> int:
+    """Return how many chroma samples of the source the scaled plane of chroma covers.
+
+    If a side is odd after scaling, its last sample reaches a pixel beyond the picture. The source must be
+    followed equally far. Else all chroma would be stretched by that pixel.
+
+    Args:
+        length: side of the source (pixels).
+        size: side of a chroma sample in the source (pixels).
+        scaled: side after scaling (pixels).
+    """
+    return max(1, round((scaled + scaled % 2) * length / (scaled * size)))
+
+
+def _on_canvas(plane: Pixels, canvas: tuple[int, int], offset: tuple[int, int], value: int) -> Pixels:
+    height, width = plane.shape
+    if (height, width) == canvas:
+        return plane
+    whole = np.full(canvas, value, np.uint8)
+    whole[offset[0] : offset[0] + height, offset[1] : offset[1] + width] = plane
+    return whole
+
+
+def _ycbcr(color: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Convert RGB to the full-range YCbCr of JFIF 1.02."""
+    red, green, blue = color
+    y = 0.299 * red + 0.587 * green + 0.114 * blue
+    cb, cr = _NEUTRAL + (blue - y) / 1.772, _NEUTRAL + (red - y) / 1.402
+    return round(y), min(255, round(cb)), min(255, round(cr))  # pure blue and red lie at 255.5

@@ -1,0 +1,112 @@
+"""Follow the segments of a JPEG file (ITU-T T.81, annex B) as libjpeg does.
+
+A JPEG is SOI, then segments (FF, marker, two bytes of length, content), then from each SOS on entropy-coded
+data, in which a marker is FF followed by anything but 00 (a stuffed byte) and RSTn. Cameras and editors put
+metadata into APPn and COM segments, sometimes with wrong lengths or padding between; libjpeg then warns of
+"extraneous bytes" although the picture is whole. Behind EOI cameras put more: pictures, films, positions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+SOI = b"\xff\xd8"
+EOI = b"\xff\xd9"
+SOS = 0xDA
+# Decoding depends on tables (DQT, DHT, DAC, DRI, DNL) and frame headers (SOFn).
+_TABLES = frozenset({0xDB, 0xC4, 0xCC, 0xDD, 0xDC})
+FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+# The shortest JFIF segment: version 1.01, square pixels, no thumbnail.
+_PLAIN_JFIF = b"\xff\xe0\x00\x10JFIF\x00\x01\x01\x00\x00\x01\x00\x01\x00\x00"
+_ADOBE_BYTES = 12  # "Adobe", version, two words of flags, colour transform
+
+# Zeros before a marker. FF00 is a stuffed FF, so its zero belongs to the picture.
+_PADDING = re.compile(rb"(\xff\x00|[^\xff\x00])\x00+(?=\xff[\xd0-\xd9])")
+_MARKER_IN_SCAN = re.compile(rb"\xff+[^\x00\xd0-\xd7\xff]")
+
+
+def header_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """Yield marker, and start and end of the content, of each segment up to the first SOS.
+
+    Stray bytes between segments are skipped, as libjpeg does. There is no SOS if the file ends before it.
+    """
+    position = 2
+    while True:
+        position = data.find(b"\xff", position)
+        if position < 0 or position + 4 > len(data):
+            return
+        marker = data[position + 1]
+        # FF00, fill bytes, RSTn and such have no length.
+        if marker < 0xC0 or 0xD0 <= marker <= 0xD9 or marker == 0xFF:
+            position += 1
+            continue
+        end = position + 2 + int.from_bytes(data[position + 2 : position + 4], "big")
+        if marker == SOS:
+            yield marker, position + 4, min(end, len(data))
+            return
+        if end > len(data):
+            position += 1
+            continue
+        yield marker, position + 4, end
+        position = end
+
+
+def scan_markers(data: bytes, start: int) -> Iterator[tuple[int, int]]:
+    """Yield marker and position of each marker behind ``start`` in entropy-coded data, up to EOI."""
+    while (found := _MARKER_IN_SCAN.search(data, start)) is not None:
+        position = found.end() - 2
+        marker = data[position + 1]
+        yield marker, position
+        if marker == EOI[1]:
+            return
+        start = position + 2 + max(2, int.from_bytes(data[position + 2 : position + 4], "big"))
+
+
+def without_metadata(data: bytes) -> bytes | None:
+    """Remove metadata, stray bytes in the header, and everything behind the end of the picture.
+
+    The JFIF and Adobe segments are cut down to the part that tells the colour space. The end of a truncated
+    file is not mended.
+
+    Returns:
+        The new file, or None if the header has no SOS.
+    """
+    if data[:2] != SOI:
+        return None
+    kept = [SOI]
+    for marker, start, end in header_segments(data):
+        if marker == SOS:
+            kept += _scans(data, start - 4)
+            return b"".join(kept)
+        if marker in _TABLES or marker in FRAMES:
+            kept.append(data[start - 4 : end])
+        elif marker == 0xE0 and data.startswith(b"JFIF\x00", start):
+            kept.append(_PLAIN_JFIF)
+        elif marker == 0xEE and data.startswith(b"Adobe", start) and end - start >= _ADOBE_BYTES:
+            kept.append(b"\xff\xee\x00\x0e" + data[start : start + _ADOBE_BYTES])
+    return None
+
+
+def without_padding(data: bytes) -> bytes:
+    """Return the file without zeros between entropy-coded data and a marker.
+
+    Some cameras pad their scans, and libjpeg warns of these bytes as it does of damage. If the rest decodes
+    without a warning, they were not part of the picture.
+    """
+    return _PADDING.sub(rb"\1", data)
+
+
+def _scans(data: bytes, position: int) -> Iterator[bytes]:
+    """Yield the scans from the first SOS on, and the tables between them, up to EOI."""
+    start = position  # begin of the bytes that are not yet kept
+    in_scan = position + 2 + int.from_bytes(data[position + 2 : position + 4], "big")
+    for marker, at in scan_markers(data, in_scan):
+        end = at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+        if marker == EOI[1]:
+            yield data[start:at] + EOI
+            return
+        if 0xE0 <= marker <= 0xEF or marker == 0xFE:
+            yield data[start:at]
+            start = end
+    yield data[start:]

@@ -1,0 +1,218 @@
+"""Decode JPEG to planes or pixels, and encode planes, each with a call of libturbojpeg."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import cast
+
+import cv2
+import numpy as np
+
+from infra.codecs.formats import Pixels
+from infra.codecs.jpeg.libturbojpeg import library, this_thread
+
+# turbojpeg.h: number of the sampling -> vertical and horizontal size of a chroma sample (pixels).
+_SAMPLINGS = {0: (1, 1), 1: (1, 2), 2: (2, 2), 3: (1, 1), 4: (2, 1), 5: (1, 4)}
+_SAMP_420, _SAMP_GRAY = 2, 3
+_NAMES_OF_SAMPLINGS = {0: "4:4:4", 1: "4:2:2", 2: "4:2:0", 4: "4:4:0", 5: "4:1:1"}
+_YCBCR, _GRAY = 1, 2
+_NOREALLOC, _ACCURATE_DCT, _STOP_ON_WARNING, _LIMIT_SCANS = 1024, 4096, 8192, 32768
+_DECODE_FLAGS = _ACCURATE_DCT | _STOP_ON_WARNING | _LIMIT_SCANS
+_ENCODE_FLAGS = _NOREALLOC | _ACCURATE_DCT
+_WARNING = 0  # TJERR_WARNING: the picture was decoded nevertheless
+
+# turbojpeg.h: number of the pixel format, and its channels.
+_PIXEL_FORMATS = {"RGB": (0, 3), "GRAY": (6, 1), "CMYK": (11, 4)}
+
+_Pointers = ctypes.c_void_p * 3
+_Strides = ctypes.c_int * 3
+
+
+@dataclass(frozen=True, slots=True)
+class Planes:
+    """A picture in the full-range YCbCr of JFIF (ITU-R BT.601), or grey.
+
+    Attributes:
+        y: uint8 [H, W].
+        cb, cr: uint8 [ceil(H / vertical), ceil(W / horizontal)], None for grey.
+        horizontal: width of a chroma sample (pixels).
+        vertical: height of a chroma sample (pixels).
+    """
+
+    y: Pixels
+    cb: Pixels | None = None
+    cr: Pixels | None = None
+    horizontal: int = 1
+    vertical: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PlanarHeader:
+    """The header of a JPEG as the library reads it.
+
+    Attributes:
+        height: pixels.
+        width: pixels.
+        sampling: TurboJPEG's number of the sampling.
+    """
+
+    height: int
+    width: int
+    sampling: int
+
+    @property
+    def color(self) -> str:
+        """Colour, for example "grey" or "YCbCr 4:2:0"."""
+        name = _NAMES_OF_SAMPLINGS.get(self.sampling)
+        return f"YCbCr {name}" if name else "grey"
+
+    @property
+    def is_grey(self) -> bool:
+        """Tell whether there is no chroma."""
+        return self.sampling == _SAMP_GRAY
+
+    @property
+    def sample(self) -> tuple[int, int]:
+        """Height and width of a chroma sample (pixels)."""
+        return _SAMPLINGS[self.sampling]
+
+    @property
+    def decoded_chroma(self) -> tuple[int, int]:
+        """Rows and columns of a decoded plane of chroma."""
+        vertical, horizontal = self.sample
+        return -(-self.height // vertical), -(-self.width // horizontal)
+
+    @property
+    def decoded_luma(self) -> tuple[int, int]:
+        """Rows and columns of decoded luma, which the library extends to whole chroma samples."""
+        (vertical, horizontal), (rows, columns) = self.sample, self.decoded_chroma
+        return rows * vertical, columns * horizontal
+
+
+def read_planar_header(data: bytes) -> PlanarHeader | None:
+    """Read size and sampling of a JPEG. Return None if its planes cannot be decoded, or if it is no JPEG."""
+    mine = this_thread()
+    header = (ctypes.c_int * 4)()  # width, height, sampling, colour space
+    places = (ctypes.addressof(header) + ctypes.sizeof(ctypes.c_int) * number for number in range(4))
+    if library().tjDecompressHeader3(mine.decompressor, data, len(data), *places):
+        mine.forget_failure()
+        return None
+    width, height, sampling, space = header
+    if space not in (_YCBCR, _GRAY) or sampling not in _SAMPLINGS:
+        return None
+    return PlanarHeader(height, width, sampling)
+
+
+def decode_planes(data: bytes, header: PlanarHeader) -> Planes | None:
+    """Decode the planes of a JPEG.
+
+    Args:
+        data: the file.
+        header: from ``read_planar_header`` of the same bytes; the library trusts its sizes.
+
+    Returns:
+        The planes, or None after an error or a warning. A truncated file causes only a warning.
+    """
+    mine = this_thread()
+    (rows, stride), (chroma_rows, chroma_stride) = header.decoded_luma, header.decoded_chroma
+    luma, chroma = rows * stride, chroma_rows * chroma_stride
+    memory = np.empty(luma + 2 * chroma, np.uint8)
+    start = memory.ctypes.data
+    pointers = _Pointers(start, start + luma, start + luma + chroma)
+    strides = _Strides(stride, chroma_stride, chroma_stride)
+    if library().tjDecompressToYUVPlanes(
+        mine.decompressor, data, len(data), pointers, 0, strides, 0, _DECODE_FLAGS
+    ):
+        mine.forget_failure()
+        return None
+    y = memory[:luma].reshape(rows, stride)[: header.height, : header.width]
+    if header.is_grey:
+        return Planes(y)
+    cb, cr = memory[luma:].reshape(2, chroma_rows, chroma_stride)
+    vertical, horizontal = header.sample
+    return Planes(y, cb, cr, horizontal, vertical)
+
+
+def decode_pixels(data: bytes, size: tuple[int, int], colorspace: str, strict: bool = True) -> Pixels:
+    """Decode a JPEG to pixels, whatever the sampling of its components.
+
+    Args:
+        data: the file.
+        size: height and width from its header (pixels).
+        colorspace: "RGB", "GRAY" or "CMYK".
+        strict: refuse a file that the library warns about.
+
+    Returns:
+        uint8 [H, W, C].
+
+    Raises:
+        ValueError: the library refused the file or warned about it; the message is the library's.
+    """
+    number, channels = _PIXEL_FORMATS[colorspace]
+    height, width = size
+    pixels = np.zeros((height, width, channels), np.uint8)
+    mine = this_thread()
+    flags = _ACCURATE_DCT | _LIMIT_SCANS | (_STOP_ON_WARNING if strict else 0)
+    if library().tjDecompress2(
+        mine.decompressor, data, len(data), pixels.ctypes.data, width, width * channels, height, number, flags
+    ):
+        said = library().tjGetErrorStr2(mine.decompressor).decode(errors="replace")
+        is_warning = library().tjGetErrorCode(mine.decompressor) == _WARNING
+        mine.forget_failure()
+        if strict or not is_warning:
+            raise ValueError(said)
+    return pixels
+
+
+def _even(plane: Pixels) -> Pixels:
+    """Repeat the last column and row of a plane whose sides are odd."""
+    height, width = plane.shape
+    if height % 2 == 0 and width % 2 == 0:
+        return plane
+    return cast(Pixels, cv2.copyMakeBorder(plane, 0, height % 2, 0, width % 2, cv2.BORDER_REPLICATE))
+
+
+def _longest_file(height: int, width: int) -> int:
+    """Return the size that a file of this height and width can have at most (bytes): tjBufSize of 4:2:0."""
+    return (-(-height // 16) * 16) * (-(-width // 16) * 16) * 3 + 2048
+
+
+def encode_planes(planes: Planes, quality: int) -> bytes:
+    """Encode a baseline JPEG.
+
+    Args:
+        planes: grey, or with chroma samples of 2×2 pixels (4:2:0).
+        quality: 1 to 100.
+
+    Raises:
+        RuntimeError: the library failed, most likely for lack of memory.
+    """
+    mine = this_thread()
+    height, width = planes.y.shape
+    grey = planes.cb is None or planes.cr is None
+    # The library reads whole chroma samples, so with an odd side a column or row of luma beyond the picture.
+    y = planes.y if grey else _even(planes.y)
+    arrays = (y,) if grey else (y, planes.cb, planes.cr)
+    pointers, strides = _Pointers(), _Strides()
+    for number, array in enumerate(arrays):
+        if array is None or array.strides[1] != 1:
+            raise ValueError("the rows of a plane are not contiguous")
+        pointers[number] = array.ctypes.data
+        strides[number] = array.strides[0]
+    memory = np.empty(_longest_file(height, width), np.uint8)
+    file, size = ctypes.c_void_p(memory.ctypes.data), ctypes.c_ulong(memory.size)
+    if library().tjCompressFromYUVPlanes(
+        mine.compressor,
+        pointers,
+        width,
+        strides,
+        height,
+        _SAMP_GRAY if grey else _SAMP_420,
+        ctypes.byref(file),
+        ctypes.byref(size),
+        quality,
+        _ENCODE_FLAGS,
+    ):
+        raise RuntimeError("libturbojpeg could not encode the picture")
+    return memory[: size.value].tobytes()

@@ -1,0 +1,1 @@
+"""Measure a decoded image: channel statistics and the perceptual hash."""

@@ -1,0 +1,1 @@
+"""Decode every format except JPEG, through Pillow and libheif."""

@@ -1,0 +1,222 @@
+"""Decode every format except JPEG through Pillow: first frame, 8 bits, sRGB, opaque, upright."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, replace
+from typing import Any
+
+from PIL import Image, UnidentifiedImageError
+
+from infra.codecs.formats import Color, DecodedImage, ImageRejected, check_pixels, too_many_pixels
+from infra.codecs.orientation import apply_orientation
+from infra.codecs.pillow.heif import open_heif
+from infra.codecs.pillow.library_state import no_warnings, truncation_tolerated
+from infra.codecs.pillow.overstated_strips import decode_overstated_strips
+from infra.codecs.pillow.raster import flatten
+from infra.codecs.pillow.rejections import (
+    ends_early,
+    rejected_by_library,
+    unidentified,
+)
+from infra.codecs.pillow.run_length_bmp import is_run_length_bmp, load_run_length_bmp
+from infra.codecs.pillow.undetected_damage import check_after_loading, check_before_loading
+from infra.codecs.structure.boxes import ends_within_a_box, jp2_profile
+from infra.codecs.structure.exif import orientation_in
+from infra.codecs.structure.png_chunks import PngFile, read_png
+from infra.codecs.structure.tiff_strips import directory_ends_early
+from infra.codecs.structure.webp_chunks import read_webp
+
+_PILLOW_NAMES = {
+    "png": "PNG",
+    "webp": "WEBP",
+    "gif": "GIF",
+    "bmp": "BMP",
+    "tiff": "TIFF",
+    "jpeg2000": "JPEG2000",
+    "avif": "AVIF",
+}
+_COLORS = {
+    "1": "grey 1-bit", "L": "grey", "LA": "grey+alpha", "P": "palette", "PA": "palette+alpha",
+    "RGB": "RGB", "RGBA": "RGBA", "RGBX": "RGB", "RGBa": "RGBA", "CMYK": "CMYK", "LAB": "Lab",
+    "YCbCr": "YCbCr", "I": "grey 32-bit", "F": "grey float",
+}  # fmt: skip
+# From files of these formats that end early Pillow can decode a part. The others give all or nothing.
+_SALVAGEABLE = frozenset({"png", "gif", "bmp", "tiff"})
+_ORIENTATION, _TILE_WIDTH, _TILE_LENGTH, _BITS_PER_SAMPLE = 274, 322, 323, 258
+_TURNED = 5  # from this orientation on, height and width change places
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The facts about a file before its pixels are decoded.
+
+    Attributes:
+        data: the file; for PNG and WebP only the picture's own chunks.
+        height: rows as stored (pixels); 0 if only the library can tell.
+        width: columns as stored (pixels); 0 if only the library can tell.
+        color: DecodedImage.source_color; "" if only the library can tell.
+        orientation: from EXIF, 1 to 8.
+        icc: the ICC profile, or None.
+        bits: bits of a sample.
+        png: header and chunks of a PNG, or None for another format.
+        upright: the library turns the picture itself.
+        short: the file is shorter than it says; the missing part may not belong to the picture.
+    """
+
+    data: bytes
+    height: int = 0
+    width: int = 0
+    color: str = ""
+    orientation: int = 1
+    icc: bytes | None = None
+    bits: int = 8
+    png: PngFile | None = None
+    upright: bool = False
+    short: bool = False
+
+
+def decode_with_pillow(
+    data: bytes, found: str, channels: int, max_pixels: int, background: Color, allow_truncated: bool = False
+) -> DecodedImage:
+    """Decode an image.
+
+    Args:
+        data: the file.
+        found: its format, a key of ``formats.FORMATS``.
+        channels: 1 for grey, 3 for RGB.
+        max_pixels: largest picture that is decoded.
+        background: colour behind transparent pixels.
+        allow_truncated: decode what there is of a file that ends early.
+
+    Raises:
+        ImageRejected: the file is damaged, too large, or of a kind that is not read.
+    """
+    source = _read_source(data, found)
+    check_pixels(source.height, source.width, max_pixels)
+    try:
+        return _decode(source, found, channels, max_pixels, background)
+    except ImageRejected as rejected:
+        if not allow_truncated or rejected.reason != "truncated" or found not in _SALVAGEABLE:
+            raise
+    with truncation_tolerated():
+        return _decode(source, found, channels, max_pixels, background, salvage=True)
+
+
+def _read_source(data: bytes, found: str) -> Source:
+    if found == "png":
+        png = read_png(data)
+        return Source(
+            png.picture, png.height, png.width, png.source_color, png.orientation, png.icc,
+            bits=png.bit_depth, png=png,
+        )  # fmt: skip
+    if found == "webp":
+        webp = read_webp(data)
+        return Source(
+            webp.picture, webp.height, webp.width, webp.source_color, webp.orientation, webp.icc,
+            short=not webp.whole,
+        )  # fmt: skip
+    if found in ("avif", "heif"):
+        return Source(data, short=ends_within_a_box(data))
+    return Source(data, short=found == "tiff" and directory_ends_early(data))
+
+
+def _decode(
+    source: Source, found: str, channels: int, max_pixels: int, background: Color, salvage: bool = False
+) -> DecodedImage:
+    short = source.short
+
+    def again(padded: bytes) -> DecodedImage:
+        return _decode(replace(source, data=padded), found, channels, max_pixels, background)
+
+    try:
+        with no_warnings, _open(source.data, found) as image:
+            source = _completed(source, image, found)
+            check_pixels(source.height, source.width, max_pixels)
+            _check_tiles(image, max_pixels)
+            short = short or ends_early(source.data, found, image)
+            whole = decode_overstated_strips(image, source.data, again)
+            if whole is not None:
+                return whole
+            check_before_loading(source.data, source.png, image, salvage)
+            if is_run_length_bmp(image):
+                loaded = load_run_length_bmp(image, source.data, salvage)
+            else:
+                image.load()
+                loaded = image
+            check_after_loading(source.png, loaded, salvage)
+            png_bits = source.png.significant_bits if source.png is not None else None
+            flat = flatten(loaded, source.icc, source.bits, png_bits, background)
+            pixels = flat.pixels(channels)
+    except ImageRejected:
+        raise
+    except UnidentifiedImageError as error:
+        raise unidentified(found, short) from error
+    except Image.DecompressionBombError as error:
+        allowed = min(max_pixels, 2 * (Image.MAX_IMAGE_PIXELS or max_pixels))
+        raise ImageRejected("too_many_pixels", too_many_pixels(allowed)) from error
+    except MemoryError:
+        raise  # the machine or the image may be to blame; the supervisor finds out
+    except Exception as error:  # plugins raise anything on hostile bytes; the error becomes a row
+        raise rejected_by_library(error, found, short) from error
+    return DecodedImage(
+        pixels if source.upright else apply_orientation(pixels, source.orientation),
+        found,
+        source.height,
+        source.width,
+        source.orientation,
+        source.color,
+        flat.icc_profile,
+        flat.had_alpha,
+        salvage,
+    )
+
+
+def _open(data: bytes, found: str) -> Image.Image:
+    if found == "heif":
+        return open_heif(data)
+    return Image.open(io.BytesIO(data), formats=(_PILLOW_NAMES[found],))
+
+
+def _completed(source: Source, image: Image.Image, found: str) -> Source:
+    """Return ``source`` with the facts that only the opened image can tell."""
+    if source.height:
+        return source
+    width, height = image.size
+    orientation, upright = 1, False
+    icc, bits = image.info.get("icc_profile"), 8
+    if found == "jpeg2000":
+        icc = jp2_profile(source.data)
+    elif found == "avif":
+        orientation = orientation_in(image.info.get("exif") or b"")
+    elif found == "heif":
+        upright = True  # by the container's own transformations, which replace EXIF's orientation
+    elif found == "tiff":
+        tags: dict[int, Any] = dict(getattr(image, "tag_v2", {}))
+        bits = max(tags.get(_BITS_PER_SAMPLE) or (1,))
+        orientation, upright = _valid_orientation(tags.get(_ORIENTATION)), True
+        if orientation >= _TURNED:  # Pillow turns TIFFs when it loads them, and reports the size after that
+            width, height = height, width
+    if image.mode.startswith("I;16") and found != "tiff":
+        bits = 16
+    return replace(
+        source, height=height, width=width, color=_color(image, bits), orientation=orientation,
+        icc=icc if isinstance(icc, bytes) else None, bits=bits, upright=upright,
+    )  # fmt: skip
+
+
+def _valid_orientation(value: Any) -> int:
+    return value if isinstance(value, int) and 1 <= value <= 8 else 1
+
+
+def _color(image: Image.Image, bits: int) -> str:
+    name = "grey" if image.mode.startswith("I;16") else _COLORS.get(image.mode, image.mode)
+    return f"{name} {bits}-bit" if 8 < bits <= 16 else name
+
+
+def _check_tiles(image: Image.Image, max_pixels: int) -> None:
+    """Refuse a TIFF whose tiles are larger than an image may be, because each tile is decoded whole."""
+    tags: dict[int, Any] = dict(getattr(image, "tag_v2", {}))
+    width, length = tags.get(_TILE_WIDTH, 0), tags.get(_TILE_LENGTH, 0)
+    if isinstance(width, int) and isinstance(length, int):
+        check_pixels(length, width, max_pixels)

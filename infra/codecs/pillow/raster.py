@@ -1,0 +1,101 @@
+"""Bring a loaded image of any mode to 8 bits in sRGB, and composite transparent pixels on a background."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from infra.codecs.color import conversion_to_srgb, lab_to_srgb
+from infra.codecs.formats import Color, Pixels
+from infra.codecs.pillow.depth import DEEP_MODES, deep_to_grey
+
+
+@dataclass(frozen=True, slots=True)
+class FlatImage:
+    """An opaque image in sRGB.
+
+    Attributes:
+        image: of mode "L" or "RGB".
+        icc_profile: description of the profile that was converted, or None.
+        had_alpha: transparent pixels were composited.
+    """
+
+    image: Image.Image
+    icc_profile: str | None
+    had_alpha: bool
+
+    def pixels(self, channels: int) -> Pixels:
+        """Return uint8 [H, W, channels], with 1 or 3 channels."""
+        pixels = np.asarray(_in_mode(self.image, "L" if channels == 1 else "RGB"))
+        return pixels[:, :, np.newaxis] if channels == 1 else pixels
+
+
+def _in_mode(image: Image.Image, mode: str) -> Image.Image:
+    """Convert an image, but return the image itself if it has the mode: Pillow would copy it."""
+    return image if image.mode == mode else image.convert(mode)
+
+
+def flatten(
+    image: Image.Image, icc: bytes | None, bits: int, png_bits: int | None, background: Color
+) -> FlatImage:
+    """Bring a loaded image of any mode to sRGB.
+
+    Args:
+        image: of any mode that a decoder returns.
+        icc: the file's profile, or None.
+        bits: bits of a sample in the file.
+        png_bits: value of a PNG's sBIT chunk, or None for another format.
+        background: colour behind transparent pixels.
+    """
+    alpha = _alpha(image, bits)
+    color = _color(image, png_bits)
+    conversion = conversion_to_srgb(icc, color.mode) if icc else None
+    if color.mode == "LAB":
+        color = lab_to_srgb().apply(color)
+    elif conversion is not None:
+        color = conversion.apply(color)
+    elif color.mode == "CMYK":
+        color = color.convert("RGB")
+    had_alpha = alpha is not None and alpha.getextrema() != (255, 255)
+    if alpha is not None and had_alpha:
+        behind = Image.new("RGB", color.size, background)
+        behind.paste(_in_mode(color, "RGB"), mask=alpha)
+        color = behind
+    return FlatImage(color, conversion.description if conversion is not None else None, had_alpha)
+
+
+def _color(image: Image.Image, png_bits: int | None) -> Image.Image:
+    """Return the image without its transparency, as mode "L", "RGB", "CMYK" or "LAB"."""
+    if image.mode in DEEP_MODES:
+        return deep_to_grey(image, png_bits)
+    if image.mode in ("L", "RGB", "CMYK", "LAB"):
+        return image
+    if image.mode in ("1", "LA", "La"):
+        return image.convert("L")
+    if image.mode in ("RGBA", "RGBX") or not image.has_transparency_data:
+        return image.convert("RGB")
+    return image.convert("RGBA").convert("RGB")  # this way transparent pixels keep their colours
+
+
+def _alpha(image: Image.Image, bits: int) -> Image.Image | None:
+    """Return the opacity as mode "L", or None if every pixel is opaque."""
+    clear = image.info.get("transparency")
+    if isinstance(clear, int) and image.mode == "1":
+        return _opaque_but(np.asarray(image) == bool(clear))
+    if isinstance(clear, int) and (image.mode == "L" or image.mode in DEEP_MODES):
+        # ``clear`` is a sample of the file. Pillow has scaled samples of fewer than 8 bits to 8.
+        scale = 255 // ((1 << bits) - 1) if image.mode == "L" and bits < 8 else 1
+        return _opaque_but(np.asarray(image) == clear * scale)
+    if isinstance(clear, tuple) and image.mode == "RGB":
+        shift = max(0, bits - 8)
+        return _opaque_but((np.asarray(image) == [value >> shift for value in clear]).all(axis=2))
+    if not image.has_transparency_data:
+        return None
+    return _in_mode(image, "RGBA").getchannel("A")
+
+
+def _opaque_but(clear: Any) -> Image.Image:
+    return Image.fromarray(np.where(clear, np.uint8(0), np.uint8(255)))

@@ -1,0 +1,52 @@
+"""Refuse pictures whose missing rows or damage Pillow does not report."""
+
+from __future__ import annotations
+
+from PIL import Image
+
+from infra.codecs.formats import ImageRejected
+from infra.codecs.structure.png_chunks import PngFile
+from infra.codecs.structure.png_rows import can_hold_all_rows, holds_all_rows, is_undamaged, last_row_decoded
+from infra.codecs.structure.tiff_strips import lacks_rows
+
+
+def check_before_loading(data: bytes, png: PngFile | None, image: Image.Image, salvage: bool) -> None:
+    """Check what the structure of the file tells, before memory is taken for the picture.
+
+    Args:
+        data: the file.
+        png: header and chunks of a PNG, or None for another format.
+        image: opened, not loaded.
+        salvage: accept a PNG that lacks rows. In a TIFF other bytes would stand where rows are missing.
+
+    Raises:
+        ImageRejected: "truncated" or "corrupt".
+    """
+    if image.format == "TIFF" and lacks_rows(data, dict(getattr(image, "tag_v2", {}))):
+        raise ImageRejected("truncated", "a strip of the TIFF file is missing or cut short")
+    if png is not None and not is_undamaged(png):
+        raise ImageRejected("corrupt", "not a sound PNG file: its pixel data does not match its checksums")
+    if png is not None and not salvage and not can_hold_all_rows(png):
+        raise ImageRejected("truncated", "the PNG file ends early: most rows are missing")
+
+
+def check_after_loading(png: PngFile | None, image: Image.Image, salvage: bool) -> None:
+    """Check that a PNG had data for all rows.
+
+    Pillow leaves missing rows zero. So the data is counted only if the row that is decoded last is zero.
+
+    Args:
+        png: header and chunks of a PNG, or None for another format.
+        image: loaded.
+        salvage: accept a picture that lacks rows.
+
+    Raises:
+        ImageRejected: "truncated".
+    """
+    if png is None or salvage:
+        return
+    row = last_row_decoded(png)
+    if row is not None and image.crop((0, row, image.width, row + 1)).getbbox(alpha_only=False) is not None:
+        return
+    if not holds_all_rows(png):
+        raise ImageRejected("truncated", "the PNG file ends early: its last rows are missing")

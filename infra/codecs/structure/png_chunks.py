@@ -1,0 +1,143 @@
+"""Read the chunks of a PNG file (PNG specification, third edition), and separate the picture from the rest.
+
+Decoders read every chunk, and fail on a comment that is damaged or enormous. So they get only the picture's
+own chunks. An animation keeps its default image, which viewers of still images show.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from infra.codecs.color import MAX_ICC_BYTES
+from infra.codecs.formats import ImageRejected
+from infra.codecs.structure.exif import orientation_in
+
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_PICTURE = frozenset({b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"})
+_CHUNK_NAME = re.compile(rb"[A-Za-z]{4}")
+
+_COLORS = {0: "grey", 2: "RGB", 3: "palette", 4: "grey+alpha", 6: "RGBA"}
+
+
+@dataclass(frozen=True, slots=True)
+class PngFile:
+    """A PNG's header and picture.
+
+    Attributes:
+        height: pixels.
+        width: pixels.
+        bit_depth: bits a sample.
+        color_type: number of the colour type in IHDR.
+        interlaced: the rows come in the passes of Adam7.
+        significant_bits: the largest number in sBIT for a channel; ``bit_depth`` if there is no sBIT.
+        orientation: from EXIF, 1 to 8.
+        icc: the ICC profile, or None.
+        ended: every chunk could be followed, up to the last.
+        picture: a file of only the picture's own chunks.
+    """
+
+    height: int
+    width: int
+    bit_depth: int
+    color_type: int
+    interlaced: bool
+    significant_bits: int
+    orientation: int
+    icc: bytes | None
+    ended: bool
+    picture: bytes
+
+    @property
+    def source_color(self) -> str:
+        """Colour as records state it: "RGB", "grey 16-bit", "palette", ..."""
+        name = _COLORS.get(self.color_type, "other")
+        return name if self.bit_depth == 8 or name == "palette" else f"{name} {self.bit_depth}-bit"
+
+
+def read_png(data: bytes) -> PngFile:
+    """Read the header and separate the chunks of a PNG.
+
+    Raises:
+        ImageRejected: the file has no header.
+    """
+    if data[12:16] == b"CgBI":
+        raise ImageRejected(
+            "unsupported", "a PNG in the form that Apple's tools make for apps, which only they read"
+        )
+    if len(data) < 33:
+        raise ImageRejected("truncated", "the PNG file ends early, within its header")
+    if data[12:16] != b"IHDR" or data[8:12] != b"\x00\x00\x00\x0d":
+        raise ImageRejected("corrupt", "not a sound PNG file: it does not begin with its header")
+    width, height, bit_depth, color_type, _, _, interlace = struct.unpack_from(">IIBBBBB", data, 16)
+    picture, others, ended = _parted(data)
+    significant = max(others.get(b"sBIT", b""), default=bit_depth)
+    return PngFile(
+        height,
+        width,
+        bit_depth,
+        color_type,
+        interlace == 1,
+        significant if 1 <= significant <= bit_depth else bit_depth,
+        orientation_in(others.get(b"eXIf", b"")),
+        _profile_in(others.get(b"iCCP", b"")),
+        ended,
+        picture,
+    )
+
+
+def chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Yield name, start and end of the content of each chunk, up to IEND or to one that cannot be followed.
+
+    The last IDAT may reach beyond the end of the file.
+    """
+    position, name = len(_SIGNATURE), b""
+    while position + 12 <= len(data) and name != b"IEND":
+        name = data[position + 4 : position + 8]
+        end = position + 12 + int.from_bytes(data[position : position + 4], "big")
+        if not _CHUNK_NAME.fullmatch(name) or (end > len(data) and name != b"IDAT"):
+            return
+        yield name, position + 8, end - 4
+        position = end
+
+
+def _parted(data: bytes) -> tuple[bytes, dict[bytes, bytes], bool]:
+    """Return the picture, the first of each other chunk, and whether every chunk could be followed."""
+    kept = [_SIGNATURE]
+    others: dict[bytes, bytes] = {}
+    name, rest = b"", len(_SIGNATURE)
+    for name, start, end in chunks(data):
+        rest = end + 4  # behind the checksum
+        if name in _PICTURE:
+            kept.append(data[start - 8 : rest])
+        else:
+            others.setdefault(name, data[start:end])
+    ended = name == b"IEND"
+    if not ended and rest + 12 <= len(data):
+        kept.append(data[rest:])  # the decoder reports the damage, if it comes this far
+    return b"".join(kept), others, ended
+
+
+def without_metadata(data: bytes) -> bytes | None:
+    """Remove all chunks that the picture does not need. Return None if the file is not a whole PNG."""
+    try:
+        file = read_png(data)
+    except ImageRejected:
+        return None
+    return file.picture if file.ended else None
+
+
+def _profile_in(chunk: bytes) -> bytes | None:
+    """Return the profile in an iCCP chunk, which is a name, a zero, the method 0 and the deflated profile."""
+    end_of_name = chunk.find(b"\x00", 0, 81)
+    if end_of_name < 0:
+        return None
+    inflate = zlib.decompressobj()
+    try:
+        profile = inflate.decompress(chunk[end_of_name + 2 :], MAX_ICC_BYTES)
+    except zlib.error:
+        return None
+    return profile if inflate.eof else None

@@ -1,0 +1,124 @@
+"""Read the chunks of a WebP file (RFC 9649), and separate the picture from the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from infra.codecs.formats import ImageRejected
+from infra.codecs.structure.exif import orientation_in
+
+_ALPHA_FLAG = 0x10
+_ANIMATION_FLAG = 0x02
+
+
+@dataclass(frozen=True, slots=True)
+class WebpFile:
+    """A WebP's header and picture.
+
+    Attributes:
+        height: of the canvas (pixels).
+        width: of the canvas (pixels).
+        source_color: "YCbCr 4:2:0" (lossy), "RGB" (lossless), either with "+alpha"; "animation".
+        orientation: from EXIF, 1 to 8.
+        icc: the ICC profile, or None.
+        whole: the file is as long as it says.
+        picture: a file of only a still picture's own chunks; for an animation the whole file.
+    """
+
+    height: int
+    width: int
+    source_color: str
+    orientation: int
+    icc: bytes | None
+    whole: bool
+    picture: bytes
+
+
+def read_webp(data: bytes) -> WebpFile:
+    """Read the header and separate the chunks of a WebP.
+
+    Raises:
+        ImageRejected: the file has no picture, or ends before it.
+    """
+    chunks, cut, whole = _chunks(data)
+    extended = chunks.get(b"VP8X", b"")
+    name = b"VP8L" if b"VP8L" in chunks else b"VP8 "
+    picture = chunks.get(name, b"")
+    if len(extended) >= 10 and extended[0] & _ANIMATION_FLAG:
+        height, width, color, stored = *_canvas(extended), "animation", data
+    else:
+        if cut in (name, b"ALPH", b"VP8X"):
+            raise ImageRejected("truncated", "the WebP file ends early: its picture is not all there")
+        height, width = _size(picture, name, whole)
+        has_alpha = b"ALPH" in chunks or (name == b"VP8L" and bool(picture[4] & _ALPHA_FLAG))
+        color = ("RGB" if name == b"VP8L" else "YCbCr 4:2:0") + ("+alpha" if has_alpha else "")
+        stored = _still(name, picture, chunks.get(b"ALPH"), height, width)
+    return WebpFile(
+        height,
+        width,
+        color,
+        orientation_in(chunks.get(b"EXIF", b"")),
+        chunks.get(b"ICCP"),
+        whole,
+        stored,
+    )
+
+
+def without_metadata(data: bytes) -> bytes | None:
+    """Remove what the picture does not need. Return None if the file is not a whole still picture."""
+    try:
+        file = read_webp(data)
+    except ImageRejected:
+        return None
+    return file.picture if file.whole and file.source_color != "animation" else None
+
+
+def _chunks(data: bytes) -> tuple[dict[bytes, bytes], bytes, bool]:
+    """Read the chunks.
+
+    Returns:
+        The first chunk of each name, the name of the chunk that the end of the file cuts (or nothing), and
+        whether the file is whole.
+    """
+    end = 8 + int.from_bytes(data[4:8], "little")
+    chunks: dict[bytes, bytes] = {}
+    position, cut = 12, b""
+    while position + 8 <= min(end, len(data)):
+        name = data[position : position + 4]
+        length = int.from_bytes(data[position + 4 : position + 8], "little")
+        chunks.setdefault(name, data[position + 8 : position + 8 + length])
+        position += 8 + length
+        cut = name if position > len(data) else cut
+        position += length & 1  # padding, which many files lack at their end
+    return chunks, cut, end <= len(data) + 1
+
+
+def _canvas(extended: bytes) -> tuple[int, int]:
+    return 1 + int.from_bytes(extended[7:10], "little"), 1 + int.from_bytes(extended[4:7], "little")
+
+
+def _size(picture: bytes, name: bytes, whole: bool) -> tuple[int, int]:
+    """Return height and width of a still picture by its own header."""
+    if len(picture) < 10:
+        if not whole:
+            raise ImageRejected("truncated", "the WebP file ends before its picture begins")
+        raise ImageRejected("corrupt", "not a sound WebP file: it holds no picture")
+    if name == b"VP8L":
+        bits = int.from_bytes(picture[1:5], "little")
+        return 1 + (bits >> 14 & 0x3FFF), 1 + (bits & 0x3FFF)
+    width, height = (int.from_bytes(picture[at : at + 2], "little") & 0x3FFF for at in (6, 8))
+    if not height or not width:
+        raise ImageRejected("corrupt", "not a sound WebP file: its picture has no size")
+    return height, width
+
+
+def _still(name: bytes, picture: bytes, alpha: bytes | None, height: int, width: int) -> bytes:
+    """Return a file of only the picture: in the simple form, or in the extended form with an alpha plane."""
+    chunks = [(name, picture)]
+    if alpha is not None:
+        canvas = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+        chunks = [(b"VP8X", bytes([_ALPHA_FLAG, 0, 0, 0]) + canvas), (b"ALPH", alpha), (name, picture)]
+    body = b"WEBP"
+    for chunk_name, content in chunks:
+        body += chunk_name + len(content).to_bytes(4, "little") + content + bytes(len(content) & 1)
+    return b"RIFF" + len(body).to_bytes(4, "little") + body

@@ -1,0 +1,1 @@
+"""Published datasets: the catalog of versions, and everything that is done to a whole version."""

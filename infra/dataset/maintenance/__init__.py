@@ -1,0 +1,1 @@
+"""Remove or restore versions: garbage, purged contents, rollback."""

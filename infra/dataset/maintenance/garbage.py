@@ -1,0 +1,122 @@
+"""Remove versions that are no longer wanted, and files that no manifest names.
+
+Files that a kept manifest names, and files from which an interrupted run can continue, stay. The manifests of
+dropped versions are removed first. If the collection is killed after that, the files that no manifest names
+any more are removed by the next collection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from infra.dataset.catalog import Catalog
+from infra.dataset.lock import lock_for_removing
+from infra.errors import NotFoundError, UsageError
+from infra.format.contract import data_dir, manifest_file
+from infra.storage.filesystem import FileEntry, Storage
+
+_DATA, _SPOOLS, _MANIFESTS = "data", "spool", "manifests"
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """What a collection removes.
+
+    Attributes:
+        dataset: name of the dataset.
+        dropped: numbers of the versions that are removed, in ascending order.
+        kept: numbers of the versions that stay, in ascending order.
+        files: files that no kept version needs, sorted by path.
+        in_work: folders of data from which an interrupted run can continue; they stay.
+    """
+
+    dataset: str
+    dropped: list[int]
+    kept: list[int]
+    files: list[FileEntry]
+    in_work: list[str]
+
+    @property
+    def num_bytes(self) -> int:
+        """Total size of the files (bytes)."""
+        return sum(entry.size_bytes for entry in self.files)
+
+
+def find_garbage(
+    catalog: Catalog, name: str, *, keep_last: int | None = None, drop: Collection[int] = ()
+) -> Garbage:
+    """Find what a collection would remove, and remove nothing.
+
+    Args:
+        catalog: the root of the dataset.
+        name: name of the dataset.
+        keep_last: keep only this number of the newest versions; None keeps all.
+        drop: numbers of further versions to remove.
+
+    Raises:
+        NotFoundError: there is no such dataset, or no such version to drop.
+        UsageError: the newest version would be dropped. ConfigError: ``name`` cannot name a dataset.
+        FormatVersionError, CorruptDataError: a kept manifest cannot be read, so its files are not known.
+    """
+    storage = catalog.dataset_storage(name)
+    catalog.open(name)  # says which datasets there are
+    versions = catalog.versions(name)
+    if unknown := sorted(set(drop) - set(versions)):
+        raise NotFoundError(
+            f"dataset {name} has no version {unknown[0]}", f"it has: {', '.join(map(str, versions))}"
+        )
+    if versions[-1] in drop or keep_last == 0:
+        raise UsageError(
+            f"{name}@{versions[-1]} is the newest version, which stays",
+            "publish what you want in its place first: `shardmill rollback NAME@VERSION`",
+        )
+    old = versions[:-keep_last] if keep_last is not None else []
+    dropped = sorted(set(drop) | set(old))
+    kept = [version for version in versions if version not in dropped]
+    needed: set[str] = set()
+    for version in kept:
+        needed |= set(catalog.open(f"{name}@{version}").manifest.files())
+    in_work = folders_in_work(storage)
+    files = [
+        entry
+        for entry in storage.list_files(_DATA)
+        if entry.path not in needed and entry.path.rpartition("/")[0] not in in_work
+    ]
+    return Garbage(name, dropped, kept, files, sorted(in_work))
+
+
+def collect_garbage(
+    catalog: Catalog, name: str, *, keep_last: int | None = None, drop: Collection[int] = ()
+) -> Garbage:
+    """Remove what ``find_garbage`` finds, and return it.
+
+    Raises:
+        LockedError: a version is being made at this moment.
+    """
+    storage = catalog.dataset_storage(name)
+    find_garbage(catalog, name, keep_last=keep_last, drop=drop)  # before the lock's file makes a folder
+    with lock_for_removing(storage, name):
+        garbage = find_garbage(catalog, name, keep_last=keep_last, drop=drop)
+        for version in garbage.dropped:
+            storage.delete(manifest_file(version))
+        remove_files(storage, [entry.path for entry in garbage.files])
+        # Temporary files of writers that were killed, also while they published a manifest.
+        storage.sweep(_DATA)
+        storage.sweep(_MANIFESTS)
+    return garbage
+
+
+def remove_files(storage: Storage, paths: Collection[str]) -> None:
+    """Remove files of the dataset, and the folders that become empty."""
+    for path in paths:
+        storage.delete(path)
+    for folder in {path.rpartition("/")[0] for path in paths}:
+        if not storage.list_files(folder):
+            storage.delete_tree(folder)
+
+
+def folders_in_work(storage: Storage) -> set[str]:
+    """The data folders of the plans that the spools name."""
+    plans = [entry.path for entry in storage.list_files(_SPOOLS) if "/plans/" in entry.path]
+    return {data_dir(path.rpartition("/")[2].removesuffix(".arrow")) for path in plans}

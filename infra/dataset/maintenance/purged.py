@@ -1,0 +1,72 @@
+"""The list of what was purged from a dataset, as SHA-256, and the mark of an unfinished purge.
+
+Digests of contents keep those contents from coming back. Digests of URIs let a repeated request for a purge
+succeed. Someone who has a content or a name can find out whether it was purged; the list reveals neither.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from infra.digests import sha256_hex
+from infra.errors import CorruptDataError, NotFoundError
+from infra.storage.filesystem import Storage
+
+PURGED_FILE = "purged.json"
+PURGING_FILE = "purging.json"  # exists from the beginning of a purge to its end
+
+_CONTENTS, _URIS = "sha256", "uri_sha256"
+
+
+def purged_contents(dataset: Storage) -> frozenset[bytes]:
+    """SHA-256 of every content that was purged from a dataset.
+
+    Raises:
+        CorruptDataError: the list is not readable.
+    """
+    return frozenset(bytes.fromhex(digest) for digest in _listed(dataset)[_CONTENTS])
+
+
+def purged_uris(dataset: Storage, uris: Iterable[str]) -> set[str]:
+    """The subset of the URIs (text, as in inputs) that were purged from a dataset.
+
+    Raises:
+        CorruptDataError: the list is not readable.
+    """
+    listed = _listed(dataset)[_URIS]
+    return {uri for uri in uris if sha256_hex(uri.encode()) in listed}
+
+
+def add_purged(dataset: Storage, contents: Iterable[bytes], uris: Iterable[str]) -> None:
+    """Add contents (SHA-256) and URIs to the list of what was purged from a dataset."""
+    listed = _listed(dataset)
+    found = {
+        _CONTENTS: sorted(listed[_CONTENTS] | {digest.hex() for digest in contents}),
+        _URIS: sorted(listed[_URIS] | {sha256_hex(uri.encode()) for uri in uris}),
+    }
+    dataset.write_atomic(PURGED_FILE, json.dumps(found, indent=0).encode())
+
+
+def warning_of_unfinished_purge(dataset: Storage, name: str) -> str | None:
+    """A warning for people if a purge was begun and not finished; otherwise None."""
+    if not dataset.exists(PURGING_FILE):
+        return None
+    return (
+        f"a purge of {name} is not finished: what it removes may still lie there; "
+        f"`shardmill purge {name} --apply` finishes it"
+    )
+
+
+def _listed(dataset: Storage) -> dict[str, set[str]]:
+    try:
+        found = json.loads(dataset.read_bytes(PURGED_FILE))
+        listed = {_CONTENTS: found[_CONTENTS], _URIS: found.get(_URIS, [])}  # earlier lists know no URIs
+        return {what: {bytes.fromhex(text).hex() for text in digests} for what, digests in listed.items()}
+    except NotFoundError:
+        return {_CONTENTS: set(), _URIS: set()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptDataError(
+            f"{dataset.uri}/{PURGED_FILE} is not readable: {error}",
+            "restore it from a copy: without it, what was purged would come back",
+        ) from error

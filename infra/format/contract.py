@@ -1,0 +1,335 @@
+"""The dataset on disk: names, columns, and the manifest that publishes a version.
+
+::
+
+    <root>/<dataset>/
+      manifests/000003.json                   the commit of version 3
+      data/<plan digest>/
+        train-00000-of-00012.tfrecord.gz      a shard (no .gz where the container is "none")
+        train-00000-of-00012.parquet          its index: INDEX_SCHEMA, a row a record, in stored order
+        inputs-<digest>.parquet               INPUTS_SCHEMA, a row per input file, sorted by URI: a part
+        near_duplicates.parquet               NEAR_DUPLICATES_SCHEMA
+        report.html
+      spool/<run digest>/                     work in progress; gone after publishing
+
+A change that an older reader would misread needs a new FORMAT_VERSION.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final, Literal, Self
+
+import pyarrow as pa
+from pydantic import ConfigDict, Field, model_validator
+
+from infra.errors import AccountingError
+from infra.format.records import Container
+from infra.settings import Settings
+from infra.storage.names import check_dataset_name as check_dataset_name
+
+FORMAT_VERSION: Final = 2
+
+SPLITS = ("train", "validation", "test")
+
+RECORD, DUPLICATE, FILTERED, QUARANTINED = "record", "duplicate", "filtered", "quarantined"
+OUTCOMES = (RECORD, DUPLICATE, FILTERED, QUARANTINED)
+
+FEATURES: dict[str, str] = {
+    "id": "bytes: first 16 hexadecimal digits of the SHA-256 of the source bytes",
+    "image": "bytes: the encoded image, in the manifest's image_encoding",
+    "label": "int64: index into the manifest's classes",
+    "label_name": "bytes: name of the class",
+    "height": "int64: of the stored image (pixels)",
+    "width": "int64: of the stored image (pixels)",
+    "channels": "int64: 1 (grey) or 3 (RGB)",
+}
+
+# Columns that describe a stored image and its source.
+IMAGE_COLUMNS = (
+    pa.field("stored_bytes", pa.int64()),  # of the encoded image alone
+    pa.field("height", pa.int32()),
+    pa.field("width", pa.int32()),
+    pa.field("stored_from", pa.string()),  # STORED_FROM
+    pa.field("source_format", pa.string()),
+    pa.field("source_color", pa.string()),  # e.g. "YCbCr 4:2:0", "RGB", "grey 16-bit", "CMYK", "palette"
+    pa.field("source_height", pa.int32()),
+    pa.field("source_width", pa.int32()),
+    pa.field("orientation", pa.int8()),  # EXIF orientation that was applied, 1 to 8
+    pa.field("icc_profile", pa.string()),  # description of the profile that was converted to sRGB; else null
+    pa.field("had_alpha", pa.bool_()),  # transparent pixels were composited on the background
+    pa.field("salvaged", pa.bool_()),  # the file ends early; what it lacks is grey
+    pa.field("perceptual_hash", pa.uint64()),  # 64-bit DCT hash of the upright image
+    pa.field("pixel_mean", pa.list_(pa.float32())),  # of the stored image, a channel (0 to 255)
+    pa.field("pixel_std", pa.list_(pa.float32())),
+)
+
+# planes: resized in YCbCr; pixels: resized in RGB or grey; source: the source's bytes without its metadata.
+STORED_FROM = ("planes", "pixels", "source")
+
+INDEX_SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("offset_bytes", pa.int64()),  # of the gzip member, or of the framed record where uncompressed
+        ("length_bytes", pa.int64()),
+        ("label", pa.int32()),
+        ("source_uri", pa.string()),
+        ("sha256", pa.string()),  # of the source bytes
+        ("source_bytes", pa.int64()),
+        ("group", pa.string()),  # key of what must stay in one split; null if there is none
+        *IMAGE_COLUMNS,
+    ]
+)
+
+INPUTS_SCHEMA = pa.schema(
+    [
+        ("uri", pa.string()),  # relative to the source
+        ("size_bytes", pa.int64()),
+        ("mtime_ns", pa.int64()),
+        ("label", pa.string()),
+        ("group", pa.string()),
+        ("split", pa.string()),  # of the record; for a duplicate, of the record it repeats
+        ("sha256", pa.string()),
+        ("outcome", pa.string()),
+        ("record_id", pa.string()),  # for a duplicate: of the record that was kept
+        ("stage", pa.string()),
+        ("reason", pa.string()),
+        ("message", pa.string()),
+    ]
+)
+
+# One row for each member of each group of near-duplicates, sorted by group and id.
+NEAR_DUPLICATES_SCHEMA = pa.schema(
+    [
+        ("group", pa.string()),  # the smallest record id of the group
+        ("record_id", pa.string()),
+        ("uri", pa.string()),
+        ("label", pa.string()),
+        ("split", pa.string()),  # null if it was dropped as a leak
+        ("perceptual_hash", pa.uint64()),
+        ("distance", pa.int8()),  # bits, to the nearest other member
+    ]
+)
+
+_MANIFEST_NAME = re.compile(r"(\d{6,})\.json")
+_INPUTS_NAME = re.compile(r"inputs-[0-9a-f]+\.parquet")
+
+
+def shard_stem(split: str, index: int, count: int) -> str:
+    """``train-00000-of-00012``."""
+    return f"{split}-{index:05d}-of-{count:05d}"
+
+
+def shard_file(split: str, index: int, count: int, container: Container) -> str:
+    """File name of a shard."""
+    suffix = ".tfrecord.gz" if container == "gzip" else ".tfrecord"
+    return shard_stem(split, index, count) + suffix
+
+
+def index_file(split: str, index: int, count: int) -> str:
+    """File name of a shard's index."""
+    return shard_stem(split, index, count) + ".parquet"
+
+
+def inputs_file(digest: str) -> str:
+    """File name of a part of the inputs; ``digest`` is of its rows."""
+    return f"inputs-{digest}.parquet"
+
+
+def is_inputs_file(path: str) -> bool:
+    """Tell whether a path is that of a part of the inputs."""
+    return _INPUTS_NAME.fullmatch(path.rpartition("/")[2]) is not None
+
+
+def data_dir(plan_digest: str) -> str:
+    """Folder of what one plan wrote, relative to the dataset."""
+    return f"data/{plan_digest}"
+
+
+def spool_dir(run_digest: str) -> str:
+    """Folder of work in progress, relative to the dataset."""
+    return f"spool/{run_digest}"
+
+
+def manifest_file(version: int) -> str:
+    """Path of a version's manifest, relative to the dataset."""
+    return f"manifests/{version:06d}.json"
+
+
+def version_of_manifest(file_name: str) -> int | None:
+    """The number of the version that a file in ``manifests/`` publishes; None if it is no manifest."""
+    found = _MANIFEST_NAME.fullmatch(file_name)
+    return int(found[1]) if found else None
+
+
+class Stored(Settings):
+    """Base of the values that a manifest is made of."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Shard(Stored):
+    """One shard and its index, by paths relative to the dataset's folder."""
+
+    path: str
+    index_path: str
+    split: str
+    num_examples: int = Field(ge=1)
+    num_bytes: int
+    payload_bytes: int = Field(description="encoded images alone")
+    sha256: str
+    index_bytes: int
+    index_sha256: str
+    class_counts: dict[str, int]
+
+
+class TableFile(Stored):
+    """One Parquet file of a version, by its path relative to the dataset's folder."""
+
+    path: str
+    num_rows: int
+    num_bytes: int
+    sha256: str
+
+
+class Accounting(Stored):
+    """Counts of the outcomes of all inputs. The object cannot be made unless they add up."""
+
+    num_inputs: int = Field(ge=0)
+    num_records: int = Field(ge=0)
+    num_duplicates: int = Field(ge=0)
+    num_filtered: int = Field(ge=0)
+    num_quarantined: int = Field(ge=0)
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> Self:
+        outcomes = self.num_records + self.num_duplicates + self.num_filtered + self.num_quarantined
+        if outcomes != self.num_inputs:
+            raise AccountingError(
+                f"{self.num_inputs} inputs, but {outcomes} outcomes: {self.num_records} records, "
+                f"{self.num_duplicates} duplicates, {self.num_filtered} filtered, "
+                f"{self.num_quarantined} quarantined",
+                "nothing was published; this is a defect of Shardmill, please report it",
+            )
+        return self
+
+
+class SplitSummary(Stored):
+    """One split of a version, over all its shards."""
+
+    num_examples: int
+    num_shards: int
+    num_bytes: int
+    class_counts: dict[str, int]
+
+
+class LabelConflict(Stored):
+    """The same bytes under several labels. The record has the label of the smallest URI."""
+
+    sha256: str
+    uris: list[str]
+    labels: list[str]
+
+
+class ChannelStatistics(Stored):
+    """Pixel statistics (0 to 255) of a split's stored images, one value for each channel, over all pixels."""
+
+    num_pixels: int
+    mean: list[float]
+    std: list[float]
+
+
+class SplitStatistics(Stored):
+    """Statistics of the images of a split."""
+
+    pixels: ChannelStatistics | None = None
+    height: tuple[int, float, int] | None = Field(default=None, description="least, median, largest (pixels)")
+    width: tuple[int, float, int] | None = Field(default=None, description="least, median, largest (pixels)")
+    aspect: tuple[float, float, float] | None = Field(default=None, description="width ÷ height")
+    stored_bytes: tuple[int, float, int] | None = Field(default=None, description="of an encoded image")
+
+
+class Leaks(Stored):
+    """Numbers of groups whose members are in several splits, and of records dropped for it."""
+
+    near_duplicate_groups: int = 0
+    key_groups: int = 0
+    dropped_from_train: int = 0
+
+
+class Manifest(Stored):
+    """Everything that a version is. Its creation publishes the version.
+
+    ``infra.format.stored_manifest`` says how it is stored.
+    """
+
+    format_version: Literal[2] = FORMAT_VERSION
+    dataset: str
+    version: int = Field(ge=1)
+    parent: int | None = None
+    created_at: str = Field(description="UTC, ISO 8601")
+    plan_digest: str
+    run_digest: str
+    source: str
+    source_digest: str = Field(description="of the source's listing and all that affects the result")
+    classes: list[str]
+    container: Container
+    container_reason: str = ""
+    image_encoding: Literal["jpeg", "webp", "png", "raw"] = "jpeg"
+    restores: int | None = Field(default=None, description="the version that a rollback brought back")
+    config: dict[str, Any]
+    codecs: dict[str, str]
+    features: dict[str, str] = FEATURES
+    shards: list[Shard]
+    inputs: list[TableFile]
+    near_duplicates: TableFile | None = Field(default=None, description="NEAR_DUPLICATES_SCHEMA")
+    accounting: Accounting
+    splits: dict[str, SplitSummary]
+    quarantine: dict[str, int] = Field(default_factory=dict, description="reason -> number of inputs")
+    label_conflicts: list[LabelConflict] = Field(default_factory=list)
+    cross_split_duplicates: int = 0
+    leaks: Leaks = Leaks()
+    statistics: dict[str, SplitStatistics] = Field(default_factory=dict, description="split -> its images")
+    report: str | None = Field(default=None, description="path of report.html relative to the dataset")
+    report_sha256: str | None = None
+
+    @model_validator(mode="after")
+    def _shards_hold_the_records(self) -> Self:
+        stored = sum(shard.num_examples for shard in self.shards)
+        if stored != self.accounting.num_records:
+            raise AccountingError(
+                f"the shards of {self.dataset}@{self.version} hold {stored} records, "
+                f"the inputs account for {self.accounting.num_records}"
+            )
+        return self
+
+    def files(self) -> dict[str, int | None]:
+        """Path -> size (bytes; None if the manifest has none) of every file of the version."""
+        found: dict[str, int | None] = {}
+        for shard in self.shards:
+            found |= {shard.path: shard.num_bytes, shard.index_path: shard.index_bytes}
+        tables = [*self.inputs, *([self.near_duplicates] if self.near_duplicates else [])]
+        found |= {table.path: table.num_bytes for table in tables}
+        return found | ({self.report: None} if self.report else {})
+
+
+def summarise_splits(shards: Iterable[Shard]) -> dict[str, SplitSummary]:
+    """Split -> totals over its shards, in the order train, validation, test, others."""
+    by_split: dict[str, list[Shard]] = {}
+    for shard in shards:
+        by_split.setdefault(shard.split, []).append(shard)
+    order = [name for name in SPLITS if name in by_split] + sorted(set(by_split) - set(SPLITS))
+    summaries = {}
+    for name in order:
+        counts: Counter[str] = Counter()
+        for shard in by_split[name]:
+            counts.update(shard.class_counts)
+        summaries[name] = SplitSummary(
+            num_examples=sum(shard.num_examples for shard in by_split[name]),
+            num_shards=len(by_split[name]),
+            num_bytes=sum(shard.num_bytes for shard in by_split[name]),
+            class_counts=dict(sorted(counts.items())),
+        )
+    return summaries

@@ -1,0 +1,1 @@
+"""Processes: children that report and can be cancelled, and how a command runs and ends."""

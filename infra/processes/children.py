@@ -1,0 +1,173 @@
+"""Child processes that report, can be cancelled, and never outlive their parent.
+
+The parent starts a child in a session of its own with two pipes: *events*, on which the child writes JSON
+lines (infra.progress), and *lifeline*, which the child only watches. When the parent dies, however it dies,
+the kernel closes the lifeline and the child kills its own process group. When the parent is cancelled, it
+stops the child's whole tree before it goes on unwinding.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from infra.errors import Cancelled, ChildDied, from_event
+from infra.processes.child_output import ChildOutput
+from infra.processes.process import DEFECT, GO_ON, LIFELINE_FD, REPORT_DEFECT
+from infra.processes.trees import SAMPLE_SECONDS, MemorySampler, kill_tree, wait_for_end
+from infra.progress import EVENTS_FD, Listener
+
+
+@dataclass(frozen=True)
+class ChildResult:
+    """Result of a child process.
+
+    Attributes:
+        returncode: exit status; negative if a signal ended it.
+        result: the result that the child gave to ``progress.result``, or None.
+        error: the child's "error" event, or None.
+        peak_memory_bytes: largest memory of its process tree; what is shared counts once.
+        seconds: from its start to its end.
+        last_lines: the last lines that it printed.
+    """
+
+    returncode: int
+    result: dict[str, Any] | None
+    error: dict[str, Any] | None
+    peak_memory_bytes: int
+    seconds: float
+    last_lines: list[str] = field(default_factory=list)
+
+    def raise_for_status(self) -> None:
+        """Raise the error that ended the child, if any.
+
+        Raises:
+            ShardmillError: the child's own error, ``Cancelled``, or ``ChildDied`` with its last lines.
+        """
+        if self.returncode == 0:
+            return
+        if self.error is not None:
+            raise from_event(self.error)
+        if self.returncode in (130, -signal.SIGINT, -signal.SIGTERM):
+            raise Cancelled("stopped on request", GO_ON)
+        if self.returncode == -signal.SIGKILL:
+            how, remedy = "was killed by SIGKILL", f"{GO_ON} (SIGKILL most often means that memory ran out)"
+        elif self.returncode < 0:
+            how, remedy = f"was killed by {signal.Signals(-self.returncode).name}", GO_ON
+        elif self.returncode == DEFECT:
+            how, remedy = "ended with an unexpected exception", REPORT_DEFECT
+        else:
+            how, remedy = f"ended with status {self.returncode}", GO_ON
+        tail = "\n".join(self.last_lines[-12:])
+        raise ChildDied(f"a child process {how}" + (f"; it last said:\n{tail}" if tail else ""), remedy)
+
+    def reported(self) -> dict[str, Any]:
+        """Return the result that the child gave to ``progress.result``.
+
+        Raises:
+            ShardmillError: see ``raise_for_status``. ChildDied: it finished without a result.
+        """
+        self.raise_for_status()
+        if self.result is None:
+            raise ChildDied("the job finished without returning a result", REPORT_DEFECT)
+        return self.result
+
+
+def run_child(
+    argv: Sequence[str],
+    *,
+    on_event: Listener | None = None,
+    on_line: Callable[[str], None] | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    cancel: threading.Event | None = None,
+    log_path: str | Path | None = None,
+) -> ChildResult:
+    """Run ``argv`` to its end and relay its events and lines.
+
+    Args:
+        argv: the command.
+        on_event: called with each event, on a thread of its own.
+        on_line: called with each line the child prints (standard output and error), likewise.
+        env: variables on top of this process's own.
+        cwd: the child's working folder.
+        cancel: set it from another thread to stop the child.
+        log_path: file to which the child's lines are appended.
+
+    Raises:
+        Cancelled: ``cancel`` was set; the tree is gone.
+        BaseException: any exception that reaches this process meanwhile (KeyboardInterrupt, Prefect's
+            TerminationSignal); the tree is gone before it propagates.
+    """
+    with _started(argv, env, cwd) as (process, events):
+        started = time.monotonic()
+        output = ChildOutput(process, events, on_event, on_line, log_path)
+        memory = MemorySampler(process.pid)
+        try:
+            _wait(process, cancel, memory)
+        except BaseException:
+            kill_tree(process)
+            raise
+        finally:
+            output.finish()
+    return ChildResult(
+        process.returncode,
+        output.result,
+        output.error,
+        memory.peak_bytes,
+        time.monotonic() - started,
+        output.tail,
+    )
+
+
+@contextlib.contextmanager
+def _started(
+    argv: Sequence[str], env: Mapping[str, str] | None, cwd: str | Path | None
+) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
+    """Start a child; the block gets its process and the stream of its events."""
+    events_read, events_write = os.pipe()
+    lifeline_read, lifeline_write = os.pipe()
+    variables = {
+        **os.environ,
+        **(env or {}),
+        EVENTS_FD: str(events_write),
+        LIFELINE_FD: str(lifeline_read),
+        "PYTHONUNBUFFERED": "1",
+    }
+    try:
+        try:
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=(events_write, lifeline_read),
+                start_new_session=True,
+                env=variables,
+                cwd=cwd,
+            )
+        except OSError:
+            os.close(events_read)
+            raise
+        finally:
+            os.close(events_write)
+            os.close(lifeline_read)
+        yield process, os.fdopen(events_read, "rb")
+    finally:
+        os.close(lifeline_write)
+
+
+def _wait(process: subprocess.Popen[bytes], cancel: threading.Event | None, memory: MemorySampler) -> None:
+    """Wait for the end of a child."""
+    while not wait_for_end(process, SAMPLE_SECONDS):
+        memory.sample()
+        if cancel is not None and cancel.is_set():
+            raise Cancelled("stopped on request", GO_ON)

@@ -1,0 +1,72 @@
+"""Options, configuration and errors that the commands of the jobs share."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from infra.errors import ConfigError, UsageError
+from infra.storage.locations import default_root
+
+if TYPE_CHECKING:  # a command line is read, and a child started, before settings are loaded
+    from infra.settings import Settings
+
+S = TypeVar("S", bound="Settings")
+
+
+class JobParser(argparse.ArgumentParser):
+    """A parser of ``python -m ...``: no abbreviations, and mistakes are ``UsageError`` s like all others."""
+
+    def __init__(self, prog: str, description: str, epilog: str) -> None:
+        super().__init__(
+            prog=prog,
+            description=description,
+            epilog=epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Raise a UsageError."""
+        raise UsageError(message, f"{self.prog} --help shows what there is")
+
+    def add_job_arguments(self, section: str) -> None:
+        """Add --root, --config, --set, --config-json and --json; ``section`` is the table of the file."""
+        self.add_argument(
+            "--root",
+            default=default_root(),
+            metavar="DIR",
+            help="folder of the datasets ($SHARDMILL_ROOT or ./datasets)",
+        )
+        self.add_argument("--config", metavar="FILE", help=f"TOML file with a table [{section}]")
+        self.add_argument(
+            "--set",
+            dest="overrides",
+            action="append",
+            default=[],
+            metavar="KEY=VALUE",
+            help="one setting; repeatable",
+        )
+        self.add_argument("--config-json", metavar="JSON", help="settings as JSON; they win over all others")
+        self.add_argument("--json", action="store_true", help="print the result as JSON, as the last line")
+
+
+def settings_of(arguments: argparse.Namespace, model: type[S], section: str, **given: Any) -> S:
+    """The configuration that a command line makes; ``given`` wins over all but is left out where None.
+
+    Raises:
+        ConfigError: a setting is wrong.
+    """
+    from infra.settings import load_settings
+
+    try:
+        values = json.loads(arguments.config_json) if arguments.config_json else {}
+    except ValueError as error:
+        raise ConfigError(f"--config-json is not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise ConfigError("--config-json is not a JSON object")
+    values |= {name: value for name, value in given.items() if value is not None}
+    return load_settings(
+        model, section=section, config=arguments.config, overrides=arguments.overrides, given=values
+    )

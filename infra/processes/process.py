@@ -1,0 +1,122 @@
+"""How a process of ours lives under its parent and ends: the child's side of ``infra.processes.children``.
+
+It dies with its parent, hands its events to it, turns signals into ``Cancelled``, and its errors into
+messages, events and exit codes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import NoReturn
+
+from infra.errors import Cancelled, ShardmillError
+from infra.processes.terminal import READER_GONE, ReaderGone, guard_standard_streams, output_flushed
+from infra.progress import adopt_parent, failure
+
+LIFELINE_FD = "SHARDMILL_LIFELINE_FD"
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+GO_ON = "run the same command again: it goes on where it was"
+REPORT_DEFECT = "this is a defect of Shardmill; please report it with the log"
+DEFECT = 1  # exit status of a Python process that an unexpected exception ended
+
+
+def follow_parent() -> None:
+    """Die with the parent: kill this process group when the lifeline closes. Call it first in a child's main.
+
+    Also takes over the events pipe. Does nothing in a process that ``run_child`` did not start.
+    """
+    adopt_parent()
+    descriptor = os.environ.pop(LIFELINE_FD, None)
+    if descriptor is None:
+        return
+    lifeline = int(descriptor)
+    os.set_inheritable(lifeline, False)
+
+    def watch() -> None:
+        while True:
+            try:
+                if not os.read(lifeline, 1):
+                    break
+            except InterruptedError:
+                continue
+            except OSError:
+                break
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    threading.Thread(target=watch, name="lifeline", daemon=True).start()
+
+
+def die_at_once_with_parent() -> None:
+    """Have the kernel kill this process when its parent dies, even where a library holds the GIL for ever.
+
+    In addition to the lifeline, whose thread needs the GIL; for processes whose children have lifelines of
+    their own, since it kills this process alone. Only Linux can do that; elsewhere nothing happens.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def install_signal_handlers() -> None:
+    """Make SIGTERM and SIGINT raise ``Cancelled`` in the main thread, so that ``finally`` blocks run."""
+
+    def cancel(_signum: int, _frame: FrameType | None) -> None:
+        # A second signal while the first unwinds must not interrupt the clean-up.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise Cancelled("stopped on request", GO_ON)
+
+    signal.signal(signal.SIGTERM, cancel)
+    signal.signal(signal.SIGINT, cancel)
+
+
+def run_main(main: Callable[[], int]) -> int:
+    """Run a command's body and turn its errors into messages, events and exit codes.
+
+    Defects (anything but a ``ShardmillError``) keep their traceback and end with status 1. Where nobody reads
+    standard output any more (``| head``), the command ends quietly, with status 141.
+    """
+    follow_parent()
+    install_signal_handlers()
+    guard_standard_streams()
+    try:
+        with output_flushed():
+            return main()
+    except ReaderGone:
+        return READER_GONE
+    except ShardmillError as error:
+        failure(error)
+        print_error(error)
+        return error.exit_code
+
+
+def exit_at_once(status: int) -> NoReturn:
+    """End this process without taking apart what it loaded, or waiting for threads that are at work still."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def print_error(error: ShardmillError) -> None:
+    """Print an error and its remedy for a person, on standard error."""
+    print(f"error: {error.message}", file=sys.stderr)
+    if error.remedy:
+        print(f"remedy: {error.remedy}", file=sys.stderr)
+
+
+def num_cpus() -> int:
+    """The processor cores that this process may use: a container may be given fewer than the machine has."""
+    # Not every system can say so.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def own_peak_rss_bytes() -> int:
+    """Largest resident memory that this process has had so far (bytes)."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

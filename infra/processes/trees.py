@@ -1,0 +1,146 @@
+"""A child process with all its descendants: what memory they hold, and how they end together."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+# Not every kernel has it (CONFIG_PROC_CHILDREN).
+_KNOWS_CHILDREN = Path("/proc/thread-self/children")
+_GROWTH = 50  # a fiftieth more memory is worth a closer look
+_SAMPLES = 5  # so often it is worth one in any case
+
+SAMPLE_SECONDS = 0.2  # between two looks at a running process
+
+GRACE_SECONDS = 10.0  # for a polite end: a checkpoint is written, a lock let go
+
+
+def wait_for_end(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Wait for a child for so long at most; whether it ended.
+
+    Where the system can tell at once, it does: ``Popen.wait`` looks only every 50 ms.
+    """
+    if hasattr(os, "pidfd_open") and process.poll() is None:
+        with contextlib.suppress(OSError):  # of a kernel before 5.3, or within a strict sandbox
+            descriptor = os.pidfd_open(process.pid)
+            try:
+                ended = select.poll()
+                ended.register(descriptor, select.POLLIN)
+                ended.poll(seconds * 1000)
+            finally:
+                os.close(descriptor)
+            return process.poll() is not None
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=seconds)
+    return process.returncode is not None
+
+
+def kill_tree(process: subprocess.Popen[bytes], grace_seconds: float | None = None) -> None:
+    """End a child and all its descendants: politely, then by force. Returns when they are gone."""
+    grace_seconds = GRACE_SECONDS if grace_seconds is None else grace_seconds
+    tree = descendants(process.pid)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=grace_seconds)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for survivor in {*tree, *descendants(process.pid)}:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            survivor.kill()
+    process.wait()
+    psutil.wait_procs(tree, timeout=GRACE_SECONDS)
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    """Every process below this one; none where it is gone."""
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+class MemorySampler:
+    """Largest memory of a process tree, sampled while it runs.
+
+    Attributes:
+        peak_bytes: what processes share, such as libraries, and what a forked one has not written to, is
+            divided among them ("proportional" in proc(5)); resident memory if the system does not tell.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._divided_at = 0
+        self._taken = 0
+        self.peak_bytes = 0
+
+    def sample(self) -> int:
+        """The tree's resident memory now (bytes), all of each process; 0 if it is gone."""
+        pids = _pids_of_tree(self._pid)
+        resident = sum(map(_resident_bytes, pids))
+        # The system takes milliseconds to divide what is shared: done where there is more than there was, and
+        # now and then, since what a forked process writes to is resident already, and from then on its own.
+        self._taken += 1
+        if resident > self._divided_at + self._divided_at // _GROWTH or self._taken % _SAMPLES == 0:
+            self._divided_at = max(self._divided_at, resident)
+            self.peak_bytes = max(self.peak_bytes, sum(map(_proportional_bytes, pids)))
+        return resident
+
+
+@contextlib.contextmanager
+def sampled_memory() -> Iterator[MemorySampler]:
+    """Sample the memory of this process and its descendants on a thread while the block runs."""
+    memory = MemorySampler(os.getpid())
+    ended = threading.Event()
+
+    def sample() -> None:
+        while not ended.wait(SAMPLE_SECONDS):
+            memory.sample()
+
+    thread = threading.Thread(target=sample, name="memory", daemon=True)
+    thread.start()
+    try:
+        yield memory
+    finally:
+        ended.set()
+        thread.join()
+    memory.sample()
+
+
+def _pids_of_tree(pid: int) -> list[int]:
+    """A process and its descendants, without a search through all processes of the system where it can be."""
+    found, at = [pid], 0
+    while at < len(found):
+        threads = Path(f"/proc/{found[at]}/task")
+        try:
+            with os.scandir(threads) as entries:
+                for thread in entries:
+                    found += map(int, Path(thread.path, "children").read_text().split())
+        except (FileNotFoundError, ProcessLookupError):
+            if not _KNOWS_CHILDREN.exists():
+                return [pid, *(process.pid for process in descendants(pid))]
+        at += 1
+    return found
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
+        return 0
+
+
+def _proportional_bytes(pid: int) -> int:
+    try:
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except OSError:
+        return _resident_bytes(pid)
+    return next((int(line.split()[1]) << 10 for line in rollup.splitlines() if line.startswith("Pss:")), 0)

@@ -1,0 +1,348 @@
+"""A folder of this machine or of an object store, with the few operations that a dataset needs.
+
+Paths are POSIX strings relative to the folder. Every write is all or nothing: local files are written under a
+temporary name, flushed to disk and renamed; an object becomes visible when its upload is complete. A dataset
+is published by ``create_if_absent``. Requests to object stores are repeated while their failure may pass.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, TypeVar, cast
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from infra.errors import NotFoundError, PublishConflict, StorageError
+from infra.storage.local import (
+    TEMPORARY_PREFIX,
+    create_file,
+    file_writer,
+    read_file_range,
+    remove_temporary_files,
+)
+from infra.storage.locations import below, public_location, without_secrets
+from infra.storage.locks.leases import lease
+from infra.storage.locks.locking import Lock, kernel_lock
+from infra.storage.objects.conditional import BucketWrites, ConditionalObjects
+from infra.storage.objects.files import ObjectReader, object_writer
+from infra.storage.objects.retries import retry
+from infra.storage.opening import open_filesystem
+
+T = TypeVar("T")
+
+_GO_ON = "then run the same command again: it goes on where it was"
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """One file of a listing: its path relative to the storage, size (bytes) and time of change (ns)."""
+
+    path: str
+    size_bytes: int
+    mtime_ns: int
+
+
+class Storage:
+    """A folder of this machine or of an object store. Cheap to make; picklable by its location.
+
+    Attributes:
+        uri: the place, for people and for comparison: without credentials and options.
+        location: what ``at`` opens the same folder with. May hold credentials: it is never shown or stored.
+    """
+
+    def __init__(
+        self,
+        filesystem: pafs.FileSystem,
+        root: str,
+        location: str,
+        bucket: BucketWrites | None = None,
+    ) -> None:
+        self._fs = filesystem
+        self._bucket = bucket
+        self._root = root.rstrip("/") or "/"
+        self.location = location
+        self.uri = public_location(location)
+
+    @staticmethod
+    def at(location: str | Path) -> Storage:
+        """The folder at a local path, ``file://``, ``s3://`` or ``gs://`` URI. It need not exist yet.
+
+        Raises:
+            StorageError: the URI is wrong, or of a kind of storage that is not known here.
+        """
+        filesystem, root = open_filesystem(str(location))
+        if isinstance(filesystem, pafs.LocalFileSystem):
+            return Storage(filesystem, root, root)
+        bucket = BucketWrites(str(location), getattr(filesystem, "region", None))
+        return Storage(filesystem, root, str(location), bucket)
+
+    def __reduce__(self) -> tuple[Callable[[str], Storage], tuple[str]]:
+        return Storage.at, (self.location,)
+
+    def __repr__(self) -> str:
+        return f"Storage({self.uri!r})"
+
+    def child(self, *parts: str) -> Storage:
+        """The folder at ``parts`` below this one."""
+        tail = "/".join(parts)
+        return Storage(self._fs, f"{self._root}/{tail}", below(self.location, tail), self._bucket)
+
+    @property
+    def is_local(self) -> bool:
+        """Tell whether this is a folder of this machine's own filesystem."""
+        return isinstance(self._fs, pafs.LocalFileSystem)
+
+    def local_path(self, path: str = "") -> Path | None:
+        """The file's path on this machine, or None if the storage is elsewhere."""
+        return Path(self._full(path)) if self.is_local else None
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        """A seekable reader of the file.
+
+        Raises:
+            NotFoundError: there is no such file. StorageError: it cannot be read.
+        """
+        if not self.is_local:
+            return pa.PythonFile(self.open_object(path), mode="r")
+        with self._reading(path):
+            return self._fs.open_input_file(self._full(path))
+
+    def open_object(self, path: str) -> ObjectReader:
+        """A reader of an object whose ``read_at`` serves many threads; for storage that is not local.
+
+        Raises:
+            NotFoundError: there is no such object. StorageError: it cannot be read.
+        """
+        with self._reading(path):
+            return ObjectReader(self._fs, self._full(path))
+
+    def read_bytes(self, path: str) -> bytes:
+        """The whole file.
+
+        Raises:
+            NotFoundError: there is no such file. StorageError: it cannot be read.
+        """
+        with self.open_input(path) as stream, self._reading(path):
+            return cast(bytes, stream.read())
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        """``length`` bytes from ``offset``; fewer only if the file ends.
+
+        Raises:
+            NotFoundError: there is no such file. StorageError: it cannot be read.
+        """
+        if self.is_local:
+            with self._reading(path):
+                return read_file_range(Path(self._full(path)), offset, length)
+        with self.open_object(path) as reader, self._reading(path):
+            return reader.read_at(length, offset)
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a file or folder is there."""
+        return bool(self._info(path).type != pafs.FileType.NotFound)
+
+    def size(self, path: str) -> int:
+        """Size of the file (bytes).
+
+        Raises:
+            NotFoundError: there is no such file.
+        """
+        info = self._info(path)
+        if info.type != pafs.FileType.File:
+            raise NotFoundError(f"no such file: {self._describe(path)}")
+        return int(info.size)
+
+    def _info(self, path: str) -> pafs.FileInfo:
+        with self._reading(path):
+            return self._retry(lambda: self._fs.get_file_info(self._full(path)))
+
+    def list_files(self, path: str = "", recursive: bool = True) -> list[FileEntry]:
+        """The files below ``path``, sorted by path; empty if the folder does not exist."""
+        skip = len(self._root.rstrip("/")) + 1
+        entries = [
+            FileEntry(info.path[skip:], int(info.size), int(info.mtime_ns or 0))
+            for info in self._list(path, recursive)
+            if info.type == pafs.FileType.File and not info.base_name.startswith(TEMPORARY_PREFIX)
+        ]
+        return sorted(entries, key=lambda entry: entry.path)
+
+    def list_folders(self, path: str = "") -> list[str]:
+        """Names of the folders directly in ``path``, sorted."""
+        infos = self._list(path, recursive=False)
+        return sorted(info.base_name for info in infos if info.type == pafs.FileType.Directory)
+
+    def _list(self, path: str, recursive: bool) -> list[pafs.FileInfo]:
+        selector = pafs.FileSelector(self._full(path), allow_not_found=True, recursive=recursive)
+        with self._reading(path):
+            return self._retry(lambda: self._fs.get_file_info(selector))
+
+    # -- writing ---------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def atomic_writer(self, path: str) -> Iterator[BinaryIO]:
+        """A binary writer (``write``, ``tell``) whose file appears when the block ends without an error.
+
+        Raises:
+            StorageError: the file cannot be written (a full disk, a read-only folder).
+        """
+        full = self._full(path)
+        writer = file_writer(Path(full)) if self.is_local else object_writer(self._fs, full)
+        with self._writing(path), writer as stream:
+            yield stream
+
+    def write_atomic(self, path: str, data: bytes) -> None:
+        """Write the whole file; readers see the old one or the new one.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        with self.atomic_writer(path) as stream:
+            stream.write(data)
+
+    def create_if_absent(self, path: str, data: bytes) -> None:
+        """Create the file with all of ``data``, unless it is there already: exactly one writer wins.
+
+        Raises:
+            PublishConflict: the file is there already.
+            StorageError: it cannot be written, or the store knows no conditional writes.
+        """
+        try:
+            with self._writing(path):
+                if self.is_local:
+                    create_file(Path(self._full(path)), data)
+                else:
+                    self._conditional().create(self._key(path), data)
+        except FileExistsError as error:
+            raise PublishConflict(
+                f"{self._describe(path)} is there already: another writer published it first",
+                "run the same command again; it plans on top of the version that won",
+            ) from error
+
+    def delete(self, path: str) -> None:
+        """Remove a file; nothing happens where it is not there.
+
+        Raises:
+            StorageError: it cannot be removed.
+        """
+        with self._writing(path), contextlib.suppress(FileNotFoundError):
+            self._retry(lambda: self._fs.delete_file(self._full(path)))
+
+    def delete_tree(self, path: str) -> None:
+        """Remove a folder and all in it; nothing happens where it is not there.
+
+        Raises:
+            StorageError: something in it cannot be removed.
+        """
+        with self._writing(path), contextlib.suppress(FileNotFoundError):
+            self._retry(lambda: self._fs.delete_dir(self._full(path)))
+
+    def sweep(self, path: str = "") -> None:
+        """Remove the temporary files that killed writers left below ``path``.
+
+        For the only process that writes there: the file of a living writer would go too. An object store has
+            no
+        such files.
+        """
+        folder = self.local_path(path)
+        if folder is not None and folder.is_dir():
+            remove_temporary_files(folder)
+
+    # -- locks -----------------------------------------------------------------------------------------
+
+    def exclusive_lock(
+        self, path: str, purpose: str = "this work"
+    ) -> contextlib.AbstractContextManager[Lock]:
+        """Hold the only lock on ``path``, a small file that stays behind.
+
+        On this machine the kernel keeps the lock and releases it when its holder dies. In an object store it
+        is a lease (infra.storage.locks.leases): the lock of a holder that died on another machine ends
+        after 90 seconds, and a holder that could not renew its lock for 60 seconds can no longer write or
+        remove anything through this storage, its parents and its children.
+
+        Raises:
+            LockedError: another process holds it.
+            StorageError: the file cannot be written, or the store knows no conditional writes.
+        """
+        return self._lock(path, exclusive=True, purpose=purpose)
+
+    def shared_lock(self, path: str, purpose: str = "this work") -> contextlib.AbstractContextManager[Lock]:
+        """Hold a lock on ``path`` that others may share. It and an exclusive lock exclude each other.
+
+        Raises:
+            LockedError: another process holds the exclusive lock.
+            StorageError: the file cannot be written, or the store knows no conditional writes.
+        """
+        return self._lock(path, exclusive=False, purpose=purpose)
+
+    @contextlib.contextmanager
+    def _lock(self, path: str, *, exclusive: bool, purpose: str) -> Iterator[Lock]:
+        with contextlib.ExitStack() as held:
+            with self._writing(path):
+                if self.is_local:
+                    taken = kernel_lock(Path(self._full(path)), exclusive=exclusive, purpose=purpose)
+                else:
+                    taken = lease(
+                        self._conditional(),
+                        self._key(path),
+                        exclusive=exclusive,
+                        purpose=purpose,
+                        name=self._describe(path),
+                    )
+                lock = held.enter_context(taken)
+            if self._bucket is not None:
+                held.enter_context(self._bucket.holding(lock))
+            yield lock
+
+    # -- inside ----------------------------------------------------------------------------------------
+
+    def _full(self, path: str) -> str:
+        return f"{self._root}/{path}" if path else self._root
+
+    def _key(self, path: str) -> str:
+        """The object's name in its bucket."""
+        return self._full(path).partition("/")[2]
+
+    def _retry(self, operation: Callable[[], T]) -> T:
+        return operation() if self.is_local else retry(operation)
+
+    def _conditional(self) -> ConditionalObjects:
+        assert self._bucket is not None, "for object stores"
+        return self._bucket.objects(self._key(""), self.uri)
+
+    @contextlib.contextmanager
+    def _reading(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise NotFoundError(f"no such file: {self._describe(path)}") from error
+        except OSError as error:
+            raise self._failure("read", path, error) from error
+
+    @contextlib.contextmanager
+    def _writing(self, path: str) -> Iterator[None]:
+        if self._bucket is not None:
+            self._bucket.ensure_locks_held()
+        try:
+            yield
+        except FileExistsError:
+            raise
+        except OSError as error:
+            raise self._failure("write", path, error) from error
+
+    def _failure(self, what: str, path: str, error: OSError) -> StorageError:
+        remedy = None
+        if not self.is_local:
+            remedy = f"check the network, the credentials and the store, {_GO_ON}"
+        elif what == "write":
+            remedy = f"check free space and permissions, {_GO_ON}"
+        text = without_secrets(error.strerror or str(error), self.location)
+        return StorageError(f"cannot {what} {self._describe(path)}: {text}", remedy)
+
+    def _describe(self, path: str) -> str:
+        return f"{self.uri.rstrip('/')}/{PurePosixPath(path)}" if path else self.uri

@@ -1,0 +1,113 @@
+"""Locations of storage as text: the URI that opens it, the part that people may see, and the default roots.
+
+A URI of an object store can carry credentials and options: ``s3://key:secret@bucket/folder?scheme=http``.
+Only ``s3://bucket/folder`` is shown, logged, published or compared.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote
+
+# A secret may hold a slash, which a URI should escape: libraries refuse that, and quote it in their message.
+_USER = r"[^/?#]*|[^/?#:]*:(?!\d+/)[^?#]*"
+_URI = re.compile(
+    rf"(?P<scheme>[A-Za-z][\w+.-]*://)(?:(?P<user>{_USER})@)?(?P<place>[^?#]*)(?P<options>.*)", re.DOTALL
+)
+_HIDDEN = "***"
+# Values of options that say where and how, so that a message about them can be understood.
+_PLAIN_OPTIONS = frozenset({"region", "scheme", "endpoint_override"})
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectLocation:
+    """Bucket, credentials and endpoint in the URI of a folder in an object store.
+
+    Attributes:
+        scheme: ``s3`` or ``gs``.
+        bucket: name of the bucket.
+        user: the access key, or ``anonymous``; empty if the URI has none.
+        password: the secret key; empty if the URI has none.
+        endpoint: URL of the server; None for the provider's own.
+        region: of the bucket, or None.
+    """
+
+    scheme: str
+    bucket: str
+    user: str
+    password: str = field(repr=False)
+    endpoint: str | None
+    region: str | None
+
+
+def object_location(location: str) -> ObjectLocation | None:
+    """Return the parts of the URI; None for a local path."""
+    found = _URI.fullmatch(location)
+    if found is None:
+        return None
+    user, _, password = (found["user"] or "").partition(":")
+    options = dict(parse_qsl(found["options"].lstrip("?")))
+    server = options.get("endpoint_override")
+    return ObjectLocation(
+        scheme=found["scheme"].removesuffix("://").lower(),
+        bucket=found["place"].partition("/")[0],
+        user=unquote(user),
+        password=unquote(password),
+        endpoint=f"{options.get('scheme', 'https')}://{server}" if server else None,
+        region=options.get("region"),
+    )
+
+
+def public_location(location: str) -> str:
+    """The location without user, password and options; a local path unchanged."""
+    found = _URI.fullmatch(location)
+    if found is None:
+        return location
+    return found["scheme"] + (found["place"].rstrip("/") or found["place"])
+
+
+def below(location: str, tail: str) -> str:
+    """The location of ``tail`` in the folder at ``location``, with the same credentials and options."""
+    found = _URI.fullmatch(location)
+    if found is None:
+        return f"{location.rstrip('/')}/{tail}"
+    begin, options = location[: found.start("options")], found["options"]
+    return f"{begin.rstrip('/')}/{tail}{options}"
+
+
+def without_secrets(text: str, location: str) -> str:
+    """``text``, such as the message of a library, without the credentials and options of ``location``."""
+    found = _URI.fullmatch(location)
+    if found is None:
+        return text
+    text = text.replace(location, public_location(location))
+    secrets = {part for part in (found["user"] or "").split(":") if part}
+    options = parse_qsl(found["options"].lstrip("?"), keep_blank_values=False)
+    secrets |= {value for name, value in options if name not in _PLAIN_OPTIONS}
+    for secret in sorted({*secrets, *map(unquote, secrets)}, key=len, reverse=True):
+        text = text.replace(secret, _HIDDEN)
+    return text
+
+
+def absolute_path(path: str) -> str:
+    """The absolute path without ``..``, so that a folder has one name from wherever it is given.
+
+    The part before a ``..`` is resolved as the system does. Links after it keep their names, since their
+    targets may change.
+    """
+    found = Path(path).expanduser().absolute()
+    up = max((number for number, part in enumerate(found.parts, 1) if part == ".."), default=0)
+    return str(Path(*found.parts[:up]).resolve().joinpath(*found.parts[up:])) if up else str(found)
+
+
+def default_root() -> str:
+    """The default root of datasets: ``$SHARDMILL_ROOT`` or ``./datasets``."""
+    return os.environ.get("SHARDMILL_ROOT", "datasets")
+
+
+def default_runs() -> str:
+    """The default folder of training runs: ``$SHARDMILL_RUNS`` or ``./runs``."""
+    return os.environ.get("SHARDMILL_RUNS", "runs")

@@ -1,0 +1,1 @@
+"""Locks: of the kernel on local disks, leases on object stores."""

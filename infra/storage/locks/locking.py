@@ -1,0 +1,62 @@
+"""Locks between processes of one machine, by the kernel (``flock``)."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from infra.errors import LockedError
+
+
+class Lock(Protocol):
+    """A lock that is held."""
+
+    def ensure_held(self) -> None:
+        """Check that the lock is still held, just before something that must not happen without it.
+
+        Raises:
+            LockedError: the lock was lost.
+        """
+
+
+class KernelLock:
+    """A lock of the kernel: it is held until it is released or its process ends."""
+
+    def ensure_held(self) -> None:
+        """Do nothing: the kernel takes no lock away."""
+
+
+@contextlib.contextmanager
+def kernel_lock(file: Path, *, exclusive: bool, purpose: str) -> Iterator[Lock]:
+    """Hold a lock on a small file, which stays behind.
+
+    Removing the file would let one process lock the removed file and another one a new file.
+
+    Args:
+        file: its folders are made.
+        exclusive: hold it alone; otherwise others may share it.
+        purpose: what the holder does, for the error of those that wait.
+
+    Raises:
+        LockedError: another process holds it. OSError: the file cannot be written.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a+") as stream:
+        try:
+            fcntl.flock(stream, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            stream.seek(0)
+            holder = stream.read().strip() or "unknown"
+            raise LockedError(
+                f"another process (pid {holder}) is busy with {purpose}; it locks {file}",
+                "wait for it to end, or stop it",
+            ) from error
+        if exclusive:
+            stream.truncate(0)
+            stream.write(f"{os.getpid()}\n")
+            stream.flush()
+        yield KernelLock()

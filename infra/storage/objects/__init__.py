@@ -1,0 +1,1 @@
+"""Object stores: reads, writes, conditional writes and retries of requests."""

@@ -1,0 +1,64 @@
+"""Shardmill without a framework; and its limit: its decoder in a tight loop in two processes."""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import simplejpeg
+
+from tests.benchmarks.inputs.photographs import photographs
+from tests.benchmarks.read.peers.reading import BATCH, RATIO, SCALE, SIZE, WORKERS, main
+from training.augment import draw_parameters
+from training.config import AugmentSettings
+from training.dataset import open_dataset
+from training.reading.decode import decode_window
+
+AUGMENT = AugmentSettings(scale=SCALE, ratio=RATIO)
+_EPOCHS = 10_000
+_TICK_SECONDS = 0.05
+
+
+def batches(work: Path, out: Path) -> Iterator[Any]:
+    dataset = open_dataset("photographs-none", work / "datasets")
+    found = dataset.batches("train", batch_size=BATCH, image_size=SIZE, augment=AUGMENT, epochs=_EPOCHS)
+    return (batch.images for batch in found)
+
+
+def limit(work: Path, out: Path) -> Iterator[int]:
+    """Images decoded, cropped and resized since the last look, by two processes that do nothing else."""
+    images = [Path(path).read_bytes() for path, _ in photographs(work / "jpegs")]
+    context = multiprocessing.get_context("fork")  # the images are there already
+    counts = [context.Value(ctypes.c_int64, lock=False) for _ in range(WORKERS)]
+    for number, count in enumerate(counts):
+        context.Process(target=_decode_for_ever, args=(images[number::WORKERS], count), daemon=True).start()
+    seen = 0
+    while not all(count.value for count in counts):
+        time.sleep(_TICK_SECONDS)
+    while True:
+        time.sleep(_TICK_SECONDS)
+        done = sum(count.value for count in counts)
+        yield done - seen
+        seen = done
+
+
+def _decode_for_ever(images: list[bytes], count: Any) -> None:
+    headers = [simplejpeg.decode_jpeg_header(image) for image in images]
+    shapes = np.array([(height, width, 3) for height, width, *_ in headers])
+    positions = np.arange(len(images), dtype=np.int64)
+    windows = draw_parameters(AUGMENT, 0, 0, positions, shapes[:, 0], shapes[:, 1], SIZE).windows.tolist()
+    sizes: list[Any] = [tuple(shape) for shape in shapes.tolist()]
+    out = np.empty((SIZE, SIZE, 3), np.uint8)
+    while True:
+        for image, shape, window in zip(images, sizes, windows, strict=True):
+            decode_window(image, "jpeg", shape, window, out)
+            count.value += 1
+
+
+if __name__ == "__main__":
+    main({"batches": batches, "limit": limit})

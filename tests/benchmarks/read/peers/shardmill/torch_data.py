@@ -1,0 +1,24 @@
+"""Shardmill's PyTorch loader, by its Python interface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch  # noqa: F401  (importing it is no part of the first batch)
+
+from tests.benchmarks.read.peers.reading import BATCH, RATIO, SCALE, SIZE, endless, main
+from training.config import AugmentSettings
+from training.dataset import open_dataset
+
+
+def batches(work: Path, out: Path) -> Iterator[Any]:
+    dataset = open_dataset("photographs-none", work / "datasets")
+    augment = AugmentSettings(scale=SCALE, ratio=RATIO)
+    loader = dataset.torch("train", batch_size=BATCH, image_size=SIZE, augment=augment)
+    return endless(loader, lambda batch: batch.images.permute(0, 2, 3, 1))
+
+
+if __name__ == "__main__":
+    main({"torch": batches})

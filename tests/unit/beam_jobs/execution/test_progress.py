@@ -1,0 +1,22 @@
+"""Progress of a Beam job, counted in storage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from beam_jobs.execution.progress import report_progress
+from infra.progress import subscribe
+
+
+def test_progress_is_reported_from_begin_to_end() -> None:
+    events: list[dict[str, Any]] = []
+    counts = iter([2, 4])
+    unsubscribe = subscribe(lambda event: events.append(dict(event)))
+    try:
+        with report_progress("encode", 10, lambda: next(counts, 10), interval_seconds=0.01):
+            while sum(event["event"] == "progress" for event in events) < 2:
+                pass
+    finally:
+        unsubscribe()
+    assert (events[0]["event"], events[0]["done"]) == ("stage", 2)
+    assert (events[1]["done"], events[-1]["done"], events[-1]["total"]) == (4, 10, 10)

@@ -1,0 +1,23 @@
+"""The records of a shard lie in record batches of their own, however many shards come before it."""
+
+from __future__ import annotations
+
+import pytest
+
+from beam_jobs.assemble.shard_task import batches_of
+from beam_jobs.plan import PlannedShard
+from beam_jobs.plan.columns import PLAN_ROWS
+
+
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [
+        ([1], [[0]]),
+        ([PLAN_ROWS, PLAN_ROWS], [[0], [1]]),
+        ([PLAN_ROWS + 1, 5], [[0, 1], [2]]),
+        ([5, 3 * PLAN_ROWS, 1], [[0], [1, 2, 3], [4]]),
+    ],
+)
+def test_each_shard_has_batches_of_its_own(lengths: list[int], expected: list[list[int]]) -> None:
+    shards = [PlannedShard("train", at, len(lengths), 0, length) for at, length in enumerate(lengths)]
+    assert [list(batches_of(shards, number)) for number in range(len(shards))] == expected

@@ -1,0 +1,71 @@
+"""How much of a previous version counts under which settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from beam_jobs.config import PrepareConfig
+from beam_jobs.reuse.policy import retried_reasons, reuse_of
+from beam_jobs.reuse.previous import Reuse
+from infra.format.contract import Manifest
+
+BUILDS = {"pillow": "12"}
+
+
+ALL, COPIES, NOTHING = (True, True, True), (True, True, False), (False, False, False)
+
+
+def manifest(**config: Any) -> Manifest:
+    return Manifest.model_validate(
+        {
+            "dataset": "d", "version": 1, "created_at": "2026-01-02T03:04:05Z", "plan_digest": "p",
+            "run_digest": "r", "source": "/photos", "source_digest": "s", "classes": [], "shards": [],
+            "container": "none", "codecs": BUILDS, "inputs": [], "splits": {},
+            "config": PrepareConfig.model_validate(config).model_dump(mode="json"),
+            "accounting": dict.fromkeys(
+                ("num_inputs", "num_records", "num_duplicates", "num_filtered", "num_quarantined"), 0
+            ),
+        }
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        ({}, {}, ALL),
+        ({}, {"failure_budget": 0.5, "runner": {"processes": 7}}, ALL),
+        ({}, {"splits": {"train": 0.6, "validation": 0.2, "test": 0.2}}, ALL),
+        ({}, {"groups": {"max_distance": 2}, "filter": {"ignore": ["*.gif"], "classes": ["a"]}}, ALL),
+        ({}, {"shards": {"container": "none"}}, ALL),  # as auto chose
+        ({}, {"shards": {"container": "gzip"}}, COPIES),
+        ({}, {"shards": {"num_shards": 3}}, COPIES),
+        ({"shards": {"num_shards": 3}}, {}, COPIES),
+        ({}, {"shards": {"shard_bytes": 1000}}, COPIES),
+        ({}, {"seed": 1}, COPIES),
+        ({}, {"image": {"quality": 89}}, NOTHING),
+        ({}, {"image": {"max_pixels": 1000}}, NOTHING),
+        ({}, {"filter": {"min_width": 3}}, NOTHING),
+        ({"filter": {"max_aspect": 2}}, {}, NOTHING),
+    ],
+)
+def test_what_counts_under_which_settings(
+    before: dict[str, Any], now: dict[str, Any], expected: tuple[bool, bool, bool]
+) -> None:
+    found = reuse_of(manifest(**before), PrepareConfig.model_validate(now), "/photos", BUILDS)
+    assert found == Reuse(*expected)
+
+
+def test_what_counts_of_another_source_other_libraries_and_another_release() -> None:
+    config = PrepareConfig()
+    assert reuse_of(manifest(), config, "/others", BUILDS) == Reuse(contents=True, uris=False, shards=True)
+    assert reuse_of(manifest(), config, "/photos", {"pillow": "13"}) == Reuse(*NOTHING)
+    unlike = manifest().model_copy(update={"config": {"image": {"short_side": 256}}})
+    assert reuse_of(unlike, config, "/photos", BUILDS) == Reuse(*NOTHING)
+
+
+def test_a_decoder_is_tried_again_under_other_limits() -> None:
+    assert "decoder_hung" not in retried_reasons(manifest(), PrepareConfig())
+    later = PrepareConfig.model_validate({"runner": {"image_seconds": 600}})
+    assert {"decoder_hung", "vanished"} <= set(retried_reasons(manifest(), later))

@@ -1,0 +1,25 @@
+"""Every reason is explained, and every reason that a codec gives is known."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from beam_jobs.report.findings import REASONS
+from beam_jobs.schemas import DECODE_REASONS, FILTER_REASONS, QUARANTINE_REASONS
+
+
+@pytest.mark.parametrize("reason", sorted(QUARANTINE_REASONS | FILTER_REASONS))
+def test_every_reason_is_explained_in_the_report_and_the_guide(reason: str) -> None:
+    guide = (Path(__file__).parents[3] / "docs/recover-from-failures.md").read_text()
+    meaning, remedy = REASONS[reason]
+    assert reason in FILTER_REASONS or f"| `{reason}` | {meaning} | {remedy} |" in guide
+
+
+def test_every_reason_that_a_codec_gives_is_known() -> None:
+    root = Path(__file__).parents[3]
+    texts = [path.read_text() for path in (root / "infra/codecs").rglob("*.py")]
+    raised = {reason for text in texts for reason in re.findall(r'ImageRejected\(\s*"(\w+)"', text)}
+    assert {"empty", "too_long"} <= raised <= set(DECODE_REASONS)

@@ -1,0 +1,81 @@
+"""What of a storage's location people may see, what opens a folder below it, and paths from the root on."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from infra.errors import StorageError
+from infra.storage.filesystem import Storage
+from infra.storage.locations import absolute_path, below, public_location, without_secrets
+
+OPTIONS = "?endpoint_override=127.0.0.1:9000&scheme=http"
+
+
+@pytest.mark.parametrize(
+    ("location", "public"),
+    [
+        ("/a/b", "/a/b"),
+        ("relative/a@b", "relative/a@b"),
+        ("s3://bucket", "s3://bucket"),
+        ("s3://bucket/a/b/", "s3://bucket/a/b"),
+        ("s3://bucket/a@b/c", "s3://bucket/a@b/c"),
+        (f"s3://bucket/a{OPTIONS}", "s3://bucket/a"),
+        ("s3://KEY:secret@bucket/a", "s3://bucket/a"),
+        (f"s3://KEY:se%2Fcret@bucket/a@b{OPTIONS}", "s3://bucket/a@b"),
+        ("s3://KEY:sec/ret@bucket/a", "s3://bucket/a"),
+        ("hdfs://host:9000/a@b", "hdfs://host:9000/a@b"),
+        ("gs://anonymous@bucket/a?retry_limit_seconds=5", "gs://bucket/a"),
+    ],
+)
+def test_the_public_part_has_no_credentials_and_no_options(location: str, public: str) -> None:
+    assert public_location(location) == public
+    assert public_location(below(location, "x/y")) == f"{public}/x/y"
+    assert location.partition("?")[2] in below(location, "x/y")
+
+
+def test_messages_of_libraries_lose_the_secrets() -> None:
+    location = "s3://KEY:se%2Fcret@bucket/a?region=us-east-1&token=abc"
+    text = f"Cannot parse '{location}': secret se/cret of KEY with abc in us-east-1"
+    assert without_secrets(text, location) == (
+        "Cannot parse 's3://bucket/a': secret *** of *** with *** in us-east-1"
+    )
+    assert without_secrets("KEY", "/local") == "KEY"
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["s3://KEY:hidden@bu cket/a", "s3://KEY:hid/den@bucket/a", "s3://KEY:hidden@bucket/a?secret=hid"],
+)
+def test_an_error_of_opening_shows_no_credentials(location: str) -> None:
+    with pytest.raises(StorageError, match="cannot open storage s3://bu") as caught:
+        Storage.at(location)
+    assert "hid" not in str(caught.value)
+    assert "KEY" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_an_object_store_travels_with_its_options_and_shows_none() -> None:
+    storage = Storage.at(f"s3://KEY:hidden@bucket/a{OPTIONS}&region=us-east-1").child("b")
+    again = pickle.loads(pickle.dumps(storage))
+    assert again.location == storage.location == f"s3://KEY:hidden@bucket/a/b{OPTIONS}&region=us-east-1"
+    assert again.uri == "s3://bucket/a/b"
+    assert repr(again) == "Storage('s3://bucket/a/b')"
+    assert not again.is_local
+
+
+def test_a_folder_has_one_path_from_wherever_it_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("project/photos", "photos/2026", "elsewhere/deep"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "newest").symlink_to(tmp_path / "photos")
+    (tmp_path / "project/away").symlink_to(tmp_path / "elsewhere/deep")
+    monkeypatch.chdir(tmp_path / "project")
+    assert absolute_path("../photos") == absolute_path(str(tmp_path / "photos")) == f"{tmp_path}/photos"
+    assert absolute_path("photos/../../photos/2026") == f"{tmp_path}/photos/2026"
+    assert absolute_path("../newest/2026") == f"{tmp_path}/newest/2026", "links keep their names"
+    assert absolute_path("away/../missing") == f"{tmp_path}/elsewhere/missing", "as the system understands it"
+    assert absolute_path("..") == str(tmp_path)

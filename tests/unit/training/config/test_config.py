@@ -1,0 +1,80 @@
+"""The configuration: what it refuses and what names a run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from infra.errors import ConfigError
+from infra.settings import load_settings
+from tests.samples.published import coloured, publish
+from training.config import TrainConfig
+from training.loop.identity import run_name
+from training.models import known_models, resolve_name
+
+
+def config(*overrides: str) -> TrainConfig:
+    return load_settings(TrainConfig, section="train", overrides=overrides)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("model.name=ResNet5", "did you mean 'ResNet50'"),
+        ("model.name=smal_cnn", "did you mean 'small_cnn'"),
+        ("model.name=no.such.module", "unknown model"),
+        ("model.name=json.tool", "has no function build"),
+        ("model.name=.small_cnn", "unknown model"),
+        ("model.name=training..models", "unknown model"),
+        ("data.image_sise=64", "data.image_size"),
+        ("data.balance=even", "natural"),
+        ("data.global_batch_size=0", "greater than or equal to 1"),
+        ("augment.scale=[0.9, 0.1]", "must be two numbers above 0 and at most 1, smaller first"),
+        ("augment.ratio=[0, 1]", "must be two positive numbers, smaller first"),
+        ("run.epochs=0", "greater than or equal to 1"),
+        ("optimizer.name=adamz", "adamw"),
+    ],
+)
+def test_wrong_settings_are_refused(override: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config(override)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        ("resnet50", "ResNet50"),
+        ("efficientnet_b0", "EfficientNetB0"),
+        ("SmallCNN", "small_cnn"),
+        ("tests.samples.linear_model", "tests.samples.linear_model"),
+    ],
+)
+def test_models_are_found_in_any_spelling(spelling: str, name: str) -> None:
+    assert resolve_name(spelling) == name
+
+
+def test_a_run_is_named_by_what_decides_its_outcome(tmp_path: Path) -> None:
+    version = publish(tmp_path, coloured({"train": {"a": 2, "b": 2}}), name="set")
+    name = run_name(config(), version)
+    assert name.startswith("set-v1-")
+    assert run_name(config("run.devices=one", "run.fresh=true", "run.keep_checkpoints=9"), version) == name
+    assert run_name(config("run.epochs=3"), version) != name
+    assert run_name(config("data.seed=1"), version) != name
+
+
+def test_the_configuration_loads_no_tensorflow() -> None:
+    code = "import sys, training.config, training.order, training.dataset, training.train; "
+    code += "sys.exit('tensorflow' in sys.modules or 'keras' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_table_of_applications_is_that_of_keras() -> None:
+    keras = pytest.importorskip("keras")
+    offered = {
+        name for name, value in vars(keras.applications).items() if callable(value) and name[0].isupper()
+    }
+    assert set(known_models()) - {"small_cnn"} == offered

@@ -1,0 +1,132 @@
+"""Checkpoints: whole or not at all, bounded, and only ever brought back to what they were made of."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from infra.errors import CorruptDataError
+from infra.storage.filesystem import Storage
+from training.loop.checkpoint import Checkpoints, Progress
+
+
+@dataclass
+class Variable:
+    """As much of a Keras variable as a checkpoint touches."""
+
+    path: str
+    value: npt.NDArray[np.float32]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.shape
+
+    def numpy(self) -> npt.NDArray[np.float32]:
+        return self.value
+
+    def assign(self, value: npt.NDArray[np.float32]) -> None:
+        self.value = value
+
+
+def variables(fill: float, *, last_shape: tuple[int, ...] = (4,)) -> list[Variable]:
+    return [
+        Variable("conv/kernel", np.full((3, 2), fill, np.float32)),
+        Variable("conv/kernel", np.full(last_shape, fill, np.float32)),
+    ]
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def best(epoch: int) -> dict[str, float]:
+    return {"epoch": epoch, "accuracy": 0.5, "loss": 1.0}
+
+
+def test_the_latest_comes_back(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(Storage.at(tmp_path), keep=2)
+    assert checkpoints.restore_latest(variables(0)) is None
+    for step in (5, 10, 999_999_999, 1_000_000_000):
+        checkpoints.save(step, variables(step), Progress(step=step, best=best(1)))
+    found = variables(0)
+    progress = checkpoints.restore_latest(found)
+    assert progress == Progress(step=1_000_000_000, best=best(1))
+    assert [float(variable.value.flat[0]) for variable in found] == [1e9, 1e9]
+    assert names(tmp_path) == ["step-1000000000.npz", "step-999999999.npz"]
+
+
+def test_best_models_are_kept_while_a_checkpoint_names_them(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(Storage.at(tmp_path), keep=2)
+    for epoch, best_epoch in [(1, 1), (2, 2), (3, 2), (4, 4)]:
+        progress = Progress(epoch=epoch, best=best(best_epoch))
+        if epoch == best_epoch:
+            checkpoints.save_best(epoch, variables(epoch), progress)
+        checkpoints.save(10 * epoch, variables(epoch), progress)
+        bests = [name for name in names(tmp_path) if name.startswith("best")]
+        assert bests == [f"best-{kept:06d}.npz" for kept in {1: [1], 2: [1, 2], 3: [2], 4: [2, 4]}[epoch]]
+
+
+def test_the_best_of_an_attempt_that_was_killed_is_not_taken(tmp_path: Path) -> None:
+    """It was written, and the checkpoint after it was not: the next attempt may find that epoch worse."""
+    checkpoints = Checkpoints(Storage.at(tmp_path), keep=2)
+    checkpoints.save_best(1, variables(1), Progress())
+    checkpoints.save(10, variables(1), Progress(epoch=1, best=best(1)))
+    checkpoints.save_best(2, variables(2), Progress())
+    resumed, found = Checkpoints(Storage.at(tmp_path), keep=2), variables(0)
+    progress = resumed.restore_latest(found)
+    assert progress is not None
+    assert progress.best is not None
+    resumed.save(20, variables(3), Progress(epoch=2, best=progress.best))
+    resumed.restore_best(int(progress.best["epoch"]), found)
+    assert float(found[0].value[0, 0]) == 1
+    assert "best-000002.npz" not in names(tmp_path)
+
+
+def test_a_checkpoint_of_another_model_changes_nothing(tmp_path: Path) -> None:
+    Checkpoints(Storage.at(tmp_path), keep=2).save(5, variables(7, last_shape=(5,)), Progress())
+    found = variables(0)
+    assert Checkpoints(Storage.at(tmp_path), keep=2).restore_latest(found) is None
+    assert [float(variable.value.flat[0]) for variable in found] == [0, 0]
+
+
+def test_numbers_that_keras_gives_to_nameless_things_do_not_count(tmp_path: Path) -> None:
+    """EfficientNet's seeds are numbered anew where it is copied for several replicas."""
+    kinds = ("seed_generator{}/state", "adamw/conv2d{}_kernel_momentum")
+    one = [Variable(kind.format(""), np.ones(2, np.float32)) for kind in kinds]
+    two = [Variable(kind.format("_7"), np.zeros(2, np.float32)) for kind in kinds]
+    Checkpoints(Storage.at(tmp_path), keep=2).save(5, one, Progress())
+    assert Checkpoints(Storage.at(tmp_path), keep=2).restore_latest(two) is not None
+    assert float(two[1].value[0]) == 1
+
+
+def test_damage_anywhere_is_noticed(tmp_path: Path) -> None:
+    """Each changed byte: the checkpoint is passed over for the one before, or nothing was lost by it."""
+    checkpoints = Checkpoints(Storage.at(tmp_path), keep=2)
+    checkpoints.save(5, variables(5), Progress(step=5, best=best(1)))
+    checkpoints.save(6, variables(6), Progress(step=6, best=best(1)))
+    file = tmp_path / "step-000000006.npz"
+    data = file.read_bytes()
+    chance = random.Random(1)
+    for position in chance.sample(range(len(data)), 400):
+        file.write_bytes(
+            data[:position] + bytes([data[position] ^ (1 << chance.randrange(8))]) + data[position + 1 :]
+        )
+        found = variables(0)
+        progress = checkpoints.restore_latest(found)
+        assert progress is not None
+        values = [variable.value.tolist() for variable in found]
+        assert values == [variable.value.tolist() for variable in variables(progress.step)], position
+    for length in chance.sample(range(len(data)), 20):
+        file.write_bytes(data[:length])
+        progress = checkpoints.restore_latest(variables(0))
+        assert progress is not None
+        assert progress.step == 5
+    checkpoints.save_best(1, variables(1), Progress())
+    (tmp_path / "best-000001.npz").write_bytes(b"PK")
+    with pytest.raises(CorruptDataError, match="best-000001"):
+        checkpoints.restore_best(1, variables(0))

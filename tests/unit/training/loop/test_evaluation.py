@@ -1,0 +1,34 @@
+"""Evaluation: every record once, the same each time, from a pipeline that is made once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.samples.published import coloured, publish
+from training.dataset import open_dataset
+from training.models import ModelSpec, build_model
+
+
+def test_a_split_is_evaluated_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipeline for each epoch's validation would stay in memory to the end of the run."""
+    tf = pytest.importorskip("tensorflow")
+    from training.loop.evaluation import Evaluator
+    from training.tf_data.indexed import IndexedPipeline
+
+    made = []
+    whole = IndexedPipeline.dataset
+    monkeypatch.setattr(
+        IndexedPipeline, "dataset", lambda self, *args: made.append(self) or whole(self, *args)
+    )
+    publish(tmp_path, coloured({"test": {"a": 7, "b": 4}}), name="set")
+    reader = open_dataset("set", root=tmp_path).reader("test")
+    model = build_model(ModelSpec("tests.samples.linear_model", num_classes=2, image_size=8))
+    evaluator = Evaluator(tf.distribute.get_strategy(), model, 2, 8, 4)
+    seen: list[int] = []
+    first, second = (evaluator.evaluate(reader, seen.append) for _ in range(2))
+    assert first.confusion.sum(axis=1).tolist() == [7, 4]
+    assert (second.confusion.tolist(), second.loss) == (first.confusion.tolist(), first.loss)
+    assert seen == [4, 8, 11, 4, 8, 11]
+    assert len(made) == 1

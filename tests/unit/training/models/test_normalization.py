@@ -1,0 +1,85 @@
+"""Pixels are normalised by the statistics of the data set, inside the model and inside what is exported."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from infra.dataset.catalog import DatasetVersion
+from infra.format.contract import ChannelStatistics, SplitStatistics
+from tests.samples.published import coloured, publish
+from training.config import TrainConfig
+from training.export.saved_model import export
+from training.loop.parts import model_spec
+from training.models import ModelSpec, PixelStatistics, build_model
+from training.models.normalization import normalized, pixels_of
+
+PIXELS = PixelStatistics((100.0, 50.0, 200.0), (20.0, 0.0, 50.0))
+
+
+def outputs(images: np.ndarray, pixels: PixelStatistics | None) -> np.ndarray:
+    spec = ModelSpec("small_cnn", num_classes=2, image_size=8, pixels=pixels)
+    image = keras.Input((8, 8, 3))
+    return np.asarray(keras.Model(image, normalized(image, spec))(images))
+
+
+def test_pixels_have_mean_0_and_deviation_1_and_a_flat_channel_stays_small() -> None:
+    images = np.broadcast_to(np.array([120.0, 51.0, 150.0], np.float32), (1, 8, 8, 3))
+    assert outputs(images, PIXELS)[0, 3, 3] == pytest.approx([1.0, 1.0, -1.0], abs=1e-5)
+
+
+def test_without_statistics_pixels_run_from_minus_1_to_1() -> None:
+    images = np.broadcast_to(np.array([0.0, 127.5, 255.0], np.float32), (1, 8, 8, 3))
+    assert outputs(images, None)[0, 0, 0] == pytest.approx([-1.0, 0.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "expected"),
+    [
+        ([1.0, 2.0, 3.0], [4.0, 5.0, 6.0], PixelStatistics((1, 2, 3), (4, 5, 6))),
+        ([7.0], [8.0], PixelStatistics((7, 7, 7), (8, 8, 8))),
+        ([1.0, 2.0], [1.0, 2.0], None),
+    ],
+)
+def test_statistics_of_the_manifest(
+    mean: list[float], std: list[float], expected: PixelStatistics | None, tmp_path: Path
+) -> None:
+    manifest = publish(tmp_path, coloured({"train": {"a": 2}})).manifest
+    assert pixels_of(manifest.model_copy(update={"statistics": {}})) is None
+    assert pixels_of(manifest.model_copy(update={"statistics": {"train": SplitStatistics()}})) is None
+    pixels = ChannelStatistics(num_pixels=9, mean=mean, std=std)
+    statistics = {"train": SplitStatistics(pixels=pixels), "test": SplitStatistics()}
+    assert pixels_of(manifest.model_copy(update={"statistics": statistics})) == expected
+
+
+def test_a_run_normalises_by_its_data_set_unless_told_otherwise(tmp_path: Path) -> None:
+    version = publish(tmp_path, coloured({"train": {"a": 2}}))
+    pixels = ChannelStatistics(num_pixels=9, mean=[1.0, 2.0, 3.0], std=[4.0, 5.0, 6.0])
+    statistics = {"train": SplitStatistics(pixels=pixels)}
+    manifest = version.manifest.model_copy(update={"statistics": statistics})
+    version = DatasetVersion(version.storage, manifest)
+    assert model_spec(TrainConfig(), version, 1).pixels == PixelStatistics((1, 2, 3), (4, 5, 6))
+    fixed = TrainConfig.model_validate({"data": {"normalization": "fixed"}})
+    assert model_spec(fixed, version, 1).pixels is None
+
+
+def test_the_exported_model_normalises_likewise(tmp_path: Path) -> None:
+    image = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
+    stream = io.BytesIO()
+    Image.fromarray(image).save(stream, "PNG")
+    probabilities = []
+    for name, pixels in (("dataset", PIXELS), ("fixed", None)):
+        model = build_model(ModelSpec("small_cnn", num_classes=3, image_size=64, seed=1, pixels=pixels))
+        export(model, ["a", "b", "c"], 64, tmp_path / name)
+        served = tf.saved_model.load(str(tmp_path / name)).signatures["serving_default"]
+        answer = served(image_bytes=tf.constant([stream.getvalue()]))["probabilities"].numpy()[0]
+        here = tf.nn.softmax(model(image[np.newaxis].astype(np.float32), training=False))
+        assert answer == pytest.approx(here.numpy()[0], abs=1e-5)
+        probabilities.append(answer)
+    assert np.abs(probabilities[0] - probabilities[1]).max() > 1e-4

@@ -1,0 +1,108 @@
+"""``python -m training.profile``: every stage measured, a bottleneck named, a picture that is one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from infra.errors import NotFoundError
+from infra.processes.children import run_child
+from tests.samples.published import coloured, publish
+from training.config import AugmentSettings
+from training.dataset import open_dataset
+from training.order import TrainingOrder
+from training.profiling.picture import profile_svg
+from training.profiling.stages import Stage, Subject, measure_stages
+
+COMMON = ["plan", "read (first time)", "read", "decode", "resize", "augment"]
+
+
+@pytest.mark.parametrize("container", ["gzip", "none"])
+def test_each_stage_is_measured(tmp_path: Path, container: str) -> None:
+    publish(tmp_path, coloured({"train": {"a": 9, "b": 9}}), name="set", container=container)  # type: ignore[arg-type]
+    records = open_dataset("set", root=tmp_path).reader("train")
+    order = TrainingOrder(records.table.label, seed=0, global_batch_size=6)
+    asked = []
+    subject = Subject(records, order, 24, AugmentSettings(), 0.02)
+    stages = measure_stages(subject, asked.append)
+    inflates = container == "gzip"
+    assert [stage.name for stage in stages if stage.name != "inflate"] == COMMON
+    assert ("inflate" in [stage.name for stage in stages]) == inflates
+    assert all(stage.microseconds >= 0 for stage in stages)
+    assert {"inflate", *COMMON} == set(asked)
+    decode = next(stage for stage in stages if stage.name == "decode")
+    assert decode.images_per_second(4) == pytest.approx(4e6 / decode.microseconds)
+
+
+def test_the_command_measures_training_too(tmp_path: Path) -> None:
+    publish(tmp_path / "datasets", coloured({"train": {"a": 12, "b": 12}}, size=(40, 40)), name="set")
+    picture = tmp_path / "profile.svg"
+    command = [
+        sys.executable,
+        "-m",
+        "training.profile",
+        "set",
+        "--root",
+        str(tmp_path / "datasets"),
+        "--seconds",
+        "0.05",
+    ]
+    settings = {"data": {"image_size": 32, "global_batch_size": 8}}
+    command += ["--model", "--picture", str(picture), "--config-json", json.dumps(settings)]
+    child = run_child(command)
+    child.raise_for_status()
+    result = child.result
+    assert result is not None
+    assert [stage["name"] for stage in result["stages"]][-1] in (
+        "augment",
+        "transfer",
+    )  # where there is a GPU
+    assert set(result["rates"]) == {"batches", "pipeline", "model", "training"}
+    assert all(rate > 0 for rate in result["rates"].values())
+    assert result["bottleneck"]["remedy"]
+    drawn = {element.text for element in ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}text")}
+    assert {"decode", "training"} <= drawn
+
+
+def test_what_a_model_of_ones_own_prints_while_it_loads_is_held_back(tmp_path: Path) -> None:
+    publish(tmp_path, coloured({"train": {"a": 9, "b": 9}}), name="set")
+    source = "import os\nos.write(2, b'loading\\n')\nDEFAULT_IMAGE_SIZE = 24\n\ndef build(spec): ...\n"
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "talking.py").write_text(source, encoding="utf-8")
+    command = [sys.executable, "-m", "training.profile", "set", "--root", str(tmp_path)]
+    settings = {"model": {"name": "models.talking"}, "data": {"global_batch_size": 6}}
+    command += ["--seconds", "0.02", "--config-json", json.dumps(settings)]
+    child = run_child(command, env={"PYTHONPATH": str(tmp_path)})
+    child.raise_for_status()
+    assert child.result is not None
+    assert child.result["image_size"] == 24
+    assert "loading" not in child.last_lines
+
+
+def test_the_way_to_a_device_is_measured(tmp_path: Path) -> None:
+    from training.profiling.throughput import transfer
+
+    publish(tmp_path, coloured({"train": {"a": 9, "b": 9}}), name="set")
+    records = open_dataset("set", root=tmp_path).reader("train")
+    order = TrainingOrder(records.table.label, seed=0, global_batch_size=6)
+    stage = transfer(Subject(records, order, 24, None, 0.02), "CPU:0")
+    assert (stage.name, stage.detail) == ("transfer", "to CPU:0")
+    assert stage.microseconds > 0
+
+
+def test_an_unknown_dataset_is_said_at_once() -> None:
+    child = run_child([sys.executable, "-m", "training.profile", "nothing"])
+    with pytest.raises(NotFoundError, match="no dataset 'nothing'"):
+        child.raise_for_status()
+
+
+def test_names_in_the_picture_are_no_markup() -> None:
+    picture = profile_svg([Stage("<b>", 1.0, '"&')], {"a&b": 2.0}, "<b>", "x < y")
+    texts = [
+        element.text for element in ElementTree.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")
+    ]
+    assert {"<b>", "x < y", "a&b"} <= set(texts)

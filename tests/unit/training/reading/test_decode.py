@@ -1,0 +1,130 @@
+"""Windows decoded outside TensorFlow: TensorFlow's pixels within a tolerance, and damage said as such."""
+
+from __future__ import annotations
+
+import io
+import threading
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+from infra.codecs import Pixels, encode_jpeg
+from infra.errors import CorruptDataError
+from tests.samples.photos import picture
+from training.reading.decode import Window, decode_window, resize_into
+
+SIZE = 32
+
+
+def window_of(image: bytes, shape: tuple[int, int, int], window: Window, encoding: str = "jpeg") -> Pixels:
+    out = np.empty((SIZE, SIZE, 3), np.uint8)
+    decode_window(image, encoding, shape, window, out)
+    return out
+
+
+def psnr(found: Pixels, wanted: Pixels) -> float:
+    error = np.mean((found.astype(float) - wanted.astype(float)) ** 2)
+    return float(10 * np.log10(255**2 / max(error, 1e-9)))
+
+
+# What shrinks by more than a half is averaged, the rest interpolated; from four times the size on, a JPEG is
+# decoded at a fraction, which is another filter, and the window's edges are rounded.
+@pytest.mark.parametrize(
+    ("window", "mean_difference", "least_psnr"),
+    [
+        ((10, 20, 32, 32), 0.6, 44),  # as it is
+        ((3, 5, 20, 30), 0.6, 44),  # grows
+        ((0, 0, 36, 40), 0.6, 44),  # shrinks a little
+        ((8, 1, 47, 52), 0.6, 44),  # averaged
+        ((8, 1, 24, 60), 0.6, 44),  # averaged across, interpolated down
+        ((16, 8, 128, 160), 1.5, 36),  # decoded at a half, on even edges
+        ((1, 3, 131, 133), 7.0, 26),  # decoded at a half
+    ],
+)
+def test_pixels_are_those_of_tensorflow(window: Window, mean_difference: float, least_psnr: float) -> None:
+    from training.tf_data import preprocess
+
+    for seed in range(4):
+        image = encode_jpeg(picture(seed, 150, 200), 90)
+        found = window_of(image, (150, 200, 3), window)
+        wanted = preprocess.decode_window(image, [150, 200, 3], list(window), SIZE).numpy()
+        difference = np.abs(found.astype(int) - wanted.astype(int))
+        assert difference.mean() <= mean_difference
+        assert psnr(found, wanted) >= least_psnr
+
+
+@pytest.mark.parametrize("fraction", [2, 4, 8])
+def test_large_windows_are_decoded_at_a_fraction(fraction: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    import simplejpeg
+
+    decoded = []
+    original = simplejpeg.decode_jpeg
+    monkeypatch.setattr(
+        simplejpeg,
+        "decode_jpeg",
+        lambda *args, **options: decoded.append(original(*args, **options)) or decoded[-1],
+    )
+    side = SIZE * 2 * fraction + 3  # not divided evenly
+    pixels = picture(1, side, side + 10)
+    found = window_of(encode_jpeg(pixels, 95), (side, side + 10, 3), (0, 0, side, side))
+    assert decoded[0].shape[:2] == (-(-side // fraction), -(-(side + 10) // fraction))
+    wanted = cv2.resize(pixels[:, :side], (SIZE, SIZE), interpolation=cv2.INTER_AREA)
+    assert psnr(found, wanted) > 26
+
+
+def test_averaging_and_growing_side_by_side() -> None:
+    """Stripes a pixel wide become grey across, while the image grows down."""
+    stripes = np.zeros((8, 120, 3), np.uint8)
+    stripes[:, ::2] = 255
+    out = np.empty((16, 30, 3), np.uint8)
+    resize_into(stripes, out)
+    assert np.abs(out.astype(int) - 127).max() <= 1
+
+
+def test_grey_has_three_equal_channels() -> None:
+    grey = encode_jpeg(picture(2)[:, :, :1].copy(), 90)
+    found = window_of(grey, (48, 64, 1), (0, 0, 48, 48))
+    assert np.ptp(found, axis=2).max() == 0
+    assert found.std() > 10
+
+
+def test_what_the_fast_decoder_does_not_take_goes_to_the_careful_one() -> None:
+    sink = io.BytesIO()
+    Image.fromarray(picture(3)).convert("CMYK").save(sink, "JPEG", quality=95)
+    found = window_of(sink.getvalue(), (48, 64, 3), (8, 8, 32, 32))
+    assert psnr(found, picture(3)[8:40, 8:40]) > 25
+
+
+@pytest.mark.parametrize(
+    ("encoding", "image", "message"),
+    [
+        ("jpeg", b"no image at all", "cannot be decoded"),
+        ("jpeg", encode_jpeg(picture(4, 40, 64), 90), r"\(40, 64\) pixels, but its record says \(48, 64\)"),
+        ("png", b"no image at all", "cannot be decoded"),
+        ("raw", b"12345", "5 bytes do not fill the shape"),
+    ],
+)
+def test_what_is_no_such_image_is_an_error(encoding: str, image: bytes, message: str) -> None:
+    with pytest.raises(CorruptDataError, match=message):
+        window_of(image, (48, 64, 3), (0, 0, 32, 32), encoding)
+
+
+def test_threads_do_not_share_their_buffers() -> None:
+    images = [encode_jpeg(picture(seed), 90) for seed in range(8)]
+    wanted = [window_of(image, (48, 64, 3), (0, 0, 48, 48)) for image in images]
+    wrong: list[int] = []
+
+    def decode(first: int) -> None:
+        for number in range(first, first + 200):
+            found = window_of(images[number % 8], (48, 64, 3), (0, 0, 48, 48))
+            if not np.array_equal(found, wanted[number % 8]):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=decode, args=(first,)) for first in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

@@ -1,0 +1,225 @@
+"""The ``tf.data`` pipeline: the order's records with the right pixels, in Keras too, and damage by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from infra.codecs import decode
+from infra.errors import ConfigError, CorruptDataError, NotFoundError, UsageError
+from tests.samples.published import Picture, coloured, publish
+from training.augment import flips, keys_at, windows
+from training.config import AugmentSettings
+from training.config.data import DataSettings
+from training.config.reading import Decoder, Mode, ReadingSettings
+from training.dataset import Dataset, open_dataset
+from training.order.options import OrderOptions
+from training.reading import ShardReader
+from training.reading.options import ReadingOptions
+from training.reading.split_records import EncodedImage
+
+COUNTS = {"train": {"a": 17, "b": 9}, "test": {"a": 5, "b": 3}}
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    root = tmp_path_factory.mktemp("datasets")
+    publish(root, coloured(COUNTS, size=(60, 80)), name="set")
+    return open_dataset("set@1", root=root)
+
+
+def pipeline_of(dataset: Dataset, batch_size: int = 8, **options: Any) -> Any:
+    from training.order import TrainingOrder
+    from training.tf_data.indexed import IndexedPipeline
+
+    reader = dataset.reader("train")
+    order = TrainingOrder(reader.table.label, seed=3, global_batch_size=batch_size)
+    return IndexedPipeline(reader, order, 24, **options)
+
+
+def test_batches_are_the_steps_of_the_order(dataset: Dataset) -> None:
+    pipeline = pipeline_of(dataset, augment=AugmentSettings())
+    steps = pipeline.order.steps_per_epoch
+    batches = list(pipeline.dataset(0, 2 * steps).as_numpy_iterator())
+    assert len(batches) == 2 * steps == 8
+    for number, batch in enumerate(batches):
+        plan = pipeline.order.step(*divmod(number, steps))
+        assert batch["ordinals"].tolist() == plan.ordinals.tolist()
+        assert batch["weights"].tolist() == plan.weights.tolist()
+        assert batch["labels"].tolist() == pipeline.reader.table.label[plan.ordinals].tolist()
+        assert batch["images"].shape == (8, 24, 24, 3)
+        assert batch["images"].dtype == np.uint8
+
+
+def test_a_pipeline_begun_anywhere_goes_on_like_the_unbroken_one(dataset: Dataset) -> None:
+    pipeline = pipeline_of(dataset, augment=AugmentSettings())
+    whole = list(pipeline.dataset(0, 8).as_numpy_iterator())
+    for start in (1, 4, 7):
+        rest = list(pipeline.dataset(start, 8).as_numpy_iterator())
+        assert len(rest) == 8 - start
+        for left, right in zip(rest, whole[start:], strict=True):
+            assert all(np.array_equal(left[key], right[key]) for key in left)
+
+
+def test_replica_batches_are_the_slices_of_the_global_batch(dataset: Dataset) -> None:
+    pipeline = pipeline_of(dataset, augment=AugmentSettings())
+    whole = next(pipeline.dataset(2, 3).as_numpy_iterator())
+    parts = list(pipeline.dataset(2, 3, batch_size=2).as_numpy_iterator())
+    assert len(parts) == 4
+    assert np.array_equal(np.concatenate([part["images"] for part in parts]), whole["images"])
+
+
+@pytest.mark.parametrize("decoder", ["turbo", "tensorflow"])
+def test_pixels_are_those_of_the_window(dataset: Dataset, decoder: Decoder) -> None:
+    """Against OpenCV's resize of the same window, decoded by another library."""
+    settings = AugmentSettings(scale=(0.5, 0.6))
+    pipeline = pipeline_of(dataset, augment=settings, decoder=decoder)
+    batch = next(pipeline.dataset(0, 1).as_numpy_iterator())
+    plan = pipeline.order.step(0, 0)
+    keys = keys_at(3, 0, plan.positions)
+    table = pipeline.reader.table
+    cut = windows(table.height[plan.ordinals], table.width[plan.ordinals], keys, settings)
+    for row, record in enumerate(pipeline.reader.read_many(plan.ordinals)):
+        top, left, height, width = cut[row]
+        pixels = decode(record.image).pixels[top : top + height, left : left + width]
+        if max(height, width) > 1.5 * 24:  # what shrinks more than a little is averaged
+            pixels = cv2.resize(pixels, (min(width, 24), min(height, 24)), interpolation=cv2.INTER_AREA)
+        wanted = cv2.resize(pixels, (24, 24), interpolation=cv2.INTER_LINEAR).astype(int)
+        if flips(keys, settings)[row]:
+            wanted = wanted[:, ::-1]
+        assert np.abs(batch["images"][row] - wanted).mean() < 1.5
+
+
+def test_shrinking_does_not_alias(tmp_path: Path) -> None:
+    """Stripes a pixel wide become grey; a resize without a filter would leave a moiré of black and white."""
+    stripes = np.zeros((256, 256, 3), np.uint8)
+    stripes[:, ::2] = 255
+    publish(tmp_path, [Picture("test", "a", stripes)], name="stripes", quality=100)
+    for size in (60, 100):
+        images, _ = next(
+            iter(open_dataset("stripes", root=tmp_path).tf("test", image_size=size, batch_size=1))
+        )
+        assert np.abs(images.numpy().astype(int) - 127).max() < 40, size
+
+
+def test_plain_datasets_for_training_and_evaluation(dataset: Dataset) -> None:
+    train = dataset.tf("train", batch_size=8, image_size=16, epochs=2)
+    assert [labels.shape[0] for _, labels in train] == [8] * 6
+    assert len(train) == 6
+    test = dataset.tf("test", batch_size=3, image_size=16)
+    assert [labels.shape[0] for _, labels in test] == [3, 3, 2]
+    assert np.concatenate([labels for _, labels in test]).tolist() == dataset.table("test").label.tolist()
+    padded = dataset.tf("test", batch_size=3, image_size=16, last_batch="pad")
+    assert [weights.numpy().tolist() for *_, weights in padded] == [[1, 1, 1], [1, 1, 1], [1, 1, 0]]
+
+
+def test_a_partial_last_batch_reads_each_record_once(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    whole = ShardReader.read_images
+
+    def read_images(self: ShardReader, ordinals: np.ndarray) -> list[EncodedImage]:
+        read.extend(ordinals.tolist())
+        return whole(self, ordinals)
+
+    monkeypatch.setattr(ShardReader, "read_images", read_images)
+    batches = list(dataset.tf("test", batch_size=3, image_size=16))
+    assert [labels.shape[0] for _, labels in batches] == [3, 3, 2]
+    assert sorted(read) == [0, 0, 1, 2, 3, 4, 5, 6, 7], "0 once more, as the padding of the last batch"
+
+
+@pytest.mark.parametrize("mode", ["indexed", "streaming"])
+@pytest.mark.parametrize("last_batch", ["drop", "pad", "partial"])
+def test_class_weights_come_with_each_batch(dataset: Dataset, last_batch: str, mode: Mode) -> None:
+    dataset = Dataset(dataset.version, ReadingSettings(mode=mode))
+    weighing = {"class_weights": {dataset.classes[0]: 3.0}, "last_batch": last_batch, "training": True}
+    batches = list(dataset.tf("train", batch_size=7, image_size=16, **weighing))  # type: ignore[arg-type]
+    of_class = np.array([3.0] + [1.0] * (len(dataset.classes) - 1))
+    for _, labels, weights in batches:
+        real = weights.numpy() > 0
+        each = of_class[labels.numpy()[real]]
+        assert weights.numpy()[real] == pytest.approx(each / each.mean(), rel=1e-5)
+    assert sum(np.count_nonzero(weights > 0) for *_, weights in batches) == (
+        len(dataset.table("train")) // 7 * 7 if last_batch == "drop" else len(dataset.table("train"))
+    )
+
+
+def test_keras_fits_it(dataset: Dataset) -> None:
+    keras = pytest.importorskip("keras")
+    model = keras.Sequential(
+        [keras.layers.Rescaling(1 / 255), keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(2)]
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.1), loss, metrics=["accuracy"])
+    epochs = 12
+    train = dataset.tf("train", batch_size=8, image_size=16, epochs=epochs, balance="uniform")
+    test = dataset.tf("test", batch_size=8, image_size=16)
+    history = model.fit(
+        train,
+        epochs=epochs,
+        steps_per_epoch=len(train) // epochs,
+        shuffle=False,
+        validation_data=test,
+        verbose=0,
+    )
+    assert len(history.history["loss"]) == epochs
+    assert history.history["val_accuracy"][-1] == 1.0
+
+
+def test_wrong_requests_say_what_there_is(dataset: Dataset) -> None:
+    with pytest.raises(NotFoundError, match="train, test"):
+        dataset.tf("validation")
+    with pytest.raises(UsageError, match="partial"):
+        dataset.tf("train", epochs=2, last_batch="partial")
+    with pytest.raises(ConfigError, match=r"balance = 'even'.*'natural', 'uniform'"):
+        dataset.tf("train", balance="even")
+    with pytest.raises(ConfigError, match="unknown key 'blance'") as caught:
+        dataset.batches("train", blance="uniform")  # type: ignore[call-arg]
+    assert caught.value.remedy == "did you mean 'balance'?"
+    with pytest.raises(UsageError, match="step = 99"):
+        dataset.batches("train", batch_size=8, step=99)
+    with pytest.raises(UsageError, match="at least 1"):
+        dataset.tf("train", batch_size=0)
+    assert dataset.splits == ["train", "test"]
+    assert dataset.classes == ["a", "b"]
+
+
+def test_how_to_read_is_said_when_the_dataset_is_opened(dataset: Dataset) -> None:
+    root = Path(dataset.version.storage.uri).parent
+    wanted = list(dataset.tf("train", batch_size=8, image_size=16))
+    for options in ({"decoder": "tensorflow"}, {"cache": "memory"}, {"ram_budget_bytes": 1 << 27}):
+        opened = open_dataset("set", root, **options)  # type: ignore[arg-type]
+        for (images, labels), (wanted_images, wanted_labels) in zip(
+            opened.tf("train", batch_size=8, image_size=16), wanted, strict=True
+        ):
+            assert np.abs(images.numpy().astype(int) - wanted_images.numpy().astype(int)).mean() < 1
+            assert np.array_equal(labels, wanted_labels)
+    streamed = open_dataset("set", root, mode="streaming").tf("train", batch_size=2, image_size=16)
+    assert sorted(np.concatenate([labels for _, labels in streamed]).tolist()) == [0] * 17 + [1] * 9
+    with pytest.raises(ConfigError, match="unknown key 'cashe'"):
+        open_dataset("set", root, cashe="memory")  # type: ignore[call-arg]
+
+
+def test_options_in_python_are_the_settings() -> None:
+    assert set(ReadingOptions.__annotations__) == set(ReadingSettings.model_fields)
+    named_otherwise = {"image_size", "global_batch_size", "normalization", "last_batch", "seed"}
+    assert set(OrderOptions.__annotations__) == set(DataSettings.model_fields) - named_otherwise
+
+
+def test_damage_comes_out_as_our_error_with_names(tmp_path: Path) -> None:
+    from training.tf_data.pipeline import reraise
+
+    version = publish(tmp_path, coloured(COUNTS), name="set")
+    damaged = open_dataset("set", root=tmp_path)
+    path = version.storage.local_path(version.shards("train")[1].path)
+    assert path is not None
+    pipeline = pipeline_of(damaged)
+    data = path.read_bytes()
+    path.write_bytes(data[:200] + bytes([data[200] ^ 1]) + data[201:])
+    with pytest.raises(CorruptDataError, match=r"record [0-9a-f]{16} at byte \d+ of .*train-00001-of-00002"):
+        reraise([pipeline], lambda: list(pipeline.dataset(0, 4)))

@@ -1,0 +1,99 @@
+"""Draw the parameters of augmentation for each example of a batch. Pure functions, numpy only.
+
+Every random number is a function of (seed, epoch, position). So a repeated record looks different, and a
+resumed run sees the same. Windows are cut where images are decoded; ``pixels.augment_image`` does the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from infra.splitmix import U64
+from training.augment.color import ColorParameters, color_parameters
+from training.augment.erasing import ErasingParameters, erasing_parameters
+from training.augment.windows import Sizes, Windows, central_windows, random_windows
+from training.config import AugmentSettings
+from training.order.random_numbers import key_of, uniform
+from training.order.streams import ImageStream, Purpose
+
+
+@dataclass(frozen=True, slots=True)
+class AugmentParameters:
+    """The parameters of augmentation for the images of a batch.
+
+    Attributes:
+        windows: int32 [B, 4]: y, x, height, width of the visible part of the stored image (pixels).
+        flip_left_right, flip_top_bottom: bool [B].
+        color: the parameters of colour jitter; None: there is none.
+        erasing: the parameters of random erasing; None: there is none.
+    """
+
+    windows: Windows
+    flip_left_right: npt.NDArray[np.bool_]
+    flip_top_bottom: npt.NDArray[np.bool_]
+    color: ColorParameters | None = None
+    erasing: ErasingParameters | None = None
+
+
+def draw_parameters(
+    settings: AugmentSettings | None,
+    seed: int,
+    epoch: int,
+    positions: npt.NDArray[np.int64],
+    heights: Sizes,
+    widths: Sizes,
+    image_size: int,
+) -> AugmentParameters:
+    """Draw the parameters of the examples at ``positions`` of an epoch.
+
+    Args:
+        settings: how examples are augmented; None: the central square, and nothing else.
+        seed: the seed of the run.
+        epoch: the epoch.
+        positions: int64 [B] within the epoch.
+        heights: heights of the stored images, [B] (pixels).
+        widths: widths of the stored images, [B] (pixels).
+        image_size: height and width of the images that are made (pixels).
+    """
+    keys = keys_at(seed, epoch, positions)
+    if settings is None:
+        never = np.zeros(keys.shape, np.bool_)
+        return AugmentParameters(central_windows(heights, widths), never, never)
+    return AugmentParameters(
+        windows(heights, widths, keys, settings),
+        flips(keys, settings),
+        vertical_flips(keys, settings),
+        color_parameters(keys, settings.color_jitter),
+        erasing_parameters(keys, settings.erasing, image_size),
+    )
+
+
+def keys_at(seed: int, epoch: int, positions: npt.NDArray[np.int64]) -> U64:
+    """Return the keys from which everything is drawn for the examples at ``positions``: uint64 [B]."""
+    return key_of(Purpose.IMAGE, seed, epoch, positions)
+
+
+def windows(heights: Sizes, widths: Sizes, keys: U64, settings: AugmentSettings) -> Windows:
+    """Draw the window of each training example, or return the central square."""
+    if not settings.random_resized_crop:
+        return central_windows(heights, widths)
+    return random_windows(heights, widths, keys, settings.scale, settings.ratio)
+
+
+def flips(keys: U64, settings: AugmentSettings) -> npt.NDArray[np.bool_]:
+    """Draw which examples are mirrored from left to right: bool [B]."""
+    return _every_other(keys, ImageStream.FLIP_LEFT_RIGHT, settings.horizontal_flip)
+
+
+def vertical_flips(keys: U64, settings: AugmentSettings) -> npt.NDArray[np.bool_]:
+    """Draw which examples are mirrored from top to bottom: bool [B]."""
+    return _every_other(keys, ImageStream.FLIP_TOP_BOTTOM, settings.vertical_flip)
+
+
+def _every_other(keys: U64, stream: int, wanted: bool) -> npt.NDArray[np.bool_]:
+    if not wanted:
+        return np.zeros(keys.shape, np.bool_)
+    return uniform(keys, stream) < 0.5

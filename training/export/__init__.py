@@ -1,0 +1,1 @@
+"""Write a trained model as a SavedModel that takes encoded images."""

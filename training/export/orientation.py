@@ -1,0 +1,177 @@
+"""Find the EXIF orientation of an image in a TensorFlow graph, and undo it.
+
+An exported model runs without this project, so this module repeats with TensorFlow's own operations the
+steps of ``infra.codecs``. EXIF 2.32 is a TIFF structure: byte order, then a directory of
+12-byte entries; tag 274 is the orientation. JPEG keeps it in an APP1 segment, PNG in an ``eXIf`` chunk,
+WebP in an ``EXIF`` chunk. Without an entry, or with a broken one, the image counts as upright.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+_TAG = 274
+_EXIF = b"Exif\x00\x00"
+_SEARCHED_BYTES = 1 << 16  # of a JPEG, as in infra.codecs; a segment is no longer than that either
+_SHORTS, _LONGS = (3, 8), (4, 9)  # TIFF types: unsigned and signed
+
+
+def turn_upright(pixels: Any, orientation: Any) -> Any:
+    """Turn pixels upright, like ``infra.codecs.apply_orientation``.
+
+    Args:
+        pixels: uint8 [h, w, C].
+        orientation: int64, 1 to 8.
+    """
+    pixels = tf.cond(orientation >= 5, lambda: tf.transpose(pixels, [1, 0, 2]), lambda: pixels)
+    pixels = tf.cond(_upside_down(orientation), lambda: tf.reverse(pixels, [0]), lambda: pixels)
+    return tf.cond(_mirrored(orientation), lambda: tf.reverse(pixels, [1]), lambda: pixels)
+
+
+def central_window(shape: Any, orientation: Any) -> Any:
+    """Return the window of stored pixels that is the central square of the upright image: int32 [4].
+
+    If a side is odd, the middle is off by half a pixel, and turning the image moves it to the other side.
+
+    Args:
+        shape: int32 [h, w, ...] of the stored image.
+        orientation: int64, 1 to 8.
+    """
+    side = tf.minimum(shape[0], shape[1])
+    turned = orientation >= 5
+    room = tf.where(turned, shape[1], shape[0]) - side, tf.where(turned, shape[0], shape[1]) - side
+    top = tf.where(_upside_down(orientation), room[0] - room[0] // 2, room[0] // 2)
+    left = tf.where(_mirrored(orientation), room[1] - room[1] // 2, room[1] // 2)
+    return tf.stack([tf.where(turned, left, top), tf.where(turned, top, left), side, side])
+
+
+def _upside_down(orientation: Any) -> Any:
+    return _is_one_of(orientation, (3, 4, 7, 8))
+
+
+def _mirrored(orientation: Any) -> Any:
+    return _is_one_of(orientation, (2, 3, 6, 7))
+
+
+def jpeg_orientation(image: Any) -> Any:
+    """Return the orientation of a JPEG by its EXIF segment: int64, 1 to 8."""
+    data = _Bytes(tf.strings.substr(image, 0, 2 * _SEARCHED_BYTES))
+    limit = tf.minimum(data.size, _int(_SEARCHED_BYTES))
+
+    def undecided(position: Any, exif: Any, _end: Any) -> Any:
+        return (exif < 0) & (position + 10 <= limit)
+
+    def step(position: Any, _exif: Any, _end: Any) -> tuple[Any, Any, Any]:
+        marker, length = data.at(position + 1), data.number(position + 2, 2, True)
+        stray = (data.at(position) != 0xFF) | (marker == 0xFF)
+        bare = (marker < 0xC0) | ((marker >= 0xD0) & (marker <= 0xD9))
+        segment = ~stray & ~bare
+        found = segment & (marker == 0xE1) & data.has(position + 4, _EXIF)
+        after = tf.where(stray, _int(1), tf.where(bare, _int(2), 2 + tf.maximum(length, 2)))
+        scan = segment & (marker == 0xDA)
+        following = tf.where(scan, limit, position + after)
+        return following, tf.where(found, position + 10, _int(-1)), position + 2 + length
+
+    begin = (_int(2), _int(-1), _int(0))
+    _, exif, end = tf.while_loop(undecided, step, begin)
+    return _in_exif(data, exif, tf.minimum(end, data.size))
+
+
+def png_orientation(image: Any) -> Any:
+    """Return the orientation of a PNG by its ``eXIf`` chunk: int64, 1 to 8."""
+    return _in_chunk(image, first=8, name=b"eXIf", name_at=4, length_at=0, big=True, beyond=12)
+
+
+def webp_orientation(image: Any) -> Any:
+    """Return the orientation of a WebP by its ``EXIF`` chunk: int64, 1 to 8."""
+    return _in_chunk(image, first=12, name=b"EXIF", name_at=0, length_at=4, big=False, beyond=8)
+
+
+def _in_chunk(
+    image: Any, *, first: int, name: bytes, name_at: int, length_at: int, big: bool, beyond: int
+) -> Any:
+    """Return the orientation by the chunk ``name`` of a file of chunks.
+
+    Args:
+        image: string.
+        first: offset of the first chunk (bytes).
+        name: the name of the chunk that holds EXIF.
+        name_at: offset of the name in a chunk (bytes).
+        length_at: offset of the length in a chunk (bytes).
+        big: lengths are big-endian.
+        beyond: bytes of a chunk besides its content; eight of them come before it.
+    """
+    size = tf.cast(tf.strings.length(image), tf.int64)
+
+    def undecided(position: Any, exif: Any, _length: Any) -> Any:
+        return (exif < 0) & (position + 8 <= size)
+
+    def step(position: Any, _exif: Any, _length: Any) -> tuple[Any, Any, Any]:
+        header = _Bytes(tf.strings.substr(image, position, 8))
+        length = header.number(length_at, 4, big)
+        padding = 0 if big else length % 2  # chunks of RIFF begin at even places
+        found = header.has(name_at, name)
+        return position + beyond + length + padding, tf.where(found, position + 8, _int(-1)), length
+
+    begin = (_int(first), _int(-1), _int(0))
+    _, exif, length = tf.while_loop(undecided, step, begin)
+    start = tf.clip_by_value(exif, _int(0), size)
+    data = _Bytes(tf.strings.substr(image, start, tf.minimum(length, _int(_SEARCHED_BYTES))))
+    prefix = tf.where(data.has(0, _EXIF), _int(len(_EXIF)), _int(0))
+    return _in_exif(data, tf.where(exif < 0, exif, prefix), data.size)
+
+
+class _Bytes:
+    """Bytes that the graph reads numbers from, at computed positions. Beyond the end there are zeros."""
+
+    def __init__(self, text: Any) -> None:
+        self.size = tf.cast(tf.strings.length(text), tf.int64)
+        self._values = tf.concat([tf.io.decode_raw(text, tf.uint8), tf.zeros([1], tf.uint8)], axis=0)
+
+    def at(self, position: Any) -> Any:
+        """Return the bytes at ``position``: int64 of its shape."""
+        position = tf.convert_to_tensor(position, tf.int64)
+        inside = (position >= 0) & (position < self.size)
+        return tf.cast(tf.gather(self._values, tf.where(inside, position, self.size)), tf.int64)
+
+    def number(self, position: Any, num_bytes: int, big: Any) -> Any:
+        """Return the unsigned number at ``position``: int64. ``big``: it is big-endian."""
+        digits = [self.at(position + place) for place in range(num_bytes)]
+        little_endian = sum(digit * 256**place for place, digit in enumerate(digits))
+        big_endian = sum(digit * 256**place for place, digit in enumerate(reversed(digits)))
+        return tf.where(big, big_endian, little_endian)
+
+    def has(self, position: Any, text: bytes) -> Any:
+        """Return whether the bytes at ``position`` are ``text``."""
+        return tf.reduce_all([self.at(position + place) == byte for place, byte in enumerate(text)])
+
+
+def _in_exif(data: _Bytes, start: Any, end: Any) -> Any:
+    """Return the orientation in the TIFF structure ``data[start:end]``; 1 if ``start`` is negative."""
+    big = data.has(start, b"MM")
+    magic = data.has(start + 2, b"\x00*") | data.has(start + 2, b"*\x00")
+    sound = (start >= 0) & (big | data.has(start, b"II")) & magic
+    directory = start + data.number(start + 4, 4, big)
+    numbers = tf.range(tf.where(sound, data.number(directory, 2, big), _int(0)))
+    entries = directory + 2 + 12 * numbers
+    kind, count = data.number(entries + 2, 2, big), data.number(entries + 4, 4, big)
+    # A value of up to four bytes stands in the entry itself, at its beginning.
+    short = _is_one_of(kind, _SHORTS) & ((count == 1) | (count == 2))
+    long = _is_one_of(kind, _LONGS) & (count == 1)
+    value = tf.where(short, data.number(entries + 8, 2, big), data.number(entries + 8, 4, big))
+    ours = (data.number(entries, 2, big) == _TAG) & (short | long) & (entries + 12 <= end)
+    # If the tag comes twice the later one counts, as in Pillow.
+    last = tf.reduce_max(tf.where(ours, numbers, _int(-1)))
+    found = tf.reduce_sum(tf.where(ours & (numbers == last), value, _int(0)))
+    return tf.where((found >= 1) & (found <= 8), found, _int(1))
+
+
+def _int(value: int) -> Any:
+    """Return a constant of the graph; int64, since operations do not mix it with other types."""
+    return tf.constant(value, tf.int64)
+
+
+def _is_one_of(value: Any, wanted: tuple[int, ...]) -> Any:
+    return tf.reduce_any([value == each for each in wanted], axis=0)

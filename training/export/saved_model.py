@@ -1,0 +1,52 @@
+"""Export the trained model as a ``SavedModel`` that takes encoded images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from training.export.inference import decode_for_inference
+
+
+def export(model: Any, classes: list[str], image_size: int, folder: Path, *, grey: bool = False) -> None:
+    """Write a SavedModel with the signature ``serving_default`` to ``folder``.
+
+    Input ``image_bytes``: string [B], each a JPEG, PNG, WebP, BMP or GIF. They are treated as the preparation
+    of records and then evaluation treat them: turned upright by their EXIF orientation, alpha on white.
+    Outputs: ``probabilities`` float32 [B, C], ``label`` int64 [B], ``class_name`` string [B]. B may be 0.
+
+    Args:
+        model: a Keras model from images to logits, on one device.
+        classes: the names of the classes, by label. Names that are not UTF-8 keep their bytes.
+        image_size: height and width of the model's input (pixels).
+        folder: the folder of the SavedModel.
+        grey: the model was trained on grey records.
+    """
+    # Keras exports only the objects that it tracks itself, so a tf.Module wraps the model.
+    module = tf.Module(name="classifier")
+    module.model = model
+    module.class_names = tf.constant([name.encode("utf-8", "surrogateescape") for name in classes])
+
+    def classify(image_bytes: Any) -> dict[str, Any]:
+        images = tf.map_fn(
+            lambda image: decode_for_inference(image, image_size, grey=grey),
+            image_bytes,
+            fn_output_signature=tf.TensorSpec([image_size, image_size, 3], tf.uint8),
+        )
+        size = tf.shape(images)[0]
+        # Some kernels refuse an empty batch: use a black image in its place, and cut off its result.
+        images = tf.cond(size > 0, lambda: images, lambda: tf.zeros([1, image_size, image_size, 3], tf.uint8))
+        logits = model(images, training=False)[:size]
+        probabilities = tf.nn.softmax(tf.cast(logits, tf.float32))
+        label = tf.argmax(probabilities, axis=-1)
+        return {
+            "probabilities": probabilities,
+            "label": label,
+            "class_name": tf.gather(module.class_names, label),
+        }
+
+    signature = tf.TensorSpec([None], tf.string, name="image_bytes")
+    module.classify = tf.function(classify, input_signature=[signature])
+    tf.saved_model.save(module, str(folder), signatures={"serving_default": module.classify})

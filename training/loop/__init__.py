@@ -1,0 +1,1 @@
+"""Train one model: the session, the epochs and steps, evaluation, checkpoints and interruption."""

@@ -1,0 +1,40 @@
+"""Name a training run by everything that affects its outcome. Imports no TensorFlow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infra.dataset.catalog import DatasetVersion
+from infra.digests import digest_of
+from training.config import TrainConfig
+from training.tf_data.mode import choose_mode, consumed
+
+# Settings of [train.run] that do not change the outcome. A run can be resumed with other values of them.
+_WITHOUT_EFFECT = (
+    "devices",
+    "logical_devices",
+    "fresh",
+    "checkpoint_every_steps",
+    "checkpoint_every_seconds",
+    "keep_checkpoints",
+    "log_every_steps",
+)
+
+
+def run_identity(config: TrainConfig, version: DatasetVersion) -> dict[str, Any]:
+    """Return everything that affects the outcome of a run. Runs with equal identities are the same.
+
+    Raises:
+        ConfigError: the version cannot be read as the settings ask for.
+    """
+    settings = config.model_dump(mode="json")
+    for key in _WITHOUT_EFFECT:
+        del settings["run"][key]
+    choice = choose_mode(version, config.reading, config.data)
+    settings["reading"] = consumed(config.reading, choice.mode)
+    return {"plan": version.manifest.plan_digest, "dataset": version.ref, "config": settings}
+
+
+def run_name(config: TrainConfig, version: DatasetVersion) -> str:
+    """Return the name of the run's folder: ``<dataset>-v<version>-<digest>``."""
+    return f"{version.name}-v{version.version}-{digest_of(run_identity(config, version), length=10)}"

@@ -1,0 +1,280 @@
+"""The training loop: steps, metrics, validation and checkpoints, the same for any number of replicas.
+
+It does not use ``Model.fit``, which fails under multi-worker strategies and cannot resume exactly. The loss
+of a step is the weighted mean over the real examples of the global batch: the weights of the order add up to
+1 over all replicas, so each replica sums its weighted losses.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from infra import progress as events
+from infra.errors import Cancelled, ConfigError
+from training.config import TrainConfig
+from training.loop.checkpoint import Checkpoints, Progress
+from training.loop.interruption import StopFlag
+from training.loop.parts import TrainingParts
+from training.loop.step import make_train_step
+from training.order import TrainingOrder
+from training.ranks.strategy import distribute, gather
+from training.reading import RecordReader
+from training.results.consumed import ConsumedTrace
+from training.results.metrics import Evaluation
+from training.results.tensorboard_log import TensorBoardLog
+from training.tf_data.pipeline import Pipeline, reraise
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingData:
+    """The examples of a run.
+
+    Attributes:
+        pipeline: the batches of the train split.
+        order: the order of the train split.
+        validation: the records of the validation split; None: there are none.
+    """
+
+    pipeline: Pipeline
+    order: TrainingOrder
+    validation: RecordReader | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutputs:
+    """The outputs of a run during training.
+
+    Attributes:
+        checkpoints: the checkpoints.
+        log: the curves for TensorBoard.
+        trace: the ids of all consumed records; None: they are not recorded.
+    """
+
+    checkpoints: Checkpoints
+    log: TensorBoardLog
+    trace: ConsumedTrace | None
+
+
+class TrainingLoop:
+    """Trains one model from its latest checkpoint to the end of its epochs."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        parts: TrainingParts,
+        data: TrainingData,
+        outputs: RunOutputs,
+        progress: Progress,
+        stop: StopFlag,
+    ) -> None:
+        """Make a loop that continues at ``progress``, whose checkpoint the caller has restored."""
+        self._config = config
+        self._parts = parts
+        self._data = data
+        self._order = data.order
+        self._outputs = outputs
+        self._stop = stop
+        self.progress = progress
+        self._train_step = make_train_step(config, parts.strategy, parts.model, parts.optimizer)
+        self._pending: list[tuple[Any, Any, int]] = []
+        self._steps_here = 0
+        self._saved_at = time.monotonic()
+
+    @property
+    def total_steps(self) -> int:
+        """The number of steps of the whole run."""
+        return self._config.run.epochs * self._order.steps_per_epoch
+
+    @property
+    def run_step(self) -> int:
+        """The number of steps done, over all epochs."""
+        return self.progress.epoch * self._order.steps_per_epoch + self.progress.step
+
+    def run(self) -> None:
+        """Train to the end.
+
+        Raises:
+            Cancelled: stopped on request, after a checkpoint of the last whole step.
+            ConfigError: the loss is not finite.
+            CorruptDataError: a record is damaged.
+        """
+        epochs = self._config.run.epochs
+        events.stage("train", self._images_at(self.total_steps), done=self._images_at(self.run_step))
+        batches = reraise(
+            [self._data.pipeline],
+            lambda: iter(
+                distribute(self._parts.strategy, self._data.pipeline, self.run_step, self.total_steps)
+            ),
+        )
+        try:
+            while self.progress.epoch < epochs:
+                self._train_epoch(batches)
+                self._finish_epoch()
+        except Cancelled:
+            self._save()
+            raise
+
+    def _train_epoch(self, batches: Any) -> None:
+        """Take the remaining steps of this epoch."""
+        while self.progress.step < self._order.steps_per_epoch:
+            started = time.perf_counter()
+            batch = reraise([self._data.pipeline], lambda: next(batches))
+            waited = time.perf_counter() - started
+            loss, num_correct = self._train_step(batch)
+            num_real = min(
+                self._order.global_batch_size,
+                self._order.num_records - self.progress.step * self._order.global_batch_size,
+            )
+            self._pending.append((loss, num_correct, num_real))
+            if self._outputs.trace is not None:
+                self._outputs.trace.add(self.progress.epoch, self.progress.step, self._consumed(batch))
+            self.progress.step += 1
+            if self._is_time("log_every_steps") or self.progress.step == self._order.steps_per_epoch:
+                # Reporting waits for the device. At the end of an epoch it is done here, so that this
+                # time counts.
+                self._report()
+            self._count_time(time.perf_counter() - started, waited, num_real)
+            if self._save_is_due():
+                self._save()
+            self._stop.check()
+
+    def _consumed(self, batch: Any) -> list[str]:
+        """Return the ids of the step's real examples, in the order of the global batch."""
+        ordinals = gather(self._parts.strategy, batch["ordinals"])
+        real = gather(self._parts.strategy, batch["weights"]) > 0
+        return self._data.pipeline.reader.table.ids(ordinals[real])
+
+    def _count_time(self, seconds: float, waited: float, num_real: int) -> None:
+        self._steps_here += 1
+        if self._steps_here == 1 and self.total_steps > 1:
+            return  # the first step compiles the model, so its time does not count
+        self.progress.seconds += seconds
+        self.progress.wait_seconds += waited
+        self.progress.images += num_real
+
+    def _is_time(self, setting: str) -> bool:
+        every = getattr(self._config.run, setting)
+        return every is not None and self.run_step % every == 0
+
+    def _save_is_due(self) -> bool:
+        if self.progress.step == self._order.steps_per_epoch:
+            return False  # the end of the epoch saves
+        old = time.monotonic() - self._saved_at > self._config.run.checkpoint_every_seconds
+        return old or self._is_time("checkpoint_every_steps")
+
+    def _report(self) -> None:
+        """Fetch the losses of the steps since the last report, and report them."""
+        if not self._pending:
+            return
+        for loss, num_correct, num_real in self._pending:
+            value = float(loss)
+            if not math.isfinite(value):
+                raise ConfigError(
+                    f"the loss became {value} by step {self.progress.step}, epoch {self.progress.epoch + 1}",
+                    "lower optimizer.learning_rate, or lengthen optimizer.warmup_fraction",
+                )
+            self.progress.loss_sum += value * num_real
+            self.progress.num_correct += int(num_correct)
+            self.progress.num_examples += num_real
+        last_loss = float(self._pending[-1][0])
+        self._pending.clear()
+        figures = self._epoch_figures()
+        rate = float(self._parts.schedule(self.run_step - 1))
+        self._outputs.log.scalars("train", self.run_step, {"step_loss": last_loss, "learning_rate": rate})
+        events.progress(
+            "train",
+            self._images_at(self.run_step),
+            self._images_at(self.total_steps),
+            epoch=self.progress.epoch + 1,
+            epochs=self._config.run.epochs,
+            **figures,
+        )
+        events.metrics(
+            split="train",
+            epoch=self.progress.epoch + 1,
+            step=self.run_step,
+            learning_rate=rate,
+            **figures,
+        )
+
+    def _epoch_figures(self) -> dict[str, Any]:
+        seen = max(self.progress.num_examples, 1)
+        return {"loss": self.progress.loss_sum / seen, "accuracy": self.progress.num_correct / seen}
+
+    def _images_at(self, run_step: int) -> int:
+        epoch, step = divmod(run_step, self._order.steps_per_epoch)
+        per_epoch = min(self._order.steps_per_epoch * self._order.global_batch_size, self._order.num_records)
+        return epoch * per_epoch + min(step * self._order.global_batch_size, per_epoch)
+
+    def _finish_epoch(self) -> None:
+        """Validate, keep the best model, record the epoch's metrics, and begin the next epoch."""
+        self._report()
+        progress, run = self.progress, self._config.run
+        epoch = progress.epoch + 1
+        row: dict[str, Any] = {"epoch": epoch, "step": self.run_step, "train": self._epoch_figures()}
+        self._outputs.log.scalars("train", self.run_step, {**row["train"], **self.rates()})
+        last = epoch == run.epochs
+        if self._data.validation is not None and (last or epoch % run.validate_every_epochs == 0):
+            evaluation = self._validate(self._data.validation)
+            row["validation"] = {"loss": evaluation.loss, "accuracy": evaluation.accuracy}
+            self._outputs.log.scalars("validation", self.run_step, row["validation"])
+            events.metrics(split="validation", epoch=epoch, step=self.run_step, **row["validation"])
+        self.progress = Progress(
+            **{
+                **asdict(progress),
+                "epoch": epoch,
+                "step": 0,
+                "loss_sum": 0.0,
+                "num_correct": 0,
+                "num_examples": 0,
+                "history": [*progress.history, row],
+            }
+        )
+        self._remember_best(row)
+        self._save()
+
+    def _validate(self, validation: RecordReader) -> Evaluation:
+        def on_batch(done: int) -> None:
+            events.progress("validate", done, len(validation.table))
+            self._stop.check()
+
+        events.stage("validate", len(validation.table))
+        return self._parts.evaluator.evaluate(validation, on_batch)
+
+    def _remember_best(self, row: dict[str, Any]) -> None:
+        """Save the model if it is the best so far: the most accurate in validation, then that of least loss.
+
+        Without a validation split the last model is the best.
+        """
+        figures = row.get("validation")
+        if figures is None:
+            if self._data.validation is not None:
+                return
+            figures = row["train"]
+        best = self.progress.best
+        better = best is None or (figures["accuracy"], -figures["loss"]) > (best["accuracy"], -best["loss"])
+        if better or self._data.validation is None:
+            self.progress.best = {"epoch": row["epoch"], **figures}
+            self._outputs.checkpoints.save_best(
+                row["epoch"], list(self._parts.model.variables), self.progress
+            )
+
+    def _save(self) -> None:
+        self._report()
+        self._outputs.log.flush()
+        if self._outputs.trace is not None:
+            self.progress.trace_bytes = self._outputs.trace.commit()
+        variables = [*self._parts.model.variables, *self._parts.optimizer.variables]
+        self._outputs.checkpoints.save(self.run_step, variables, self.progress)
+        self._saved_at = time.monotonic()
+
+    def rates(self) -> dict[str, float]:
+        """Return the images per second of training, and the share of that time spent waiting for data."""
+        seconds = self.progress.seconds
+        return {
+            "images_per_second": self.progress.images / seconds if seconds else 0.0,
+            "input_wait_fraction": self.progress.wait_seconds / seconds if seconds else 0.0,
+        }

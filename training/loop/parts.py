@@ -1,0 +1,87 @@
+"""The model of a run with everything that trains and evaluates it, built from the configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from infra.dataset.catalog import DatasetVersion
+from infra.errors import ConfigError
+from training.config import TrainConfig, image_size_of
+from training.loop.evaluation import Evaluator
+from training.loop.optimizers import make_optimizer, make_schedule
+from training.models import ModelSpec, build_model
+from training.models.normalization import pixels_of
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingParts:
+    """The objects that the loop, the evaluation and the export share.
+
+    Attributes:
+        strategy: the ``tf.distribute.Strategy``.
+        spec: the parameters from which the model was built.
+        model: the Keras model.
+        optimizer: the Keras optimizer.
+        schedule: step -> learning rate.
+        evaluator: evaluates the model on a split.
+    """
+
+    strategy: Any
+    spec: ModelSpec
+    model: Any
+    optimizer: Any
+    schedule: Any
+    evaluator: Evaluator
+
+
+def model_spec(config: TrainConfig, version: DatasetVersion, num_replicas: int) -> ModelSpec:
+    """Return the parameters from which the model of a run is built."""
+    return ModelSpec(
+        name=config.model.name,
+        num_classes=len(version.manifest.classes),
+        image_size=image_size_of(config),
+        dropout=config.model.dropout,
+        synchronized=config.model.synchronized_batchnorm and num_replicas > 1,
+        weights=config.model.weights,
+        seed=config.data.seed,
+        pixels=pixels_of(version.manifest) if config.data.normalization == "dataset" else None,
+    )
+
+
+def build_parts(
+    config: TrainConfig, strategy: Any, version: DatasetVersion, steps_per_epoch: int
+) -> TrainingParts:
+    """Build model, optimizer and schedule under the strategy, and load the initial weights.
+
+    Raises:
+        ConfigError: the model cannot be built, or its weights cannot be loaded.
+    """
+    policy = config.run.mixed_precision
+    keras.config.set_dtype_policy("float32" if policy == "off" else f"mixed_{policy}")
+    spec = model_spec(config, version, strategy.num_replicas_in_sync)
+    with strategy.scope():
+        model = build_model(spec)
+        _load_weights(model, config.model.weights)
+        schedule = make_schedule(config, config.run.epochs * steps_per_epoch)
+        optimizer = make_optimizer(config, schedule)
+        optimizer.build(model.trainable_variables)
+    evaluator = Evaluator(strategy, model, spec.num_classes, spec.image_size, config.data.global_batch_size)
+    return TrainingParts(strategy, spec, model, optimizer, schedule, evaluator)
+
+
+def _load_weights(model: Any, weights: str | None) -> None:
+    """Load the weights of a file whose shapes fit; a classifier of other classes keeps its random weights."""
+    if weights is None or weights == "imagenet":
+        return
+    if not Path(weights).is_file():
+        raise ConfigError(
+            f"model.weights = {weights!r}: no such file", "give the path of a .weights.h5 or .keras file"
+        )
+    try:
+        model.load_weights(weights, skip_mismatch=weights.endswith(".h5"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"model.weights = {weights!r} cannot be loaded: {error}") from error

@@ -1,0 +1,172 @@
+"""One training run from its configuration to its result, from top to bottom. Imports TensorFlow."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from infra import progress as events
+from infra.dataset.catalog import DatasetVersion
+from infra.storage.filesystem import Storage
+from training.augment.batch_parameters import check_pairs
+from training.config import TrainConfig
+from training.dataset import Dataset
+from training.export.saved_model import export
+from training.loop.checkpoint import Checkpoints, Progress
+from training.loop.interruption import StopFlag, stop_at_boundaries
+from training.loop.loop import RunOutputs, TrainingData, TrainingLoop
+from training.loop.parts import TrainingParts, build_parts
+from training.models import build_model
+from training.order import order_from_settings
+from training.ranks.strategy import check_divisible, make_strategy
+from training.reading import RecordReader
+from training.results.confusion_picture import confusion_svg
+from training.results.consumed import ConsumedTrace
+from training.results.tensorboard_log import TensorBoardLog
+from training.tf_data.training_input import InputSettings, open_training_input
+
+EVALUATED_SPLITS = ("validation", "test")
+
+
+def train(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[str, Any]:
+    """Train, evaluate and export. Continue where an earlier process with the same ``run_dir`` stopped.
+
+    The caller has started TensorFlow (``tensorflow_runtime.start``) and holds the lock on ``run_dir``.
+
+    Returns:
+        The result of the run, JSON-able.
+
+    Raises:
+        Cancelled: stopped on request; the run can be resumed.
+    """
+    dataset = Dataset(version, config.reading)
+    readers = {split: dataset.reader(split) for split in dataset.splits}
+    order = order_from_settings(config.data, readers["train"].table, version.manifest.classes)
+    strategy = make_strategy(config.run.devices)
+    check_divisible(config.data.global_batch_size, strategy.num_replicas_in_sync)
+    check_pairs(config.augment, config.data.global_batch_size // strategy.num_replicas_in_sync)
+    parts = build_parts(config, strategy, version, order.steps_per_epoch)
+    settings = InputSettings(config.data, config.reading, config.augment)
+    reading = open_training_input(settings, readers["train"], order, parts.spec.image_size)
+    events.log(f"reading {version.ref} train: {reading}")
+    data = TrainingData(reading.pipeline, order, readers.get("validation"))
+    with stop_at_boundaries() as stop:
+        loop = _train(config, parts, data, run_dir, stop)
+        metrics = _evaluate(parts, readers, version.manifest.classes, run_dir, stop)
+        stop.check()
+        events.stage("export", 1, unit="models")
+        grey = readers["train"].first_sound().channels == 1  # all records are grey, or none
+        _export(parts, version.manifest.classes, run_dir / "export", grey=grey)
+        events.progress("export", 1, 1, unit="models")
+    dataset.close()
+    return {
+        **_result(config, version, run_dir, parts, loop, metrics),
+        "reading": reading.described(),
+        "bad_records": dataset.bad_records.to_result(),
+    }
+
+
+def _train(
+    config: TrainConfig, parts: TrainingParts, data: TrainingData, run_dir: Path, stop: StopFlag
+) -> TrainingLoop:
+    """Run the loop from the latest checkpoint, then restore the best model."""
+    checkpoints = Checkpoints(Storage.at(run_dir / "checkpoints"), config.run.keep_checkpoints)
+    with parts.strategy.scope():
+        found = checkpoints.restore_latest([*parts.model.variables, *parts.optimizer.variables])
+    progress = found or Progress()
+    if found is not None:
+        steps = data.order.steps_per_epoch
+        events.log(f"resuming at epoch {progress.epoch + 1}, step {progress.step} of {steps}")
+    with contextlib.ExitStack() as open_files:
+        log = open_files.enter_context(contextlib.closing(TensorBoardLog(run_dir / "logs")))
+        trace = None
+        if config.run.trace_records:
+            trace = ConsumedTrace(run_dir / "consumed.jsonl", progress.trace_bytes)
+            open_files.enter_context(contextlib.closing(trace))
+        loop = TrainingLoop(config, parts, data, RunOutputs(checkpoints, log, trace), progress, stop)
+        loop.run()
+    assert loop.progress.best is not None, "the last epoch is always compared"
+    with parts.strategy.scope():
+        checkpoints.restore_best(int(loop.progress.best["epoch"]), list(parts.model.variables))
+    return loop
+
+
+def _evaluate(
+    parts: TrainingParts,
+    readers: dict[str, RecordReader],
+    classes: list[str],
+    run_dir: Path,
+    stop: StopFlag,
+) -> dict[str, Any]:
+    """Evaluate the best model on the splits that exist. Return split -> metrics."""
+    results = {}
+    for split in EVALUATED_SPLITS:
+        if split not in readers:
+            continue
+        total = len(readers[split].table)
+        events.stage(f"evaluate {split}", total)
+
+        def on_batch(done: int, split: str = split, total: int = total) -> None:
+            events.progress(f"evaluate {split}", done, total)
+            stop.check()
+
+        evaluation = parts.evaluator.evaluate(readers[split], on_batch)
+        results[split] = evaluation.to_result(classes)
+        events.metrics(split=split, loss=evaluation.loss, accuracy=evaluation.accuracy, final=True)
+        picture = confusion_svg(
+            evaluation.confusion, classes, title=f"{split}: accuracy {evaluation.accuracy:.1%}"
+        )
+        Storage.at(run_dir).write_atomic(f"confusion-{split}.svg", picture.encode("utf-8", "replace"))
+    return results
+
+
+def _export(parts: TrainingParts, classes: list[str], folder: Path, *, grey: bool) -> None:
+    """Export a copy of the model that belongs to no strategy, and its weights."""
+    weights = parts.model.get_weights()
+    # The same model without synchronisation between replicas. Its initial weights are overwritten anyway.
+    plain = build_model(replace(parts.spec, synchronized=False, weights=None))
+    plain.set_weights(weights)
+    plain.save_weights(folder.parent / "model.weights.h5")
+    export(plain, classes, parts.spec.image_size, folder, grey=grey)
+
+
+def _result(
+    config: TrainConfig,
+    version: DatasetVersion,
+    run_dir: Path,
+    parts: TrainingParts,
+    loop: TrainingLoop,
+    metrics: dict[str, Any],
+) -> dict[str, Any]:
+    missing = [split for split in EVALUATED_SPLITS if split not in metrics]
+    notes = [f"{version.ref} has no {split} split: nothing was measured on it" for split in missing]
+    if "validation" in missing:
+        notes.append("without validation examples the last model counts as the best")
+    return {
+        "run_dir": str(run_dir),
+        "dataset": version.name,
+        "version": version.version,
+        "model": config.model.name,
+        "image_size": parts.spec.image_size,
+        "num_parameters": int(parts.model.count_params()),
+        "classes": version.manifest.classes,
+        "epochs": config.run.epochs,
+        "steps": loop.total_steps,
+        "global_batch_size": config.data.global_batch_size,
+        "num_replicas": parts.strategy.num_replicas_in_sync,
+        "devices": list(parts.strategy.extended.worker_devices),
+        "metrics": metrics,
+        "best": loop.progress.best,
+        "history": loop.progress.history,
+        **{name: round(value, 4) for name, value in loop.rates().items()},
+        "export_dir": str(run_dir / "export"),
+        "tensorboard_dir": str(run_dir / "logs"),
+        "confusion_pictures": {split: str(run_dir / f"confusion-{split}.svg") for split in metrics},
+        "notes": notes,
+        "unchanged": False,
+        "tensorflow": tf.__version__,
+    }

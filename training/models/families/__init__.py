@@ -1,0 +1,1 @@
+"""Model families of this project: one file a family, found by its name."""

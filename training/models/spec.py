@@ -1,0 +1,39 @@
+"""The parameters from which a model is built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PixelStatistics:
+    """Mean and standard deviation of the pixels of images, 0 to 255, each for red, green and blue."""
+
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """The parameters from which a model is built.
+
+    Attributes:
+        name: the name of the model, as in the configuration.
+        num_classes: width of the output.
+        image_size: height and width of the input (pixels).
+        dropout: share of features dropped before the classifier.
+        synchronized: batch normalisation takes its moments over all replicas.
+        weights: None for random weights, "imagenet", or the path of a Keras weights file.
+        seed: the seed of the random weights and of dropout.
+        pixels: the statistics of the training images, for ``training.models.normalized``; None: unknown or
+            not used.
+    """
+
+    name: str
+    num_classes: int
+    image_size: int
+    dropout: float = 0.0
+    synchronized: bool = False
+    weights: str | None = None
+    seed: int = 0
+    pixels: PixelStatistics | None = None

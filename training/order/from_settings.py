@@ -1,0 +1,105 @@
+"""Make an order from the settings ``[train.data]``."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from infra.errors import ConfigError
+from training.arrays import Floats, Ints
+from training.config.data import DataSettings
+from training.order.balance import class_weights
+from training.order.balance.class_weights import WeightRule
+from training.order.balance.rules import RULES, Rule, by_weights, effective_number, repeat_factor
+from training.order.blocks import BlockSizes
+from training.order.epochs import TrainingOrder
+
+
+class SplitLabels(Protocol):
+    """The labels and shard sizes of a split, from which an order is made."""
+
+    @property
+    def label(self) -> npt.NDArray[np.int32]:
+        """int32 [N]: the label of each record, by ordinal."""
+
+    @property
+    def shard_sizes(self) -> Ints:
+        """int64 [S]: the number of records in each shard."""
+
+    def __len__(self) -> int:
+        """Return the number of records, N."""
+
+
+def order_from_settings(data: DataSettings, table: SplitLabels, classes: Sequence[str]) -> TrainingOrder:
+    """Return the order of a run with these settings.
+
+    Args:
+        data: the settings.
+        table: the labels and shards of the split.
+        classes: the name of each label.
+
+    Raises:
+        DataError: there are no records.
+        ConfigError: a class is unknown, or the settings do not fit the data.
+    """
+    blocks = BlockSizes(data.block_records, data.window_blocks) if data.granularity == "block" else None
+    return TrainingOrder(
+        table.label,
+        seed=data.seed,
+        global_batch_size=data.global_batch_size,
+        balance=balance_rule(data, classes),
+        last_batch=data.last_batch,
+        blocks=blocks,
+        shard_sizes=table.shard_sizes,
+        class_weights=weight_rule(data, classes),
+    )
+
+
+def balance_rule(data: DataSettings, classes: Sequence[str]) -> Rule:
+    """Return the rule of ``data.balance`` with its parameters.
+
+    Raises:
+        ConfigError: ``data.balance_weights`` names an unknown class.
+    """
+    if data.balance == "weights":
+        return partial(by_weights, weights=_by_label("data.balance_weights", data.balance_weights, classes))
+    if data.balance == "effective-number":
+        return partial(effective_number, beta=data.balance_beta)
+    if data.balance == "repeat-factor":
+        return partial(repeat_factor, threshold=data.balance_threshold)
+    return RULES[data.balance]
+
+
+def weight_rule(data: DataSettings, classes: Sequence[str]) -> WeightRule | None:
+    """Return the rule of ``data.class_weights``; None if all examples have the same weight.
+
+    Raises:
+        ConfigError: it names an unknown class.
+    """
+    if isinstance(data.class_weights, Mapping):
+        return partial(
+            class_weights.given, weights=_by_label("data.class_weights", data.class_weights, classes)
+        )
+    if data.class_weights == "none":
+        return None
+    if data.class_weights == "effective-number":
+        return partial(class_weights.effective_number, beta=data.balance_beta)
+    return class_weights.WEIGHT_RULES[data.class_weights]
+
+
+def _by_label(key: str, weights: Mapping[str, float], classes: Sequence[str]) -> Floats:
+    """Return the weight of each label: float64 [C]; 1 for a class that is not named."""
+    unknown = sorted(weights.keys() - set(classes))
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], classes, n=1, cutoff=0.5)
+        shown = ", ".join([*classes[:20], "..."] if len(classes) > 20 else classes)
+        raise ConfigError(
+            f"{key} names {unknown[0]!r}, which is no class of the dataset",
+            f"did you mean {near[0]!r}?" if near else f"its classes: {shown}",
+        )
+    return np.array([weights.get(name, 1.0) for name in classes])

@@ -1,1 +1,0 @@
-"""Batches as ``tf.data`` pipelines."""

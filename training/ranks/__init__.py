@@ -1,0 +1,1 @@
+"""The devices of one process, and the strategy that trains on them."""

@@ -1,0 +1,134 @@
+"""Define and check the arguments for reading examples from Python that all frameworks share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from infra.errors import UsageError
+from training.augment.batch_parameters import refuse_batched
+from training.config import AugmentSettings
+from training.config.data import DataSettings
+from training.order import Order
+from training.order.from_settings import SplitLabels
+from training.order.options import OrderOptions, data_settings_from, make_order
+
+BATCH_SIZE = 32
+IMAGE_SIZE = 224  # pixels
+
+LastBatchOption = Literal["pad", "drop", "partial"]
+
+
+class ExampleOptions(OrderOptions, total=False):
+    """Arguments of ``Dataset.tf``, ``.batches`` and ``.torch``, besides those of the order.
+
+    Attributes:
+        batch_size: examples a step, over all ranks together (default 32).
+        image_size: height and width of the images (pixels, default 224); None, for ``.torch`` only: whole
+            images.
+        training: shuffle and augment, instead of reading in stored order without augmentation; default:
+            whether the split is "train".
+        seed: the seed of order and augmentation (default 0).
+        last_batch: how to treat a last batch that is not full: "drop" it (the default for training), "pad" it
+            (with examples of weight 0) or "partial", a smaller batch (the default otherwise; not for
+            ``.torch``, whose default is then "pad").
+        augment: how training examples are augmented; the default is that of ``AugmentSettings``.
+    """
+
+    batch_size: int
+    image_size: int | None
+    training: bool | None
+    seed: int
+    last_batch: LastBatchOption | None
+    augment: AugmentSettings | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleRequest:
+    """The examples to read, with every default filled in.
+
+    Attributes:
+        data: the settings of the order.
+        order: the order of the split.
+        training: the examples are for training.
+        image_size: height and width of the images (pixels); None: whole images.
+        augment: how examples are augmented; None: not at all.
+        last_batch: how a last batch that is not full is treated.
+    """
+
+    data: DataSettings
+    order: Order
+    training: bool
+    image_size: int | None
+    augment: AugmentSettings | None
+    last_batch: LastBatchOption
+
+    @property
+    def size(self) -> int:
+        """Height and width of the images (pixels).
+
+        Raises:
+            UsageError: whole images were asked for.
+        """
+        if self.image_size is None:
+            raise UsageError(
+                "image_size=None works only with .torch(...)", "give the size of the images in pixels"
+            )
+        return self.image_size
+
+    def check_epochs(self, epochs: int) -> None:
+        """Check that the last batch fits the number of epochs.
+
+        Raises:
+            UsageError: a partial last batch, and more than one epoch.
+        """
+        if self.last_batch == "partial" and epochs != 1:
+            raise UsageError(
+                "last_batch='partial' works only when reading a single epoch",
+                "use last_batch='drop' or 'pad'",
+            )
+
+    def check_without_tensorflow(self) -> None:
+        """Check that the examples need no augmentation of whole batches, which only TensorFlow does.
+
+        Raises:
+            UsageError: RandAugment, MixUp or CutMix is on.
+        """
+        refuse_batched(self.augment)
+
+
+def example_request_from(
+    split: str,
+    labels: SplitLabels,
+    classes: list[str],
+    options: ExampleOptions,
+    evaluation_last_batch: LastBatchOption = "partial",
+) -> ExampleRequest:
+    """Check the arguments of a caller and fill in the defaults.
+
+    Args:
+        split: the name of the split.
+        labels: the labels and shards of the split.
+        classes: the name of each label.
+        options: the arguments.
+        evaluation_last_batch: the default of ``last_batch`` without training.
+
+    Raises:
+        UsageError: a size is below 1.
+        ConfigError: an option is unknown or wrong.
+        DataError: there are no records.
+    """
+    given = dict(options)
+    batch_size = cast(int, given.pop("batch_size", BATCH_SIZE))
+    image_size = cast("int | None", given.pop("image_size", IMAGE_SIZE))
+    if batch_size < 1 or (image_size is not None and image_size < 1):
+        raise UsageError(f"batch_size = {batch_size} and image_size = {image_size} must be at least 1")
+    training = cast("bool | None", given.pop("training", None))
+    training = split == "train" if training is None else training
+    asked_last = cast("LastBatchOption | None", given.pop("last_batch", None))
+    last_batch = asked_last or ("drop" if training else evaluation_last_batch)
+    seed = cast(int, given.pop("seed", 0))
+    augment = cast("AugmentSettings | None", given.pop("augment", None)) or AugmentSettings()
+    data = data_settings_from(batch_size, last_batch, seed, cast(OrderOptions, given))
+    order = make_order(data, labels, classes, training=training)
+    return ExampleRequest(data, order, training, image_size, augment if training else None, last_batch)

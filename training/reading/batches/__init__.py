@@ -1,0 +1,1 @@
+"""Turn the steps of an order into batches of decoded images (numpy)."""

@@ -1,0 +1,188 @@
+"""Make the batches of an order's steps as numpy arrays: fetch, decode, crop, resize and augment, in threads.
+
+``tf.data``, PyTorch and plain Python all read through this module, so they see the same pixels. Each row is a
+function of the step's plan alone; the threads only divide the rows among themselves.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from infra.errors import CorruptDataError
+from infra.processes.process import num_cpus
+from training.augment import AugmentParameters, augment_image, draw_parameters
+from training.config.augment import AugmentSettings
+from training.order import StepPlan
+from training.reading.batches.buffers import BufferPool
+from training.reading.damage import without_rows
+from training.reading.decode import Pixels, decode_window
+from training.reading.record_reader import RecordReader
+
+# Rows that a thread takes at a time: many, so that handing them over costs little, but few enough that each
+# thread gets several turns and all end together.
+_MOST_ROWS, _LEAST_ROWS, _TURNS = 16, 4, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The examples of one step, or of one rank's slice of it.
+
+    Attributes:
+        images: uint8 [b, S, S, 3].
+        labels: int32 [b].
+        weights: float32 [b] (``StepPlan.weights``): 0 for padding.
+        ordinals, positions: int64 [b], the records, and their positions in the epoch.
+        epoch, step: the step of the run.
+    """
+
+    images: Pixels
+    labels: npt.NDArray[np.int32]
+    weights: npt.NDArray[np.float32]
+    ordinals: npt.NDArray[np.int64]
+    positions: npt.NDArray[np.int64]
+    epoch: int
+    step: int
+
+
+class BatchMaker:
+    """Makes batches of one split's records. Safe for many threads; pickles without its threads."""
+
+    def __init__(
+        self,
+        records: RecordReader,
+        *,
+        image_size: int,
+        augment: AugmentSettings | None = None,
+        threads: int | None = None,
+    ) -> None:
+        """Make a maker that has no threads yet.
+
+        Args:
+            records: the records of the split.
+            image_size: height and width of the images (pixels).
+            augment: how examples are augmented; None: the central square of each.
+            threads: the number of threads that decode; default: one for each CPU of this process. With 1 the
+                calling thread decodes.
+        """
+        self.records = records
+        self.image_size = image_size
+        self.augment = augment
+        self.threads = threads or num_cpus()
+        self._start()
+
+    def _start(self) -> None:
+        self._buffers = BufferPool()
+        self._pool: ThreadPoolExecutor | None = None
+        self._lock = threading.Lock()
+
+    def make(self, plan: StepPlan) -> Batch:
+        """Make the batch of a step.
+
+        Raises:
+            CorruptDataError: a record is damaged and may not be left out; names the record and its shard.
+        """
+        self.records.advance(plan.epoch, plan.step)
+        rows = plan.ordinals.size
+        images = self._buffers.take((rows, self.image_size, self.image_size, 3))
+        parameters = self.parameters(plan)
+
+        at_a_time = min(max(rows // (_TURNS * self.threads), _LEAST_ROWS), _MOST_ROWS)
+
+        def fill(start: int) -> list[int]:
+            return self._fill(plan.ordinals[start : start + at_a_time], start, parameters, images)
+
+        starts = range(0, rows, at_a_time)
+        if self.threads == 1:
+            bad = [row for start in starts for row in fill(start)]
+        else:
+            bad = _finish([self._threads().submit(fill, start) for start in starts])
+        if bad:
+            plan, donor = without_rows(plan, bad)
+            images[bad] = 0 if donor is None else images[donor]
+        labels = self.records.table.label[plan.ordinals]
+        return Batch(images, labels, plan.weights, plan.ordinals, plan.positions, plan.epoch, plan.step)
+
+    def parameters(self, plan: StepPlan) -> AugmentParameters:
+        """Draw the parameters of augmentation of a step's examples."""
+        table = self.records.table
+        heights, widths = table.height[plan.ordinals], table.width[plan.ordinals]
+        return draw_parameters(
+            self.augment, plan.seed, plan.epoch, plan.positions, heights, widths, self.image_size
+        )
+
+    def _fill(
+        self,
+        ordinals: npt.NDArray[np.int64],
+        start: int,
+        parameters: AugmentParameters,
+        images: Pixels,
+    ) -> list[int]:
+        """Fill the rows from ``start`` on. Return the rows whose records are damaged and left out."""
+        try:
+            self._fill_whole(ordinals, start, parameters, images)
+        except CorruptDataError:
+            if not self.records.split.bad.limit:
+                raise
+        else:
+            return []
+        bad = []
+        for row, ordinal in enumerate(ordinals, start):
+            try:
+                self._fill_whole(ordinals[row - start : row - start + 1], row, parameters, images)
+            except CorruptDataError as error:
+                self.records.split.leave_out(int(ordinal), error)
+                bad.append(row)
+        return bad
+
+    def _fill_whole(
+        self,
+        ordinals: npt.NDArray[np.int64],
+        start: int,
+        parameters: AugmentParameters,
+        images: Pixels,
+    ) -> None:
+        encoding = self.records.image_encoding
+        windows = parameters.windows[start : start + ordinals.size].tolist()
+        for row, stored in enumerate(self.records.read_images(ordinals), start):
+            try:
+                decode_window(stored.image, encoding, stored.shape, windows[row - start], images[row])
+            except CorruptDataError as error:
+                raise self.records.split.named(int(ordinals[row - start]), error) from error
+            augment_image(images[row], parameters, row)
+
+    def _threads(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(self.threads, "shardmill-batch")
+            return self._pool
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = ("records", "image_size", "augment", "threads")
+        return {name: getattr(self, name) for name in kept}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._start()
+
+    def close(self) -> None:
+        """End the threads."""
+        with self._lock:
+            if self._pool is not None:
+                self._pool.shutdown(cancel_futures=True)
+                self._pool = None
+
+
+def _finish(tasks: list[Future[list[int]]]) -> list[int]:
+    """Return the rows of all tasks. On an error cancel the tasks that have not begun, and raise it."""
+    try:
+        return [row for task in tasks for row in task.result()]
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        raise

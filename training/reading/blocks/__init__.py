@@ -1,0 +1,1 @@
+"""Read whole blocks of neighbouring records ahead of use, for orders by block."""

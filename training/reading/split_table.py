@@ -1,0 +1,124 @@
+"""The indexes of a split as one table of numpy arrays (about 50 bytes a record).
+
+Indexes are checked against the manifest before they are believed.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from infra.dataset.catalog import DatasetVersion
+from infra.digests import sha256_hex
+from infra.errors import CorruptDataError, NotFoundError
+from infra.format.contract import Shard
+
+_COLUMNS = ("id", "offset_bytes", "length_bytes", "label", "height", "width")
+_ID_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class SplitTable:
+    """The place, label and size of each record of a split, by ordinal.
+
+    Attributes:
+        split: its name.
+        paths: of the shards, relative to the dataset's folder.
+        shard: int32 [N], index into ``paths``.
+        offset_bytes, length_bytes: int64 [N], of the stored record.
+        label: int32 [N].
+        height, width: int32 [N], of the stored image (pixels).
+        id: bytes [N], 16 hexadecimal digits each.
+    """
+
+    split: str
+    paths: tuple[str, ...]
+    shard: npt.NDArray[np.int32]
+    offset_bytes: npt.NDArray[np.int64]
+    length_bytes: npt.NDArray[np.int64]
+    label: npt.NDArray[np.int32]
+    height: npt.NDArray[np.int32]
+    width: npt.NDArray[np.int32]
+    id: npt.NDArray[np.bytes_]
+
+    def __len__(self) -> int:
+        return int(self.shard.size)
+
+    @property
+    def shard_sizes(self) -> npt.NDArray[np.int64]:
+        """The number of records of each shard: int64 [len(paths)]."""
+        return np.bincount(self.shard, minlength=len(self.paths)).astype(np.int64)
+
+    def place(self, ordinal: int) -> tuple[str, int, int]:
+        """Return the place of a record: (path of its shard, offset, length in bytes)."""
+        path = self.paths[self.shard[ordinal]]
+        return path, int(self.offset_bytes[ordinal]), int(self.length_bytes[ordinal])
+
+    def ids(self, ordinals: npt.NDArray[np.int64]) -> list[str]:
+        """Return the ids of the records ``ordinals`` (int64 [M])."""
+        return [name.decode("ascii") for name in self.id[ordinals].tolist()]
+
+
+def load_table(version: DatasetVersion, split: str) -> SplitTable:
+    """Load the table of a split; empty if the version has no such split.
+
+    Raises:
+        CorruptDataError: a shard or an index is missing, truncated or not that of the manifest.
+    """
+    shards = version.shards(split)
+    indexes = [_read_index(version, shard) for shard in shards]
+    sizes = [index.num_rows for index in indexes]
+    rows = pa.concat_tables(indexes) if indexes else _empty_index()
+    return SplitTable(
+        split=split,
+        paths=tuple(shard.path for shard in shards),
+        shard=np.repeat(np.arange(len(shards), dtype=np.int32), sizes),
+        offset_bytes=_column(rows, "offset_bytes", np.int64),
+        length_bytes=_column(rows, "length_bytes", np.int64),
+        label=_column(rows, "label", np.int32),
+        height=_column(rows, "height", np.int32),
+        width=_column(rows, "width", np.int32),
+        id=np.array(rows.column("id").to_pylist(), dtype=f"S{_ID_BYTES}"),
+    )
+
+
+def _read_index(version: DatasetVersion, shard: Shard) -> pa.Table:
+    remedy = (
+        f"run `shardmill verify {version.ref}`; restore the damaged files from a copy, or prepare the "
+        "dataset again"
+    )
+    try:
+        data = version.storage.read_bytes(shard.index_path)
+        shard_bytes = version.storage.size(shard.path)
+    except NotFoundError as error:
+        raise CorruptDataError(f"{version.ref} is incomplete: {error.message}", remedy) from error
+    if shard_bytes != shard.num_bytes:
+        raise CorruptDataError(
+            f"{shard.path} has {shard_bytes} bytes, the manifest of {version.ref} says {shard.num_bytes}",
+            remedy,
+        )
+    if len(data) != shard.index_bytes or sha256_hex(data) != shard.index_sha256:
+        raise CorruptDataError(
+            f"{shard.index_path} differs from the index in the manifest of {version.ref}", remedy
+        )
+    rows = pq.read_table(io.BytesIO(data), columns=list(_COLUMNS))
+    if rows.num_rows != shard.num_examples:
+        raise CorruptDataError(
+            f"{shard.index_path} has {rows.num_rows} rows, the manifest says {shard.num_examples}", remedy
+        )
+    return rows
+
+
+def _empty_index() -> pa.Table:
+    kinds = {"id": pa.string(), "offset_bytes": pa.int64(), "length_bytes": pa.int64()}
+    return pa.table({name: pa.array([], kinds.get(name, pa.int32())) for name in _COLUMNS})
+
+
+def _column(rows: pa.Table, name: str, kind: type[np.integer[Any]]) -> npt.NDArray[Any]:
+    return np.ascontiguousarray(rows.column(name).to_numpy().astype(kind, copy=False))

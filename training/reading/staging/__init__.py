@@ -1,0 +1,1 @@
+"""Copy shards from an object store to a local folder ahead of use."""

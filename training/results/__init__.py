@@ -1,0 +1,1 @@
+"""The results of a training run: metrics, TensorBoard figures, consumed record ids, confusion matrix."""

@@ -1,0 +1,77 @@
+"""A confusion matrix as an SVG picture."""
+
+from __future__ import annotations
+
+from html import escape
+
+import numpy as np
+import numpy.typing as npt
+
+_LABEL_CHARACTERS = 24
+_MAX_NUMBERED = 40  # beyond so many classes the numbers in the cells cannot be read
+
+
+def confusion_svg(confusion: npt.NDArray[np.int64], classes: list[str], title: str) -> str:
+    """Draw a row for each true class and a column for each predicted one, shaded by share of the row."""
+    size = len(classes)
+    cell = max(6, min(40, 900 // max(size, 1)))
+    margin = 12 + 7 * min(_LABEL_CHARACTERS, max((len(name) for name in classes), default=1))
+    width, height = margin + size * cell + 20, margin + size * cell + 40
+    shares = confusion / np.maximum(confusion.sum(axis=1, keepdims=True), 1)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}">',
+        "<style>text { font: 11px sans-serif }</style>",
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+        f'<text x="8" y="18" font-weight="bold">{escape(title)}</text>',
+        f'<text x="8" y="{height - 8}" fill="#555">rows: true class; columns: predicted class</text>',
+    ]
+    for row, name in enumerate(classes):
+        y = margin + row * cell
+        x = margin + row * cell
+        label = _shown(name)
+        parts.append(f'<text x="{margin - 6}" y="{y + cell / 2 + 4}" text-anchor="end">{label}</text>')
+        parts.append(
+            f'<text transform="translate({x + cell / 2 + 4},{margin - 6}) rotate(-90)">{label}</text>'
+        )
+        for column in range(size):
+            parts.append(_cell(confusion, shares, row, column, margin, cell, classes))
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _cell(
+    confusion: npt.NDArray[np.int64],
+    shares: npt.NDArray[np.float64],
+    row: int,
+    column: int,
+    margin: int,
+    cell: int,
+    classes: list[str],
+) -> str:
+    x, y, share, count = (
+        margin + column * cell,
+        margin + row * cell,
+        shares[row, column],
+        confusion[row, column],
+    )
+    colour = "#1f6f43" if row == column else "#b3261e"
+    tip = f"{_shown(classes[row])} taken for {_shown(classes[column])}: {count}"
+    square = (
+        f'<rect x="{x}" y="{y}" width="{cell}" height="{cell}" fill="{colour}" fill-opacity="{share:.3f}" '
+        f'stroke="#ddd"><title>{tip}</title></rect>'
+    )
+    if not count or len(classes) > _MAX_NUMBERED:
+        return square
+    ink = "white" if share > 0.6 else "black"
+    return (
+        f'{square}<text x="{x + cell / 2}" y="{y + cell / 2 + 4}" text-anchor="middle" fill="{ink}" '
+        f'pointer-events="none">{count}</text>'
+    )
+
+
+def _shown(name: str) -> str:
+    """Shorten a class name, and replace characters that XML or UTF-8 cannot hold."""
+    printable = "".join(
+        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in name
+    )
+    short = printable if len(printable) <= _LABEL_CHARACTERS else printable[: _LABEL_CHARACTERS - 1] + "…"
+    return escape(short)

@@ -1,0 +1,1 @@
+"""Batches as tf.data pipelines: exact (indexed) or streaming."""

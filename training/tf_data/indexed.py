@@ -1,0 +1,207 @@
+"""The indexed ``tf.data`` pipeline: reads any record at any time, in the exact order.
+
+With the decoder ``turbo`` (the default), everything up to the batch happens in one function outside
+TensorFlow's kernels, which is 1.4 times as fast (training.reading.batches.maker)::
+
+    steps ─► batch (two at a time, by a pool of threads: pread, inflate, check, decode, crop, resize, vary)
+          ─► prefetch
+
+With ``tensorflow``, pixels are TensorFlow's work::
+
+    steps ─► fetch (parallel: plan the step, pread, inflate, check, parse; draw windows and flips)
+          ─► one example at a time ─► decode a window, resize, flip (parallel) ─► batch ─► vary ─► prefetch
+
+The order in is the order out, however many calls run in parallel. A pipeline holds no state that matters: one
+made from (epoch, step) goes on as the unbroken one would.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from infra.errors import ShardmillError
+from training.arrays import Floats
+from training.augment import augment_image
+from training.config.augment import AugmentSettings
+from training.config.reading import Decoder
+from training.order import Order, StepPlan
+from training.reading import BatchMaker, RecordReader
+from training.reading.budget import RamBudget
+from training.tf_data.pipeline import in_order
+from training.tf_data.preprocess import decode_window
+
+# Batches made at the same time: the next one begins while the last rows of one are decoded. Few, so that
+# their memory stays in the processor's cache.
+_BATCHES_AT_A_TIME = 2
+_READY_BATCHES = 1
+
+
+@dataclass
+class IndexedPipeline:
+    """Batches of one split in a given order.
+
+    Attributes:
+        reader: the records of the split.
+        order: the order of the records.
+        image_size: height and width of the images (pixels).
+        augment: how training examples are augmented; None for evaluation.
+        decoder: the decoder of stored images.
+        budget: the memory budget; None: that of ``tf.data``.
+        failure: the first error of this project inside TensorFlow, which passes on only its text.
+    """
+
+    reader: RecordReader
+    order: Order
+    image_size: int
+    augment: AugmentSettings | None = None
+    decoder: Decoder = "auto"
+    budget: RamBudget | None = None
+    failure: ShardmillError | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.batches = BatchMaker(self.reader, image_size=self.image_size, augment=self.augment)
+
+    @property
+    def class_weights(self) -> Floats | None:
+        """The weights of the classes in the loss."""
+        return self.order.class_weights
+
+    def dataset(self, start: int, stop: int, batch_size: int | None = None) -> Any:
+        """Return a ``tf.data.Dataset`` of the run's steps ``start`` to ``stop``, counted over all epochs.
+
+        Args:
+            start: the first step (epoch * steps_per_epoch + step).
+            stop: the step behind the last one.
+            batch_size: rows of a batch; a divisor of the global batch size, which is the default. With
+                B/R the replicas' slices come one after the other.
+
+        Returns:
+            Dataset of dicts: images uint8 [b, S, S, 3], labels int32 [b], weights float32 [b] (see
+            ``StepPlan.weights``), ordinals int64 [b].
+        """
+        self.reader.prefetch(self.order, start, stop)
+        rows = batch_size or self.order.global_batch_size
+        slices = self.order.global_batch_size // rows
+        if self.decoder == "tensorflow":
+            batches = self._decoded_by_tensorflow(start, stop, rows, slices)
+        else:
+            batches = self._decoded_outside(start, stop, rows, slices)
+        return (
+            batches.apply(tf.data.experimental.assert_cardinality((stop - start) * slices))
+            .prefetch(_READY_BATCHES)
+            .with_options(in_order(self.budget))
+        )
+
+    def explain(self, error: Exception) -> ShardmillError | None:
+        """See ``Pipeline``."""
+        return self.failure
+
+    # -- decoded outside TensorFlow --------------------------------------------------------------------
+
+    def _decoded_outside(self, start: int, stop: int, rows: int, slices: int) -> Any:
+        def batch(run_slice: Any) -> dict[str, Any]:
+            kinds = {"images": tf.uint8, "labels": tf.int32, "weights": tf.float32, "ordinals": tf.int64}
+            made = tf.numpy_function(
+                lambda number: self._make(int(number), slices), [run_slice], list(kinds.values())
+            )
+            made[0].set_shape([rows, self.image_size, self.image_size, 3])
+            for column in made[1:]:
+                column.set_shape([rows])
+            return dict(zip(kinds, made, strict=True))
+
+        numbers = tf.data.Dataset.range(start * slices, stop * slices)
+        return numbers.map(batch, num_parallel_calls=_BATCHES_AT_A_TIME)
+
+    def _make(self, run_slice: int, slices: int) -> tuple[npt.NDArray[Any], ...]:
+        """Make the batch of one slice of a step. Slices are counted over the whole run."""
+        try:
+            run_step, number = divmod(run_slice, slices)
+            made = self.batches.make(self._plan(run_step).of_rank(number, slices))
+        except ShardmillError as error:
+            self.failure = self.failure or error
+            raise
+        return made.images, made.labels, made.weights, made.ordinals
+
+    def _plan(self, run_step: int) -> StepPlan:
+        return self.order.step(*divmod(run_step, self.order.steps_per_epoch))
+
+    # -- decoded by TensorFlow -------------------------------------------------------------------------
+
+    def _decoded_by_tensorflow(self, start: int, stop: int, rows: int, slices: int) -> Any:
+        dataset = tf.data.Dataset.range(start, stop)
+        dataset = dataset.map(self._fetch, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
+        dataset = dataset.map(self._example, num_parallel_calls=tf.data.AUTOTUNE)
+        dataset = dataset.batch(rows, drop_remainder=True)
+        if self.augment is None or not self.augment.needs_more_than_flips:
+            return dataset
+        numbers = tf.data.Dataset.range(start * slices, stop * slices)
+
+        def varied(batch: dict[str, Any], run_slice: Any) -> dict[str, Any]:
+            images = tf.numpy_function(
+                lambda made, number: self._augment_rows(made, int(number), slices),
+                [batch["images"], run_slice],
+                tf.uint8,
+            )
+            return batch | {"images": tf.ensure_shape(images, batch["images"].shape)}
+
+        pairs = tf.data.Dataset.zip((dataset, numbers))
+        return pairs.map(varied, num_parallel_calls=_BATCHES_AT_A_TIME)
+
+    def _augment_rows(
+        self, images: npt.NDArray[np.uint8], run_slice: int, slices: int
+    ) -> npt.NDArray[np.uint8]:
+        """Augment a batch, except for windows and flips from left to right, which TensorFlow has done."""
+        run_step, number = divmod(run_slice, slices)
+        parameters = self.batches.parameters(self._plan(run_step).of_rank(number, slices))
+        rest = replace(parameters, flip_left_right=np.zeros_like(parameters.flip_left_right))
+        images = images.copy()  # TensorFlow owns the array that it passes in
+        for row, image in enumerate(images):
+            augment_image(image, rest, row)
+        return images
+
+    def _fetch(self, run_step: Any) -> dict[str, Any]:
+        """Fetch the encoded images of one step and the parameters of their augmentation."""
+        kinds = (tf.string, tf.int32, tf.int32, tf.bool, tf.int32, tf.float32, tf.int64)
+        fetched = tf.numpy_function(self._read_step, [run_step], kinds, stateful=False)
+        names = ("images", "shapes", "windows", "flips", "labels", "weights", "ordinals")
+        rows = self.order.global_batch_size
+        columns = {"shapes": [3], "windows": [4]}
+        for tensor, name in zip(fetched, names, strict=True):
+            tensor.set_shape([rows, *columns.get(name, [])])
+        return dict(zip(names, fetched, strict=True))
+
+    def _read_step(self, run_step: int) -> tuple[npt.NDArray[Any], ...]:
+        try:
+            plan = self._plan(int(run_step))
+            self.reader.advance(plan.epoch, plan.step)
+            records, plan = self.reader.read_plan(plan)
+        except ShardmillError as error:
+            self.failure = self.failure or error
+            raise
+        parameters = self.batches.parameters(plan)
+        return (
+            np.array([record.image for record in records], dtype=object),
+            np.array([record.shape for record in records], dtype=np.int32),
+            parameters.windows,
+            parameters.flip_left_right,
+            np.array([record.label for record in records], dtype=np.int32),
+            plan.weights,
+            plan.ordinals,
+        )
+
+    def _example(self, fetched: dict[str, Any]) -> dict[str, Any]:
+        image = decode_window(
+            fetched["images"],
+            fetched["shapes"],
+            fetched["windows"],
+            self.image_size,
+            self.reader.image_encoding,
+        )
+        image = tf.cond(fetched["flips"], lambda: tf.reverse(image, [1]), lambda: image)
+        kept = {name: fetched[name] for name in ("labels", "weights", "ordinals")}
+        return {"images": image, **kept}

@@ -1,0 +1,47 @@
+"""Convert batches to the form that ``model.fit`` takes: (images, labels), or with weights."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import tensorflow as tf
+
+from training.tf_data.pipeline import Pipeline
+
+
+def as_pairs(pipeline: Pipeline, start: int, stop: int, last_batch: Literal["pad", "drop", "partial"]) -> Any:
+    """Return a dataset of the steps ``start`` to ``stop``.
+
+    Args:
+        pipeline: the batches of one split.
+        start: the first step (epoch * steps_per_epoch + step).
+        stop: the step behind the last one.
+        last_batch: with "pad", and with class weights, elements have weights: 0 for padding; for an example
+            1, or the weight of its class, scaled so that the weights of a step average to 1 over its
+            examples.
+    """
+    batches = pipeline.dataset(start, stop)
+    weighted = last_batch == "pad" or pipeline.class_weights is not None
+    element = _weighted if weighted else _pair
+    rest = len(pipeline.reader.table) % pipeline.order.global_batch_size
+    if last_batch != "partial" or not rest:
+        return batches.map(element)
+    # Not `skip`: it would read and decode every batch that it skips.
+    full, tail = pipeline.dataset(start, stop - 1), pipeline.dataset(stop - 1, stop)
+    return full.map(element).concatenate(
+        tail.map(lambda batch: tuple(column[:rest] for column in element(batch)))
+    )
+
+
+def _pair(batch: dict[str, Any]) -> tuple[Any, ...]:
+    return batch["images"], batch["labels"]
+
+
+def _weighted(batch: dict[str, Any]) -> tuple[Any, ...]:
+    return batch["images"], batch["labels"], _weights(batch["weights"])
+
+
+def _weights(weights: Any) -> Any:
+    """Scale the weights of a step so that they average to 1 over its real examples: float32 [b]."""
+    real = tf.reduce_sum(tf.cast(weights > 0, tf.float32))
+    return weights * real / tf.maximum(tf.reduce_sum(weights), tf.keras.backend.epsilon())

@@ -1,0 +1,82 @@
+"""The interface of every ``tf.data`` pipeline, and how its errors are raised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import tensorflow as tf
+
+from infra.errors import ShardmillError
+from training.arrays import Floats
+from training.reading import RecordReader
+from training.reading.budget import RamBudget
+
+
+class Steps(Protocol):
+    """The steps of an epoch, the examples of a step, and the seed of the run."""
+
+    @property
+    def seed(self) -> int:
+        """The seed of order and augmentation."""
+
+    @property
+    def global_batch_size(self) -> int:
+        """Examples a step, over all ranks."""
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """The steps of an epoch, the same for every rank."""
+
+
+class Pipeline(Protocol):
+    """Gives the batches of one split, from any step on."""
+
+    @property
+    def reader(self) -> RecordReader:
+        """The records of the split."""
+
+    @property
+    def order(self) -> Steps:
+        """The steps of the pipeline."""
+
+    @property
+    def image_size(self) -> int | None:
+        """Height and width of the images (pixels); None: whole images, padded to the largest of a batch."""
+
+    @property
+    def class_weights(self) -> Floats | None:
+        """The weights of the classes in the loss: float64 [C]; None: all examples weigh the same."""
+
+    def dataset(self, start: int, stop: int, batch_size: int | None = None) -> Any:
+        """Return a ``tf.data.Dataset`` of the run's steps ``start`` to ``stop``, counted over all epochs."""
+
+    def explain(self, error: Exception) -> ShardmillError | None:
+        """Return the error of this project that caused one of TensorFlow's; None if there is none."""
+
+
+def in_order(budget: RamBudget | None) -> Any:
+    """Return the ``tf.data.Options`` of all pipelines: elements in order, not sharded, within the budget."""
+    options = tf.data.Options()
+    options.deterministic = True
+    # The order already divides the examples among the readers; TensorFlow must not shard them again.
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    if budget is not None:
+        options.autotune.enabled = True
+        options.autotune.ram_budget = budget.tuned
+    return options
+
+
+def reraise(pipelines: Sequence[Pipeline], work: Callable[[], Any]) -> Any:
+    """Run ``work``. If TensorFlow wraps an error of this project, raise the original one.
+
+    Raises:
+        ShardmillError: the error that happened in a pipeline.
+    """
+    try:
+        return work()
+    except tf.errors.OpError as error:
+        for pipeline in pipelines:
+            if (found := pipeline.explain(error)) is not None:
+                raise found from error
+        raise

@@ -1,0 +1,117 @@
+"""Open the input of a training run: choose mode, cache and memory, and say why. Imports TensorFlow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from training.config.augment import AugmentSettings
+from training.config.data import DataSettings
+from training.config.reading import ReadingSettings
+from training.order import Order
+from training.reading import RecordReader
+from training.reading.blocks.stored import by_block
+from training.reading.budget import RamBudget
+from training.reading.cache import CachePlan, describe, open_cached
+from training.tf_data.augmented_batches import WithBatchParameters
+from training.tf_data.indexed import IndexedPipeline
+from training.tf_data.mode import ModeChoice, choose_mode
+from training.tf_data.pipeline import Pipeline
+from training.tf_data.streaming.opening import open_stream, stream_plan
+from training.tf_data.streaming.pipeline import StreamingPipeline
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingInput:
+    """The pipeline of a run, and how it was chosen.
+
+    Attributes:
+        pipeline: the batches of the train split.
+        choice: the mode of the pipeline, with the reason.
+        cache: the plan of the cache.
+    """
+
+    pipeline: Pipeline
+    choice: ModeChoice
+    cache: CachePlan
+
+    def described(self) -> dict[str, Any]:
+        """Describe the input for the result of the run, JSON-able."""
+        return {"mode": self.choice.mode, "reason": self.choice.reason, "cache": describe(self.cache)}
+
+    def __str__(self) -> str:
+        kept = f", {self.cache.form} images cached ({self.cache.place})" if self.cache.place != "none" else ""
+        return f"{self.choice.mode}, as {self.choice.reason}{kept}"
+
+
+@dataclass(frozen=True, slots=True)
+class InputSettings:
+    """The settings that decide how a training split is read: order, reading and augmentation."""
+
+    data: DataSettings
+    reading: ReadingSettings
+    augment: AugmentSettings
+
+
+def open_training_input(
+    settings: InputSettings, source: RecordReader, order: Order, image_size: int
+) -> TrainingInput:
+    """Like ``open_images``; each batch also has the parameters of its augmentation on the device."""
+    opened = open_images(settings, source, order, image_size)
+    if not settings.augment.is_batched:
+        return opened
+    return replace(opened, pipeline=WithBatchParameters(opened.pipeline, settings.augment))
+
+
+def open_images(
+    settings: InputSettings, source: RecordReader, order: Order, image_size: int
+) -> TrainingInput:
+    """Open the pipeline that the settings ask for, with images augmented one by one.
+
+    Args:
+        settings: the settings of order, reading and augmentation.
+        source: the records of the split.
+        order: the order of the run; a stream keeps only its number of steps.
+        image_size: height and width of the images (pixels).
+
+    Raises:
+        ConfigError: the settings contradict each other, or need more memory than they allow.
+    """
+    data, reading = settings.data, settings.reading
+    choice = choose_mode(source.split.version, reading, data)
+    reader, cache = _opened(reading, source, order)
+    opened = _indexed if choice.mode == "indexed" else _streaming
+    pipeline: Pipeline = opened(settings, reader, order, image_size, cache)
+    return TrainingInput(pipeline, choice, cache)
+
+
+def _opened(reading: ReadingSettings, source: RecordReader, order: Order) -> tuple[RecordReader, CachePlan]:
+    """Open the records, by block if the order is by block, and the cache."""
+    budget = reading.ram_budget_bytes
+    if reading.cache != "disk":
+        return open_cached(by_block(source, order, budget), reading)
+    reader, cache = open_cached(source, reading)
+    return by_block(reader, order, budget), cache
+
+
+def _indexed(
+    settings: InputSettings, reader: RecordReader, order: Order, image_size: int, cache: CachePlan
+) -> IndexedPipeline:
+    reading = settings.reading
+    budget = RamBudget(reading.ram_budget_bytes, cache=cache.memory_bytes, windows=reader.windows.num_bytes)
+    budget.check(order.global_batch_size * image_size * image_size * 3)
+    return IndexedPipeline(reader, order, image_size, settings.augment, reading.decoder, budget)
+
+
+def _streaming(
+    settings: InputSettings, reader: RecordReader, order: Order, image_size: int, cache: CachePlan
+) -> StreamingPipeline:
+    return open_stream(
+        reader,
+        stream_plan(reader, order.global_batch_size, last_batch=settings.data.last_batch, seed=order.seed),
+        settings.reading,
+        image_size=image_size,
+        augment=settings.augment,
+        cache_bytes=cache.memory_bytes,
+        class_weights=order.class_weights,
+    )
