@@ -27,6 +27,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+# Remedy where finished work is kept: blocks, shards, checkpoints.
+GO_ON = "run the same command again: it continues where it stopped"
+
 
 class ShardmillError(Exception):
     """Base of all errors that Shardmill raises on purpose.

@@ -116,7 +116,7 @@ def assemble_shards(
     reused = reuse_shards(job, layout.published)
     todo = [number for number in range(len(layout.shards)) if number not in reused]
     if reused:
-        log(f"going on from {len(reused):,} of {len(layout.shards):,} finished shards")
+        log(f"continuing from {len(reused):,} of {len(layout.shards):,} finished shards")
 
     def count_done() -> int:
         return sum(shard.num_examples for shard in finished_shards(job).values())

@@ -1,9 +1,8 @@
 """Blocks: neighbouring files that are encoded together, and their files in the spool.
 
-*Cutting.* The files, in the order of their URIs, are cut where the hash of a URI says so. A file that is
-added, removed or renamed changes its own block, and sometimes the next one; an interrupted job finds all
-other blocks again. The mean length is about ``block_images``. No block is longer than twice that, and only
-the last one may be shorter than a quarter of it.
+*Cutting.* The files, in the order of their URIs, are cut by the hash of each URI (beam_jobs.tables.cutting),
+so an interrupted job finds its finished blocks again after files were added or removed. The mean length is
+about ``block_images``.
 
 *Storing.* A block's digest names two files in the spool::
 
@@ -13,8 +12,6 @@ the last one may be shorter than a quarter of it.
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -23,12 +20,12 @@ import pyarrow.compute as pc
 from beam_jobs.encode.known_digests import DigestList, KnownContents
 from beam_jobs.execution.verdicts import NO_VERDICTS, Verdicts, holds_old_verdicts
 from beam_jobs.schemas import FACTS_SCHEMA, PASSING_REASONS, REFERENCE_SCHEMA, Status
+from beam_jobs.tables.cutting import part_lengths
 from infra.digests import digest_of
 from infra.errors import CorruptDataError, NotFoundError
 from infra.storage.filesystem import Storage
 
 BLOCKS_FOLDER = "blocks"
-_TEXTS_AT_A_TIME = 8192
 REFERENCES_FILE = "references.arrow"
 
 
@@ -51,33 +48,6 @@ def facts_file(digest: str) -> str:
     return f"{BLOCKS_FOLDER}/{digest}.arrow"
 
 
-def block_lengths(uris: Iterator[str], mean: int) -> Iterator[int]:
-    """Yield the lengths of the blocks that files in this order are cut into."""
-    shortest, longest = max(1, mean // 4), mean * 2
-    # Past the shortest length each file ends its block with this probability, which gives about the mean.
-    one_in = max(1, mean - shortest)
-    length = 0
-    for uri in uris:
-        length += 1
-        at_cut = length >= shortest and _name_hash(uri) % one_in == 0
-        if at_cut or length == longest:
-            yield length
-            length = 0
-    if length:
-        yield length
-
-
-def texts(column: pa.ChunkedArray) -> Iterator[str]:
-    """Yield the texts of a column, converting a few thousand at a time to Python values."""
-    for start in range(0, len(column), _TEXTS_AT_A_TIME):
-        yield from map(str, column.slice(start, _TEXTS_AT_A_TIME).to_pylist())
-
-
-def _name_hash(uri: str) -> int:
-    # The CRC of numbered names has patterns in its remainders; multiplying (Knuth's constant) removes them.
-    return (zlib.crc32(uri.encode()) * 2654435761 & 0xFFFFFFFF) >> 12
-
-
 def cut_blocks(references: pa.Table, mean: int) -> list[Block]:
     """Cut files into blocks.
 
@@ -87,7 +57,7 @@ def cut_blocks(references: pa.Table, mean: int) -> list[Block]:
     """
     references = references.combine_chunks()
     blocks, start = [], 0
-    for length in block_lengths(texts(references["uri"]), mean):
+    for length in part_lengths(references["uri"], mean):
         blocks.append(Block(block_digest(references.slice(start, length)), start, length))
         start += length
     return blocks

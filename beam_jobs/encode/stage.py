@@ -108,7 +108,7 @@ def encode_files(
     reused = [number for number, block in enumerate(blocks) if block.digest in done]
     todo = [number for number, block in enumerate(blocks) if block.digest not in done]
     if reused:
-        log(f"going on from {len(reused):,} of {len(blocks):,} finished blocks")
+        log(f"continuing from {len(reused):,} of {len(blocks):,} finished blocks")
     length_of = {block.digest: block.length for block in blocks}
 
     def count_done() -> int:

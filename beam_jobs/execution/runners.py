@@ -20,7 +20,7 @@ from beam_jobs.config import RunnerConfig
 from beam_jobs.execution.errors import recover_fault
 from beam_jobs.execution.pool.starting import start_server
 from beam_jobs.execution.task import Task
-from infra.errors import Cancelled, ConfigError, EnvironmentFault
+from infra.errors import GO_ON, Cancelled, ConfigError, EnvironmentFault
 from infra.processes.process import num_cpus
 
 T = TypeVar("T")
@@ -218,5 +218,5 @@ def _faults_recovered(runner: RunnerConfig) -> Iterator[None]:
         said = " ".join(str(error).split())[:_SAID_CHARACTERS] or type(error).__name__
         raise EnvironmentFault(
             f"the job server ended the pipeline: {said}",
-            "see its logs and those of the workers; then run the same command again: it goes on where it was",
+            f"see its logs and those of the workers, then {GO_ON}",
         ) from error

@@ -1,7 +1,7 @@
 """The rows of all inputs as files, in parts: a version writes the parts that changed and inherits the rest.
 
-The rows, in the order of their URIs, are cut where the hash of a URI says so (beam_jobs.encode.blocks). A
-part is named by the digest of its rows, so an equal part of the previous version has the same name.
+The rows, in the order of their URIs, are cut by the hash of each URI (beam_jobs.tables.cutting). A part is
+named by the digest of its rows, so an equal part of the previous version has the same name.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from beam_jobs.encode.blocks import block_lengths, texts
 from beam_jobs.plan.inputs import InputRows
+from beam_jobs.tables.cutting import part_lengths
 from beam_jobs.tables.digests import table_digest
 from infra.dataset.catalog import DatasetVersion
 from infra.digests import sha256_hex
@@ -62,7 +62,7 @@ def cut_inputs(inputs: pa.Table | InputRows, mean: int = ROWS_OF_A_PART) -> Iter
     else:
         uris, rows = inputs["uri"], inputs.slice
     start = 0
-    for length in block_lengths(texts(uris), mean):
+    for length in part_lengths(uris, mean):
         yield rows(start, length)
         start += length
     if not start:

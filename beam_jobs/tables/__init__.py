@@ -1,1 +1,1 @@
-"""Columns of Arrow tables: record ids, look-up by sorted id, digests of rows, compact columns of text."""
+"""Arrow tables: record ids, look-up by sorted id, digests of rows, cutting, compact columns of text."""

@@ -25,7 +25,7 @@ from flows.cli.jobs import commands as jobs
 from flows.cli.jobs.profile import profile
 from flows.cli.server import service
 from flows.cli.server.schedule import schedule
-from infra.errors import ShardmillError
+from infra.errors import GO_ON, ShardmillError
 from infra.processes.terminal import (
     READER_GONE,
     ReaderGone,
@@ -132,7 +132,7 @@ def run(argv: Sequence[str] | None = None) -> int:
             raise
         return _usage_error(error)
     if status == _CANCELLED:  # Typer turns Ctrl-C into this status
-        return _fail("stopped on request", "run the same command again: it goes on where it was", _CANCELLED)
+        return _fail("stopped on request", GO_ON, _CANCELLED)
     return status if isinstance(status, int) else 0
 
 

@@ -21,9 +21,8 @@ from uuid import UUID
 
 from flows.runs.artifacts import LiveProgress
 from flows.runs.cancel_watch import StopRequest, watched_runs
-from infra.errors import Cancelled
+from infra.errors import GO_ON, Cancelled
 from infra.processes.children import run_child
-from infra.processes.process import GO_ON
 from infra.progress import Event, emit
 
 Logger = logging.Logger | logging.LoggerAdapter[Any]

@@ -21,7 +21,7 @@ from flows import home
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
 
-_MESSAGE = "The process of this run was killed; the next run goes on from here"
+_MESSAGE = "The process of this run was killed; the next run continues its work"
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from flows import home
 from flows.server import services
-from infra.errors import ConfigError, EnvironmentFault
+from infra.errors import GO_ON, ConfigError, EnvironmentFault
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +156,7 @@ def _faults_named(url: str) -> Iterator[None]:
     except httpx.HTTPError as error:
         raise ApiLost(
             f"Prefect's API at {url} failed: {error or type(error).__name__}",
-            "check that it runs and has this Prefect release. "
-            "Run the same command again: it goes on where it was",
+            f"check that it runs and has this Prefect release, then {GO_ON}",
         ) from error
 
 

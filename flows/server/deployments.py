@@ -120,7 +120,7 @@ def end_stale_runs() -> int:
             limit=200,
         )
         for run in stale:
-            state: Any = Crashed(message="The worker was killed; the next run goes on from here")
+            state: Any = Crashed(message="The worker was killed; the next run continues its work")
             client.set_flow_run_state(run.id, state, force=True)
     return len(stale)
 

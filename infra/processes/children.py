@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from infra.errors import Cancelled, ChildDied, from_event
+from infra.errors import GO_ON, Cancelled, ChildDied, from_event
 from infra.processes.child_output import ChildOutput
-from infra.processes.process import DEFECT, GO_ON, LIFELINE_FD, REPORT_DEFECT
+from infra.processes.process import DEFECT, LIFELINE_FD, REPORT_DEFECT
 from infra.processes.trees import SAMPLE_SECONDS, MemorySampler, kill_tree, wait_for_end
 from infra.progress import EVENTS_FD, Listener
 

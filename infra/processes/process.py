@@ -16,13 +16,12 @@ from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn
 
-from infra.errors import Cancelled, ShardmillError
+from infra.errors import GO_ON, Cancelled, ShardmillError
 from infra.processes.terminal import READER_GONE, ReaderGone, guard_standard_streams, output_flushed
 from infra.progress import adopt_parent, failure
 
 LIFELINE_FD = "SHARDMILL_LIFELINE_FD"
 _PR_SET_PDEATHSIG = 1  # prctl(2)
-GO_ON = "run the same command again: it goes on where it was"
 REPORT_DEFECT = "this is a defect of Shardmill; please report it with the log"
 DEFECT = 1  # exit status of a Python process that an unexpected exception ended
 

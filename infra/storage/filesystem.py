@@ -16,7 +16,7 @@ from typing import BinaryIO, TypeVar, cast
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from infra.errors import NotFoundError, PublishConflict, StorageError
+from infra.errors import GO_ON, NotFoundError, PublishConflict, StorageError
 from infra.storage.local import (
     TEMPORARY_PREFIX,
     create_file,
@@ -33,8 +33,6 @@ from infra.storage.objects.retries import retry
 from infra.storage.opening import open_filesystem
 
 T = TypeVar("T")
-
-_GO_ON = "then run the same command again: it goes on where it was"
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,9 +336,9 @@ class Storage:
     def _failure(self, what: str, path: str, error: OSError) -> StorageError:
         remedy = None
         if not self.is_local:
-            remedy = f"check the network, the credentials and the store, {_GO_ON}"
+            remedy = f"check the network, the credentials and the store, then {GO_ON}"
         elif what == "write":
-            remedy = f"check free space and permissions, {_GO_ON}"
+            remedy = f"check free space and permissions, then {GO_ON}"
         text = without_secrets(error.strerror or str(error), self.location)
         return StorageError(f"cannot {what} {self._describe(path)}: {text}", remedy)
 

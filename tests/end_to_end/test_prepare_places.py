@@ -16,8 +16,7 @@ from beam_jobs.config import PrepareConfig
 from beam_jobs.job import prepare_version
 from beam_jobs.request import JobRequest
 from infra.dataset.catalog import Catalog
-from infra.errors import UsageError
-from infra.processes.process import GO_ON
+from infra.errors import GO_ON, UsageError
 from infra.settings import load_settings
 from tests.samples.photos import make_photos, write
 

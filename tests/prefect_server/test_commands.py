@@ -16,6 +16,7 @@ import pytest
 
 from infra.dataset.catalog import Catalog
 from infra.dataset.verify import verify
+from infra.errors import GO_ON
 from tests.prefect_server.jobs import fake_prepare, held_after_a_block, wait_for_text
 from tests.prefect_server.server import RunningServer, run_command, user_environment
 from tests.samples.image_folders import write_image_folder, write_many_large_images
@@ -175,7 +176,7 @@ def test_a_server_that_dies_before_the_training_says_what_was_published(home: Pa
     error, remedy = done.stderr.splitlines()[-2:]
     assert error.startswith("error: Prefect's API at http://127.0.0.1:")
     assert error.endswith("; before that, fake@1 was published")
-    assert remedy.endswith("Run the same command again: it goes on where it was")
+    assert remedy.endswith(f", then {GO_ON}")
 
 
 @pytest.mark.parametrize(
@@ -200,7 +201,7 @@ def test_a_stop_in_prefect_ends_the_command(
     assert process.returncode == 130, stderr
     assert stderr.splitlines()[-2:] == [
         f"error: {said}",
-        "remedy: run the same command again: it goes on where it was",
+        f"remedy: {GO_ON}",
     ]
     assert "Traceback" not in stderr
     assert not psutil.wait_procs(job, timeout=15)[1]

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from infra.errors import Cancelled
-from infra.processes.process import GO_ON
+from infra.errors import GO_ON, Cancelled
 
 
 class StopFlag:

@@ -217,5 +217,5 @@ def _show_garbage(garbage: Garbage, *, applied: bool) -> None:
     if garbage.in_work:
         output.note(
             f"note: {output.counted(len(garbage.in_work), 'folder')} of an interrupted prepare stay: "
-            "the same prepare goes on from there, and the next version clears them away"
+            "the same prepare continues from there, and the next version clears them away"
         )

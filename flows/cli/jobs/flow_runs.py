@@ -10,8 +10,7 @@ from flows.cli.output import nothing_on_stdout
 from flows.home import home
 from flows.runs import lost_runs
 from flows.server.api import Api, ApiLost, prefect_api, standing_api
-from infra.errors import Cancelled, ShardmillError, from_event
-from infra.processes.process import GO_ON
+from infra.errors import GO_ON, Cancelled, ShardmillError, from_event
 from infra.progress import Event, TerminalProgress, subscribe
 
 

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from infra.errors import LockedError, StorageError
+from infra.errors import GO_ON, LockedError, StorageError
 from infra.storage.locks.locking import Lock
 from infra.storage.objects.conditional import ConditionalObjects, ObjectChanged
 
@@ -153,7 +153,7 @@ class _Lease:
             raise LockedError(
                 f"the lock {self._name} was lost: it could not be renewed for "
                 f"{self._times.lease_seconds:g} seconds, and another process may hold it now",
-                "check the network, then run the same command again: it goes on where it was",
+                f"check the network, then {GO_ON}",
             )
 
     def acquire(self) -> None:

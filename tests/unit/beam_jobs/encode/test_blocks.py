@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from beam_jobs.encode.blocks import (
     Block,
-    block_lengths,
     cut_blocks,
     facts_file,
     finished_blocks,
@@ -23,26 +22,10 @@ from beam_jobs.schemas import FACTS_SCHEMA, REFERENCE_SCHEMA, Status
 from infra.errors import CorruptDataError
 from infra.storage.filesystem import Storage
 
-NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
-URIS = st.lists(NAMES, unique=True).map(sorted)
-
 
 def references(uris: list[str], size: int = 1) -> pa.Table:
     rows = [{"uri": uri, "size_bytes": size, "mtime_ns": 1, "label": "a", "split": None} for uri in uris]
     return pa.Table.from_pylist(rows, REFERENCE_SCHEMA)
-
-
-@given(URIS, st.integers(4, 40))
-def test_blocks_cover_all_files_in_order(uris: list[str], mean: int) -> None:
-    lengths = list(block_lengths(iter(uris), mean))
-    assert sum(lengths) == len(uris)
-    assert all(1 <= length <= 2 * mean for length in lengths)
-    assert all(length >= mean // 4 for length in lengths[:-1])
-
-
-def test_the_mean_is_about_what_was_asked() -> None:
-    lengths = list(block_lengths((f"class/{number:07d}.jpg" for number in range(60_000)), 128))
-    assert 100 <= sum(lengths) / len(lengths) <= 140
 
 
 @settings(max_examples=40)

@@ -9,26 +9,9 @@ import pytest
 from beam_jobs.config import PrepareConfig
 from beam_jobs.reuse.policy import retried_reasons, reuse_of
 from beam_jobs.reuse.previous import Reuse
-from infra.format.contract import Manifest
-
-BUILDS = {"pillow": "12"}
-
+from tests.samples.manifests import BUILDS, empty_manifest
 
 ALL, COPIES, NOTHING = (True, True, True), (True, True, False), (False, False, False)
-
-
-def manifest(**config: Any) -> Manifest:
-    return Manifest.model_validate(
-        {
-            "dataset": "d", "version": 1, "created_at": "2026-01-02T03:04:05Z", "plan_digest": "p",
-            "run_digest": "r", "source": "/photos", "source_digest": "s", "classes": [], "shards": [],
-            "container": "none", "codecs": BUILDS, "inputs": [], "splits": {},
-            "config": PrepareConfig.model_validate(config).model_dump(mode="json"),
-            "accounting": dict.fromkeys(
-                ("num_inputs", "num_records", "num_duplicates", "num_filtered", "num_quarantined"), 0
-            ),
-        }
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -53,19 +36,21 @@ def manifest(**config: Any) -> Manifest:
 def test_what_counts_under_which_settings(
     before: dict[str, Any], now: dict[str, Any], expected: tuple[bool, bool, bool]
 ) -> None:
-    found = reuse_of(manifest(**before), PrepareConfig.model_validate(now), "/photos", BUILDS)
+    found = reuse_of(empty_manifest(**before), PrepareConfig.model_validate(now), "/photos", BUILDS)
     assert found == Reuse(*expected)
 
 
 def test_what_counts_of_another_source_other_libraries_and_another_release() -> None:
     config = PrepareConfig()
-    assert reuse_of(manifest(), config, "/others", BUILDS) == Reuse(contents=True, uris=False, shards=True)
-    assert reuse_of(manifest(), config, "/photos", {"pillow": "13"}) == Reuse(*NOTHING)
-    unlike = manifest().model_copy(update={"config": {"image": {"short_side": 256}}})
+    assert reuse_of(empty_manifest(), config, "/others", BUILDS) == Reuse(
+        contents=True, uris=False, shards=True
+    )
+    assert reuse_of(empty_manifest(), config, "/photos", {"pillow": "13"}) == Reuse(*NOTHING)
+    unlike = empty_manifest().model_copy(update={"config": {"image": {"short_side": 256}}})
     assert reuse_of(unlike, config, "/photos", BUILDS) == Reuse(*NOTHING)
 
 
 def test_a_decoder_is_tried_again_under_other_limits() -> None:
-    assert "decoder_hung" not in retried_reasons(manifest(), PrepareConfig())
+    assert "decoder_hung" not in retried_reasons(empty_manifest(), PrepareConfig())
     later = PrepareConfig.model_validate({"runner": {"image_seconds": 600}})
-    assert {"decoder_hung", "vanished"} <= set(retried_reasons(manifest(), later))
+    assert {"decoder_hung", "vanished"} <= set(retried_reasons(empty_manifest(), later))

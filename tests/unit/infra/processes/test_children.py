@@ -15,9 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
-from infra.errors import Cancelled, ChildDied, FailureBudgetExceeded
+from infra.errors import GO_ON, Cancelled, ChildDied, FailureBudgetExceeded
 from infra.processes.children import ChildResult, run_child
-from infra.processes.process import GO_ON
 from infra.processes.trees import wait_for_end
 
 CHILD_OF_OURS = "from infra import progress\nfrom infra.processes import process\n"
