@@ -43,12 +43,12 @@ class Digests:
     def of(cls, source_uri: str, listing: Listing, config: PrepareConfig) -> Self:
         """Compute the digests of a run."""
         run = run_digest(source_uri, config)
-        return cls(run, digest_of([run, listing.digest()], length=32), _builds())
+        return cls(run, digest_of([run, listing.digest()], length=32), _builds(config))
 
 
 def run_digest(source_uri: str, config: PrepareConfig) -> str:
     """Return the digest of a run, which is known before its source is listed."""
-    return digest_of([FORMAT_VERSION, source_uri, config.effective(), _builds()])
+    return digest_of([FORMAT_VERSION, source_uri, config.effective(), _builds(config)])
 
 
 def work_digest(source_uri: str, config: PrepareConfig) -> str:
@@ -56,8 +56,8 @@ def work_digest(source_uri: str, config: PrepareConfig) -> str:
     return digest_of([FORMAT_VERSION, source_uri, config.effective()])
 
 
-def _builds() -> dict[str, str]:
-    return codec_builds() | {name: version(name) for name in ("isal", "pyarrow")}
+def _builds(config: PrepareConfig) -> dict[str, str]:
+    return codec_builds(config.image.encoding) | {name: version(name) for name in ("isal", "pyarrow")}
 
 
 def _records_digest(planned: PlannedRecords) -> str:

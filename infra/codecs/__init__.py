@@ -11,7 +11,7 @@ import PIL
 import simplejpeg
 from PIL import features
 
-from infra.codecs.encode import MAX_JPEG_SIDE, encode_jpeg
+from infra.codecs.encode import MAX_JPEG_SIDE, Encoding, encode_jpeg
 from infra.codecs.formats import (
     MAX_PIXELS,
     WHITE,
@@ -51,9 +51,20 @@ __all__ = [
 REVISION = 3
 
 
-def codec_builds() -> dict[str, str]:
-    """Return the version of each library that shapes stored pixels, by its name. Part of every digest."""
-    return {
+# Pillow may take these from the system, so its own version does not tell which one is loaded.
+_ENCODER_OF = {"png": "zlib", "webp": "webp"}
+
+
+def codec_builds(encoding: Encoding) -> dict[str, str]:
+    """Return the version of each library that shapes stored images, by its name. Part of every digest.
+
+    The library that compresses is named only for the encoding that needs it: another zlib does not make a
+    dataset of JPEGs read its images again.
+
+    Args:
+        encoding: the stored form.
+    """
+    builds = {
         "shardmill": str(REVISION),
         "simplejpeg": simplejpeg.__version__,
         "turbojpeg": libturbojpeg.build(),
@@ -62,6 +73,9 @@ def codec_builds() -> dict[str, str]:
         "littlecms": features.version("littlecms2") or "absent",
         "heif": heif_build(),
     }
+    if library := _ENCODER_OF.get(encoding):
+        builds[library] = features.version(library) or "absent"
+    return builds
 
 
 def decode(

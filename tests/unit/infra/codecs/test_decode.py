@@ -11,6 +11,7 @@ from PIL import Image, ImageOps
 
 from infra import codecs
 from infra.codecs import ImageRejected, Pixels
+from infra.codecs.encode import Encoding
 from infra.codecs.jpeg.decode import decode_jpeg_small
 from infra.codecs.resize import resize
 from tests.samples.images import gradient, saved
@@ -208,10 +209,15 @@ def test_encoding_is_faithful_and_repeatable(channels: int) -> None:
         assert image.mode == ("L" if channels == 1 else "RGB")
 
 
-def test_builds_name_every_library() -> None:
-    builds = set(codecs.codec_builds())
-    assert builds == {"shardmill", "simplejpeg", "turbojpeg", "opencv", "pillow", "littlecms", "heif"}
-    assert all(codecs.codec_builds().values())
+@pytest.mark.parametrize(
+    ("encoding", "encoder"), [("jpeg", set()), ("raw", set()), ("png", {"zlib"}), ("webp", {"webp"})]
+)
+def test_builds_name_every_library(encoding: Encoding, encoder: set[str]) -> None:
+    builds = codecs.codec_builds(encoding)
+    always = {"shardmill", "simplejpeg", "turbojpeg", "opencv", "pillow", "littlecms", "heif"}
+    assert set(builds) == always | encoder
+    assert all(builds.values())
+    assert all(builds[name][0].isdigit() for name in encoder)
 
 
 @pytest.mark.parametrize(("size", "expected"), [((480, 256), (240, 128)), ((100, 60), (100, 60))])

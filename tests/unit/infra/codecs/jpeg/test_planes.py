@@ -265,7 +265,7 @@ def test_the_build_names_a_version_and_can_be_done_without() -> None:
     assert build()[0].isdigit() or build().startswith("sha256 ")
     code = (
         "from infra.codecs import codec_builds; from infra.codecs.jpeg.libturbojpeg import library;"
-        "print(library(), codec_builds()['turbojpeg'])"
+        "print(library(), codec_builds('jpeg')['turbojpeg'])"
     )
     for value in ("none", "/nowhere/libturbojpeg.so"):
         environment = {**os.environ, LIBRARY_VARIABLE: value}
