@@ -14,6 +14,7 @@ from training.config import TrainConfig, image_size_of
 from training.loop.evaluation import Evaluator
 from training.loop.optimizers import make_optimizer, make_schedule
 from training.models import ModelSpec, build_model
+from training.models.batch_normalization import limit_momentum, momentum_limit
 from training.models.normalization import pixels_of
 
 
@@ -28,6 +29,7 @@ class TrainingParts:
         optimizer: the Keras optimizer.
         schedule: step -> learning rate.
         evaluator: evaluates the model on a split.
+        notes: what was changed in the model, for the result.
     """
 
     strategy: Any
@@ -36,6 +38,7 @@ class TrainingParts:
     optimizer: Any
     schedule: Any
     evaluator: Evaluator
+    notes: tuple[str, ...] = ()
 
 
 def model_spec(config: TrainConfig, version: DatasetVersion, num_replicas: int) -> ModelSpec:
@@ -66,11 +69,14 @@ def build_parts(
     with strategy.scope():
         model = build_model(spec)
         _load_weights(model, config.model.weights)
-        schedule = make_schedule(config, config.run.epochs * steps_per_epoch)
+        total_steps = config.run.epochs * steps_per_epoch
+        limited = limit_momentum(model, momentum_limit(steps_per_epoch, total_steps))
+        schedule = make_schedule(config, total_steps)
         optimizer = make_optimizer(config, schedule)
         optimizer.build(model.trainable_variables)
     evaluator = Evaluator(strategy, model, spec.num_classes, spec.image_size, config.data.global_batch_size)
-    return TrainingParts(strategy, spec, model, optimizer, schedule, evaluator)
+    notes = () if limited is None else (str(limited),)
+    return TrainingParts(strategy, spec, model, optimizer, schedule, evaluator, notes)
 
 
 def _load_weights(model: Any, weights: str | None) -> None:

@@ -143,7 +143,8 @@ def _result(
     metrics: dict[str, Any],
 ) -> dict[str, Any]:
     missing = [split for split in EVALUATED_SPLITS if split not in metrics]
-    notes = [f"{version.ref} has no {split} split: nothing was measured on it" for split in missing]
+    notes = list(parts.notes)
+    notes += [f"{version.ref} has no {split} split: nothing was measured on it" for split in missing]
     if "validation" in missing:
         notes.append("without validation examples the last model counts as the best")
     return {
