@@ -7,7 +7,6 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from infra.digests import sha256_hex
 from infra.errors import CorruptDataError, NotFoundError
@@ -19,6 +18,7 @@ from infra.format.contract import (
     manifest_file,
     version_of_manifest,
 )
+from infra.format.parquet import read_parquet
 from infra.format.stored_manifest import decode_manifest, encode_manifest
 from infra.storage.filesystem import Storage
 
@@ -85,7 +85,7 @@ class DatasetVersion:
             raise self._missing(path) from error
         if sha256_hex(data) != sha256:
             raise CorruptDataError(f"{path} is not what was written: its SHA-256 differs from the manifest's")
-        return pq.read_table(pa.BufferReader(data))
+        return read_parquet(data)
 
     def present_files(self) -> dict[str, int]:
         """Path -> size (bytes) of all files in the folders that the manifest names."""
@@ -110,7 +110,7 @@ class DatasetVersion:
         """
         try:
             with self.storage.open_input(path) as stream:
-                return pq.read_table(stream, columns=columns)
+                return read_parquet(stream, columns=columns)
         except NotFoundError as error:
             raise self._missing(path) from error
         except pa.ArrowException as error:

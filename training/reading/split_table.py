@@ -5,19 +5,18 @@ Indexes are checked against the manifest before they are believed.
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from infra.dataset.catalog import DatasetVersion
 from infra.digests import sha256_hex
 from infra.errors import CorruptDataError, NotFoundError
 from infra.format.contract import Shard
+from infra.format.parquet import read_parquet
 
 _COLUMNS = ("id", "offset_bytes", "length_bytes", "label", "height", "width")
 _ID_BYTES = 16
@@ -107,7 +106,7 @@ def _read_index(version: DatasetVersion, shard: Shard) -> pa.Table:
         raise CorruptDataError(
             f"{shard.index_path} differs from the index in the manifest of {version.ref}", remedy
         )
-    rows = pq.read_table(io.BytesIO(data), columns=list(_COLUMNS))
+    rows = read_parquet(data, columns=list(_COLUMNS))
     if rows.num_rows != shard.num_examples:
         raise CorruptDataError(
             f"{shard.index_path} has {rows.num_rows} rows, the manifest says {shard.num_examples}", remedy

@@ -9,12 +9,12 @@ from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from infra.dataset.catalog import Catalog, DatasetVersion
 from infra.dataset.maintenance.purged import PURGING_FILE, purged_contents, purged_uris
 from infra.errors import CorruptDataError, NotFoundError, UsageError
 from infra.format.contract import Manifest
+from infra.format.parquet import read_parquet
 from infra.storage.filesystem import Storage
 from infra.storage.names import is_text, uri_of
 
@@ -116,7 +116,7 @@ class _Tables:
 
     def _read_part(self, path: str) -> pa.Table:
         with self._storage.open_input(path) as stream:
-            return pq.read_table(stream, columns=["uri", "sha256"])
+            return read_parquet(stream, columns=["uri", "sha256"])
 
     def _parts(self, manifest: Manifest) -> Iterator[pa.Table]:
         return (self._read(part.path) for part in manifest.inputs)

@@ -13,7 +13,6 @@ from contextlib import closing
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from beam_jobs.maintain.purge.finding import ToPurge
 from beam_jobs.maintain.purge.leaks import count_crossing, count_leaks
@@ -34,6 +33,7 @@ from infra.format.contract import (
     inputs_file,
     summarise_splits,
 )
+from infra.format.parquet import read_parquet
 from infra.format.records import unpack_record
 from infra.storage.filesystem import Storage
 from infra.storage.range_reader import RangeReader
@@ -186,7 +186,7 @@ class Rewriter:
         tables, splits = [], []
         for shard in manifest.shards:
             with self._storage.open_input(shard.index_path) as stream:
-                tables.append(pq.read_table(stream))
+                tables.append(read_parquet(stream))
             splits += [SPLITS.index(shard.split)] * shard.num_examples
         if not tables:
             return {}

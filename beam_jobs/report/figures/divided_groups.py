@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from infra.format.contract import Manifest
+from infra.format.parquet import read_parquet
 from infra.storage.filesystem import Storage
 
 KEYS_SHOWN = 12
@@ -64,7 +64,7 @@ def _sizes_by_split(storage: Storage, manifest: Manifest) -> Iterator[pa.Table]:
         for shard in manifest.shards:
             if shard.split == split:
                 with storage.open_input(shard.index_path) as stream:
-                    groups.append(pq.read_table(stream, columns=["group"]))
+                    groups.append(read_parquet(stream, columns=["group"]))
         table = pa.concat_tables(groups)
         sizes = table.filter(pc.is_valid(table["group"])).group_by("group").aggregate([([], "count_all")])
         yield sizes.append_column("split", pa.array([split] * sizes.num_rows, pa.string()))
@@ -76,7 +76,7 @@ def _first_ids(storage: Storage, manifest: Manifest, keys: list[str]) -> dict[tu
     found: dict[tuple[str, str], list[str]] = {}
     for shard in manifest.shards:
         with storage.open_input(shard.index_path) as stream:
-            table = pq.read_table(stream, columns=["group", "id"])
+            table = read_parquet(stream, columns=["group", "id"])
         rows = table.filter(pc.is_in(table["group"], wanted)).sort_by("id")
         for row in rows.to_pylist():
             kept = found.setdefault((row["group"], shard.split), [])

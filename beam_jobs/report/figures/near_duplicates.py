@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from infra.format.contract import NEAR_DUPLICATES_SCHEMA, Manifest
+from infra.format.parquet import read_parquet
 from infra.storage.filesystem import Storage
 
 GROUPS_SHOWN = 24
@@ -87,7 +87,7 @@ def near_duplicates(storage: Storage, manifest: Manifest) -> NearDuplicateGroups
     if manifest.near_duplicates is None:
         return NearDuplicateGroups()
     with storage.open_input(manifest.near_duplicates.path) as stream:
-        return choose_groups(pq.read_table(stream, columns=_COLUMNS))
+        return choose_groups(read_parquet(stream, columns=_COLUMNS))
 
 
 _COLUMNS = [name for name in NEAR_DUPLICATES_SCHEMA.names if name != "perceptual_hash"]
