@@ -16,7 +16,7 @@ from tests.samples.published import Picture, coloured, publish
 from tests.samples.trainer import Trainer, settings, train
 from training.reading import load_table
 from training.reading.shard_reader import open_records
-from training.results.metrics import confusion_matrix
+from training.results.metrics.confusion import confusion_matrix
 
 # Names of folders can be anything: a slash of another alphabet, quotes, markup, bytes that are no UTF-8.
 ODD_NAMES = ["<b>&\"'", "caf\udce9", "naïve ∕ 中文 🙂"]

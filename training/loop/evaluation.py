@@ -3,70 +3,107 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
+from training.arrays import Ints
 from training.order import SequentialOrder
 from training.ranks.strategy import distribute, gather
 from training.reading import RecordReader
-from training.results.metrics import Evaluation, confusion_matrix
+from training.results.metrics.tally import Evaluation, Rows
+from training.tasks.task import Task, evaluated
 from training.tf_data.indexed import IndexedPipeline
 from training.tf_data.pipeline import reraise
+
+
+class Sink(Protocol):
+    """Takes each evaluated batch, for example to write it to a file."""
+
+    def add(self, ordinals: Ints, labels: npt.NDArray[Any], rows: Rows) -> None:
+        """Take n examples.
+
+        Args:
+            ordinals: int64 [n], the records in the table of the split.
+            labels: [n, ...], as the task needs them.
+            rows: ``losses`` float32 [n] and the predictions of the task, each [n, ...].
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationSize:
+    """The size of the batches that are evaluated.
+
+    Attributes:
+        image_size: height and width of the images (pixels).
+        batch_size: examples a step, over all replicas.
+    """
+
+    image_size: int
+    batch_size: int
 
 
 class Evaluator:
     """Evaluates one model on splits; the compiled step serves all of them."""
 
-    def __init__(self, strategy: Any, model: Any, num_classes: int, image_size: int, batch_size: int) -> None:
+    def __init__(self, strategy: Any, model: Any, task: Task, size: EvaluationSize) -> None:
         self._strategy = strategy
-        self._num_classes = num_classes
-        self._image_size = image_size
-        self._batch_size = batch_size
-        self._step = _evaluation_step(strategy, model)
+        self._task = task
+        self._size = size
+        self._step = _evaluation_step(strategy, model, task)
         self._prepared: dict[RecordReader, tuple[IndexedPipeline, Any]] = {}
 
-    def evaluate(self, reader: RecordReader, on_batch: Callable[[int], None]) -> Evaluation:
+    def evaluate(
+        self, reader: RecordReader, on_batch: Callable[[int], None], sink: Sink | None = None
+    ) -> Evaluation:
         """Evaluate every record of the reader's split once, in stored order.
 
         Args:
             reader: the records of the split.
             on_batch: called with the number of evaluated examples.
+            sink: takes the predictions of each batch.
 
         Raises:
             CorruptDataError: a record is damaged.
         """
         pipeline, dataset = self._prepare(reader)
-        confusion = np.zeros((self._num_classes, self._num_classes), np.int64)
-        losses: list[float] = []
+        tally = self._task.tally()
         batches = reraise([pipeline], lambda: iter(dataset))
+        done = 0
         for _ in range(pipeline.order.steps_per_epoch):
             batch = reraise([pipeline], lambda: next(batches))
-            rows = [gather(self._strategy, part) for part in self._step(batch)]
-            real = rows[0] > 0
-            _, labels, predicted, loss = (part[real] for part in rows)
-            confusion += confusion_matrix(labels, predicted, self._num_classes)
-            losses.append(float(loss.astype(np.float64).sum()))
-            on_batch(int(confusion.sum()))
-        return Evaluation(confusion, float(np.sum(losses)) / max(int(confusion.sum()), 1))
+            ordinals, labels, rows = self._evaluated(batch)
+            tally.add(labels, rows)
+            if sink is not None:
+                sink.add(ordinals, labels, rows)
+            done += len(labels)
+            on_batch(done)
+        return tally.evaluation()
+
+    def _evaluated(self, batch: Any) -> tuple[Ints, npt.NDArray[Any], Rows]:
+        """Return ordinals, labels and predictions of the real examples of a batch."""
+        rows = {name: gather(self._strategy, part) for name, part in self._step(batch).items()}
+        real = gather(self._strategy, batch["weights"]) > 0
+        ordinals, labels = (gather(self._strategy, batch[name])[real] for name in ("ordinals", "labels"))
+        return ordinals, labels, {name: part[real] for name, part in rows.items()}
 
     def _prepare(self, reader: RecordReader) -> tuple[IndexedPipeline, Any]:
         """Return the pipeline of a split, made once: TensorFlow never frees the functions of a dataset."""
         if reader not in self._prepared:
-            order = SequentialOrder(len(reader.table), self._batch_size)
-            pipeline = IndexedPipeline(reader, order, self._image_size)
+            order = SequentialOrder(len(reader.table), self._size.batch_size)
+            pipeline = IndexedPipeline(reader, order, self._size.image_size)
             dataset = distribute(self._strategy, pipeline, 0, order.steps_per_epoch)
             self._prepared[reader] = pipeline, dataset
         return self._prepared[reader]
 
 
-def _evaluation_step(strategy: Any, model: Any) -> Any:
-    """Return a function: batch -> per replica (weights, labels, predicted, losses), each [b]."""
+def _evaluation_step(strategy: Any, model: Any, task: Task) -> Any:
+    """Return a function: batch -> per replica the losses and predictions of its rows, by name."""
 
     def on_replica(batch: Any) -> Any:
-        logits = tf.cast(model(batch["images"], training=False), tf.float32)
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(batch["labels"], logits)
-        return batch["weights"], batch["labels"], tf.argmax(logits, axis=-1), losses
+        outputs = tf.cast(model(batch["images"], training=False), tf.float32)
+        return dict(evaluated(task, outputs, batch["labels"]))
 
     return tf.function(lambda batch: strategy.run(on_replica, args=(batch,)))

@@ -23,7 +23,7 @@ from training.order import TrainingOrder
 from training.ranks.strategy import distribute, gather
 from training.reading import RecordReader
 from training.results.consumed import ConsumedTrace
-from training.results.metrics import Evaluation
+from training.results.metrics.tally import Evaluation
 from training.results.tensorboard_log import TensorBoardLog
 from training.tf_data.pipeline import Pipeline, reraise
 
@@ -78,7 +78,7 @@ class TrainingLoop:
         self._outputs = outputs
         self._stop = stop
         self.progress = progress
-        self._train_step = make_train_step(config, parts.strategy, parts.model, parts.optimizer)
+        self._train_step = make_train_step(config, parts.strategy, parts.model, parts.optimizer, parts.task)
         self._pending: list[tuple[Any, Any, int]] = []
         self._steps_here = 0
         self._saved_at = time.monotonic()
@@ -202,7 +202,8 @@ class TrainingLoop:
 
     def _epoch_figures(self) -> dict[str, Any]:
         seen = max(self.progress.num_examples, 1)
-        return {"loss": self.progress.loss_sum / seen, "accuracy": self.progress.num_correct / seen}
+        score_name = self._parts.task.score_name
+        return {"loss": self.progress.loss_sum / seen, score_name: self.progress.num_correct / seen}
 
     def _images_at(self, run_step: int) -> int:
         epoch, step = divmod(run_step, self._order.steps_per_epoch)
@@ -219,7 +220,7 @@ class TrainingLoop:
         last = epoch == run.epochs
         if self._data.validation is not None and (last or epoch % run.validate_every_epochs == 0):
             evaluation = self._validate(self._data.validation)
-            row["validation"] = {"loss": evaluation.loss, "accuracy": evaluation.accuracy}
+            row["validation"] = evaluation.figures()
             self._outputs.log.scalars("validation", self.run_step, row["validation"])
             events.metrics(split="validation", epoch=epoch, step=self.run_step, **row["validation"])
         self.progress = Progress(

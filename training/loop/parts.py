@@ -11,11 +11,13 @@ import keras
 from infra.dataset.catalog import DatasetVersion
 from infra.errors import ConfigError
 from training.config import TrainConfig, image_size_of
-from training.loop.evaluation import Evaluator
+from training.loop.evaluation import EvaluationSize, Evaluator
 from training.loop.optimizers import make_optimizer, make_schedule
 from training.models import ModelSpec, build_model
 from training.models.batch_normalization import limit_momentum, momentum_limit
 from training.models.normalization import pixels_of
+from training.tasks.single_label import SingleLabel
+from training.tasks.task import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,7 @@ class TrainingParts:
 
     Attributes:
         strategy: the ``tf.distribute.Strategy``.
+        task: labels, loss and measures.
         spec: the parameters from which the model was built.
         model: the Keras model.
         optimizer: the Keras optimizer.
@@ -33,6 +36,7 @@ class TrainingParts:
     """
 
     strategy: Any
+    task: Task
     spec: ModelSpec
     model: Any
     optimizer: Any
@@ -74,9 +78,11 @@ def build_parts(
         schedule = make_schedule(config, total_steps)
         optimizer = make_optimizer(config, schedule)
         optimizer.build(model.trainable_variables)
-    evaluator = Evaluator(strategy, model, spec.num_classes, spec.image_size, config.data.global_batch_size)
+    task = SingleLabel(spec.num_classes, config.optimizer.label_smoothing)
+    size = EvaluationSize(spec.image_size, config.data.global_batch_size)
+    evaluator = Evaluator(strategy, model, task, size)
     notes = () if limited is None else (str(limited),)
-    return TrainingParts(strategy, spec, model, optimizer, schedule, evaluator, notes)
+    return TrainingParts(strategy, task, spec, model, optimizer, schedule, evaluator, notes)
 
 
 def _load_weights(model: Any, weights: str | None) -> None:

@@ -26,6 +26,7 @@ from training.ranks.strategy import check_divisible, make_strategy
 from training.reading import RecordReader
 from training.results.confusion_picture import confusion_svg
 from training.results.consumed import ConsumedTrace
+from training.results.metrics.single_label import SingleLabelEvaluation
 from training.results.tensorboard_log import TensorBoardLog
 from training.tf_data.training_input import InputSettings, open_training_input
 
@@ -116,7 +117,9 @@ def _evaluate(
 
         evaluation = parts.evaluator.evaluate(readers[split], on_batch)
         results[split] = evaluation.to_result(classes)
-        events.metrics(split=split, loss=evaluation.loss, accuracy=evaluation.accuracy, final=True)
+        events.metrics(split=split, final=True, **evaluation.figures())
+        if not isinstance(evaluation, SingleLabelEvaluation):
+            continue
         picture = confusion_svg(
             evaluation.confusion, classes, title=f"{split}: accuracy {evaluation.accuracy:.1%}"
         )

@@ -6,17 +6,18 @@ from typing import Any
 
 import tensorflow as tf
 
-from training.augment.batched import BatchAugment, dominating_labels, mixed_loss
+from training.augment.batched import BatchAugment
 from training.config import TrainConfig
+from training.tasks.task import Task
 
 
-def make_train_step(config: TrainConfig, strategy: Any, model: Any, optimizer: Any) -> Any:
-    """Return a function: batch -> (loss of the global batch, number of right predictions).
+def make_train_step(config: TrainConfig, strategy: Any, model: Any, optimizer: Any, task: Task) -> Any:
+    """Return a function: batch -> (loss of the global batch, sum of the scores of its real examples).
 
-    Where examples are mixed, the loss is against both labels in their shares, and a prediction is right where
-    it is the label with the greater share.
+    Both are float32 scalars. The scores are those of the task; of a classifier, their sum is the number of
+    hits.
     """
-    settings, smoothing = config.augment, config.optimizer.label_smoothing
+    settings = config.augment
     augment = None
     if settings.is_batched:
         augment = BatchAugment(mixes=settings.mixes, deterministic=config.run.deterministic)
@@ -27,13 +28,8 @@ def make_train_step(config: TrainConfig, strategy: Any, model: Any, optimizer: A
         if augment is not None:
             images = augment(images, batch["parameters"])
         with tf.GradientTape() as tape:
-            logits = tf.cast(model(images, training=True), tf.float32)
-
-            def loss_of(wanted: Any) -> Any:
-                return _cross_entropy(wanted, logits, smoothing)
-
-            losses = mixed_loss(loss_of, labels, own_share) if settings.mixes else loss_of(labels)
-            loss = tf.reduce_sum(losses * batch["weights"])
+            outputs = tf.cast(model(images, training=True), tf.float32)
+            loss = tf.reduce_sum(task.training_losses(outputs, labels, own_share) * batch["weights"])
             if model.losses:
                 loss += tf.add_n(model.losses) / strategy.num_replicas_in_sync
             scaled = optimizer.scale_loss(loss)
@@ -41,22 +37,12 @@ def make_train_step(config: TrainConfig, strategy: Any, model: Any, optimizer: A
         # Sums the gradients over the replicas. The weights have already divided the losses by the global
         # batch.
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-        right = dominating_labels(labels, own_share) if settings.mixes else labels
-        hits = tf.equal(tf.argmax(logits, axis=-1, output_type=tf.int32), right)
-        return loss, tf.reduce_sum(tf.cast(hits & (batch["weights"] > 0), tf.int32))
+        scores = task.scores(outputs, labels, own_share)
+        return loss, tf.reduce_sum(tf.where(batch["weights"] > 0, scores, 0.0))
 
     def step(batch: Any) -> Any:
-        loss, num_correct = strategy.run(on_replica, args=(batch,))
+        loss, score = strategy.run(on_replica, args=(batch,))
         total = tf.distribute.ReduceOp.SUM
-        return strategy.reduce(total, loss, axis=None), strategy.reduce(total, num_correct, axis=None)
+        return strategy.reduce(total, loss, axis=None), strategy.reduce(total, score, axis=None)
 
     return tf.function(step)
-
-
-def _cross_entropy(labels: Any, logits: Any, label_smoothing: float) -> Any:
-    """Return the cross-entropy of each example: float32 [b]."""
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-    if not label_smoothing:
-        return losses
-    spread = -tf.reduce_mean(tf.nn.log_softmax(logits), axis=-1)
-    return (1 - label_smoothing) * losses + label_smoothing * spread

@@ -84,7 +84,7 @@ def measure_rates(
     if not model:
         return Rates(batches, pipeline_rate)
     parts = build_parts(config, strategy, version, order.steps_per_epoch)
-    step = make_train_step(config, strategy, parts.model, parts.optimizer)
+    step = make_train_step(config, strategy, parts.model, parts.optimizer, parts.task)
 
     def train_on(batch: Any) -> int:
         loss, _ = step(batch)

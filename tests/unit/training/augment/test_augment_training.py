@@ -74,6 +74,7 @@ def test_the_loss_of_a_step_is_against_both_labels(dataset: Dataset) -> None:
     from training.augment.batched import BatchAugment, soft_labels
     from training.loop.step import make_train_step
     from training.ranks.strategy import make_strategy
+    from training.tasks.single_label import SingleLabel
 
     config = TrainConfig.model_validate({"augment": AUGMENT, "optimizer": {"label_smoothing": 0.1}})
     strategy = make_strategy("one")
@@ -83,7 +84,7 @@ def test_the_loss_of_a_step_is_against_both_labels(dataset: Dataset) -> None:
         model = keras.Sequential([keras.Input((16, 16, 3)), *layers])
         optimizer = keras.optimizers.SGD(0.0)
         optimizer.build(model.trainable_variables)
-    step = make_train_step(config, strategy, model, optimizer)
+    step = make_train_step(config, strategy, model, optimizer, SingleLabel(3, label_smoothing=0.1))
     for batch in pipeline_of(dataset).dataset(2, 4):  # the last one of an epoch is padded
         draws, labels, weights = batch["parameters"], batch["labels"], batch["weights"].numpy()
         logits = model(BatchAugment(mixes=True)(batch["images"], draws))

@@ -14,7 +14,8 @@ from training.models import ModelSpec, build_model
 def test_a_split_is_evaluated_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipeline for each epoch's validation would stay in memory to the end of the run."""
     tf = pytest.importorskip("tensorflow")
-    from training.loop.evaluation import Evaluator
+    from training.loop.evaluation import EvaluationSize, Evaluator
+    from training.tasks.single_label import SingleLabel
     from training.tf_data.indexed import IndexedPipeline
 
     made = []
@@ -25,7 +26,7 @@ def test_a_split_is_evaluated_again_and_again(tmp_path: Path, monkeypatch: pytes
     publish(tmp_path, coloured({"test": {"a": 7, "b": 4}}), name="set")
     reader = open_dataset("set", root=tmp_path).reader("test")
     model = build_model(ModelSpec("tests.samples.linear_model", num_classes=2, image_size=8))
-    evaluator = Evaluator(tf.distribute.get_strategy(), model, 2, 8, 4)
+    evaluator = Evaluator(tf.distribute.get_strategy(), model, SingleLabel(2), EvaluationSize(8, 4))
     seen: list[int] = []
     first, second = (evaluator.evaluate(reader, seen.append) for _ in range(2))
     assert first.confusion.sum(axis=1).tolist() == [7, 4]

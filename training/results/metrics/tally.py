@@ -1,0 +1,39 @@
+"""The interface of what is summed up over the batches of a split, and of its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy.typing as npt
+
+Rows = Mapping[str, npt.NDArray[Any]]
+
+
+class Evaluation(Protocol):
+    """The outcome of evaluating a model on a split."""
+
+    @property
+    def num_examples(self) -> int:
+        """The number of evaluated examples."""
+
+    def figures(self) -> dict[str, float]:
+        """Return the figures by name, among them ``loss``; see ``training.results.metrics``."""
+
+    def to_result(self, classes: list[str]) -> dict[str, Any]:
+        """Return the evaluation as a JSON object for the result of a run."""
+
+
+class Tally(Protocol):
+    """Sums up predictions, batch by batch, in memory that does not grow with the examples."""
+
+    def add(self, labels: npt.NDArray[Any], rows: Rows) -> None:
+        """Count examples.
+
+        Args:
+            labels: [n, ...], as the task needs them.
+            rows: ``losses`` float32 [n] and the predictions of the task, each [n, ...].
+        """
+
+    def evaluation(self) -> Evaluation:
+        """Return the figures of all examples so far."""

@@ -1,0 +1,67 @@
+"""Regression: each example has T numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from training.results.metrics.regression import RegressionTally
+from training.tasks.mixing import mixed_targets
+from training.tasks.task import LabelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Regression:
+    """Squared error of standard scores, so that targets of any size train alike. Implements ``Task``.
+
+    The model's outputs are standard scores; ``predictions`` turns them back into the unit of the labels.
+
+    Attributes:
+        mean: of each target over the train split.
+        std: the standard deviation of each target over the train split, above 0.
+    """
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    score_name = "absolute_error"
+
+    def __post_init__(self) -> None:
+        if len(self.mean) != len(self.std) or not self.mean or min(self.std) <= 0:
+            raise ValueError(
+                f"mean {self.mean}, std {self.std}: needs one of each for every target, std above 0"
+            )
+
+    @property
+    def num_outputs(self) -> int:
+        """The number of targets, T."""
+        return len(self.mean)
+
+    @property
+    def labels(self) -> LabelSpec:
+        """The targets in their own unit."""
+        return LabelSpec("target", (self.num_outputs,), "float32")
+
+    def training_losses(self, outputs: Any, labels: Any, own_share: Any | None = None) -> Any:
+        """Return the loss of each example: float32 [b]. Mixed: against the mixed target."""
+        return self.losses(outputs, mixed_targets(labels, own_share))
+
+    def losses(self, outputs: Any, labels: Any) -> Any:
+        """Return the squared error of each example in standard scores, averaged over the targets: [b]."""
+        return tf.reduce_mean(tf.square(outputs - (labels - self.mean) / self.std), axis=-1)
+
+    def scores(self, outputs: Any, labels: Any, own_share: Any | None = None) -> Any:
+        """Return the absolute error in the unit of the labels, averaged over the targets: float32 [b]."""
+        return tf.reduce_mean(tf.abs(self._values(outputs) - mixed_targets(labels, own_share)), axis=-1)
+
+    def predictions(self, outputs: Any) -> dict[str, Any]:
+        """Return ``predicted`` float32 [b, T], in the unit of the labels."""
+        return {"predicted": self._values(outputs)}
+
+    def tally(self) -> RegressionTally:
+        """Return an empty tally."""
+        return RegressionTally(self.num_outputs)
+
+    def _values(self, outputs: Any) -> Any:
+        return outputs * self.std + self.mean
