@@ -18,7 +18,7 @@ from beam_jobs.config import PrepareConfig
 from beam_jobs.encode.blocks import REFERENCES_FILE, block_digest, spool_file, write_facts
 from beam_jobs.encode.known_digests import NOTHING_KNOWN, KnownContents
 from beam_jobs.execution.pool.limits import MemoryRanOut, is_out_of_memory
-from beam_jobs.execution.pool.notes import being_processed
+from beam_jobs.execution.pool.notes import being_processed, counting_files
 from beam_jobs.execution.task import Limits, Task
 from beam_jobs.execution.trial import try_alone
 from beam_jobs.execution.verdicts import NO_VERDICTS, Verdict, Verdicts, keep_verdict, known_verdicts
@@ -120,7 +120,7 @@ def encode_block(
     digest = block_digest(references)
     facts = _Facts()
     with spool.atomic_writer(spool_file(digest)) as stored:
-        for file in file_refs(references):
+        for file in counting_files(file_refs(references)):
             sha256, stage = None, READ
             try:
                 data = source.read(file)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from beam_jobs.encode.blocks import (
     write_references,
 )
 from beam_jobs.encode.placing import place_facts
+from beam_jobs.execution.pool import files_in_progress
 from beam_jobs.execution.progress import report_progress
 from beam_jobs.execution.runners import run_task
 from beam_jobs.execution.verdicts import known_verdicts
@@ -109,10 +110,10 @@ def encode_files(
     todo = [number for number, block in enumerate(blocks) if block.digest not in done]
     if reused:
         log(f"continuing from {len(reused):,} of {len(blocks):,} finished blocks")
-    length_of = {block.digest: block.length for block in blocks}
 
     def count_done() -> int:
-        return sum(length_of.get(digest, 0) for digest in finished_blocks(spool))
+        in_progress = files_in_progress(EncodeBlocks.name)  # first, as a block may be finished meanwhile
+        return count_files(blocks, finished_blocks(spool), in_progress)
 
     averages = config.image.resize != "none" and config.image.resample == "area"
     if todo and averages and not is_compiled():
@@ -122,3 +123,16 @@ def encode_files(
         if todo:
             cpu_seconds = run_task(EncodeBlocks(source, spool, config), todo, config.runner)
     return EncodedFiles(blocks, reused, cpu_seconds)
+
+
+def count_files(blocks: Sequence[Block], finished: Collection[str], in_progress: Mapping[int, int]) -> int:
+    """Return how many files are done.
+
+    Args:
+        blocks: all of them.
+        finished: digests of the blocks that are complete.
+        in_progress: files done of the blocks that are being encoded, by the block's number.
+    """
+    in_blocks = sum(block.length for block in blocks if block.digest in finished)
+    begun = {number: files for number, files in in_progress.items() if blocks[number].digest not in finished}
+    return in_blocks + sum(begun.values())

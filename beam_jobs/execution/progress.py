@@ -1,7 +1,8 @@
-"""Progress of a pipeline: a thread that counts in storage what is finished.
+"""Progress of a pipeline: a thread that counts the finished images a few times a second.
 
-A runner's ``run`` shows nothing until its end, and its workers may be on other machines; what they have
-finished shows in the storage they write to, whatever the runner.
+A runner's ``run`` shows nothing until its end, and its workers may be on other machines. Finished blocks and
+shards show in the storage that they are written to, on every runner; the images of unfinished blocks show in
+the notes of the pool, on the embedded runner.
 """
 
 from __future__ import annotations
@@ -29,15 +30,17 @@ def report_progress(
         count_done: how many of them are finished by now.
         interval_seconds: between two reports, at least.
     """
-    stage(name, total, done=count_done())
+    done = count_done()
+    stage(name, total, done=done)
     ended = threading.Event()
 
     def watch() -> None:
-        pause = interval_seconds
+        most, pause = done, interval_seconds
         while not ended.wait(pause):
             began = time.monotonic()
             with contextlib.suppress(ShardmillError):  # a storage that fails will fail the work itself
-                progress(name, count_done(), total)
+                most = max(most, count_done())  # a block that is done again starts from zero
+                progress(name, most, total)
             pause = max(interval_seconds, _BUSY_SHARE * (time.monotonic() - began))
 
     thread = threading.Thread(target=watch, name=f"watch {name}", daemon=True)

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from beam_jobs.config import RunnerConfig
 from beam_jobs.execution.pool.limits import OWN_BYTES, MemoryRanOut
-from beam_jobs.execution.pool.notes import being_processed
+from beam_jobs.execution.pool.notes import being_processed, counting_files
 from beam_jobs.execution.runners import run_task
 from beam_jobs.execution.task import Limits, Task
 from beam_jobs.schemas import FileRef
@@ -40,6 +40,11 @@ def _defect() -> None:
     raise KeyError("no such key")
 
 
+def _count() -> None:
+    list(counting_files([FileRef(f"{number}.jpg", 1, 2) for number in range(3)]))
+    time.sleep(600)
+
+
 DEEDS: Mapping[str, Callable[[], object]] = {
     "abort": os.abort,
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
@@ -47,6 +52,7 @@ DEEDS: Mapping[str, Callable[[], object]] = {
     "leave": lambda: os._exit(0),
     "hang": lambda: ctypes.PyDLL(None).sleep(10**6),  # in C, holding the interpreter's lock
     "grow": _grow,
+    "count": _count,  # three files, and then no more
     "sleep": lambda: time.sleep(600),
     "fail": _fail,
     "defect": _defect,

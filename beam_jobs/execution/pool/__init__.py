@@ -2,7 +2,7 @@
 
     supervision.py  the pool: a thread for each process gives it numbers, watches it, and replaces it
     worker.py       the process: does one number after the other
-    notes.py        which file a process is processing, readable when the process is dead
+    notes.py        which file a process is processing and how many are done, readable when it is dead
     limits.py       limits of time and memory: set from inside, watched from outside
     sandbox.py      a disposable process for one call on one file's bytes
     starting.py     how processes start: forked from a server that has loaded the libraries
@@ -14,6 +14,6 @@ work is waited for without end; and all workers share one channel under one lock
 killed may hold.
 """
 
-from beam_jobs.execution.pool.supervision import Pool
+from beam_jobs.execution.pool.supervision import Pool, files_in_progress
 
-__all__ = ["Pool"]
+__all__ = ["Pool", "files_in_progress"]

@@ -1,13 +1,15 @@
-"""A note of the file that a process is processing, in a small file that both sides map into memory.
+"""Notes of what a process is doing, in a small file that the process and its pool map into memory.
 
-The pool reads it when the process is dead, and while it runs it reads since when the file is being processed.
-Layout::
+The pool reads from it how many files of a number are done and since when a file is being processed, and the
+file itself when the process is dead. Layout::
 
+    uint64    number of the task that is being done, plus 1, in the upper half; files of it done, in the lower
     float64   since when (time.monotonic, one clock for all processes); 0 while there is none
     uint32    length of what follows (bytes)
     ...       the file as JSON
 
-The time is written last and cleared first. A file costs a few microseconds and no system call.
+The time is written last and cleared first. The first field is written as one aligned word, so a reader never
+sees half of it. A file costs a few microseconds and no system call.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import json
 import mmap
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import astuple
 from pathlib import Path
 
@@ -26,53 +28,78 @@ from beam_jobs.schemas import FileRef
 _NOTE_BYTES = 1 << 16  # a path as long as a system allows, each byte written as \\xNN
 _SINCE = struct.Struct("<d")
 _LENGTH = struct.Struct("<I")
-_HEADER_BYTES = _SINCE.size + _LENGTH.size
+_SINCE_AT = 8
+_LENGTH_AT = _SINCE_AT + _SINCE.size
+_HEADER_BYTES = _LENGTH_AT + _LENGTH.size
 
 
 class Note:
-    """The note of one process, mapped into memory."""
+    """The notes of one process, mapped into memory."""
 
     def __init__(self, path: Path) -> None:
         with path.open("r+b") as stream:
             self._memory = mmap.mmap(stream.fileno(), _NOTE_BYTES)
+        self._progress = memoryview(self._memory)[:_SINCE_AT].cast("Q")
 
     @classmethod
     def create(cls, path: Path) -> Note:
-        """Create the note; the process opens it afterwards."""
+        """Create an empty note; processes open it afterwards, one at a time."""
         path.write_bytes(bytes(_NOTE_BYTES))  # all of it: a full disk shows here, not as SIGBUS
         return cls(path)
+
+    def begin_number(self, number: int) -> None:
+        """Note that a number of the task is being done, and no file of it is done yet."""
+        self._progress[0] = (number + 1) << 32
+
+    def add_file(self) -> None:
+        """Note that another file of the number is done."""
+        self._progress[0] += 1
+
+    def files_done(self) -> tuple[int, int] | None:
+        """Return the number that is being done, or was done last, and how many files of it are done."""
+        number, files = divmod(self._progress[0], 1 << 32)
+        return (number - 1, files) if number else None
 
     def begin(self, file: FileRef) -> None:
         """Note that the file is being processed."""
         text = json.dumps(astuple(file)).encode("ascii")[: _NOTE_BYTES - _HEADER_BYTES]
-        _LENGTH.pack_into(self._memory, _SINCE.size, len(text))
+        _LENGTH.pack_into(self._memory, _LENGTH_AT, len(text))
         self._memory[_HEADER_BYTES : _HEADER_BYTES + len(text)] = text
-        _SINCE.pack_into(self._memory, 0, time.monotonic())
+        _SINCE.pack_into(self._memory, _SINCE_AT, time.monotonic())
 
     def end(self) -> None:
         """Note that no file is being processed."""
-        _SINCE.pack_into(self._memory, 0, 0.0)
+        _SINCE.pack_into(self._memory, _SINCE_AT, 0.0)
 
     def since(self) -> float | None:
         """Return when processing of the file began (seconds of time.monotonic); None while there is none."""
-        (since,) = _SINCE.unpack_from(self._memory, 0)
+        (since,) = _SINCE.unpack_from(self._memory, _SINCE_AT)
         return since or None
 
     def file(self) -> FileRef | None:
         """Return the noted file. Only safe when the process is dead, since it would write meanwhile."""
         if self.since() is None:
             return None
-        (length,) = _LENGTH.unpack_from(self._memory, _SINCE.size)
+        (length,) = _LENGTH.unpack_from(self._memory, _LENGTH_AT)
         return FileRef(*json.loads(self._memory[_HEADER_BYTES : _HEADER_BYTES + length]))
 
 
 _own: Note | None = None
 
 
-def open_own_note(path: Path) -> None:
+def open_own_note(path: Path) -> Note:
     """Note the files of this process at this path from now on."""
     global _own
     _own = Note(path)
+    return _own
+
+
+def counting_files(files: Iterable[FileRef]) -> Iterator[FileRef]:
+    """Yield files, and note each as done when the next one is asked for."""
+    for file in files:
+        yield file
+        if _own is not None:
+            _own.add_file()
 
 
 @contextlib.contextmanager

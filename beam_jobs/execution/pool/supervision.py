@@ -23,6 +23,9 @@ MAX_FAILURES = 3  # of one number, without a file to blame
 
 _LOOK_SECONDS = 0.2
 
+# Pools of this process that are open.
+_open_pools: list[Pool] = []
+
 # Files are tried alone one at a time, also where several pools are in one process: memory may be short.
 _trying = threading.Lock()
 
@@ -50,6 +53,16 @@ class _Failure:
     out_of_memory: bool = False
 
 
+def files_in_progress(task_name: str) -> dict[int, int]:
+    """Return the numbers that pools of this process are doing, and how many files of each are done.
+
+    A number that a process has done stays until the process begins another one. Pools on other machines, as
+    those of the portable runner, are not seen.
+    """
+    pools = [pool for pool in list(_open_pools) if pool.task_name == task_name]
+    return dict(found for pool in pools for lane in pool.lanes if (found := lane.note.files_done()))
+
+
 class Pool:
     """Processes that do the numbers of one task.
 
@@ -61,11 +74,13 @@ class Pool:
     def __init__(self, task: Task, processes: int) -> None:
         self._numbers: queue.SimpleQueue[tuple[int, Future[float]] | None] = queue.SimpleQueue()
         self._folder = tempfile.TemporaryDirectory(prefix="shardmill-pool-")
-        self._lanes = [_Lane(task, Path(self._folder.name, str(lane))) for lane in range(processes)]
+        self.task_name = task.name
+        self.lanes = [_Lane(task, Path(self._folder.name, str(lane))) for lane in range(processes)]
         self._threads = [
             threading.Thread(target=lane.run, args=(self._numbers,), name="pool", daemon=True)
-            for lane in self._lanes
+            for lane in self.lanes
         ]
+        _open_pools.append(self)
         for thread in self._threads:
             thread.start()
 
@@ -80,7 +95,8 @@ class Pool:
 
     def close(self) -> None:
         """End all processes, whatever they do, and drop the numbers that have not begun."""
-        for lane in self._lanes:
+        _open_pools.remove(self)
+        for lane in self.lanes:
             lane.close()
         for _ in self._threads:
             self._numbers.put(None)
@@ -95,6 +111,7 @@ class _Lane:
     def __init__(self, task: Task, note_path: Path) -> None:
         self._task = task
         self._note_path = note_path
+        self.note = Note.create(note_path)
         self._process: _PoolProcess | None = None
         self._closing = threading.Event()
 
@@ -145,7 +162,8 @@ class _Lane:
             patience: how many times its limits a file may take.
         """
         if self._process is None:
-            self._process = _PoolProcess(self._task, self._note_path)
+            self.note.end()  # left by a process that died
+            self._process = _PoolProcess(self._task, self.note, self._note_path)
         return self._process.do(number, patience, self._closing)
 
     def _find_culprit(self, file: FileRef, failure: _Failure) -> bool:
@@ -168,9 +186,9 @@ class _Lane:
 class _PoolProcess:
     """A process of the pool, as its lane sees it."""
 
-    def __init__(self, task: Task, note_path: Path) -> None:
+    def __init__(self, task: Task, note: Note, note_path: Path) -> None:
         self._limits = task.limits
-        self._note = Note.create(note_path)
+        self._note = note
         self._connection, theirs = pipe()
         self._process = ForkedProcess(serve, (theirs, task, note_path), f"pool {task.name}")
         theirs.close()

@@ -36,13 +36,14 @@ class Answer:
 def serve(connection: Connection, task: Task, note_path: Path) -> None:
     """Do the numbers that arrive, and answer each, until the connection closes."""
     detach_process()
-    open_own_note(note_path)
+    note = open_own_note(note_path)
     is_open = False
     while True:
         try:
             number: int = connection.recv()
         except EOFError:
             return
+        note.begin_number(number)
         started = time.process_time()
         error = out_of_memory = None
         try:

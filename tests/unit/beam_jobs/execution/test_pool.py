@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from beam_jobs.execution.errors import recover_fault
-from beam_jobs.execution.pool import Pool
+from beam_jobs.execution.pool import Pool, files_in_progress
 from beam_jobs.execution.pool.supervision import MAX_FAILURES, NumberFailed
 from infra.errors import ChildDied, EnvironmentFault, StorageError
 from infra.progress import subscribe
@@ -116,6 +116,18 @@ def test_a_closed_pool_leaves_nothing(tmp_path: Path) -> None:
     assert gone(processes(tmp_path))
     assert all(future.cancelled() or future.exception() for future in submitted)
     assert done(tmp_path) == []
+
+
+def test_files_of_a_number_are_counted_while_it_is_done(tmp_path: Path) -> None:
+    pool = Pool(Deeds(tmp_path, {5: "count"}), 2)
+    try:
+        pool.submit(5)
+        assert pool.submit(6).result(timeout=120) >= 0.0
+        wait_until(lambda: files_in_progress("Deeds") == {5: 3, 6: 0})
+        assert files_in_progress("EncodeBlocks") == {}
+    finally:
+        pool.close()
+    assert files_in_progress("Deeds") == {}
 
 
 def job(folder: Path, *words: str) -> list[str]:
