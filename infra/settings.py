@@ -31,15 +31,17 @@ def load_settings(
     model: type[S],
     *,
     section: str,
+    recipe: Path | str | None = None,
     config: Path | str | None = None,
     overrides: Sequence[str] = (),
     given: Mapping[str, Any] | None = None,
 ) -> S:
-    """Load the configuration of one section from a file, overrides and given values.
+    """Load the configuration of one section from files, overrides and given values, each before the next.
 
     Args:
         model: the section's model.
         section: "prepare" or "train": the table of the file, and an optional prefix of overrides.
+        recipe: a TOML file as ``config``, which wins over it.
         config: a TOML file with the tables ``[prepare]`` and ``[train]``.
         overrides: ``image.size=128`` each; values are TOML, or else plain text.
         given: nested values that win over all others.
@@ -47,7 +49,9 @@ def load_settings(
     Raises:
         ConfigError: the file cannot be read, or a key or value is wrong.
     """
-    values: dict[str, Any] = dict(_read_toml(config).get(section, {})) if config else {}
+    values: dict[str, Any] = {}
+    for file in (recipe, config):
+        _merge(values, _read_toml(file).get(section, {}) if file else {})
     for override in overrides:
         _apply_override(values, override, section)
     _merge(values, given or {})

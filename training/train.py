@@ -28,6 +28,7 @@ from infra.storage.filesystem import Storage
 from infra.storage.locations import default_runs
 from training.config import TrainConfig
 from training.loop.identity import run_identity, run_name
+from training.recipes import recipe_names, recipe_path
 
 # Beside the runs, since lock files stay, and a refused run must leave no folder.
 _LOCKS = ".locks"
@@ -52,6 +53,9 @@ def _parser() -> JobParser:
         metavar="DIR",
         help="folder of the training runs ($SHARDMILL_RUNS or ./runs)",
     )
+    parser.add_argument(
+        "--recipe", metavar="NAME", help=f"settings to begin with: {', '.join(recipe_names())}"
+    )
     parser.add_job_arguments("train")
     return parser
 
@@ -71,7 +75,8 @@ def _run(argv: Sequence[str] | None) -> int:
 
 def _train_as_asked(argv: Sequence[str] | None) -> int:
     args = _parser().parse_args(argv)
-    config = settings_of(args, TrainConfig, "train")
+    recipe = None if args.recipe is None else recipe_path(args.recipe)
+    config = settings_of(args, TrainConfig, "train", recipe=recipe)
     with events.shown_to_people():
         result = train_dataset(args.dataset, config, root=args.root, runs=args.runs)
     events.result(result)

@@ -23,6 +23,14 @@ Config = Annotated[
     Path | None,
     typer.Option("--config", metavar="FILE.toml", help=r"Settings, in the tables \[prepare] and \[train]"),
 ]
+Recipe = Annotated[
+    str | None,
+    typer.Option(
+        "--recipe",
+        metavar="NAME",
+        help="Settings to begin with: clothing-from-scratch-cpu, finetune or imagenet-like",
+    ),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from infra.errors import ConfigError, UsageError
@@ -52,8 +53,17 @@ class JobParser(argparse.ArgumentParser):
         self.add_argument("--json", action="store_true", help="print the result as JSON, as the last line")
 
 
-def settings_of(arguments: argparse.Namespace, model: type[S], section: str, **given: Any) -> S:
+def settings_of(
+    arguments: argparse.Namespace, model: type[S], section: str, *, recipe: Path | None = None, **given: Any
+) -> S:
     """The configuration that a command line makes; ``given`` wins over all but is left out where None.
+
+    Args:
+        arguments: the parsed command line, with the options of ``JobParser.add_job_arguments``.
+        model: the model of the configuration.
+        section: the table of the file.
+        recipe: a configuration file over which all others win.
+        **given: single values.
 
     Raises:
         ConfigError: a setting is wrong.
@@ -68,5 +78,10 @@ def settings_of(arguments: argparse.Namespace, model: type[S], section: str, **g
         raise ConfigError("--config-json is not a JSON object")
     values |= {name: value for name, value in given.items() if value is not None}
     return load_settings(
-        model, section=section, config=arguments.config, overrides=arguments.overrides, given=values
+        model,
+        section=section,
+        recipe=recipe,
+        config=arguments.config,
+        overrides=arguments.overrides,
+        given=values,
     )

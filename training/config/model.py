@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field, field_validator
+from typing import Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
 
 from infra.settings import Settings
 from training.models import resolve_name
@@ -24,12 +26,36 @@ class ModelSettings(Settings):
     dropout: float = Field(
         default=0.2, ge=0, lt=1, description="share of features dropped before the classifier"
     )
-
+    freeze: Literal["none", "backbone"] | int | tuple[str, ...] = Field(
+        default="none",
+        description="layers that training leaves alone: 'none', 'backbone' (all but the last layer with "
+        "weights), the number of layers with weights from the input on, or patterns of their names. Frozen "
+        "batch normalisation works as in evaluation",
+    )
     synchronized_batchnorm: bool = Field(
         default=True,
         description="with several devices, batch normalisation over the whole global batch as on one; "
         "off, over each device's part: deep models then compile several times sooner",
     )
+
+    @field_validator("freeze", mode="before")
+    @classmethod
+    def _one_of_three(cls, value: Any) -> Any:
+        """Check the kind of value here, since pydantic's message for a union would name all types."""
+        named = isinstance(value, list | tuple) and value and all(isinstance(name, str) for name in value)
+        counted = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        if value not in ("none", "backbone") and not named and not counted:
+            raise ValueError("give 'none', 'backbone', a number of layers, or a list of names of layers")
+        return tuple(value) if named else value
+
+    @model_validator(mode="after")
+    def _frozen_layers_have_weights(self) -> Self:
+        # A module of the user may load weights by itself.
+        if self.freeze != "none" and self.weights is None and "." not in self.name:
+            raise ValueError(
+                f"freeze = {self.freeze!r} without weights would keep layers random: set model.weights too"
+            )
+        return self
 
     @field_validator("name")
     @classmethod

@@ -15,6 +15,7 @@ from training.loop.evaluation import EvaluationSize, Evaluator
 from training.loop.optimizers import make_optimizer, make_schedule
 from training.models import ModelSpec, build_model
 from training.models.batch_normalization import limit_momentum, momentum_limit
+from training.models.freezing import freeze_layers
 from training.models.normalization import pixels_of
 from training.tasks.single_label import SingleLabel
 from training.tasks.task import Task
@@ -73,6 +74,7 @@ def build_parts(
     with strategy.scope():
         model = build_model(spec)
         _load_weights(model, config.model.weights)
+        frozen = freeze_layers(model, config.model.freeze)
         total_steps = config.run.epochs * steps_per_epoch
         limited = limit_momentum(model, momentum_limit(steps_per_epoch, total_steps))
         schedule = make_schedule(config, total_steps)
@@ -81,7 +83,7 @@ def build_parts(
     task = SingleLabel(spec.num_classes, config.optimizer.label_smoothing)
     size = EvaluationSize(spec.image_size, config.data.global_batch_size)
     evaluator = Evaluator(strategy, model, task, size)
-    notes = () if limited is None else (str(limited),)
+    notes = tuple(str(change) for change in (frozen, limited) if change is not None)
     return TrainingParts(strategy, task, spec, model, optimizer, schedule, evaluator, notes)
 
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from training.models.layers import layers_of
+
 # Momenta up to this one catch up in fifty steps, and are never lowered in a run that has as many.
 _HARMLESS = 0.9
 # The start counts less than e^-10 at the end of an epoch, and less than e^-5 at the end of a very short run.
@@ -69,9 +71,3 @@ def limit_momentum(model: Any, limit: float) -> LimitedMomentum | None:
     for layer in above:
         layer.momentum = limit
     return LimitedMomentum(limit, highest, len(above))
-
-
-def layers_of(model: Any) -> list[Any]:
-    """Return the layers of a model, and of the models and layers inside it, each once."""
-    # `Model.layers` leaves out layers inside other layers. Keras has no public way to list those.
-    return list(model._flatten_layers(include_self=False, recursive=True))

@@ -25,6 +25,7 @@ def prepare(
     source: options.SourceFolder,
     dataset: options.Dataset,
     root: options.Root = None,
+    recipe: options.Recipe = None,
     config: options.Config = None,
     overrides: options.Overrides = None,
     failure_budget: options.FailureBudget = None,
@@ -43,7 +44,7 @@ def prepare(
     """
     from flows.parameters import root_or_default
 
-    settings = prepare_settings(config, overrides or [], failure_budget)
+    settings = prepare_settings(config, overrides or [], failure_budget, recipe)
     source, folder = checked_source(source, dataset), root_or_default(root)
     if dry_run:
         _dry_run(source, dataset, folder, settings, json_output)
@@ -60,6 +61,7 @@ def train(
     dataset: options.Ref,
     root: options.Root = None,
     runs: options.Runs = None,
+    recipe: options.Recipe = None,
     config: options.Config = None,
     overrides: options.Overrides = None,
     json_output: options.Json = False,
@@ -70,12 +72,14 @@ def train(
 
       shardmill train photos
 
+      shardmill train photos --recipe finetune
+
       shardmill train photos@3 --set run.epochs=20 --set model.name=EfficientNetB0
     """
     from flows.parameters import root_or_default, runs_or_default
     from infra.dataset.catalog import Catalog
 
-    settings = train_settings(config, overrides or [])
+    settings = train_settings(config, overrides or [], recipe)
     folder = root_or_default(root)
     # The newest version now, not when the run starts.
     ref = Catalog(folder).open(dataset).ref
@@ -92,6 +96,7 @@ def run(
     dataset: options.Dataset,
     root: options.Root = None,
     runs: options.Runs = None,
+    recipe: options.Recipe = None,
     config: options.Config = None,
     overrides: options.Overrides = None,
     failure_budget: options.FailureBudget = None,
@@ -109,8 +114,8 @@ def run(
     from infra.settings import split_overrides
 
     by_section = split_overrides(overrides or [])
-    for_prepare = prepare_settings(config, by_section["prepare"], failure_budget)
-    for_train = train_settings(config, by_section["train"])
+    for_prepare = prepare_settings(config, by_section["prepare"], failure_budget, recipe)
+    for_train = train_settings(config, by_section["train"], recipe)
     source = checked_source(source, dataset)
     from flows.cli.jobs.flow_runs import run_flow
 

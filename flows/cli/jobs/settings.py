@@ -13,22 +13,41 @@ if TYPE_CHECKING:
 
 
 def prepare_settings(
-    config: Path | None, overrides: list[str], failure_budget: float | None = None
+    config: Path | None,
+    overrides: list[str],
+    failure_budget: float | None = None,
+    recipe: str | None = None,
 ) -> PrepareConfig:
-    """The settings of prepare from a file and single overrides, checked."""
+    """The settings of prepare from a recipe, a file and single overrides, checked."""
     from beam_jobs.config import PrepareConfig
     from infra.settings import load_settings
 
     given = {} if failure_budget is None else {"failure_budget": failure_budget}
-    return load_settings(PrepareConfig, section="prepare", config=config, overrides=overrides, given=given)
+    return load_settings(
+        PrepareConfig,
+        section="prepare",
+        recipe=_file_of(recipe),
+        config=config,
+        overrides=overrides,
+        given=given,
+    )
 
 
-def train_settings(config: Path | None, overrides: list[str]) -> TrainConfig:
-    """The settings of training from a file and single overrides, checked."""
+def train_settings(config: Path | None, overrides: list[str], recipe: str | None = None) -> TrainConfig:
+    """The settings of training from a recipe, a file and single overrides, checked."""
     from infra.settings import load_settings
     from training.config import TrainConfig
 
-    return load_settings(TrainConfig, section="train", config=config, overrides=overrides)
+    return load_settings(
+        TrainConfig, section="train", recipe=_file_of(recipe), config=config, overrides=overrides
+    )
+
+
+def _file_of(recipe: str | None) -> Path | None:
+    """The configuration file of a recipe; a recipe may have settings of both commands."""
+    from training.recipes import recipe_path
+
+    return None if recipe is None else recipe_path(recipe)
 
 
 def checked_source(source: str, dataset: str) -> str:
