@@ -14,6 +14,7 @@ PLAN_ROWS = 4_096
 
 # Row numbers. Four bytes each, since a plan has many such columns: two billion rows at most.
 Rows = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
 
 Codes = npt.NDArray[np.int8]  # index into SPLITS; -1 if there is none
 
@@ -21,6 +22,15 @@ Codes = npt.NDArray[np.int8]  # index into SPLITS; -1 if there is none
 def rows_where(mask: npt.NDArray[np.bool_]) -> Rows:
     """Return the positions at which a mask is true, rising."""
     return np.flatnonzero(mask).astype(np.int32)
+
+
+def insertion_points(rows: Rows | Int64, values: npt.ArrayLike) -> Int64:
+    """Return where values belong in rising row numbers, before equal ones: int64, one for each value.
+
+    The values take the type of the rows. Otherwise ``np.searchsorted`` would copy all rows, and a plan that
+    searches for every few thousand of its rows would take quadratic time.
+    """
+    return np.searchsorted(rows, np.asarray(values, rows.dtype))
 
 
 def is_null(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
@@ -41,7 +51,7 @@ def split_codes(splits: pa.ChunkedArray) -> Codes:
     return np.asarray(pc.fill_null(codes, -1).to_numpy(), np.int8)
 
 
-def places_of(rows: Rows | npt.NDArray[np.int64], total: int) -> pa.Array:
+def places_of(rows: Rows | Int64, total: int) -> pa.Array:
     """Return the position in ``rows`` of each of ``total`` rows, or null: int64 [total], for ``take``."""
     places = np.full(total, -1, np.int64)
     places[rows] = np.arange(len(rows))

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.plan.columns import PLAN_ROWS, Codes, Rows, places_of
+from beam_jobs.plan.columns import PLAN_ROWS, Codes, Rows, insertion_points, places_of
 from beam_jobs.plan.similarity.duplicates import Duplicates, Files
 from beam_jobs.plan.splits.leaks import Dropped
 from beam_jobs.schemas import LEAK, LIST, PLAN, SAME_BYTES, SAME_BYTES_ACROSS_SPLITS, Status, outcomes_of
@@ -81,7 +81,7 @@ class InputRows:
 
     def _found_by_reading(self, listing: pa.Table, start: int, stop: int) -> Columns:
         """Return digest, outcome, stage, reason and message as listing and reading leave them."""
-        first, last = np.searchsorted(self.read, [start, stop])
+        first, last = insertion_points(self.read, [start, stop])
         facts = self.facts.slice(first, last - first)
         at = places_of(self.read[first:last] - start, stop - start)
         digests = hex_text(self.files.digests[first:last])
@@ -97,7 +97,7 @@ class InputRows:
 
     def _found_by_planning(self, listing: pa.Table, columns: Columns, start: int, stop: int) -> Columns:
         """Return the columns that the plan changes, for the files that have a stored image."""
-        first, last = np.searchsorted(self.files.rows, [start, stop])
+        first, last = insertion_points(self.files.rows, [start, stop])
         files = np.arange(first, last)
         record, is_repeat, crosses = self._record_of(files)
         is_dropped = np.isin(record, self.dropped.records)
@@ -125,18 +125,18 @@ class InputRows:
             columns,
             self._positions(files[leaking], start, stop),
             {"outcome": FILTERED, "stage": PLAN, "reason": LEAK},
-            self.dropped.messages.take(pa.array(np.searchsorted(self.dropped.records, record[leaking]))),
+            self.dropped.messages.take(pa.array(insertion_points(self.dropped.records, record[leaking]))),
         )
 
     def _record_of(self, files: Int64) -> tuple[Int64, Mask, Mask]:
         """Return the record of each file, whether the file repeats it, and whether across splits."""
         if not len(files):
             return np.empty(0, np.int64), np.empty(0, np.bool_), np.empty(0, np.bool_)
-        first, last = np.searchsorted(self.found.repeats, [files[0], files[-1] + 1])
+        first, last = insertion_points(self.found.repeats, [files[0], files[-1] + 1])
         is_repeat, crosses = np.zeros((2, len(files)), np.bool_)
         at = self.found.repeats[first:last] - files[0]
         is_repeat[at], crosses[at] = True, self.crossing[first:last]
-        record = np.searchsorted(self.found.kept, files)
+        record = insertion_points(self.found.kept, files)
         record[is_repeat] = self.found.record_of_repeat[first:last]
         return record, is_repeat, crosses
 
