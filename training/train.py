@@ -3,10 +3,13 @@
 A run lives in ``<runs>/<dataset>-v<version>-<digest of the configuration>/``:
 
     run.json               the configuration and the dataset version
+    environment.json       code, packages, devices, seeds, and the whole configuration
     checkpoints/           the latest ones and the best
     logs/                  for TensorBoard
+    metrics.jsonl, metrics.parquet     figures of each epoch
     consumed.jsonl         with run.trace_records: the ids of the records of each step
-    model.weights.h5, export/, confusion-<split>.svg
+    model.weights.h5, export/
+    predictions-<split>.parquet, confusion-<split>.svg, reliability-<split>.svg, label-errors.csv
     result.json            written last: the run is finished, and asking again returns it
 """
 

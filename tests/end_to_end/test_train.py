@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from infra.dataset.catalog import Catalog
@@ -58,6 +59,29 @@ def test_the_result_says_what_came_out(trained: tuple[Path, dict[str, Any]]) -> 
         assert sum(map(sum, figures["confusion_matrix"])) == sum(COUNTS[split].values())
         assert Path(result["confusion_pictures"][split]).read_text().startswith("<svg")
     assert list(Path(result["tensorboard_dir"]).glob("*/events*"))
+
+
+def test_the_run_folder_explains_the_run(trained: tuple[Path, dict[str, Any]]) -> None:
+    _, result = trained
+    folder = Path(result["run_dir"])
+    for split in ("validation", "test"):
+        rows = pq.read_table(result["predictions"][split])
+        assert rows.num_rows == sum(COUNTS[split].values())
+        confusion = confusion_matrix(rows["label_index"].to_numpy(), rows["predicted_index"].to_numpy(), 3)
+        assert confusion.tolist() == result["metrics"][split]["confusion_matrix"]
+        assert np.mean(rows["loss"].to_numpy()) == pytest.approx(result["metrics"][split]["loss"], rel=1e-5)
+        assert (folder / f"reliability-{split}.svg").read_text().startswith("<svg")
+    epochs = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [row["validation_macro_f1"] for row in epochs] == [
+        row["validation"]["macro_f1"] for row in result["history"]
+    ]
+    assert pq.read_table(folder / "metrics.parquet").to_pylist() == epochs
+    environment = json.loads((folder / "environment.json").read_text())
+    assert environment["dataset"]["version"] == 1
+    assert environment["devices"] == result["devices"]
+    assert environment["config"]["run"]["epochs"] == 6
+    assert result["label_errors"]["num_examples"] == 32
+    assert (folder / "label-errors.csv").read_text().startswith("id,source_uri,split,given_label,")
 
 
 def test_every_record_was_consumed_once_an_epoch(trained: tuple[Path, dict[str, Any]]) -> None:

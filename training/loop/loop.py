@@ -24,6 +24,7 @@ from training.ranks.strategy import distribute, gather
 from training.reading import RecordReader
 from training.results.consumed import ConsumedTrace
 from training.results.metrics.tally import Evaluation
+from training.results.record.history import HistoryFiles
 from training.results.tensorboard_log import TensorBoardLog
 from training.tf_data.pipeline import Pipeline, reraise
 
@@ -50,11 +51,13 @@ class RunOutputs:
     Attributes:
         checkpoints: the checkpoints.
         log: the curves for TensorBoard.
+        history: the figures of each epoch as files.
         trace: the ids of all consumed records; None: they are not recorded.
     """
 
     checkpoints: Checkpoints
     log: TensorBoardLog
+    history: HistoryFiles
     trace: ConsumedTrace | None
 
 
@@ -235,6 +238,7 @@ class TrainingLoop:
             }
         )
         self._remember_best(row)
+        self._outputs.history.write(self.progress.history)
         self._save()
 
     def _validate(self, validation: RecordReader) -> Evaluation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,20 +18,21 @@ from training.config import TrainConfig
 from training.dataset import Dataset
 from training.export.saved_model import export
 from training.loop.checkpoint import Checkpoints, Progress
+from training.loop.final_evaluation import OUT_OF_SAMPLE, evaluate_splits, write_label_errors
 from training.loop.interruption import StopFlag, stop_at_boundaries
 from training.loop.loop import RunOutputs, TrainingData, TrainingLoop
 from training.loop.parts import TrainingParts, build_parts
 from training.models import build_model
 from training.order import order_from_settings
 from training.ranks.strategy import check_divisible, make_strategy
-from training.reading import RecordReader
-from training.results.confusion_picture import confusion_svg
 from training.results.consumed import ConsumedTrace
-from training.results.metrics.single_label import SingleLabelEvaluation
+from training.results.predictions.file import predictions_file
+from training.results.record.environment import describe_environment
+from training.results.record.history import HistoryFiles
 from training.results.tensorboard_log import TensorBoardLog
 from training.tf_data.training_input import InputSettings, open_training_input
 
-EVALUATED_SPLITS = ("validation", "test")
+EVALUATED_SPLITS = OUT_OF_SAMPLE
 
 
 def train(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[str, Any]:
@@ -51,13 +53,17 @@ def train(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[s
     check_divisible(config.data.global_batch_size, strategy.num_replicas_in_sync)
     check_pairs(config.augment, config.data.global_batch_size // strategy.num_replicas_in_sync)
     parts = build_parts(config, strategy, version, order.steps_per_epoch)
+    environment = describe_environment(config, version, list(strategy.extended.worker_devices))
+    Storage.at(run_dir).write_atomic("environment.json", json.dumps(environment, indent=1).encode("ascii"))
     settings = InputSettings(config.data, config.reading, config.augment)
     reading = open_training_input(settings, readers["train"], order, parts.spec.image_size)
     events.log(f"reading {version.ref} train: {reading}")
     data = TrainingData(reading.pipeline, order, readers.get("validation"))
     with stop_at_boundaries() as stop:
         loop = _train(config, parts, data, run_dir, stop)
-        metrics = _evaluate(parts, readers, version.manifest.classes, run_dir, stop)
+        evaluated = [readers[split] for split in EVALUATED_SPLITS if split in readers]
+        metrics = evaluate_splits(parts.evaluator, evaluated, run_dir, stop.check)
+        label_errors = write_label_errors(run_dir)
         stop.check()
         events.stage("export", 1, unit="models")
         grey = readers["train"].first_sound().channels == 1  # all records are grey, or none
@@ -68,6 +74,7 @@ def train(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[s
         **_result(config, version, run_dir, parts, loop, metrics),
         "reading": reading.described(),
         "bad_records": dataset.bad_records.to_result(),
+        "label_errors": label_errors,
     }
 
 
@@ -88,43 +95,19 @@ def _train(
         if config.run.trace_records:
             trace = ConsumedTrace(run_dir / "consumed.jsonl", progress.trace_bytes)
             open_files.enter_context(contextlib.closing(trace))
-        loop = TrainingLoop(config, parts, data, RunOutputs(checkpoints, log, trace), progress, stop)
+        loop = TrainingLoop(
+            config,
+            parts,
+            data,
+            RunOutputs(checkpoints, log, HistoryFiles(Storage.at(run_dir)), trace),
+            progress,
+            stop,
+        )
         loop.run()
     assert loop.progress.best is not None, "the last epoch is always compared"
     with parts.strategy.scope():
         checkpoints.restore_best(int(loop.progress.best["epoch"]), list(parts.model.variables))
     return loop
-
-
-def _evaluate(
-    parts: TrainingParts,
-    readers: dict[str, RecordReader],
-    classes: list[str],
-    run_dir: Path,
-    stop: StopFlag,
-) -> dict[str, Any]:
-    """Evaluate the best model on the splits that exist. Return split -> metrics."""
-    results = {}
-    for split in EVALUATED_SPLITS:
-        if split not in readers:
-            continue
-        total = len(readers[split].table)
-        events.stage(f"evaluate {split}", total)
-
-        def on_batch(done: int, split: str = split, total: int = total) -> None:
-            events.progress(f"evaluate {split}", done, total)
-            stop.check()
-
-        evaluation = parts.evaluator.evaluate(readers[split], on_batch)
-        results[split] = evaluation.to_result(classes)
-        events.metrics(split=split, final=True, **evaluation.figures())
-        if not isinstance(evaluation, SingleLabelEvaluation):
-            continue
-        picture = confusion_svg(
-            evaluation.confusion, classes, title=f"{split}: accuracy {evaluation.accuracy:.1%}"
-        )
-        Storage.at(run_dir).write_atomic(f"confusion-{split}.svg", picture.encode("utf-8", "replace"))
-    return results
 
 
 def _export(parts: TrainingParts, classes: list[str], folder: Path, *, grey: bool) -> None:
@@ -169,6 +152,7 @@ def _result(
         **{name: round(value, 4) for name, value in loop.rates().items()},
         "export_dir": str(run_dir / "export"),
         "tensorboard_dir": str(run_dir / "logs"),
+        "predictions": {split: str(run_dir / predictions_file(split)) for split in metrics},
         "confusion_pictures": {split: str(run_dir / f"confusion-{split}.svg") for split in metrics},
         "notes": notes,
         "unchanged": False,

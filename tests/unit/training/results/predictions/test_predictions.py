@@ -1,0 +1,150 @@
+"""Files of predictions, and what is found in them, on predictions made up."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.errors import CorruptDataError
+from infra.storage.filesystem import Storage
+from infra.storage.names import uri_of
+from tests.samples.published import coloured, publish
+from training.reading import SplitTable, load_table
+from training.results.predictions.file import (
+    PredictionsWriter,
+    probabilities_of,
+    read_classes,
+    read_predictions,
+)
+from training.results.predictions.hardest import find_hardest
+from training.results.predictions.label_errors import COLUMNS, find_label_errors
+
+NAMES = ["bird", "caf\udce9", "cat"]
+NUM = 60
+
+
+@pytest.fixture(scope="module")
+def version(tmp_path_factory: pytest.TempPathFactory) -> DatasetVersion:
+    root = tmp_path_factory.mktemp("datasets")
+    publish(root, coloured({"test": dict.fromkeys(NAMES, NUM // 3), "train": {"cat": 1}}), name="set")
+    return Catalog(root).open("set")
+
+
+@pytest.fixture(scope="module")
+def table(version: DatasetVersion) -> SplitTable:
+    return load_table(version, "test")
+
+
+Write = Callable[[np.ndarray], Path]
+
+
+@pytest.fixture
+def write(version: DatasetVersion, table: SplitTable, tmp_path: Path) -> Write:
+    """Write predictions of the whole split in three batches; returns the path."""
+
+    def written(probabilities: np.ndarray) -> Path:
+        with PredictionsWriter(Storage.at(tmp_path), version, table) as writer:
+            for part in np.array_split(np.arange(NUM), 3):
+                labels, rows = table.label[part], probabilities[part].astype(np.float32)
+                own = np.take_along_axis(rows, labels[:, None], axis=1)[:, 0]
+                found = {"losses": -np.log(own), "predicted": rows.argmax(1), "probabilities": rows}
+                writer.add(part, labels, found)
+        return tmp_path / "predictions-test.parquet"
+
+    return written
+
+
+def confident_in(table: SplitTable) -> np.ndarray:
+    """Return probabilities of a model that knows all labels, surer of later records."""
+    sure = np.linspace(0.6, 0.9, NUM)
+    probabilities = np.repeat(((1 - sure) / 2)[:, None], 3, axis=1)
+    probabilities[np.arange(NUM), table.label] = sure
+    return probabilities
+
+
+def test_a_row_for_each_record(version: DatasetVersion, table: SplitTable, write: Write) -> None:
+    probabilities = confident_in(table)
+    path = write(probabilities)
+    rows = pq.read_table(path)
+    assert rows["id"].to_pylist() == table.ids(np.arange(NUM))
+    indexes = [version.index(shard) for shard in version.shards("test")]
+    assert rows["source_uri"].to_pylist() == [u for index in indexes for u in index["source_uri"].to_pylist()]
+    names = [uri_of(name) for name in version.manifest.classes]
+    assert read_classes(path) == names
+    assert rows["label"].to_pylist() == [names[label] for label in table.label]
+    assert rows["predicted"].to_pylist() == rows["label"].to_pylist()
+    parts = list(read_predictions(path, ["probabilities"]))
+    assert np.allclose(np.concatenate([probabilities_of(part) for part in parts]), probabilities, atol=1e-6)
+
+
+def test_nothing_appears_if_evaluation_fails(
+    version: DatasetVersion, table: SplitTable, tmp_path: Path
+) -> None:
+    with pytest.raises(RuntimeError), PredictionsWriter(Storage.at(tmp_path), version, table):
+        raise RuntimeError("a record is damaged")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
+    (tmp_path / "predictions-test.parquet").write_bytes(b"no Parquet")
+    with pytest.raises(CorruptDataError, match=r"predictions-test\.parquet cannot be read"):
+        read_classes(tmp_path / "predictions-test.parquet")
+
+
+def test_the_hardest_examples_are_wrong_and_sorted(table: SplitTable, write: Write) -> None:
+    probabilities = confident_in(table)
+    wrong = [7, 31, 52]
+    for row in wrong:  # the surer the model, the harder the example
+        probabilities[row] = np.roll(probabilities[row], 1)
+    found = find_hardest(write(probabilities), 10)
+    assert [example.id for example in found] == table.ids(np.array(wrong[::-1]))
+    assert all(example.label != example.predicted for example in found)
+    assert found[0].predicted_probability > found[0].label_probability
+    assert found[0].loss == pytest.approx(-np.log(found[0].label_probability), rel=1e-5)
+    assert find_hardest(write(probabilities), 1) == found[:1]
+
+
+def test_planted_label_errors_are_found_and_ranked(table: SplitTable, write: Write) -> None:
+    probabilities = confident_in(table)
+    planted = [3, 40, 55]
+    for row in planted:
+        probabilities[row] = np.roll(np.where(np.arange(3) == table.label[row], 0.98, 0.01), 1)
+    path = write(probabilities)
+    found = find_label_errors({"test": path})
+    assert found is not None
+    assert (found.num_examples, found.num_likely) == (NUM, 3)
+    assert {error.id for error in found.listed} == set(table.ids(np.array(planted)))
+    assert found.estimated == pytest.approx(
+        sum(
+            (of_label := [row for row in planted if table.label[row] == label])
+            and len(of_label) / confident * (NUM // 3)
+            for label, confident in enumerate(_confident_counts(table, probabilities))
+        )
+    )
+    rows = list(csv.DictReader(io.StringIO(found.to_csv().decode("utf-8"))))
+    assert tuple(rows[0]) == COLUMNS
+    assert [row["split"] for row in rows] == ["test"] * 3
+    assert all(row["given_label"] != row["suggested_label"] for row in rows)
+    scores = [float(row["score"]) for row in rows]
+    assert scores == sorted(scores, reverse=True) == pytest.approx([0.97] * 3, abs=1e-5)
+
+
+def _confident_counts(table: SplitTable, probabilities: np.ndarray) -> list[int]:
+    """Return for each label how many examples reach the threshold of some class, by direct loops."""
+    thresholds = [probabilities[table.label == label, label].mean() for label in range(3)]
+    reach = [any(row[k] >= thresholds[k] - 1e-7 for k in range(3)) for row in probabilities]
+    return [sum(np.array(reach)[table.label == label]) for label in range(3)]
+
+
+def test_labels_without_doubt_have_no_errors(table: SplitTable, write: Write) -> None:
+    found = find_label_errors({"test": write(confident_in(table))})
+    assert found is not None
+    assert (found.num_likely, found.estimated, list(found.listed)) == (0, 0.0, [])
+    assert find_label_errors({}) is None

@@ -1,0 +1,85 @@
+"""Evaluate a finished model on splits: figures, predictions, pictures, label errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from infra import progress as events
+from infra.storage.filesystem import Storage
+from training.loop.evaluation import Evaluator
+from training.reading import RecordReader
+from training.results.metrics.single_label import SingleLabelEvaluation
+from training.results.pictures.confusion import confusion_svg
+from training.results.pictures.reliability import reliability_svg
+from training.results.predictions.file import PredictionsWriter, predictions_file
+from training.results.predictions.label_errors import LABEL_ERRORS_FILE, find_label_errors
+
+OUT_OF_SAMPLE = ("validation", "test")
+
+
+def evaluate_splits(
+    evaluator: Evaluator, readers: Sequence[RecordReader], run_dir: Path, check: Callable[[], None]
+) -> dict[str, Any]:
+    """Evaluate a model on splits.
+
+    Each split leaves ``predictions-<split>.parquet``, ``confusion-<split>.svg`` and
+    ``reliability-<split>.svg`` in ``run_dir``.
+
+    Args:
+        evaluator: evaluates the model.
+        readers: the records of each split.
+        run_dir: the folder of the run.
+        check: called after each batch; may raise.
+
+    Returns:
+        Split -> its figures, JSON-able.
+    """
+    folder = Storage.at(run_dir)
+    results = {}
+    for reader in readers:
+        split, total = reader.table.split, len(reader.table)
+        events.stage(f"evaluate {split}", total)
+
+        def on_batch(done: int, split: str = split, total: int = total) -> None:
+            events.progress(f"evaluate {split}", done, total)
+            check()
+
+        with PredictionsWriter(folder, reader.split.version, reader.table) as predictions:
+            evaluation = evaluator.evaluate(reader, on_batch, predictions)
+        classes = reader.split.version.manifest.classes
+        results[split] = evaluation.to_result(classes)
+        events.metrics(split=split, final=True, **evaluation.figures())
+        if isinstance(evaluation, SingleLabelEvaluation):
+            _draw(folder, split, evaluation, classes)
+    return results
+
+
+def write_label_errors(run_dir: Path) -> dict[str, Any] | None:
+    """Write ``label-errors.csv`` from the out-of-sample predictions in ``run_dir``.
+
+    Returns:
+        The counts and the path, JSON-able; None if there is nothing to look at.
+    """
+    paths = {split: run_dir / predictions_file(split) for split in OUT_OF_SAMPLE}
+    found = find_label_errors({split: path for split, path in paths.items() if path.is_file()})
+    if found is None:
+        return None
+    Storage.at(run_dir).write_atomic(LABEL_ERRORS_FILE, found.to_csv())
+    return {
+        "num_examples": found.num_examples,
+        "num_likely": found.num_likely,
+        "estimated": round(found.estimated, 1),
+        "file": str(run_dir / LABEL_ERRORS_FILE),
+    }
+
+
+def _draw(folder: Storage, split: str, evaluation: SingleLabelEvaluation, classes: list[str]) -> None:
+    title = f"{split}: accuracy {evaluation.accuracy:.1%}"
+    pictures = {"confusion": confusion_svg(evaluation.confusion, classes, title)}
+    if evaluation.calibration is not None:
+        bins, error = evaluation.calibration.to_result(), evaluation.calibration.error()
+        pictures["reliability"] = reliability_svg(bins, error, title)
+    for name, picture in pictures.items():
+        folder.write_atomic(f"{name}-{split}.svg", picture.encode("utf-8", "replace"))

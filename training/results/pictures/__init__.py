@@ -1,0 +1,1 @@
+"""Pictures of results, each one SVG file of its own."""

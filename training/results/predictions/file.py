@@ -1,0 +1,166 @@
+"""``predictions-<split>.parquet``: written while a split is evaluated, read in parts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from infra.dataset.catalog import DatasetVersion
+from infra.errors import CorruptDataError
+from infra.storage.filesystem import Storage
+from infra.storage.names import uri_of
+from training.arrays import Ints
+from training.reading import SplitTable
+from training.results.metrics.tally import Rows
+
+PREDICTION_COLUMNS = {
+    "id": pa.string(),  # of the record
+    "source_uri": pa.string(),  # relative to the source of the dataset
+    "label": pa.dictionary(pa.int32(), pa.string()),  # name of the class
+    "predicted": pa.dictionary(pa.int32(), pa.string()),
+    "label_index": pa.int32(),
+    "predicted_index": pa.int32(),
+    "loss": pa.float32(),  # cross-entropy (nats)
+    "probabilities": pa.list_(pa.float32()),  # of each class, by index
+}
+_METADATA = b"shardmill"
+_GROUP_VALUES = 1 << 21  # probabilities in a row group, 8 MiB
+
+
+def predictions_file(split: str) -> str:
+    """Return the name of the file of a split, in the folder of the run."""
+    return f"predictions-{split}.parquet"
+
+
+class PredictionsWriter:
+    """Writes the predictions of a single-label classifier, in memory for one row group.
+
+    A context manager; the file appears when the block ends without an error. Implements
+    ``training.loop.evaluation.Sink``.
+    """
+
+    def __init__(self, folder: Storage, version: DatasetVersion, table: SplitTable) -> None:
+        """Prepare to write the predictions of the split of ``table`` into ``folder``."""
+        self._folder = folder
+        self._version = version
+        self._table = table
+        self._names = [uri_of(name) for name in version.manifest.classes]
+        self._sources = _Sources(version, table)
+        self._pending: list[pa.Table] = []
+        self._num_pending = 0
+        self._group_rows = max(_GROUP_VALUES // max(len(self._names), 1), 1)
+        self._ends = ExitStack()
+        about = {"dataset": version.ref, "split": table.split, "classes": self._names}
+        self._schema = pa.schema(PREDICTION_COLUMNS, metadata={_METADATA: json.dumps(about).encode("ascii")})
+
+    def __enter__(self) -> Self:
+        stream: AbstractContextManager[Any] = self._folder.atomic_writer(predictions_file(self._table.split))
+        opened = self._ends.enter_context(stream)
+        self._file = self._ends.enter_context(pq.ParquetWriter(opened, self._schema, compression="zstd"))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._write()
+        self._ends.__exit__(kind, error, trace)
+
+    def add(self, ordinals: Ints, labels: npt.NDArray[Any], rows: Rows) -> None:
+        """Add n predictions; see ``Sink.add``."""
+        probabilities = rows["probabilities"]
+        offsets = np.arange(len(ordinals) + 1, dtype=np.int32) * probabilities.shape[1]
+        columns = [
+            pa.array(self._table.ids(ordinals), pa.string()),
+            pa.array(self._sources.of(ordinals), pa.string()),
+            self._named(labels),
+            self._named(rows["predicted"]),
+            pa.array(labels.astype(np.int32)),
+            pa.array(rows["predicted"].astype(np.int32)),
+            pa.array(rows["losses"].astype(np.float32)),
+            pa.ListArray.from_arrays(offsets, probabilities.astype(np.float32).ravel()),
+        ]
+        self._pending.append(pa.table(columns, schema=self._schema))
+        self._num_pending += len(ordinals)
+        if self._num_pending >= self._group_rows:
+            self._write()
+
+    def _named(self, labels: npt.NDArray[Any]) -> pa.DictionaryArray:
+        return pa.DictionaryArray.from_arrays(labels.astype(np.int32), pa.array(self._names, pa.string()))
+
+    def _write(self) -> None:
+        if self._pending:
+            self._file.write_table(pa.concat_tables(self._pending))
+        self._pending, self._num_pending = [], 0
+
+
+class _Sources:
+    """The source URIs of records, with one index in memory at a time: evaluation is in stored order."""
+
+    def __init__(self, version: DatasetVersion, table: SplitTable) -> None:
+        self._version = version
+        self._table = table
+        self._index_paths = [shard.index_path for shard in version.shards(table.split)]
+        self._firsts = np.concatenate([[0], np.cumsum(table.shard_sizes)])
+        self._shard, self._uris = -1, pa.array([], pa.string())
+
+    def of(self, ordinals: Ints) -> list[str]:
+        """Return the source URI of each record."""
+        found = []
+        for ordinal in ordinals.tolist():
+            shard = int(self._table.shard[ordinal])
+            if shard != self._shard:
+                rows = self._version.table(self._index_paths[shard], columns=["source_uri"])
+                self._shard, self._uris = shard, rows["source_uri"].combine_chunks()
+            found.append(self._uris[ordinal - int(self._firsts[shard])].as_py())
+        return found
+
+
+def read_classes(path: Path) -> list[str]:
+    """Return the names of the classes of a file of predictions, as text.
+
+    Raises:
+        CorruptDataError: it is no such file.
+    """
+    metadata = _opened(path).schema_arrow.metadata or {}
+    try:
+        return list(json.loads(metadata[_METADATA])["classes"])
+    except (KeyError, ValueError) as error:
+        raise CorruptDataError(f"{path} is not a file of predictions") from error
+
+
+def read_predictions(path: Path, columns: list[str]) -> Iterator[pa.Table]:
+    """Yield the rows of a file of predictions in parts, with the given columns.
+
+    Raises:
+        CorruptDataError: it is no such file.
+    """
+    # On this thread: a process may end while threads of Arrow are still at work.
+    for batch in _opened(path).iter_batches(batch_size=8192, columns=columns, use_threads=False):
+        yield pa.Table.from_batches([batch])
+
+
+def probabilities_of(rows: pa.Table) -> npt.NDArray[np.float32]:
+    """Return the probabilities of rows: float32 [n, C]."""
+    column = rows["probabilities"].combine_chunks()
+    values = column.flatten().to_numpy(zero_copy_only=False)
+    return np.asarray(values.reshape(len(column), -1), np.float32)
+
+
+def _opened(path: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path)
+    except (OSError, pa.ArrowException) as error:
+        raise CorruptDataError(
+            f"the predictions {path} cannot be read: {error}",
+            "run `shardmill evaluate RUN` to write them again",
+        ) from error

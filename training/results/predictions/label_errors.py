@@ -1,0 +1,136 @@
+"""Likely label errors by confident learning (Northcutt, Jiang and Chuang 2021).
+
+The threshold of a class is the mean probability that the model gives it over the examples labelled so. An
+example is *confidently* of class j if its probability of j reaches the threshold of j; of several such
+classes the likeliest counts. The counts of (label, confident class) are the confident joint. Examples off its
+diagonal are likely errors; its rows, scaled to the number of examples of each label, estimate how many there
+are.
+
+The probabilities must be out of sample: those of the validation and test splits are. The train split would
+need models that have not seen their own fold, so it is left out.
+"""
+
+from __future__ import annotations
+
+import csv
+import heapq
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from training.arrays import Floats, Ints
+from training.results.metrics.confusion import ratio
+from training.results.predictions.file import probabilities_of, read_classes, read_predictions
+
+LABEL_ERRORS_FILE = "label-errors.csv"
+LISTED = 10_000
+COLUMNS = ("id", "source_uri", "split", "given_label", "suggested_label", "score")
+
+
+class LabelError(NamedTuple):
+    """An example whose label is probably wrong.
+
+    Attributes:
+        score: probability of the suggested class less that of the given one, up to 1.
+        id, source_uri, split: of the record.
+        given_label, suggested_label: names of classes.
+    """
+
+    score: float
+    id: str
+    source_uri: str
+    split: str
+    given_label: str
+    suggested_label: str
+
+
+@dataclass(frozen=True, slots=True)
+class LabelErrors:
+    """The likely label errors of a run.
+
+    Attributes:
+        num_examples: examples that were looked at.
+        num_likely: examples off the diagonal of the confident joint.
+        estimated: the number of errors that the confident joint estimates.
+        listed: the errors of the highest scores, the likeliest first.
+    """
+
+    num_examples: int
+    num_likely: int
+    estimated: float
+    listed: Sequence[LabelError]
+
+    def to_csv(self) -> bytes:
+        """Return the listed errors as CSV (UTF-8) with the header ``COLUMNS``."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for error in self.listed:
+            writer.writerow([*error[1:], f"{error.score:.6f}"])
+        return text.getvalue().encode("utf-8")
+
+
+def find_label_errors(files: dict[str, Path]) -> LabelErrors | None:
+    """Find likely label errors in files of predictions.
+
+    Args:
+        files: split -> its file of out-of-sample predictions.
+
+    Returns:
+        The errors; None without any file, or if all examples have one label.
+    """
+    if not files:
+        return None
+    classes = read_classes(next(iter(files.values())))
+    thresholds, counts = _thresholds(files, len(classes))
+    if np.count_nonzero(counts) < 2:
+        return None
+    joint = np.zeros((len(classes), len(classes)), np.int64)
+    likely: list[LabelError] = []
+    for split, path in files.items():
+        for rows in read_predictions(path, ["id", "source_uri", "label_index", "probabilities"]):
+            labels, probabilities = rows["label_index"].to_numpy(), probabilities_of(rows)
+            confident = _confident_classes(probabilities, thresholds)
+            known = confident >= 0
+            np.add.at(joint, (labels[known], confident[known]), 1)
+            for row in np.flatnonzero(known & (confident != labels)).tolist():
+                given, suggested = int(labels[row]), int(confident[row])
+                score = float(probabilities[row, suggested]) - float(probabilities[row, given])
+                place = (rows["id"][row].as_py(), rows["source_uri"][row].as_py(), split)
+                likely.append(LabelError(score, *place, classes[given], classes[suggested]))
+        likely = _likeliest(likely)
+    off_diagonal = int(joint.sum() - np.trace(joint))
+    return LabelErrors(int(counts.sum()), off_diagonal, _estimated(joint, counts), likely)
+
+
+def _likeliest(errors: list[LabelError]) -> list[LabelError]:
+    return heapq.nsmallest(LISTED, errors, key=lambda error: (-error.score, error.id))
+
+
+def _thresholds(files: dict[str, Path], num_classes: int) -> tuple[Floats, Ints]:
+    """Return the threshold of each class, infinite without examples, and its examples: [C] each."""
+    sums, counts = np.zeros(num_classes), np.zeros(num_classes, np.int64)
+    for path in files.values():
+        for rows in read_predictions(path, ["label_index", "probabilities"]):
+            labels, probabilities = rows["label_index"].to_numpy(), probabilities_of(rows)
+            own = np.take_along_axis(probabilities, labels[:, None].astype(np.int64), axis=1)[:, 0]
+            sums += np.bincount(labels, own, num_classes)
+            counts += np.bincount(labels, minlength=num_classes)
+    return np.where(counts > 0, ratio(sums, counts), np.inf), counts
+
+
+def _confident_classes(probabilities: npt.NDArray[np.float32], thresholds: Floats) -> Ints:
+    """Return the class that each example confidently belongs to: int64 [n], -1 for none."""
+    reached = np.where(probabilities >= thresholds, probabilities, -1.0)
+    return np.where(reached.max(axis=1) >= 0, reached.argmax(axis=1), -1).astype(np.int64)
+
+
+def _estimated(joint: Ints, counts: Ints) -> float:
+    """Return the sum off the diagonal of the joint, scaled to the examples of each label."""
+    shares = ratio(joint, np.broadcast_to(joint.sum(axis=1, keepdims=True), joint.shape))
+    return float((shares * counts[:, None]).sum() - (np.diag(shares) * counts).sum())

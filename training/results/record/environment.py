@@ -1,0 +1,84 @@
+"""``environment.json``: with what a run was made. Imports no TensorFlow."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from infra.dataset.catalog import DatasetVersion
+from infra.digests import sha256_hex
+from infra.format.contract import manifest_file
+from infra.processes.process import num_cpus
+from training.config import TrainConfig
+
+_PACKAGES = (
+    "tensorflow",
+    "keras",
+    "numpy",
+    "pyarrow",
+    "opencv-python-headless",
+    "simplejpeg",
+    "isal",
+    "pillow",
+)
+
+
+def describe_environment(config: TrainConfig, version: DatasetVersion, devices: list[str]) -> dict[str, Any]:
+    """Return code, packages, machine, devices, seeds, dataset and configuration of a run, JSON-able.
+
+    Args:
+        config: the configuration, as it was after defaults.
+        version: the dataset version.
+        devices: the names of the devices that train.
+    """
+    manifest = version.storage.read_bytes(manifest_file(version.version))
+    return {
+        "code": code_version(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {name: found for name in _PACKAGES if (found := _installed(name)) is not None},
+        "cpus": num_cpus(),
+        "devices": devices,
+        "seed": config.data.seed,
+        "dataset": {
+            "name": version.name,
+            "version": version.version,
+            "source": version.manifest.source,
+            "manifest_sha256": sha256_hex(manifest),
+        },
+        "config": config.model_dump(mode="json"),
+    }
+
+
+def code_version() -> dict[str, Any]:
+    """Return the release of Shardmill and, in a checkout, the commit and whether files differ from it."""
+    folder = Path(__file__).resolve().parents[3]
+    found: dict[str, Any] = {"shardmill": _installed("shardmill") or "unknown"}
+    if not (folder / ".git").exists():
+        return found
+    commit = _git(folder, "rev-parse", "HEAD")
+    if commit:
+        changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
+        found |= {"commit": commit, "modified": bool(changed)}
+    return found
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """Return what git prints; None if git is missing, slow or refuses."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, timeout=10, check=True, text=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,42 @@
+"""``metrics.jsonl`` and ``metrics.parquet``: the figures of each epoch, a row an epoch."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from infra.storage.filesystem import Storage
+
+
+class HistoryFiles:
+    """Writes both files of a run whole, so that a resumed run leaves the same ones."""
+
+    def __init__(self, folder: Storage) -> None:
+        self._folder = folder
+
+    def write(self, history: Sequence[dict[str, Any]]) -> None:
+        """Write the rows of all epochs so far: ``epoch``, ``step``, and ``<split>_<figure>``."""
+        rows = [flat(row) for row in history]
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        self._folder.write_atomic("metrics.jsonl", lines.encode("ascii"))
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        table = pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
+        stream = io.BytesIO()
+        pq.write_table(table, stream)
+        self._folder.write_atomic("metrics.parquet", stream.getvalue())
+
+
+def flat(row: dict[str, Any]) -> dict[str, Any]:
+    """Return an epoch of the history with a figure's split before its name."""
+    found: dict[str, Any] = {}
+    for key, value in row.items():
+        if isinstance(value, dict):
+            found |= {f"{key}_{name}": figure for name, figure in value.items()}
+        else:
+            found[key] = value
+    return found
