@@ -100,7 +100,7 @@ class Dataset:
             self._staging.close()
 
     def tf(self, split: str, *, epoch: int = 0, epochs: int = 1, **options: Unpack[ExampleOptions]) -> Any:
-        """Return a ``tf.data.Dataset`` of (images uint8 [B, S, S, 3], labels int32 [B]).
+        """Return a ``tf.data.Dataset`` of (images uint8 [B, S, S, C], labels int32 [B]).
 
         With ``last_batch="pad"`` or ``class_weights`` the elements are (images, labels, weights). With MixUp
         or CutMix the labels are distributions over the classes, float32 [B, C].
@@ -130,8 +130,13 @@ class Dataset:
         asked.check_epochs(epochs)
         pipeline: Pipeline
         if asked.augment is None:
-            decoder = self.reading.decoder
-            pipeline = IndexedPipeline(self.reader(split), asked.order, asked.size, None, decoder)
+            pipeline = IndexedPipeline(
+                self.reader(split),
+                asked.order,
+                asked.size,
+                decoder=self.reading.decoder,
+                image_channels=asked.data.image_channels,
+            )
         else:
             # Here "auto" means the exact order: a caller who names a seed and an epoch expects exactly these.
             mode: Mode = "streaming" if self.reading.mode == "streaming" else "indexed"
@@ -187,7 +192,13 @@ class Dataset:
         rank_slice(asked.order.global_batch_size, rank, num_ranks, own_shares)  # raises now if they are wrong
         reader = self.reader(split, asked.order)
         return NumpyBatches(
-            BatchMaker(reader, image_size=asked.size, augment=asked.augment, threads=threads),
+            BatchMaker(
+                reader,
+                image_size=asked.size,
+                augment=asked.augment,
+                threads=threads,
+                image_channels=asked.data.image_channels,
+            ),
             asked.order,
             epoch * steps + step,
             (epoch + epochs) * steps,
@@ -240,6 +251,7 @@ class Dataset:
             asked.image_size,
             asked.augment,
             asked.data.seed,
+            asked.data.image_channels,
             {"training": asked.training, "seed": asked.data.seed, **order_options(examples)},
         )
         return open_loader(

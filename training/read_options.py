@@ -32,11 +32,13 @@ class ExampleOptions(OrderOptions, total=False):
         last_batch: how to treat a last batch that is not full: "drop" it (the default for training), "pad" it
             (with examples of weight 0) or "partial", a smaller batch (the default otherwise; not for
             ``.torch``, whose default is then "pad").
+        image_channels: 3 (the default), or 1 for grey images: the luma of coloured ones.
         augment: how training examples are augmented; the default is that of ``AugmentSettings``.
     """
 
     batch_size: int
     image_size: int | None
+    image_channels: Literal[1, 3]
     training: bool | None
     seed: int
     last_batch: LastBatchOption | None
@@ -129,6 +131,10 @@ def example_request_from(
     last_batch = asked_last or ("drop" if training else evaluation_last_batch)
     seed = cast(int, given.pop("seed", 0))
     augment = cast("AugmentSettings | None", given.pop("augment", None)) or AugmentSettings()
+    if image_size is None and given.get("image_channels", 3) != 3:
+        raise UsageError(
+            "whole images have three channels", "give an image_size, or leave out image_channels"
+        )
     data = data_settings_from(batch_size, last_batch, seed, cast(OrderOptions, given))
     order = make_order(data, labels, classes, training=training)
     return ExampleRequest(data, order, training, image_size, augment if training else None, last_batch)

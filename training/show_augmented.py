@@ -147,7 +147,10 @@ class _AsTrained:
     def __init__(self, config: TrainConfig, dataset: Dataset, reader: RecordReader, size: int) -> None:
         self._settings, self._size = config.augment, size
         self._classes = dataset.classes
-        self._maker = BatchMaker(reader, image_size=size, augment=config.augment, threads=1)
+        channels = config.data.image_channels
+        self._maker = BatchMaker(
+            reader, image_size=size, augment=config.augment, threads=1, image_channels=channels
+        )
         self._augment = _batch_augment(config) if config.augment.is_batched else None
 
     def cells(self, plan: StepPlan) -> list[Cell]:
@@ -155,11 +158,17 @@ class _AsTrained:
         batch = self._maker.make(plan)
         names = [self._classes[label] for label in batch.labels.tolist()]
         if self._augment is None:
-            return [Cell(image.copy(), (name,)) for image, name in zip(batch.images, names, strict=True)]
+            shown = _in_colour(batch.images)
+            return [Cell(image.copy(), (name,)) for image, name in zip(shown, names, strict=True)]
         draws = draw_batch_parameters(self._settings, plan.seed, plan.epoch, plan.positions, self._size)
-        images = self._augment(batch.images, draws)
+        images = _in_colour(self._augment(batch.images, draws))
         captions = [caption(names, draws, row) for row in range(len(names))]
         return [Cell(image, caption) for image, caption in zip(images, captions, strict=True)]
+
+
+def _in_colour(images: Images) -> Images:
+    """Return images of one channel in three equal ones: uint8 [b, S, S, 3]."""
+    return np.repeat(images, 3, axis=-1) if images.shape[-1] == 1 else images
 
 
 def _batch_augment(config: TrainConfig) -> Any:

@@ -45,18 +45,26 @@ class BatchAugment:
         """Apply first RandAugment, then MixUp or CutMix.
 
         Args:
-            images: uint8 [b, S, S, 3]; where they are mixed, rows 2k and 2k + 1 are partners.
+            images: uint8 [b, S, S, C], C 1 or 3; where they are mixed, rows 2k and 2k + 1 are partners.
             draws: of these rows; tensors.
 
         Returns:
-            uint8 [b, S, S, 3].
+            uint8 [b, S, S, C].
         """
+        if images.shape[-1] == 1 and draws.ops.shape[1]:
+            # The operations keep three equal channels equal, but for a rounding of grey to colour.
+            images = self._randaugmented(tf.repeat(images, 3, axis=-1), draws)[..., 1:2]
+        else:
+            images = self._randaugmented(images, draws)
+        return self._mix(images, draws.blend, draws.boxes) if self._mixes else images
+
+    def _randaugmented(self, images: Any, draws: BatchParameters) -> Any:
         for number in range(draws.ops.shape[1]):
             ops, amounts = draws.ops[:, number], draws.amounts[:, number]
             images = self._warp(images, draws.warps[:, number])
             images = self._recolor(images, self._tables(images, ops, amounts), ops, amounts)
             images = self._sharpen(images, ops, amounts)
-        return self._mix(images, draws.blend, draws.boxes) if self._mixes else images
+        return images
 
 
 def partners(rows: Any) -> Any:

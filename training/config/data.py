@@ -25,6 +25,10 @@ class DataSettings(Settings):
         le=4096,
         description="height and width of the model's input (pixels); default: the model's",
     )
+    image_channels: Literal[1, 3] = Field(
+        default=3,
+        description="channels of the model's input: 3, or 1 for grey images (the luma of coloured ones)",
+    )
     global_batch_size: int = Field(default=64, ge=1, description="examples a step, over all devices together")
     normalization: Literal["dataset", "fixed"] = Field(
         default="dataset",

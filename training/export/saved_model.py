@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from training.export.inference import decode_for_inference
+from training.tf_data.preprocess import to_grey
 
 
 def export(model: Any, classes: list[str], image_size: int, folder: Path, *, grey: bool = False) -> None:
@@ -18,7 +19,7 @@ def export(model: Any, classes: list[str], image_size: int, folder: Path, *, gre
     Outputs: ``probabilities`` float32 [B, C], ``label`` int64 [B], ``class_name`` string [B]. B may be 0.
 
     Args:
-        model: a Keras model from images to logits, on one device.
+        model: a Keras model from images of one or three channels to logits, on one device.
         classes: the names of the classes, by label. Names that are not UTF-8 keep their bytes.
         image_size: height and width of the model's input (pixels).
         folder: the folder of the SavedModel.
@@ -29,15 +30,22 @@ def export(model: Any, classes: list[str], image_size: int, folder: Path, *, gre
     module.model = model
     module.class_names = tf.constant([name.encode("utf-8", "surrogateescape") for name in classes])
 
+    channels = model.input_shape[-1]
+
+    def in_model_channels(pixels: Any) -> Any:
+        return to_grey(pixels) if channels == 1 else pixels
+
     def classify(image_bytes: Any) -> dict[str, Any]:
         images = tf.map_fn(
-            lambda image: decode_for_inference(image, image_size, grey=grey),
+            lambda image: in_model_channels(decode_for_inference(image, image_size, grey=grey)),
             image_bytes,
-            fn_output_signature=tf.TensorSpec([image_size, image_size, 3], tf.uint8),
+            fn_output_signature=tf.TensorSpec([image_size, image_size, channels], tf.uint8),
         )
         size = tf.shape(images)[0]
         # Some kernels refuse an empty batch: use a black image in its place, and cut off its result.
-        images = tf.cond(size > 0, lambda: images, lambda: tf.zeros([1, image_size, image_size, 3], tf.uint8))
+        images = tf.cond(
+            size > 0, lambda: images, lambda: tf.zeros([1, image_size, image_size, channels], tf.uint8)
+        )
         logits = model(images, training=False)[:size]
         probabilities = tf.nn.softmax(tf.cast(logits, tf.float32))
         label = tf.argmax(probabilities, axis=-1)

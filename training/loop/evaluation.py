@@ -39,10 +39,12 @@ class EvaluationSize:
     Attributes:
         image_size: height and width of the images (pixels).
         batch_size: examples a step, over all replicas.
+        image_channels: 3, or 1 for grey images.
     """
 
     image_size: int
     batch_size: int
+    image_channels: int = 3
 
 
 class Evaluator:
@@ -93,7 +95,9 @@ class Evaluator:
         """Return the pipeline of a split, made once: TensorFlow never frees the functions of a dataset."""
         if reader not in self._prepared:
             order = SequentialOrder(len(reader.table), self._size.batch_size)
-            pipeline = IndexedPipeline(reader, order, self._size.image_size)
+            pipeline = IndexedPipeline(
+                reader, order, self._size.image_size, image_channels=self._size.image_channels
+            )
             dataset = distribute(self._strategy, pipeline, 0, order.steps_per_epoch)
             self._prepared[reader] = pipeline, dataset
         return self._prepared[reader]

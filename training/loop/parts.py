@@ -52,11 +52,14 @@ def model_spec(config: TrainConfig, version: DatasetVersion, num_replicas: int) 
         name=config.model.name,
         num_classes=len(version.manifest.classes),
         image_size=image_size_of(config),
+        image_channels=config.data.image_channels,
         dropout=config.model.dropout,
         synchronized=config.model.synchronized_batchnorm and num_replicas > 1,
         weights=config.model.weights,
         seed=config.data.seed,
-        pixels=pixels_of(version.manifest) if config.data.normalization == "dataset" else None,
+        pixels=pixels_of(version.manifest, config.data.image_channels)
+        if config.data.normalization == "dataset"
+        else None,
     )
 
 
@@ -81,7 +84,7 @@ def build_parts(
         optimizer = make_optimizer(config, schedule)
         optimizer.build(model.trainable_variables)
     task = SingleLabel(spec.num_classes, config.optimizer.label_smoothing)
-    size = EvaluationSize(spec.image_size, config.data.global_batch_size)
+    size = EvaluationSize(spec.image_size, config.data.global_batch_size, spec.image_channels)
     evaluator = Evaluator(strategy, model, task, size)
     notes = tuple(str(change) for change in (frozen, limited) if change is not None)
     return TrainingParts(strategy, task, spec, model, optimizer, schedule, evaluator, notes)

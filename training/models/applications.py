@@ -30,9 +30,11 @@ def build(spec: ModelSpec) -> Any:
         backbone = make(include_top=False, weights=weights, input_shape=shape, pooling="avg")
     if spec.synchronized:
         backbone = _with_synchronized_normalisation(backbone)
-    inputs = keras.Input(shape, name="image")
+    inputs = keras.Input(spec.image_shape, name="image")
+    # They take colour, and so do weights from elsewhere: grey images get three equal channels.
+    x = inputs if spec.image_channels == 3 else keras.layers.Concatenate(name="grey")([inputs] * 3)
     # Does nothing for models whose first layers normalise; the others expect it from their caller.
-    x = sys.modules[make.__module__].preprocess_input(inputs)
+    x = sys.modules[make.__module__].preprocess_input(x)
     x = backbone(x)
     x = keras.layers.Dropout(spec.dropout, seed=spec.seed)(x)
     logits = keras.layers.Dense(spec.num_classes, dtype="float32", name="logits")(x)

@@ -20,6 +20,7 @@ from importlib.machinery import ModuleSpec
 from typing import Any
 
 from infra.errors import ConfigError
+from infra.readable import counted
 from training.models import families
 from training.models.applications_table import APPLICATIONS
 from training.models.spec import ModelSpec
@@ -63,7 +64,7 @@ def default_image_size(name: str) -> int:
 
 
 def build_model(spec: ModelSpec) -> Any:
-    """Build a ``keras.Model`` from images [B, S, S, 3] of 0 to 255 to logits float32 [B, num_classes].
+    """Build a ``keras.Model`` from images [B, S, S, C] of 0 to 255 to logits float32 [B, num_classes].
 
     Normalisation of the input is part of the model.
 
@@ -78,6 +79,13 @@ def build_model(spec: ModelSpec) -> Any:
         raise ConfigError(
             f"build of {spec.name} returned a model of output shape {found}, not (None, {spec.num_classes})",
             "return a keras.Model whose output is the logits of spec.num_classes classes",
+        )
+    shape = getattr(model, "input_shape", None)
+    if isinstance(shape, tuple) and shape[-1] not in (None, spec.image_channels):
+        raise ConfigError(
+            f"build of {spec.name} returned a model for images of {counted(shape[-1], 'channel')}; "
+            f"data.image_channels is {spec.image_channels}",
+            "begin the model with keras.Input(spec.image_shape), or set data.image_channels",
         )
     return model
 

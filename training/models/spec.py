@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PixelStatistics:
-    """Mean and standard deviation of the pixels of images, 0 to 255, each for red, green and blue."""
+    """Mean and standard deviation of pixels, 0 to 255, for each channel of the model's input."""
 
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class ModelSpec:
         seed: the seed of the random weights and of dropout.
         pixels: the statistics of the training images, for ``training.models.normalized``; None: unknown or
             not used.
+        image_channels: channels of the input: 3, or 1 for grey images.
     """
 
     name: str
@@ -37,3 +38,9 @@ class ModelSpec:
     weights: str | None = None
     seed: int = 0
     pixels: PixelStatistics | None = None
+    image_channels: int = 3
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of the input, for ``keras.Input``."""
+        return self.image_size, self.image_size, self.image_channels

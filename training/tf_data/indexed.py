@@ -32,7 +32,7 @@ from training.config.reading import Decoder
 from training.order import Order, StepPlan
 from training.reading import BatchMaker, RecordReader
 from training.reading.budget import RamBudget
-from training.tf_data.pipeline import in_order
+from training.tf_data.pipeline import in_channels, in_order
 from training.tf_data.preprocess import decode_window
 
 # Batches made at the same time: the next one begins while the last rows of one are decoded. Few, so that
@@ -52,6 +52,7 @@ class IndexedPipeline:
         augment: how training examples are augmented; None for evaluation.
         decoder: the decoder of stored images.
         budget: the memory budget; None: that of ``tf.data``.
+        image_channels: 3, or 1 for the luma of the images.
         failure: the first error of this project inside TensorFlow, which passes on only its text.
     """
 
@@ -61,10 +62,15 @@ class IndexedPipeline:
     augment: AugmentSettings | None = None
     decoder: Decoder = "auto"
     budget: RamBudget | None = None
+    image_channels: int = 3
     failure: ShardmillError | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self.batches = BatchMaker(self.reader, image_size=self.image_size, augment=self.augment)
+        # TensorFlow augments after it has decoded, and becomes grey after that.
+        channels = 3 if self.decoder == "tensorflow" else self.image_channels
+        self.batches = BatchMaker(
+            self.reader, image_size=self.image_size, augment=self.augment, image_channels=channels
+        )
 
     @property
     def class_weights(self) -> Floats | None:
@@ -81,14 +87,14 @@ class IndexedPipeline:
                 B/R the replicas' slices come one after the other.
 
         Returns:
-            Dataset of dicts: images uint8 [b, S, S, 3], labels int32 [b], weights float32 [b] (see
+            Dataset of dicts: images uint8 [b, S, S, C], labels int32 [b], weights float32 [b] (see
             ``StepPlan.weights``), ordinals int64 [b].
         """
         self.reader.prefetch(self.order, start, stop)
         rows = batch_size or self.order.global_batch_size
         slices = self.order.global_batch_size // rows
         if self.decoder == "tensorflow":
-            batches = self._decoded_by_tensorflow(start, stop, rows, slices)
+            batches = in_channels(self._decoded_by_tensorflow(start, stop, rows, slices), self.image_channels)
         else:
             batches = self._decoded_outside(start, stop, rows, slices)
         return (
@@ -109,7 +115,7 @@ class IndexedPipeline:
             made = tf.numpy_function(
                 lambda number: self._make(int(number), slices), [run_slice], list(kinds.values())
             )
-            made[0].set_shape([rows, self.image_size, self.image_size, 3])
+            made[0].set_shape([rows, self.image_size, self.image_size, self.image_channels])
             for column in made[1:]:
                 column.set_shape([rows])
             return dict(zip(kinds, made, strict=True))

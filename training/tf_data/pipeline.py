@@ -11,6 +11,7 @@ from infra.errors import ShardmillError
 from training.arrays import Floats
 from training.reading import RecordReader
 from training.reading.budget import RamBudget
+from training.tf_data.preprocess import to_grey
 
 
 class Steps(Protocol):
@@ -53,6 +54,13 @@ class Pipeline(Protocol):
 
     def explain(self, error: Exception) -> ShardmillError | None:
         """Return the error of this project that caused one of TensorFlow's; None if there is none."""
+
+
+def in_channels(batches: Any, image_channels: int) -> Any:
+    """Return a dataset of batches whose images have so many channels, 3 or 1."""
+    if image_channels == 3:
+        return batches
+    return batches.map(lambda batch: {**batch, "images": to_grey(batch["images"])})
 
 
 def in_order(budget: RamBudget | None) -> Any:

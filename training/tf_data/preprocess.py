@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from infra.errors import ConfigError
 from training.reading.decode import INTERPOLATED_UP_TO
+from training.reading.grey import LUMA_ONE, LUMA_SHARES
 
 
 def decode_window(image: Any, shape: Any, window: Any, image_size: int, encoding: str = "jpeg") -> Any:
@@ -58,6 +59,12 @@ def decode_jpeg_window(image: Any, window: Any, *, channels: int) -> Any:
     levels off what every other reader decodes.
     """
     return tf.io.decode_and_crop_jpeg(image, window, channels=channels, dct_method="INTEGER_ACCURATE")
+
+
+def to_grey(pixels: Any) -> Any:
+    """Return the luma of pixels, the same as ``training.reading.grey``: uint8 [..., 3] to [..., 1]."""
+    sums = tf.reduce_sum(tf.cast(pixels, tf.int32) * tf.constant(LUMA_SHARES), axis=-1, keepdims=True)
+    return tf.cast((sums + LUMA_ONE // 2) // LUMA_ONE, tf.uint8)
 
 
 def resize(pixels: Any, image_size: int) -> Any:

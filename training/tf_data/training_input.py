@@ -100,13 +100,14 @@ def _indexed(
     reading = settings.reading
     budget = RamBudget(reading.ram_budget_bytes, cache=cache.memory_bytes, windows=reader.windows.num_bytes)
     budget.check(order.global_batch_size * image_size * image_size * 3)
-    return IndexedPipeline(reader, order, image_size, settings.augment, reading.decoder, budget)
+    channels = settings.data.image_channels
+    return IndexedPipeline(reader, order, image_size, settings.augment, reading.decoder, budget, channels)
 
 
 def _streaming(
     settings: InputSettings, reader: RecordReader, order: Order, image_size: int, cache: CachePlan
 ) -> StreamingPipeline:
-    return open_stream(
+    pipeline = open_stream(
         reader,
         stream_plan(reader, order.global_batch_size, last_batch=settings.data.last_batch, seed=order.seed),
         settings.reading,
@@ -115,3 +116,5 @@ def _streaming(
         cache_bytes=cache.memory_bytes,
         class_weights=order.class_weights,
     )
+    pipeline.image_channels = settings.data.image_channels
+    return pipeline

@@ -48,6 +48,7 @@ class Examples(Dataset):  # type: ignore[misc]
         augment: AugmentSettings | None = None,
         seed: int = 0,
         threads: int | None = None,
+        image_channels: int = 3,
     ) -> None:
         """Make a data set of all records of a split.
 
@@ -58,6 +59,7 @@ class Examples(Dataset):  # type: ignore[misc]
             seed: the seed of augmentation for examples requested by ordinal; a ``Place`` has its own.
             threads: the number of threads that decode in this process; default: one for each CPU. Worker
                 processes have one.
+            image_channels: 3, or 1 for the luma of the images; whole images have three.
 
         Raises:
             UsageError: whole images cannot be augmented.
@@ -71,7 +73,13 @@ class Examples(Dataset):  # type: ignore[misc]
         self._seed = seed
         self._maker = None
         if image_size is not None:
-            self._maker = BatchMaker(records, image_size=image_size, augment=augment, threads=threads)
+            self._maker = BatchMaker(
+                records,
+                image_size=image_size,
+                augment=augment,
+                threads=threads,
+                image_channels=image_channels,
+            )
         self._in_worker: RecordReader | BatchMaker | None = None
         # In shared memory, so that it reaches workers that live through several epochs.
         self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()

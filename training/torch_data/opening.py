@@ -27,6 +27,7 @@ class LoaderRequest:
         image_size: height and width of the images (pixels); None: whole images, which are not augmented.
         augment: how examples are augmented; None: not at all.
         seed: the seed of the run.
+        image_channels: 3, or 1 for the luma of the images.
         identity: the settings that determine the order, besides the version and the split; JSON-able.
     """
 
@@ -34,6 +35,7 @@ class LoaderRequest:
     image_size: int | None
     augment: AugmentSettings | None
     seed: int
+    image_channels: int
     identity: Mapping[str, Any]
 
 
@@ -61,7 +63,13 @@ def open_loader(
         source = Examples(records, image_size=None, seed=request.seed)
     else:
         threads = max(1, num_cpus() // ranks_on_this_host())
-        source = BatchMaker(records, image_size=request.image_size, augment=request.augment, threads=threads)
+        source = BatchMaker(
+            records,
+            image_size=request.image_size,
+            augment=request.augment,
+            threads=threads,
+            image_channels=request.image_channels,
+        )
     if not version.storage.is_local and not preload:
         loading = {"multiprocessing_context": "spawn", **loading}
     described = {"dataset": version.ref, "split": records.table.split, **request.identity}

@@ -20,7 +20,7 @@ _WIDTHS = (24, 48, 96, 192)
 
 def build(spec: ModelSpec) -> Any:
     """Build a stem that divides the size by four, a residual block for each width, and a classifier."""
-    inputs = keras.Input((spec.image_size, spec.image_size, 3), name="image")
+    inputs = keras.Input(spec.image_shape, name="image")
     x = _convolution(normalized(inputs, spec), _WIDTHS[0], spec, strides=2)
     x = keras.layers.ReLU()(x)
     x = keras.layers.MaxPooling2D(3, strides=2, padding="same")(x)

@@ -19,7 +19,7 @@ _WIDTHS = (16, 32, 64, 128)
 
 def build(spec: ModelSpec) -> Any:
     """Build four stages of convolution, batch normalisation and ReLU, and a classifier."""
-    inputs = keras.Input((spec.image_size, spec.image_size, 3), name="image")
+    inputs = keras.Input(spec.image_shape, name="image")
     x = normalized(inputs, spec)
     for stage, width in enumerate(_WIDTHS):
         # The first stage halves by its stride: full-size maps would cost more than all the rest.

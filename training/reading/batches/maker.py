@@ -22,6 +22,7 @@ from training.order import StepPlan
 from training.reading.batches.buffers import BufferPool
 from training.reading.damage import without_rows
 from training.reading.decode import Pixels, decode_window
+from training.reading.grey import luma
 from training.reading.record_reader import RecordReader
 
 # Rows that a thread takes at a time: many, so that handing them over costs little, but few enough that each
@@ -34,7 +35,7 @@ class Batch:
     """The examples of one step, or of one rank's slice of it.
 
     Attributes:
-        images: uint8 [b, S, S, 3].
+        images: uint8 [b, S, S, 3], or [b, S, S, 1].
         labels: int32 [b].
         weights: float32 [b] (``StepPlan.weights``): 0 for padding.
         ordinals, positions: int64 [b], the records, and their positions in the epoch.
@@ -60,6 +61,7 @@ class BatchMaker:
         image_size: int,
         augment: AugmentSettings | None = None,
         threads: int | None = None,
+        image_channels: int = 3,
     ) -> None:
         """Make a maker that has no threads yet.
 
@@ -69,10 +71,12 @@ class BatchMaker:
             augment: how examples are augmented; None: the central square of each.
             threads: the number of threads that decode; default: one for each CPU of this process. With 1 the
                 calling thread decodes.
+            image_channels: 3, or 1 for the luma of the images.
         """
         self.records = records
         self.image_size = image_size
         self.augment = augment
+        self.image_channels = image_channels
         self.threads = threads or num_cpus()
         self._start()
 
@@ -105,6 +109,8 @@ class BatchMaker:
         if bad:
             plan, donor = without_rows(plan, bad)
             images[bad] = 0 if donor is None else images[donor]
+        if self.image_channels == 1:
+            images = luma(images)
         labels = self.records.table.label[plan.ordinals]
         return Batch(images, labels, plan.weights, plan.ordinals, plan.positions, plan.epoch, plan.step)
 
@@ -163,7 +169,7 @@ class BatchMaker:
             return self._pool
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("records", "image_size", "augment", "threads")
+        kept = ("records", "image_size", "augment", "image_channels", "threads")
         return {name: getattr(self, name) for name in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -32,7 +32,7 @@ from training.order.random_numbers import key_of
 from training.order.streams import Purpose
 from training.reading import RecordReader
 from training.reading.budget import RamBudget
-from training.tf_data.pipeline import in_order
+from training.tf_data.pipeline import in_channels, in_order
 from training.tf_data.preprocess import decode_image, decode_window
 from training.tf_data.streaming.plan import StreamPlan
 from training.tf_data.streaming.sources import RecordSource
@@ -57,6 +57,7 @@ class StreamingPipeline:
         budget: the memory budget; None: that of ``tf.data``.
         class_weights: float64 [C], weights of the classes in the loss; only for one worker, which sees all of
             a step.
+        image_channels: 3, or 1 for the luma of the images.
         source: the source of records, set after the pipeline is made, since it reports failures to it.
         failure: the first error of this project inside TensorFlow, which passes on only its text.
     """
@@ -69,6 +70,7 @@ class StreamingPipeline:
     parallel_shards: int = 8
     budget: RamBudget | None = None
     class_weights: Floats | None = None
+    image_channels: int = 3
     source: RecordSource = field(init=False)
     failure: ShardmillError | None = field(default=None, init=False)
 
@@ -82,9 +84,9 @@ class StreamingPipeline:
                 With fewer, the replicas' slices come one after the other.
 
         Returns:
-            Dataset of dicts: images uint8 [b, S, S, 3], labels int32 [b], weights float32 [b] (0 for padding;
+            Dataset of dicts: images uint8 [b, S, S, C], labels int32 [b], weights float32 [b] (0 for padding;
             see ``StreamPlan.weights``), ordinals int64 [b]. Without ``image_size``, images are
-            [b, largest height, largest width, 3], zero beyond each one's own height and width, which are
+            [b, largest height, largest width, C], zero beyond each one's own height and width, which are
             ``shapes`` int32 [b, 2].
         """
         steps = self._rows(start, stop).batch(self.order.num_rows, drop_remainder=True)
@@ -97,6 +99,7 @@ class StreamingPipeline:
             batches = batches.map(self._augmented, num_parallel_calls=tf.data.AUTOTUNE)
         kept = ("images", "labels", "weights", "ordinals", *(() if self.image_size else ("shapes",)))
         batches = batches.map(lambda batch: {name: batch[name] for name in kept})
+        batches = in_channels(batches, self.image_channels)
         count = (stop - start) * (self.order.num_rows // rows)
         return (
             batches.apply(tf.data.experimental.assert_cardinality(count))

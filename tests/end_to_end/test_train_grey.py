@@ -1,0 +1,45 @@
+"""A model of a tutorial, 28 × 28 × 1, trains on grey records and is exported."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.samples.published import Picture, publish
+from tests.samples.trainer import settings, train
+
+
+def test_a_model_of_one_channel_trains_and_is_exported(tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+    random = np.random.default_rng(0)
+    pictures = [
+        Picture(split, name, random.integers(low, low + 80, (30, 30, 1), dtype=np.uint8))
+        for split, count in (("train", 24), ("test", 6))
+        for name, low in (("dark", 0), ("light", 170))
+        for _ in range(count)
+    ]
+    publish(tmp_path / "datasets", pictures, name="grey", encoding="png")
+    result = train(
+        tmp_path,
+        "grey",
+        settings(
+            model={"name": "tests.samples.tutorial_cnn"},
+            data={"image_size": 28, "image_channels": 1},
+            augment={"randaugment": {"num_ops": 1, "magnitude": 1.0}},
+            run={"epochs": 4},
+        ),
+    )
+    assert result["metrics"]["test"]["accuracy"] == 1.0
+    served = tf.saved_model.load(result["export_dir"]).signatures["serving_default"]
+    for mode in ("L", "RGB"):
+        files = []
+        for value in (30, 220):
+            stream = io.BytesIO()
+            Image.new("L", (40, 32), value).convert(mode).save(stream, "PNG")
+            files.append(stream.getvalue())
+        names = served(image_bytes=tf.constant(files))["class_name"].numpy().tolist()
+        assert names == [b"dark", b"light"]
