@@ -30,7 +30,7 @@ DEFAULT_IGNORE = (
 
 
 class SourceConfig(Settings):
-    """Where the images come from."""
+    """The source of the images."""
 
     kind: str = Field(
         "image_folder", description="Kind of source: the name of a module in beam_jobs.sources.kinds"
@@ -43,7 +43,7 @@ class SourceConfig(Settings):
 
 
 class ImageConfig(Settings):
-    """How each image is stored."""
+    """The stored form of an image."""
 
     resize: Resize = Field(
         "short",
@@ -75,10 +75,12 @@ class ImageConfig(Settings):
         "#ffffff", description="Colour behind transparent pixels and around padded images: #rrggbb"
     )
     max_pixels: Annotated[int, Field(ge=1)] = Field(
-        178_956_970, description="Quarantine images whose header declares more pixels than this"
+        178_956_970, description="Most pixels of a source image; images with more are quarantined undecoded"
     )
     max_bytes: Annotated[int, Field(ge=1, le=1 << 31)] = Field(
-        256 * MIB, description="Quarantine files larger than this, unread (bytes)"
+        256 * MIB,
+        description="Largest source file that is read (bytes); larger files are quarantined as too_large. "
+        "Does not limit the stored image",
     )
     allow_truncated: bool = Field(
         False, description="Keep images that end early, flagged as salvaged, instead of quarantining them"
@@ -86,7 +88,7 @@ class ImageConfig(Settings):
 
 
 class FilterConfig(Settings):
-    """Which inputs are left out; each has a row that gives the reason."""
+    """Inputs to leave out. Each keeps a row in the inputs, with the reason."""
 
     min_width: Annotated[int, Field(ge=0)] = Field(
         0, description="Leave out narrower images (upright pixels)"
@@ -96,7 +98,8 @@ class FilterConfig(Settings):
         None, description="Leave out images whose longer side is more than this many times the shorter"
     )
     classes: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
-        None, description="Keep these classes only; unset for all"
+        None,
+        description="Names of the classes to keep; images of other classes are left out. Unset keeps all",
     )
     ignore: tuple[str, ...] = Field(
         DEFAULT_IGNORE,
@@ -133,7 +136,7 @@ class SplitsConfig(Settings):
 
 
 class GroupsConfig(Settings):
-    """Which images belong together and must stay in one split."""
+    """Groups of images that must stay in one split."""
 
     pattern: str | None = Field(
         None,
@@ -146,8 +149,9 @@ class GroupsConfig(Settings):
     )
     leakage: Leakage = Field(
         "keep",
-        description="What to do if given or previous splits divide a group: keep and report it, "
-        "drop-from-train, or fail",
+        description="Action when folders or an earlier version put members of a group into several splits. "
+        "keep: keep all of them and report the leak; drop-from-train: leave out its records in train; fail: "
+        "publish nothing",
     )
 
     @field_validator("pattern")
@@ -165,10 +169,12 @@ class GroupsConfig(Settings):
 
 
 class ShardsConfig(Settings):
-    """How records are cut into files."""
+    """The files that hold the records."""
 
     num_shards: Annotated[int, Field(ge=1, le=99_999)] | None = Field(
-        None, description="Shards of each split; empty to let shard_bytes decide"
+        None,
+        description="Number of shards of each split, at most one a record; unset: as shard_bytes gives. A "
+        "later version writes its share of the number for the records that it adds",
     )
     shard_bytes: Annotated[int, Field(ge=1)] = Field(
         128 * MIB, description="Target size of a shard (bytes); unused if num_shards is given"
@@ -181,7 +187,7 @@ class ShardsConfig(Settings):
 
 
 class RunnerConfig(Settings):
-    """Where the Beam jobs run. Nothing here changes what is written."""
+    """Execution of the Beam jobs. No setting of this group changes the written bytes."""
 
     name: str = Field(
         "embedded",
@@ -209,20 +215,22 @@ class RunnerConfig(Settings):
 class PrepareConfig(Settings):
     """Everything that ``prepare`` lets a user choose."""
 
-    source: SourceConfig = Field(SourceConfig(), description="Where the images come from")
-    image: ImageConfig = Field(ImageConfig(), description="How each image is stored")
-    filter: FilterConfig = Field(FilterConfig(), description="Which inputs are left out")
+    source: SourceConfig = Field(SourceConfig(), description="The source of the images")
+    image: ImageConfig = Field(ImageConfig(), description="The stored form of an image")
+    filter: FilterConfig = Field(FilterConfig(), description="Inputs to leave out")
     splits: SplitsConfig = Field(SplitsConfig(), description="Fractions of train, validation and test")
-    groups: GroupsConfig = Field(GroupsConfig(), description="What must stay in one split")
-    shards: ShardsConfig = Field(ShardsConfig(), description="How records are cut into files")
-    runner: RunnerConfig = Field(RunnerConfig(), description="Where the Beam jobs run")
+    groups: GroupsConfig = Field(GroupsConfig(), description="Groups of images that must stay in one split")
+    shards: ShardsConfig = Field(ShardsConfig(), description="The files that hold the records")
+    runner: RunnerConfig = Field(RunnerConfig(), description="Execution of the Beam jobs")
     failure_budget: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.01, description="Fraction of the inputs that may be quarantined before the job fails"
+        0.01,
+        description="Largest allowed fraction of quarantined inputs (0.01 is 1 %). If more are quarantined, "
+        "the run fails and publishes nothing",
     )
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] = Field(
         0, description="Seed of splits, shards and their order"
     )
 
     def effective(self) -> dict[str, Any]:
-        """Return the settings that determine what is written: all but the runner and the failure budget."""
+        """Return the settings that change the written bytes: all but the runner and the failure budget."""
         return self.model_dump(mode="json", exclude={"runner", "failure_budget"})

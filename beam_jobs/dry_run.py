@@ -1,10 +1,10 @@
-"""``--dry-run``: what would come out, and what it would cost, before anything is done. Writes nothing.
+"""``--dry-run``: an estimate of the result and the cost of a run. Writes nothing to the dataset.
 
-Counts are those of the listing: duplicates and broken files show only when all is read. Sizes and times are
+Files are counted in the listing, so duplicates and broken files are not known yet. Sizes and times are
 measured on a small sample of the files, chosen by the hash of their URIs, and scaled up.
 
-The sample is encoded by the same task in the same kind of process as in a run, since a file of it may crash
-a decoder.
+The sample is encoded by the same task in the same kind of process as in a run, because a file may crash a
+decoder.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def count_known(
     source: SourceFolder,
     config: PrepareConfig,
 ) -> int:
-    """How many of the files the newest version knows, so that they are not read."""
+    """Return the number of files that need not be read, because the newest version knows them."""
     if newest is None:
         return 0
     previous = PreviousVersion(newest, reuse_of(newest.manifest, config, source.uri, digests.builds))

@@ -51,7 +51,7 @@ from infra.dataset.catalog import Catalog, DatasetVersion
 from infra.dataset.maintenance.purged import purged_contents
 from infra.dataset.publishing import publish_on_newest
 from infra.errors import CorruptDataError
-from infra.format.contract import spool_dir
+from infra.format.layout import spool_dir
 from infra.progress import log, progress, stage
 from infra.storage.filesystem import Storage
 

@@ -91,7 +91,9 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="FRACTION",
         help="fraction of the inputs that may be quarantined",
     )
-    parser.add_argument("--dry-run", action="store_true", help="say what would come out, and do nothing")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print an estimate of the result, and write nothing"
+    )
     return parser
 
 

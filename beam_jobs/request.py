@@ -1,4 +1,4 @@
-"""The request: what one run of ``prepare`` is asked to do."""
+"""The request: arguments and settings of one run of ``prepare``."""
 
 from __future__ import annotations
 

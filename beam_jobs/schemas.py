@@ -63,7 +63,7 @@ LISTING_SCHEMA = pa.schema(
         ("mtime_ns", pa.int64()),  # nanoseconds since 1970; 0 if not known
         ("label", pa.string()),  # name of the class; null for a file outside every class folder
         ("split", pa.string()),  # null if the source gives none
-        ("group", pa.string()),  # key of what must stay in one split; null if there is none
+        ("group", pa.string()),  # key of the images that must stay in one split; null if there is none
         ("status", pa.int8()),  # Status: TO_READ, FILTERED or QUARANTINED
         ("reason", pa.string()),  # null if the status is TO_READ
         ("message", pa.string()),  # the reason in a sentence; null if the status is TO_READ

@@ -1,4 +1,4 @@
-"""What ``prepare`` tells people: the lines on a version that it published, or on one that it foresees."""
+"""Lines that ``prepare`` prints about a published version, or about the estimate of a dry run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CLASSES_SHOWN = 20
 
 
 def version_lines(outcome: Mapping[str, Any]) -> Iterator[str]:
-    """Tell what came out of a run.
+    """Yield lines about the result of a run.
 
     Args:
         outcome: as ``beam_jobs.publish.result.outcome_of`` returns it.
@@ -79,7 +79,7 @@ def split_lines(splits: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 
 
 def forecast_lines(outcome: Mapping[str, Any]) -> Iterator[str]:
-    """Tell what a run would bring.
+    """Yield lines about the estimated result of a run.
 
     Args:
         outcome: as ``beam_jobs.dry_run.dry_run`` returns it.

@@ -4,11 +4,11 @@
     ├── UsageError                    2  the command or its configuration is wrong
     │   ├── ConfigError               2  a key or value of the configuration
     │   └── NotFoundError             2  a source, dataset, version or record that is not there
-    ├── DataError                     3  the data is bad beyond what was allowed
+    ├── DataError                     3  more of the data is bad than is allowed
     │   ├── FailureBudgetExceeded     3  too many inputs were quarantined
     │   ├── LeakError                 3  groups are divided among splits, and were not to be
     │   ├── AccountingError           3  inputs and outcomes do not add up
-    │   └── CorruptDataError          3  stored bytes that are not what was written
+    │   └── CorruptDataError          3  stored bytes were changed or are incomplete
     ├── EnvironmentFault              4  the machine, the storage or another process
     │   ├── StorageError              4  a read or write that failed
     │   ├── LockedError               4  another process holds the lock
@@ -35,7 +35,7 @@ class ShardmillError(Exception):
     """Base of all errors that Shardmill raises on purpose.
 
     Attributes:
-        message: what is wrong, naming the file, key or value.
+        message: the fault, naming the file, key or value.
         remedy: what the user can do about it, or None.
         exit_code: the exit status of a command that ends with this error.
     """
@@ -76,7 +76,7 @@ class NotFoundError(UsageError):
 
 
 class DataError(ShardmillError):
-    """The data is bad beyond what was allowed."""
+    """More of the data is bad than is allowed."""
 
     exit_code = 3
 
@@ -94,7 +94,7 @@ class AccountingError(DataError):
 
 
 class CorruptDataError(DataError):
-    """Stored bytes are not what was written: a failed checksum, a truncated record or shard."""
+    """Stored bytes were changed or are incomplete: a failed checksum, a truncated record or shard."""
 
 
 class EnvironmentFault(ShardmillError):
@@ -132,7 +132,7 @@ class UnusableInput(Exception):
 
     Attributes:
         reason: a short code.
-        message: what is wrong, for a person.
+        message: the fault, for a person.
     """
 
     def __init__(self, reason: str, message: str) -> None:

@@ -1,4 +1,4 @@
-"""Progress as JSON lines: how a child process tells its parent what it does, and how people see it.
+"""Progress as JSON lines, from a child process to its parent, and its display in a terminal.
 
 A process emits events; where its parent left a pipe (infra.processes.children) they go there, a JSON object
 a line, and listeners of this process get them in any case. Kinds of events::

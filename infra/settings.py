@@ -145,7 +145,7 @@ def _merge(values: dict[str, Any], more: Mapping[str, Any]) -> None:
 
 
 def _describe(model: type[BaseModel], problem: Any, where: str, prefix: str) -> tuple[str, str | None]:
-    """One validation problem as (what is wrong, remedy)."""
+    """One validation problem as (message, remedy)."""
     key = ".".join(str(part) for part in problem["loc"]) or where
     if problem["type"] == "extra_forbidden":
         known = _known_keys(model)

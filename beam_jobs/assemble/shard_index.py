@@ -22,7 +22,7 @@ from infra.format.contract import INDEX_SCHEMA
 
 
 class HashedWriter:
-    """A stream that counts and hashes what it passes on; enough of a file for Arrow to write to."""
+    """A stream that counts and hashes the bytes that Arrow writes to it, and passes them on."""
 
     closed = False
 
@@ -50,7 +50,7 @@ class HashedWriter:
         self._stream.flush()
 
     def hexdigest(self) -> str:
-        """Return the SHA-256 of what was written."""
+        """Return the SHA-256 of the written bytes."""
         return self._digest.hexdigest()
 
 

@@ -31,7 +31,8 @@ from beam_jobs.schemas import SPOOLED_PLAN_SCHEMA
 from beam_jobs.spool.claims import plan_file
 from infra.digests import stream_sha256
 from infra.errors import NotFoundError, StorageError
-from infra.format.contract import Shard, data_dir
+from infra.format.contract import Shard
+from infra.format.layout import data_dir
 from infra.storage.filesystem import Storage
 
 _ROWS_AT_A_TIME = 1024

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from beam_jobs.plan import PlannedShard
-from infra.format.contract import data_dir, index_file, shard_file, shard_stem
+from infra.format.layout import data_dir, index_file, shard_file, shard_stem
 from infra.format.records import Container
 from infra.storage.filesystem import Storage
 

@@ -79,7 +79,7 @@ class AssembledShards:
 def lay_out(
     plan: Assembly, copying: Copying, previous: PreviousVersion | None, published: Iterable[Shard] = ()
 ) -> Layout:
-    """Write the records of a plan to the spool, where workers read those of their shards.
+    """Write the records of a plan to the spool, where each worker reads the records of its shards.
 
     Args:
         plan: the shards and their records.

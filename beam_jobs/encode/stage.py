@@ -70,7 +70,7 @@ class EncodedFiles:
         return int(np.count_nonzero(~is_stored_before) - in_reused)
 
     def facts(self, spool: Storage) -> pa.Table:
-        """Read what was found of each file, and where its image lies: PLACED_FACTS_SCHEMA."""
+        """Read the facts of all files, with the block of each: PLACED_FACTS_SCHEMA."""
         lengths = [block.length for block in self.blocks]
         numbers = np.repeat(np.arange(len(self.blocks), dtype=np.int32), lengths)
         parts = [FACTS_SCHEMA.empty_table()]

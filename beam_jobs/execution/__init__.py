@@ -11,12 +11,12 @@ then reads which file the process was processing, lets the task try that file al
 process and submits the number again. A file that is to blame gets a *verdict* in the spool, and its row
 says why.
 
-    task.py        what a task is
+    task.py        the interface of a task
     pipeline.py    the Beam transform
     runners.py     runner names and options; running a pipeline
     errors.py      errors on their way through a runner
     progress.py    progress, counted in storage
-    trial.py       tries a file alone, and says what that proves
-    verdicts.py    the files that no decoder gets to see again
+    trial.py       tries a file alone, and decides whether it is to blame
+    verdicts.py    files that must not be decoded again
     pool/          processes, their supervision, and the sandbox
 """

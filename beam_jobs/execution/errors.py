@@ -27,7 +27,7 @@ class CarriedFault(RuntimeError):
 
 @contextlib.contextmanager
 def carry_faults() -> Iterator[None]:
-    """Pack what is raised within: our own errors, and those of the operating system as ``StorageError``."""
+    """Pack our own errors, and errors of the operating system as ``StorageError``."""
     try:
         yield
     except ShardmillError as error:

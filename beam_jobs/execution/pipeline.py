@@ -22,7 +22,7 @@ class RunTaskDoFn(beam.DoFn):  # type: ignore[misc]
     """Does the numbers of a task in a pool of processes. Doing a number twice writes the same bytes twice.
 
     Args:
-        task: what is done.
+        task: the work.
         processes: of the pool.
     """
 
@@ -62,7 +62,7 @@ class RunTask(beam.PTransform):  # type: ignore[misc]
     """Does the given numbers of a task.
 
     Args:
-        task: what is done.
+        task: the work.
         numbers: of the task.
         processes: of each worker.
     """

@@ -121,7 +121,7 @@ def run_task(task: Task, numbers: Sequence[int], runner: RunnerConfig) -> float:
     """Run the pipeline that does the given numbers of a task, to its end.
 
     Args:
-        task: what is done.
+        task: the work.
         numbers: of the task.
         runner: where.
 

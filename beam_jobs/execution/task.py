@@ -48,7 +48,7 @@ class Task(ABC):
         """
 
     def close(self) -> None:  # noqa: B027  (optional)
-        """Close what was opened."""
+        """Release everything that ``open`` opened."""
 
     def find_culprit(self, file: FileRef) -> bool:
         """Try the file alone that was being processed when a process failed.

@@ -34,11 +34,13 @@ from infra.dataset.catalog import Catalog, DatasetVersion
 from infra.dataset.publishing import publish_on_newest
 from infra.digests import digest_of
 from infra.errors import ConfigError, CorruptDataError
-from infra.format.contract import Manifest, Shard, check_dataset_name, spool_dir, summarise_splits
+from infra.format.contract import Manifest, Shard, summarise_splits
+from infra.format.layout import spool_dir
 from infra.processes.process import run_main
 from infra.progress import result
+from infra.storage.names import check_dataset_name
 
-_HEAL = "delete that shard and prepare the same source again: what is missing is then read from the source"
+_HEAL = "delete that shard and prepare the same source again, which reads the missing images from the source"
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def _settings(version: DatasetVersion) -> PrepareConfig:
     config = config_of(version.manifest)
     if config is None:
         raise ConfigError(
-            f"the settings of {version.ref} are not those of this release",
+            f"the settings of {version.ref} were written by another release",
             "prepare its source again with this release first",
         )
     # Records are copied on this machine; the job server that prepared the version may be gone.

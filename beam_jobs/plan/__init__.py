@@ -1,7 +1,7 @@
 """The plan of a version: from the facts of all files to duplicates, groups, splits and shards.
 
     steps         the steps of a plan, in order
-    previous      what a plan must know of the previous version
+    previous      the parts of the previous version that a plan needs
     similarity/   exact duplicates, near-duplicates, groups by key
     splits/       which record goes to which split; leaks
     shards        which record goes to which shard, and where in it

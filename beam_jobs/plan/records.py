@@ -1,6 +1,6 @@
 """The planned records (PLAN_SCHEMA), in the order in which they are stored.
 
-Rows are made when they are asked for, a range at a time, as a rule a shard.
+Rows are made when they are asked for, a range at a time, usually a shard.
 """
 
 from __future__ import annotations

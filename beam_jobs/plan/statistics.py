@@ -83,7 +83,7 @@ class _Moments:
 
 
 def _pixels(facts: pa.Table, rows: Rows | Int64, pixels: Int64) -> ChannelStatistics | None:
-    """Return mean and standard deviation over all pixels of some images, from those of each image.
+    """Return mean and standard deviation over all pixels of some images, from the values of each image.
 
     Args:
         facts: IMAGE_COLUMNS.

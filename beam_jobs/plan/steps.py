@@ -3,7 +3,7 @@
 1. *Duplicates.* Files with equal SHA-256 become one record; the smallest URI is kept.
 2. *Groups* of records by key and by looks (similarity).
 3. *Splits*: given, then previous version, then group, then stratified (splits.assignment).
-4. *Leaks*: groups that are in several splits all the same (splits.leaks).
+4. *Leaks*: groups that are in several splits nevertheless (splits.leaks).
 5. *Shards*, and the order of the records in them (shards).
 """
 
@@ -44,7 +44,7 @@ class PlanSummary:
     """Parts of a plan that the manifest holds.
 
     Attributes:
-        classes: names by label: those of the previous version, then new ones that have a record, sorted.
+        classes: names by label: first the classes of the previous version, then new ones, sorted.
         label_conflicts: the same bytes under several labels.
         cross_split_duplicates: duplicates that the source gives another split than the record kept.
         leaks: groups that are divided among splits.

@@ -3,9 +3,9 @@
 digests       by which finished blocks, plans and versions are found again
 accounting    do the rows of all inputs add up, and are few enough quarantined?
 input_parts   the rows of all inputs as files
-outline       what is left of a plan once its tables are stored
+outline       the parts of a plan that stay in memory once its tables are stored
 unchanged     would this run publish the newest version again?
 versions      the manifest and the report of the new version
 crowding      advice on versions with far too many shards
-result        what a run returns
+result        the result of a run
 """

@@ -124,7 +124,7 @@ def check_budget(counts: Counts, budget: float, rows: str) -> None:
         )
     if not accounting.num_records:
         raise DataError(
-            f"none of {accounting.num_inputs:,} inputs became a record: "
+            f"no record came of {accounting.num_inputs:,} inputs: "
             f"{accounting.num_filtered:,} filtered, "
             f"{lost:,} quarantined{f' ({why})' if why else ''}; nothing was published",
             f"every input and its reason: {rows}; look at the settings of [prepare.filter]",

@@ -20,7 +20,7 @@ from infra.digests import digest_of
 from infra.format.contract import FORMAT_VERSION, INPUTS_SCHEMA
 from infra.format.records import Container
 
-# Where an image is copied from changes nothing of what is written.
+# The place that an image is copied from does not change the written bytes.
 _PLACE_COLUMNS = ("block", "shard", "offset_bytes")
 
 

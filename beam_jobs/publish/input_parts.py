@@ -17,7 +17,8 @@ from beam_jobs.tables.cutting import part_lengths
 from beam_jobs.tables.digests import table_digest
 from infra.dataset.catalog import DatasetVersion
 from infra.digests import sha256_hex
-from infra.format.contract import TableFile, inputs_file
+from infra.format.contract import TableFile
+from infra.format.layout import inputs_file
 from infra.storage.filesystem import Storage
 
 ROWS_OF_A_PART = 8_192  # on average

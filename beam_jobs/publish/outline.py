@@ -12,7 +12,8 @@ from beam_jobs.publish.accounting import Counts
 from beam_jobs.publish.input_parts import table_bytes, write_inputs
 from beam_jobs.reuse.previous import PreviousVersion
 from infra.digests import sha256_hex
-from infra.format.contract import Shard, TableFile, data_dir
+from infra.format.contract import Shard, TableFile
+from infra.format.layout import data_dir
 from infra.storage.filesystem import Storage
 
 NEAR_DUPLICATES_FILE = "near_duplicates.parquet"
@@ -54,7 +55,7 @@ def store_plan(
     Args:
         plan: the plan.
         dataset: the dataset's folder.
-        digest: of the plan. The spool names it already, so that what a killed run leaves is found.
+        digest: of the plan. The spool names it already, so that the files of a killed run are found.
         choice: the container.
         counts: of the outcomes of all inputs.
         previous: the version that was planned on top of; equal parts of its inputs are inherited.

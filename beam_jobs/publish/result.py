@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.dataset.catalog import DatasetVersion
-from infra.format.contract import manifest_file
+from infra.format.layout import manifest_file
 
 
 @dataclass(frozen=True, slots=True)

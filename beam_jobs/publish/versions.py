@@ -11,14 +11,15 @@ from beam_jobs.request import JobRequest
 from infra.dataset.catalog import Catalog, DatasetVersion
 from infra.dataset.reports import with_report
 from infra.errors import DataError, EnvironmentFault
-from infra.format.contract import Manifest, Shard, data_dir, is_inputs_file, summarise_splits
+from infra.format.contract import Manifest, Shard, summarise_splits
+from infra.format.layout import data_dir, is_inputs_file
 from infra.progress import log, progress, stage
 
 INPUTS_FILE = "inputs.parquet"
 
 
 def shards_of_plan(catalog: Catalog, dataset: str, plan_digest: str) -> Iterator[Shard]:
-    """Yield the shards that the same plan wrote for earlier versions, when the source was what it is now."""
+    """Yield the shards that the same plan wrote for earlier versions, when the source was the same."""
     folder = data_dir(plan_digest)
     if not catalog.dataset_storage(dataset).exists(folder):
         return
@@ -41,7 +42,7 @@ def publish(
 
     Args:
         catalog: the datasets.
-        request: what was asked for.
+        request: of the run.
         source_uri: the source as the manifest names it.
         outline: the plan of the version.
         shards: all shards of the version.

@@ -1,4 +1,4 @@
-"""The HTML report of a version: what went in and what came out, as figures, pictures and plots.
+"""The HTML report of a version: inputs and results as figures, pictures and plots.
 
     writing     from a version's files to its page
     page        the templates and what fills them

@@ -122,9 +122,7 @@ REASONS: dict[str, tuple[str, str]] = {
 
 def explain(reason: str) -> tuple[str, str]:
     """Return (meaning, remedy) of a reason; for an unknown reason, the reason itself as words."""
-    return REASONS.get(
-        reason, (reason.replace("_", " ").capitalize(), "The messages below say what was found")
-    )
+    return REASONS.get(reason, (reason.replace("_", " ").capitalize(), "See the messages below"))
 
 
 def find(

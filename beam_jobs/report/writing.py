@@ -16,7 +16,8 @@ from beam_jobs.report.pictures.gallery import exhibit, exhibit_inputs
 from beam_jobs.report.pictures.thumbnails import Thumbnail, choose_and_read, read_thumbnails
 from infra.dataset.catalog import load_version
 from infra.errors import CorruptDataError
-from infra.format.contract import Manifest, data_dir, manifest_file
+from infra.format.contract import Manifest
+from infra.format.layout import data_dir, manifest_file
 from infra.storage.filesystem import Storage
 
 PAGE_AT_MOST_BYTES = 8 << 20
@@ -42,7 +43,7 @@ def write_report(storage: Storage, manifest: Manifest, inputs: pa.Table | None =
 
 
 def report_path(storage: Storage, manifest: Manifest) -> str:
-    """Return the path of a version's report: ``data/<plan digest>/report.html``, as a rule.
+    """Return the path of a version's report: usually ``data/<plan digest>/report.html``.
 
     A version may share its plan, and so the folder, with an earlier one, if the source is again the same. The
     earlier report keeps its path; the later one has the number of its version in its name.

@@ -15,7 +15,7 @@ from infra.errors import CorruptDataError
 
 
 def fill_in_stored_before(facts: pa.Table, previous: PreviousVersion) -> pa.Table:
-    """Fill in what is known of files that were read and whose content the previous version stores.
+    """Fill in the facts of files that were read, and whose content the previous version stores.
 
     Args:
         facts: PLACED_FACTS_SCHEMA.

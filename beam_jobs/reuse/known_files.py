@@ -77,7 +77,7 @@ def _same_files(
 
 
 def _lost_for_good(rows: pa.Table, retried: Collection[str]) -> npt.NDArray[np.bool_]:
-    """Which files filtering or decoding left out for a reason that stands: bool [rows]."""
+    """Return the files that filters or decoders left out for a reason that still holds: bool [rows]."""
     filtered = pc.and_(pc.equal(rows["outcome"], FILTERED), pc.equal(rows["stage"], FILTER))
     rejected = pc.and_(pc.equal(rows["outcome"], QUARANTINED), pc.equal(rows["stage"], DECODE))
     stands = pc.invert(pc.is_in(rows["reason"], pa.array(list(retried), pa.string())))
@@ -90,7 +90,7 @@ def _facts(
     places: npt.NDArray[np.int64],
     has_record: npt.NDArray[np.bool_],
 ) -> pa.Table:
-    """The facts of known files: those of their records, or why there is none."""
+    """Return the facts of known files: of their records, or the reason why there is none."""
     taken = previous.records.take(pa.array(places, mask=~has_record))
     columns = image_columns(taken) | {"sha256": taken["sha256"]}
     status = np.full(len(places), Status.STORED_BEFORE, np.int8)

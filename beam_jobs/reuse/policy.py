@@ -1,4 +1,4 @@
-"""How much of the previous version is still valid under the settings of this run."""
+"""Decide which parts of the previous version are valid under the settings of this run."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from infra.format.contract import INPUTS_SCHEMA, RECORD, SPLITS, Shard
 
 @dataclass(frozen=True)
 class Reuse:
-    """How much of the previous version is still valid.
+    """The parts of the previous version that are still valid.
 
     Attributes:
         contents: images are stored and filtered in the same way, by the same libraries.

@@ -30,7 +30,7 @@ class Walk(Protocol):
         """The files, sorted by URI, the ignored ones too."""
 
     def warnings(self) -> list[str]:
-        """What people should know of the listing; complete once it has ended."""
+        """Return warnings about the listing; complete once it has ended."""
 
 
 class SourceFolder:
@@ -75,7 +75,7 @@ class SourceFolder:
         return LocalWalk(self._root, ignore, self.left_out, splits_on_top=splits_on_top)
 
     def read(self, file: FileRef) -> bytes:
-        """Read a whole file, if it still is what was listed.
+        """Read a whole file, if it has not changed since it was listed.
 
         Raises:
             SourceFault: it is gone, changed, unreadable or too large. StorageError: this machine is at fault.
@@ -144,7 +144,7 @@ def _ignored_on_the_way(uri: str, ignore: IgnorePatterns) -> str | None:
 
 
 def _read_local(path: str, file: FileRef) -> tuple[bytes, bool]:
-    """Return (content, whether it is what was listed). Looked at after reading, to see a change meanwhile."""
+    """Return (content, whether size and time of change, looked up after reading, are as listed)."""
     # Without O_NONBLOCK this would wait for the writer of a pipe that took the file's place.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:

@@ -11,7 +11,7 @@ class IgnorePatterns:
     """Finds the pattern that matches a file or folder.
 
     A pattern without ``/`` is matched against the last name of a path, one with ``/`` against the whole path
-    relative to the source, where ``*`` also matches ``/``. The caller ignores what is in ignored folders.
+    relative to the source, where ``*`` also matches ``/``. The caller ignores all files in ignored folders.
     """
 
     def __init__(self, patterns: Sequence[str]) -> None:

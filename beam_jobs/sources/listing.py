@@ -27,7 +27,7 @@ class Listing:
 
     Attributes:
         table: LISTING_SCHEMA, sorted by URI, which is unique.
-        warnings: what people should know about the folder, a sentence each.
+        warnings: about the folder, a sentence each.
     """
 
     table: pa.Table

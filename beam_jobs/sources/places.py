@@ -1,4 +1,4 @@
-"""How the source and the folders that Shardmill writes lie to each other.
+"""Check that the source and the folders that Shardmill writes do not overlap.
 
 Places are compared as text: the real path of a local folder, the URI of any other.
 """

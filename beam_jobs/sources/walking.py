@@ -34,7 +34,7 @@ class SourceFault(UnusableInput):
 
     Attributes:
         reason: one of LIST_REASONS or READ_REASONS of beam_jobs.schemas, or SPECIAL_FILE.
-        message: what is wrong, for a person; the same whenever it happens.
+        message: the fault, for a person; the same whenever it happens.
     """
 
 
@@ -121,7 +121,7 @@ class LocalWalk:
                 yield found
 
     def warnings(self) -> list[str]:
-        """What the walk left out, for people; complete once it has ended."""
+        """Return warnings about folders that the walk left out; complete once it has ended."""
         if not self.repeated:
             return []
         link, folder = self.repeated[0]
@@ -144,7 +144,7 @@ class LocalWalk:
             self.repeated.append((folder.prefix.rstrip("/"), before.rstrip("/")))
             return
         above = folder.above | {identity}
-        # With "/" behind the names of folders, the order within each folder is that of whole URIs.
+        # With "/" behind the names of folders, files within each folder come in the order of their URIs.
         for key, name, entry in sorted(_sort_keys(entries)):
             uri = folder.prefix + name
             by = folder.ignored_by or self._ignore.match(name, uri)
@@ -203,7 +203,7 @@ def _look_at(entry: os.DirEntry[str], uri: str, ignored_by: str | None) -> Found
 
 
 def _kind(mode: int) -> str:
-    """What a special file is."""
+    """Return the kind of a special file, in words."""
     if stat.S_ISFIFO(mode):
         return "a pipe"
     return "a socket" if stat.S_ISSOCK(mode) else "a device"

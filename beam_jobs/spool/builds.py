@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 
 from infra.errors import EnvironmentFault, NotFoundError
-from infra.format.contract import spool_dir
+from infra.format.layout import spool_dir
 from infra.storage.filesystem import Storage
 
 BUILDS_FILE = "builds.json"
@@ -31,7 +31,7 @@ def note_builds(spool: Storage, work: str, builds: Mapping[str, str]) -> None:
 
 
 def check_builds(dataset: Storage, run: str, work: str, builds: Mapping[str, str]) -> None:
-    """Compare this run's builds with those of unfinished runs of the same work.
+    """Compare this run's builds with the builds of unfinished runs of the same work.
 
     Args:
         dataset: the dataset's folder.
@@ -56,7 +56,7 @@ def check_builds(dataset: Storage, run: str, work: str, builds: Mapping[str, str
             raise EnvironmentFault(
                 f"an unfinished run of this source and configuration was made with {then}, "
                 f"this one with {now}",
-                f"install what it was made with, and it goes on; or delete {spool.uri} to begin anew",
+                f"install these versions to continue it, or delete {spool.uri} to begin anew",
             )
 
 

@@ -19,7 +19,8 @@ from infra.dataset.lock import lock_for_adding
 from infra.dataset.maintenance.purged import warning_of_unfinished_purge
 from infra.digests import digest_of
 from infra.errors import DataError, EnvironmentFault, LockedError
-from infra.format.contract import Manifest, data_dir, spool_dir
+from infra.format.contract import Manifest
+from infra.format.layout import data_dir, spool_dir
 from infra.progress import log
 from infra.storage.filesystem import Storage
 
@@ -28,7 +29,7 @@ DAMAGED_FOLDER = "damaged"
 
 _SPOOLS = "spool"
 _PATIENCE_SECONDS = 2.0  # the clean-up of another run may hold the lock for a moment
-_FAULTS = (OSError, EnvironmentFault, DataError)  # what hinders a clean-up; the version is there all the same
+_FAULTS = (OSError, EnvironmentFault, DataError)  # of a clean-up; the version is published nevertheless
 
 
 def plan_file(plan_digest: str) -> str:

@@ -71,7 +71,7 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m flows.demo",
-        description="Make a small folder of images (or take yours), prepare it, train, say what came out.",
+        description="Make a small folder of images (or use yours), prepare it, train, print the results.",
     )
     parser.add_argument("--source", type=Path, help="a folder of your own: SOURCE/class/image files")
     parser.add_argument(

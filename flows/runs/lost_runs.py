@@ -103,7 +103,7 @@ def _crash(client: SyncPrefectClient, run_id: UUID) -> None:
 
 
 def _is_final(client: SyncPrefectClient, run_id: UUID) -> bool:
-    """Whether a run has ended or was deleted."""
+    """Tell whether a run has ended or was deleted."""
     from prefect.exceptions import ObjectNotFound
 
     try:

@@ -1,8 +1,8 @@
 """Find or start the Prefect API for a command.
 
-The API is, in this order: that of ``PREFECT_API_URL``; that of the `shardmill up` of this machine; or a brief
-server that lives as long as the command. The brief server keeps its history where `shardmill up` shows it
-later.
+The first of these is used: the API at ``PREFECT_API_URL``; the API of the `shardmill up` of this machine; a
+brief server that lives as long as the command. The brief server keeps its history where `shardmill up` shows
+it later.
 
 Prefect reads its settings when it is imported, so ``prefect_api`` must be entered before Prefect is imported.
 """

@@ -34,7 +34,7 @@ class SameOriginOnly:
 
 
 def is_own(headers: Headers) -> bool:
-    """Whether a request names a loopback host, and comes from no page or from one of that host and port."""
+    """Tell whether a request names a loopback host, and comes from no page or from one of its own."""
     host, origin = headers.get("host", ""), headers.get("origin")
     try:
         names_loopback = urlsplit(f"//{host}").hostname in LOOPBACK

@@ -143,7 +143,7 @@ class Worker(Service):
 
 
 def answers(api_url: str, timeout_seconds: float = 2.0) -> bool:
-    """Whether a Prefect API is at ``api_url`` (an answer that asks for a password counts as one)."""
+    """Tell whether a Prefect API is at ``api_url`` (an answer that asks for a password counts as one)."""
     try:
         with _get(f"{api_url.rstrip('/')}/health", timeout_seconds) as answer:
             return bool(answer.read(100).strip() == b"true")
@@ -155,7 +155,7 @@ def answers(api_url: str, timeout_seconds: float = 2.0) -> bool:
 
 
 def lets_in(api_url: str, auth: str | None, timeout_seconds: float = 10.0) -> bool:
-    """Whether the Prefect API at ``api_url`` accepts this password (``user:password``, or None)."""
+    """Tell whether the Prefect API at ``api_url`` accepts this password (``user:password``, or None)."""
     try:
         with _get(f"{api_url.rstrip('/')}/hello", timeout_seconds, auth):
             return True
@@ -177,7 +177,7 @@ def _get(url: str, timeout_seconds: float, auth: str | None = None) -> http.clie
 
 
 def is_loopback(url: str) -> bool:
-    """Whether ``url`` names this machine itself."""
+    """Tell whether ``url`` names this machine itself."""
     return urlsplit(url).hostname in LOOPBACK
 
 

@@ -19,7 +19,7 @@ from PIL import Image, ImageCms
 # Rounding moves colours (0 to 255) by this much. A profile that moves them no further changes nothing.
 _SAME_LEVELS = 2
 _DESCRIPTION_CHARACTERS = 100
-MAX_ICC_BYTES = 4 << 20  # the largest profiles, those of printers, have 1 or 2 MiB
+MAX_ICC_BYTES = 4 << 20  # profiles of printers, the largest, have 1 or 2 MiB
 _SPACE_OF_MODE = {"L": "GRAY", "RGB": "RGB", "CMYK": "CMYK", "LAB": "Lab"}
 
 

@@ -70,7 +70,7 @@ class ImageRejected(UnusableInput):
     Attributes:
         reason: a short code: "empty", "unknown_format", "unsupported", "truncated", "corrupt",
             "too_many_pixels", "bomb" or "too_long".
-        message: what is wrong, in words for a person.
+        message: the fault, for a person.
     """
 
 
@@ -141,7 +141,8 @@ def check_format(data: bytes) -> str:
     if not any(data[:4096]):
         raise ImageRejected("unknown_format", "it begins with nothing but zeros: its content was lost")
     raise ImageRejected(
-        "unknown_format", f"begins with the bytes {data[:4].hex(' ').upper()}, which is none of {known}"
+        "unknown_format",
+        f"begins with the bytes {data[:4].hex(' ').upper()}, which is none of {known}",
     )
 
 

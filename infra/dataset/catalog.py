@@ -10,17 +10,12 @@ import pyarrow as pa
 
 from infra.digests import sha256_hex
 from infra.errors import CorruptDataError, NotFoundError
-from infra.format.contract import (
-    INPUTS_SCHEMA,
-    Manifest,
-    Shard,
-    check_dataset_name,
-    manifest_file,
-    version_of_manifest,
-)
+from infra.format.contract import INPUTS_SCHEMA, Manifest, Shard
+from infra.format.layout import manifest_file, version_of_manifest
 from infra.format.parquet import read_parquet
 from infra.format.stored_manifest import decode_manifest, encode_manifest
 from infra.storage.filesystem import Storage
+from infra.storage.names import check_dataset_name
 
 
 class DatasetVersion:
@@ -84,7 +79,7 @@ class DatasetVersion:
         except NotFoundError as error:
             raise self._missing(path) from error
         if sha256_hex(data) != sha256:
-            raise CorruptDataError(f"{path} is not what was written: its SHA-256 differs from the manifest's")
+            raise CorruptDataError(f"{path} was changed: its SHA-256 differs from the manifest's")
         return read_parquet(data)
 
     def present_files(self) -> dict[str, int]:

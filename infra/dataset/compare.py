@@ -122,7 +122,7 @@ def diff(before: DatasetVersion, after: DatasetVersion, examples: int = EXAMPLES
 
 @dataclass(frozen=True, slots=True)
 class _Records:
-    """The input rows of records: those of one version only, and those of both versions side by side."""
+    """The input rows of records: in one version only, and in both versions, side by side."""
 
     removed: pa.Table
     added: pa.Table

@@ -1,10 +1,11 @@
-"""What manifests say of their reports: the path and SHA-256 of the page."""
+"""Record the path and SHA-256 of a report in the manifests of its versions."""
 
 from __future__ import annotations
 
 from infra.dataset.catalog import Catalog
 from infra.digests import stream_sha256
-from infra.format.contract import Manifest, manifest_file
+from infra.format.contract import Manifest
+from infra.format.layout import manifest_file
 from infra.format.stored_manifest import encode_manifest
 from infra.storage.filesystem import Storage
 

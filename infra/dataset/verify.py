@@ -1,4 +1,4 @@
-"""Check that a published version is what its manifest says: every file, every record, every count."""
+"""Check every file, record and count of a published version against its manifest."""
 
 from __future__ import annotations
 
@@ -13,15 +13,9 @@ from infra.dataset.catalog import DatasetVersion
 from infra.dataset.reports import report_sha256
 from infra.digests import stream_sha256
 from infra.errors import CorruptDataError, FormatVersionError, NotFoundError, StorageError
-from infra.format.contract import (
-    DUPLICATE,
-    OUTCOMES,
-    RECORD,
-    Shard,
-    manifest_file,
-    summarise_splits,
-)
+from infra.format.contract import DUPLICATE, OUTCOMES, RECORD, Shard, summarise_splits
 from infra.format.examples import parse_example
+from infra.format.layout import manifest_file
 from infra.format.records import iter_records
 from infra.format.stored_manifest import decode_manifest, is_sealed
 
@@ -76,7 +70,7 @@ def verify(version: DatasetVersion, on_progress: OnProgress | None = None) -> Ve
 
 
 def _check_manifest(version: DatasetVersion, report: VerifyReport) -> None:
-    """Check that the stored manifest is sealed and is what was opened, and that its report is as written."""
+    """Check the stored manifest against its checksum, and the report against the manifest."""
     manifest, path = version.manifest, manifest_file(version.version)
     try:
         stored = version.storage.read_bytes(path)
@@ -90,9 +84,7 @@ def _check_manifest(version: DatasetVersion, report: VerifyReport) -> None:
         if manifest.report_sha256 is None:
             report.notes.append(f"{manifest.report} has no checksum in the manifest: changes would not show")
         elif found != manifest.report_sha256:
-            report.problems.append(
-                f"{manifest.report} is not what was written: its SHA-256 differs from the manifest's"
-            )
+            report.problems.append(f"{manifest.report} was changed: its SHA-256 differs from the manifest's")
     except (CorruptDataError, FormatVersionError, NotFoundError, StorageError) as error:
         report.problems.append(error.message)
 
@@ -115,7 +107,7 @@ def _verify_shard(version: DatasetVersion, shard: Shard, report: VerifyReport, i
     if found != len(rows):
         raise CorruptDataError(f"has {found} records, its index has {len(rows)}")
     if dict(counts) != {name: count for name, count in shard.class_counts.items() if count}:
-        raise CorruptDataError("its class counts differ from those of the manifest")
+        raise CorruptDataError("its class counts differ from the manifest")
 
 
 def _check_file(version: DatasetVersion, path: str, num_bytes: int, sha256: str) -> None:
@@ -124,7 +116,7 @@ def _check_file(version: DatasetVersion, path: str, num_bytes: int, sha256: str)
     if size != num_bytes:
         raise CorruptDataError(f"{path} has {size} bytes, the manifest says {num_bytes}")
     if found != sha256:
-        raise CorruptDataError(f"{path} is not what was written: its SHA-256 differs from the manifest's")
+        raise CorruptDataError(f"{path} was changed: its SHA-256 differs from the manifest's")
 
 
 def _check_record(
@@ -204,7 +196,7 @@ def _check_inputs(version: DatasetVersion, ids: Counter[str]) -> list[str]:
         problems.append("an input has more than one row")
     kept = inputs.filter(pc.equal(inputs["outcome"], RECORD))["record_id"].to_pylist()
     if set(kept) != set(ids):
-        problems.append("the inputs' record ids are not those of the shards")
+        problems.append("the record ids of the inputs differ from those in the shards")
     repeats = inputs.filter(pc.equal(inputs["outcome"], DUPLICATE))["record_id"].to_pylist()
     if not set(repeats) <= set(kept):
         problems.append("a duplicate names a record that does not exist")

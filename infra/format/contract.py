@@ -1,23 +1,10 @@
-"""The dataset on disk: names, columns, and the manifest that publishes a version.
-
-::
-
-    <root>/<dataset>/
-      manifests/000003.json                   the commit of version 3
-      data/<plan digest>/
-        train-00000-of-00012.tfrecord.gz      a shard (no .gz where the container is "none")
-        train-00000-of-00012.parquet          its index: INDEX_SCHEMA, a row a record, in stored order
-        inputs-<digest>.parquet               INPUTS_SCHEMA, a row per input file, sorted by URI: a part
-        near_duplicates.parquet               NEAR_DUPLICATES_SCHEMA
-        report.html
-      spool/<run digest>/                     work in progress; gone after publishing
+"""The dataset on disk: columns of its tables, and the manifest that publishes a version.
 
 A change that an older reader would misread needs a new FORMAT_VERSION.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final, Literal, Self
@@ -28,7 +15,6 @@ from pydantic import ConfigDict, Field, model_validator
 from infra.errors import AccountingError
 from infra.format.records import Container
 from infra.settings import Settings
-from infra.storage.names import check_dataset_name as check_dataset_name
 
 FORMAT_VERSION: Final = 2
 
@@ -60,7 +46,7 @@ IMAGE_COLUMNS = (
     pa.field("orientation", pa.int8()),  # EXIF orientation that was applied, 1 to 8
     pa.field("icc_profile", pa.string()),  # description of the profile that was converted to sRGB; else null
     pa.field("had_alpha", pa.bool_()),  # transparent pixels were composited on the background
-    pa.field("salvaged", pa.bool_()),  # the file ends early; what it lacks is grey
+    pa.field("salvaged", pa.bool_()),  # the file ends early; the missing pixels are grey
     pa.field("perceptual_hash", pa.uint64()),  # 64-bit DCT hash of the upright image
     pa.field("pixel_mean", pa.list_(pa.float32())),  # of the stored image, a channel (0 to 255)
     pa.field("pixel_std", pa.list_(pa.float32())),
@@ -78,7 +64,7 @@ INDEX_SCHEMA = pa.schema(
         ("source_uri", pa.string()),
         ("sha256", pa.string()),  # of the source bytes
         ("source_bytes", pa.int64()),
-        ("group", pa.string()),  # key of what must stay in one split; null if there is none
+        ("group", pa.string()),  # key of the images that must stay in one split; null if there is none
         *IMAGE_COLUMNS,
     ]
 )
@@ -112,56 +98,6 @@ NEAR_DUPLICATES_SCHEMA = pa.schema(
         ("distance", pa.int8()),  # bits, to the nearest other member
     ]
 )
-
-_MANIFEST_NAME = re.compile(r"(\d{6,})\.json")
-_INPUTS_NAME = re.compile(r"inputs-[0-9a-f]+\.parquet")
-
-
-def shard_stem(split: str, index: int, count: int) -> str:
-    """``train-00000-of-00012``."""
-    return f"{split}-{index:05d}-of-{count:05d}"
-
-
-def shard_file(split: str, index: int, count: int, container: Container) -> str:
-    """File name of a shard."""
-    suffix = ".tfrecord.gz" if container == "gzip" else ".tfrecord"
-    return shard_stem(split, index, count) + suffix
-
-
-def index_file(split: str, index: int, count: int) -> str:
-    """File name of a shard's index."""
-    return shard_stem(split, index, count) + ".parquet"
-
-
-def inputs_file(digest: str) -> str:
-    """File name of a part of the inputs; ``digest`` is of its rows."""
-    return f"inputs-{digest}.parquet"
-
-
-def is_inputs_file(path: str) -> bool:
-    """Tell whether a path is that of a part of the inputs."""
-    return _INPUTS_NAME.fullmatch(path.rpartition("/")[2]) is not None
-
-
-def data_dir(plan_digest: str) -> str:
-    """Folder of what one plan wrote, relative to the dataset."""
-    return f"data/{plan_digest}"
-
-
-def spool_dir(run_digest: str) -> str:
-    """Folder of work in progress, relative to the dataset."""
-    return f"spool/{run_digest}"
-
-
-def manifest_file(version: int) -> str:
-    """Path of a version's manifest, relative to the dataset."""
-    return f"manifests/{version:06d}.json"
-
-
-def version_of_manifest(file_name: str) -> int | None:
-    """The number of the version that a file in ``manifests/`` publishes; None if it is no manifest."""
-    found = _MANIFEST_NAME.fullmatch(file_name)
-    return int(found[1]) if found else None
 
 
 class Stored(Settings):

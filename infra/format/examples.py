@@ -1,7 +1,7 @@
 """``tf.train.Example`` messages without TensorFlow.
 
 The message types are declared here in a descriptor pool of their own (field numbers from TensorFlow's
-``example.proto`` and ``feature.proto``), so that they never clash with those of an imported TensorFlow.
+``example.proto`` and ``feature.proto``), so that they never clash with the types of an imported TensorFlow.
 
 TensorFlow declares ``Features.feature`` as a map, which on the wire is a repeated key-value message. It is
 declared as the latter here: then the order of the features is ours, and the bytes do not depend on how a

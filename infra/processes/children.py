@@ -34,7 +34,7 @@ class ChildResult:
         returncode: exit status; negative if a signal ended it.
         result: the result that the child gave to ``progress.result``, or None.
         error: the child's "error" event, or None.
-        peak_memory_bytes: largest memory of its process tree; what is shared counts once.
+        peak_memory_bytes: largest memory of its process tree; shared memory counts once.
         seconds: from its start to its end.
         last_lines: the last lines that it printed.
     """

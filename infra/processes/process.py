@@ -1,7 +1,7 @@
-"""How a process of ours lives under its parent and ends: the child's side of ``infra.processes.children``.
+"""The child's side of ``infra.processes.children``: a process that its parent watches.
 
-It dies with its parent, hands its events to it, turns signals into ``Cancelled``, and its errors into
-messages, events and exit codes.
+It dies with its parent, sends its events to the parent, raises ``Cancelled`` for signals to stop, and turns
+its errors into messages, events and exit codes.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def run_main(main: Callable[[], int]) -> int:
 
 
 def exit_at_once(status: int) -> NoReturn:
-    """End this process without taking apart what it loaded, or waiting for threads that are at work still."""
+    """End this process without unloading its libraries or waiting for its threads."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

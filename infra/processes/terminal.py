@@ -21,11 +21,11 @@ from infra.errors import EnvironmentFault
 # C0 and C1 controls, the marks that turn the direction of text or break lines, and halves of surrogate pairs.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
-READER_GONE = 128 + signal.SIGPIPE  # what a shell says of a command that the signal ended
+READER_GONE = 128 + signal.SIGPIPE  # exit status that a shell gives a command ended by SIGPIPE
 
 
 class ReaderGone(SystemExit):
-    """What read standard output has gone away. No error, and not for anyone on the way to handle."""
+    """The reader of standard output is gone. Not an error: only the entry point of a command catches it."""
 
     def __init__(self) -> None:
         super().__init__(READER_GONE)

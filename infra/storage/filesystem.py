@@ -16,7 +16,8 @@ from typing import BinaryIO, TypeVar, cast
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from infra.errors import GO_ON, NotFoundError, PublishConflict, StorageError
+from infra.errors import NotFoundError, PublishConflict
+from infra.storage.failures import reading, writing
 from infra.storage.local import (
     TEMPORARY_PREFIX,
     create_file,
@@ -24,7 +25,7 @@ from infra.storage.local import (
     read_file_range,
     remove_temporary_files,
 )
-from infra.storage.locations import below, public_location, without_secrets
+from infra.storage.locations import below, public_location
 from infra.storage.locks.leases import lease
 from infra.storage.locks.locking import Lock, kernel_lock
 from infra.storage.objects.conditional import BucketWrites, ConditionalObjects
@@ -243,9 +244,8 @@ class Storage:
     def sweep(self, path: str = "") -> None:
         """Remove the temporary files that killed writers left below ``path``.
 
-        For the only process that writes there: the file of a living writer would go too. An object store has
-            no
-        such files.
+        For the only process that writes there: the file of a living writer would go too. An object store
+        has no such files.
         """
         folder = self.local_path(path)
         if folder is not None and folder.is_dir():
@@ -313,34 +313,15 @@ class Storage:
         assert self._bucket is not None, "for object stores"
         return self._bucket.objects(self._key(""), self.uri)
 
-    @contextlib.contextmanager
-    def _reading(self, path: str) -> Iterator[None]:
-        try:
-            yield
-        except FileNotFoundError as error:
-            raise NotFoundError(f"no such file: {self._describe(path)}") from error
-        except OSError as error:
-            raise self._failure("read", path, error) from error
+    def _reading(self, path: str) -> contextlib.AbstractContextManager[None]:
+        return reading(self._describe(path), self.location, is_local=self.is_local)
 
     @contextlib.contextmanager
     def _writing(self, path: str) -> Iterator[None]:
         if self._bucket is not None:
             self._bucket.ensure_locks_held()
-        try:
+        with writing(self._describe(path), self.location, is_local=self.is_local):
             yield
-        except FileExistsError:
-            raise
-        except OSError as error:
-            raise self._failure("write", path, error) from error
-
-    def _failure(self, what: str, path: str, error: OSError) -> StorageError:
-        remedy = None
-        if not self.is_local:
-            remedy = f"check the network, the credentials and the store, then {GO_ON}"
-        elif what == "write":
-            remedy = f"check free space and permissions, then {GO_ON}"
-        text = without_secrets(error.strerror or str(error), self.location)
-        return StorageError(f"cannot {what} {self._describe(path)}: {text}", remedy)
 
     def _describe(self, path: str) -> str:
         return f"{self.uri.rstrip('/')}/{PurePosixPath(path)}" if path else self.uri

@@ -29,7 +29,7 @@ def test_the_failure_budget_stops_the_job_and_resuming_costs_nothing(messy: Path
 
 def test_all_filtered_is_an_error(tmp_path: Path) -> None:
     source = make_photos(tmp_path / "source", {"a": 3})
-    with pytest.raises(DataError, match="none of 3 inputs became a record: 3 filtered"):
+    with pytest.raises(DataError, match="no record came of 3 inputs: 3 filtered"):
         run(source, tmp_path / "root", filter={"min_width": 1000})
 
 

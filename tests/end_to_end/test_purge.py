@@ -128,7 +128,7 @@ def test_an_unfinished_purge_is_said_until_it_is_finished(
     root: Path, source: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     warning = (
-        "warning: a purge of d is not finished: what it removes may still lie there; "
+        "warning: a purge of d is not finished: images that it removes may still be there; "
         "`shardmill purge d --apply` finishes it\n"
     )
     prepare = prepare_command(source, root)

@@ -18,18 +18,9 @@ from infra.codecs import Pixels
 from infra.codecs.encode import Encoding, encode
 from infra.dataset.catalog import Catalog, DatasetVersion
 from infra.digests import sha256_hex
-from infra.format.contract import (
-    INDEX_SCHEMA,
-    SPLITS,
-    Accounting,
-    Manifest,
-    Shard,
-    data_dir,
-    index_file,
-    shard_file,
-    summarise_splits,
-)
+from infra.format.contract import INDEX_SCHEMA, SPLITS, Accounting, Manifest, Shard, summarise_splits
 from infra.format.examples import ImageRecord, build_example
+from infra.format.layout import data_dir, index_file, shard_file
 from infra.format.records import Container, pack_record
 from infra.storage.filesystem import Storage
 

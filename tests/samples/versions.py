@@ -22,12 +22,10 @@ from infra.format.contract import (
     Manifest,
     Shard,
     TableFile,
-    data_dir,
-    index_file,
-    shard_file,
     summarise_splits,
 )
 from infra.format.examples import ImageRecord, build_example
+from infra.format.layout import data_dir, index_file, shard_file
 from infra.format.records import Container, pack_record
 from infra.storage.filesystem import Storage
 

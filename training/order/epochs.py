@@ -146,7 +146,7 @@ class TrainingOrder:
         return self.ordinals(epoch, np.arange(number * _SPAN, stop, dtype=np.int64))
 
     def _weights(self, ordinals: Ints, num_real: int) -> npt.NDArray[np.float32]:
-        """Return the weights of a step's examples: float32 [B]; those of real examples add up to 1."""
+        """Return the weights of a step's examples: float32 [B]; the weights of real examples add up to 1."""
         weights = np.zeros(ordinals.size, np.float32)
         if self.class_weights is None or self._labels is None:
             weights[:num_real] = 1.0 / num_real

@@ -68,7 +68,7 @@ def load_table(version: DatasetVersion, split: str) -> SplitTable:
     """Load the table of a split; empty if the version has no such split.
 
     Raises:
-        CorruptDataError: a shard or an index is missing, truncated or not that of the manifest.
+        CorruptDataError: a shard or an index is missing, truncated, or differs from the manifest.
     """
     shards = version.shards(split)
     indexes = [_read_index(version, shard) for shard in shards]

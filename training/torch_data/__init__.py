@@ -9,8 +9,8 @@ Two data sets, and the classes that drive them:
 - ``TorchLoader``: a ``DataLoader`` over either that tracks the position of the run: ``state_dict`` counts the
   batches that the training loop received, not those that workers have prepared ahead.
 
-A step's records are a function of (seed, epoch, step) alone: neither the number of ranks nor that of workers
-changes them. ``Dataset.torch`` puts the parts together.
+A step's records are a function of (seed, epoch, step) alone: the numbers of ranks and of workers change
+nothing. ``Dataset.torch`` puts the parts together.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class LoaderOptions(TypedDict, total=False):
             without an accelerator it has no effect.
         persistent_workers: workers live for the whole run (the default); otherwise each epoch starts new
             ones.
-        multiprocessing_context: how workers are started (default: that of PyTorch; "spawn" if the shards
+        multiprocessing_context: how workers are started (default: as PyTorch does; "spawn" if the shards
             are in an object store, whose client does not survive a fork).
     """
 
@@ -48,7 +48,7 @@ class TorchOptions(ExampleOptions, LoaderOptions, total=False):
 
 
 def divided(options: TorchOptions) -> tuple[ExampleOptions, LoaderOptions]:
-    """Divide the options into those of the examples and those of the loader.
+    """Divide the options into options of the examples and options of the loader.
 
     Raises:
         UsageError: an option is unknown.

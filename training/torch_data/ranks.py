@@ -58,7 +58,7 @@ class RankOrder:
 def rank_order(
     order: Order, rank: int | None, num_ranks: int | None, shares: tuple[int, ...] | None
 ) -> RankOrder:
-    """Return the part of one rank; a rank or number of ranks that is None is that of ``torch.distributed``.
+    """Return the part of one rank; ``torch.distributed`` gives a rank or number of ranks that is None.
 
     Raises:
         UsageError: the rank would get no row of a step, or the shares do not fit the ranks.

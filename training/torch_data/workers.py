@@ -24,6 +24,6 @@ def records_in_worker(records: RecordReader) -> RecordReader:
     A fork copies locks in their state, and no threads. So objects with either are made anew; the tables stay
     in memory that all processes share.
     """
-    # Not 1: OpenCV would wait for its threads to end, and a fork has none of them.
+    # Not 1: OpenCV would wait for its threads to end, and a fork does not have them.
     cv2.setNumThreads(0)
     return records.reopened()

@@ -22,7 +22,7 @@ Ending = Literal["returned", "raised", "got_no_memory", "hung", "too_large", "di
 
 @dataclass(frozen=True, slots=True)
 class SandboxResult:
-    """How a call in a sandbox ended.
+    """The end of a call in a sandbox.
 
     Attributes:
         ending: returned; raised: the call raised an error; got_no_memory: it failed for lack of memory; hung,
@@ -47,7 +47,7 @@ def call_in_sandbox(call: Callable[[bytes], Any], data: bytes, limits: Limits) -
     """Call a function on bytes in a process of its own, and wait for its end.
 
     Args:
-        call: importable by name; what it returns can be pickled.
+        call: importable by name; its result can be pickled.
         data: the bytes.
         limits: of the call. Loading libraries and passing the bytes do not count.
     """

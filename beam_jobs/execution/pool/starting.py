@@ -1,7 +1,7 @@
 """Starts processes by forking a server process that has the libraries loaded.
 
 A process forked from the server starts in milliseconds, shares the memory of the libraries, and inherits
-none of the threads of this one. It dies with the server, and the server with this process.
+no threads of this one. It dies with the server, and the server with this process.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ForkedProcess:
     """A process that was forked from the server.
 
     Args:
-        target: what it calls, with ``arguments``; importable by name.
+        target: function to call with ``arguments``; importable by name.
         arguments: can be pickled; ends of a ``pipe`` too.
         name: of the process, see ``multiprocessing.current_process``.
 

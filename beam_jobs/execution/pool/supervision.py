@@ -40,7 +40,7 @@ class PoolClosed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """Why a number was not finished.
+    """The reason why a number was not finished.
 
     Attributes:
         how: in words, after "a worker process".

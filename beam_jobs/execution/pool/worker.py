@@ -24,7 +24,7 @@ class Answer:
 
     Attributes:
         cpu_seconds: processor time that it took.
-        error: what was raised, as text; None if the number is done.
+        error: the error that ended it, as text; None if the number is done.
         out_of_memory: the file for which a library got no memory.
     """
 

@@ -1,4 +1,4 @@
-"""What a purge removes from each version: by URI, by content, and what a killed purge left undone."""
+"""Find the rows that a purge removes from each version, including those that a killed purge left."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PARTS_IN_MEMORY = 64
 
 @dataclass(frozen=True)
 class ToPurge:
-    """What a purge removes, over all versions.
+    """Everything that a purge removes, over all versions.
 
     Attributes:
         dataset: its name.
@@ -74,7 +74,7 @@ def find_to_purge(catalog: Catalog, name: str, sources: Sequence[str]) -> ToPurg
     if not sources and not journal:
         raise UsageError(
             f"no input is named, and no purge of {name} has to be finished",
-            f"name what is to go: `shardmill purge {name} --source URI`",
+            f"name the images to remove: `shardmill purge {name} --source URI`",
         )
     asked, gone = set(journal), []
     for source in sources:
@@ -164,5 +164,5 @@ def read_journal(storage: Storage) -> list[str]:
 
 
 def write_journal(storage: Storage, wanted: ToPurge) -> None:
-    """Note what is to be removed, until it is."""
+    """Write the journal of a purge, which stays until the purge is finished."""
     storage.write_atomic(PURGING_FILE, json.dumps({"uris": wanted.uris}).encode())

@@ -29,10 +29,9 @@ from infra.format.contract import (
     Shard,
     SplitStatistics,
     TableFile,
-    data_dir,
-    inputs_file,
     summarise_splits,
 )
+from infra.format.layout import data_dir, inputs_file
 from infra.format.parquet import read_parquet
 from infra.format.records import unpack_record
 from infra.storage.filesystem import Storage
@@ -42,11 +41,11 @@ _PURGED = "(purged)"
 
 
 class Rewriter:
-    """Writes the files of versions without what is purged; a file that several versions share only once.
+    """Writes the files of versions without the purged images; a file that several versions share only once.
 
     Args:
         storage: the dataset's folder.
-        wanted: what is removed.
+        wanted: the images to remove.
     """
 
     def __init__(self, storage: Storage, wanted: ToPurge) -> None:
@@ -57,7 +56,7 @@ class Rewriter:
         self._parts: dict[str, TableFile] = {}
 
     def rewrite(self, version: DatasetVersion) -> Manifest:
-        """Write a version's files without what is purged; returns its new manifest.
+        """Write a version's files without the purged images; returns its new manifest.
 
         Raises:
             CorruptDataError: a record that stays cannot be copied.

@@ -11,7 +11,7 @@ from infra.dataset.lock import lock_for_removing
 from infra.dataset.maintenance.garbage import find_garbage, remove_files
 from infra.dataset.maintenance.purged import PURGING_FILE, add_purged
 from infra.dataset.reports import record_report
-from infra.format.contract import manifest_file
+from infra.format.layout import manifest_file
 from infra.format.stored_manifest import encode_manifest
 from infra.progress import progress, stage
 from infra.storage.filesystem import Storage

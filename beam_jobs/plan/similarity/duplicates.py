@@ -44,7 +44,7 @@ class Files:
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Which files become records, and which repeat a record.
+    """The files that become records, and the files that repeat a record.
 
     Attributes:
         kept: int32 [K], positions of the files that become records, rising.

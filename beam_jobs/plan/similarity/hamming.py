@@ -36,7 +36,7 @@ Pairs = tuple[Int64, Int64, npt.NDArray[np.int8]]  # positions of both, and thei
 
 @dataclass(frozen=True)
 class Neighbourhoods:
-    """Which hashes are connected by chains of near pairs.
+    """Hashes that are connected by chains of near pairs.
 
     Attributes:
         component: int32 [N], the position of the smallest hash that each hash is connected with.

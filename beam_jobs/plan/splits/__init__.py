@@ -1,1 +1,1 @@
-"""Which record goes to which split, and groups that the splits divide all the same (leaks)."""
+"""The split of each record, and leaks: groups that are in several splits."""

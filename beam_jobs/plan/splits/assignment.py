@@ -7,7 +7,7 @@
    most of the unit's classes.
 4. *Stratified*: the other records of each class, in the order of a hash, fill what the splits still lack.
 
-The fractions are those of the records whose split is not given. Without a previous version and without
+The fractions apply to the records whose split is not given. Without a previous version and without
 groups, each class is cut exactly at the fractions.
 """
 

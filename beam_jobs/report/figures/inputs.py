@@ -1,7 +1,7 @@
 """Figures of the inputs: classes, reasons and duplicates.
 
 The tables (INPUTS_SCHEMA) come in batches, so memory does not grow with the number of inputs. Arrow counts
-them; only what is shown becomes Python values.
+them; only the values that are shown become Python values.
 """
 
 from __future__ import annotations

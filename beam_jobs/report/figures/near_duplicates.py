@@ -59,7 +59,7 @@ class NearGroup:
 
 @dataclass(frozen=True, slots=True)
 class NearDuplicateGroups:
-    """How many groups there are, and the groups that are shown.
+    """The number of groups, and the groups that are shown.
 
     Attributes:
         num_groups: all groups.

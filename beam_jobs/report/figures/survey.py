@@ -52,7 +52,7 @@ class Candidate:
 
 @dataclass(slots=True)
 class Survey:
-    """What one pass over the indexes finds."""
+    """Histograms and examples from one pass over the indexes."""
 
     short_side: LogHistogram = field(default_factory=lambda: LogHistogram(1, 2**16))
     aspect: LogHistogram = field(default_factory=lambda: LogHistogram(1 / 64, 64))
@@ -119,7 +119,7 @@ def _count(survey: Survey, table: pa.Table) -> None:
 
     height, width = column("source_height"), column("source_width")
     survey.short_side.add(np.minimum(height, width))
-    # Sizes are those of the file; orientations 5 to 8 (EXIF) lie on their side in it.
+    # Sizes are as in the file; images with orientations 5 to 8 (EXIF) lie on their side in it.
     aspect = width / height
     survey.aspect.add(np.where(column("orientation") >= 5, 1 / aspect, aspect))
     survey.source_bytes.add(column("source_bytes"))

@@ -115,7 +115,7 @@ def _exhibit(folder: SourceFolder, until: float, reason: str, found: LostInput) 
 
 
 def _draw(data: bytes, until: float) -> tuple[dict[str, Any], bytes, bool]:
-    """Decode an image in a sandbox: (what its header says, a JPEG or nothing, whether the decoder survived).
+    """Decode an image in a sandbox: (facts of its header, a JPEG or nothing, whether the decoder survived).
 
     Args:
         data: an image file.

@@ -34,7 +34,7 @@ _CHUNK_ROWS = 2048  # files that are Python values at a time
 
 @dataclass
 class _TopFolder:
-    """What a folder directly below the root holds, without ignored files."""
+    """Contents of a folder directly below the root, without ignored files."""
 
     num_direct: int = 0
     subfolders: set[str] = field(default_factory=set)
@@ -42,7 +42,7 @@ class _TopFolder:
 
 @dataclass
 class _Shape:
-    """What the root holds, without ignored files: enough to recognise the layout."""
+    """Contents of the root, without ignored files: enough to recognise the layout."""
 
     num_files: int = 0
     num_ignored: int = 0

@@ -111,7 +111,7 @@ def show(
 def verify(dataset: options.Ref, root: options.Root = None, json_output: options.Json = False) -> None:
     """Read every record of a version and check it against its manifest, indexes and inputs.
 
-    The exit status is 3 when anything differs from what was written.
+    The exit status is 3 when anything differs from the manifest.
 
     [bold]Examples[/bold]
 

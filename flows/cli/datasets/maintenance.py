@@ -27,9 +27,7 @@ def _whole_dataset(name: str) -> str:
 
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A dataset", callback=_whole_dataset)]
-Apply = Annotated[
-    bool, typer.Option("--apply", help="Do it; without this option, only print what would be done")
-]
+Apply = Annotated[bool, typer.Option("--apply", help="Do it; without this option, only print the plan")]
 
 _SHOWN = 10
 

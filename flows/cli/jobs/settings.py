@@ -53,7 +53,7 @@ def _file_of(recipe: str | None) -> Path | None:
 def checked_source(source: str, dataset: str) -> str:
     """The source as an absolute path or URI. Obvious mistakes are reported before Prefect starts."""
     from flows.parameters import absolute
-    from infra.format.contract import check_dataset_name
+    from infra.storage.names import check_dataset_name
 
     check_dataset_name(dataset)
     if not source.strip():

@@ -22,7 +22,8 @@ from pathlib import Path
 from infra.dataset.catalog import DatasetVersion
 from infra.dataset.exports.tfds_metadata import metadata_files
 from infra.errors import CorruptDataError, StorageError, UsageError
-from infra.format.contract import Shard, shard_stem
+from infra.format.contract import Shard
+from infra.format.layout import shard_stem
 from infra.format.records import frame, iter_records
 from infra.storage.filesystem import Storage
 

@@ -1,7 +1,7 @@
 """Make the metadata files of TensorFlow Datasets for a version: ``dataset_info.json``, ``features.json``.
 
 Its ``builder_from_directory`` reads these two, and the class names from ``label.labels.txt``. The formats are
-those of ``tensorflow_datasets/core/proto/`` (``dataset_info.proto``, ``feature.proto``) as JSON.
+as in ``tensorflow_datasets/core/proto/`` (``dataset_info.proto``, ``feature.proto``) as JSON.
 Pure functions of the manifest.
 """
 

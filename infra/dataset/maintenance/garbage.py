@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from infra.dataset.catalog import Catalog
 from infra.dataset.lock import lock_for_removing
 from infra.errors import NotFoundError, UsageError
-from infra.format.contract import data_dir, manifest_file
+from infra.format.layout import data_dir, manifest_file
 from infra.storage.filesystem import FileEntry, Storage
 
 _DATA, _SPOOLS, _MANIFESTS = "data", "spool", "manifests"
@@ -21,7 +21,7 @@ _DATA, _SPOOLS, _MANIFESTS = "data", "spool", "manifests"
 
 @dataclass(frozen=True)
 class Garbage:
-    """What a collection removes.
+    """Versions and files that a collection removes.
 
     Attributes:
         dataset: name of the dataset.
@@ -46,7 +46,7 @@ class Garbage:
 def find_garbage(
     catalog: Catalog, name: str, *, keep_last: int | None = None, drop: Collection[int] = ()
 ) -> Garbage:
-    """Find what a collection would remove, and remove nothing.
+    """Find the versions and files that a collection would remove, and remove nothing.
 
     Args:
         catalog: the root of the dataset.

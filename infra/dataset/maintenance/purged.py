@@ -1,4 +1,4 @@
-"""The list of what was purged from a dataset, as SHA-256, and the mark of an unfinished purge.
+"""The list of purged contents and URIs of a dataset, as SHA-256, and the mark of an unfinished purge.
 
 Digests of contents keep those contents from coming back. Digests of URIs let a repeated request for a purge
 succeed. Someone who has a content or a name can find out whether it was purged; the list reveals neither.
@@ -39,7 +39,7 @@ def purged_uris(dataset: Storage, uris: Iterable[str]) -> set[str]:
 
 
 def add_purged(dataset: Storage, contents: Iterable[bytes], uris: Iterable[str]) -> None:
-    """Add contents (SHA-256) and URIs to the list of what was purged from a dataset."""
+    """Add contents (SHA-256) and URIs to the list of purged ones of a dataset."""
     listed = _listed(dataset)
     found = {
         _CONTENTS: sorted(listed[_CONTENTS] | {digest.hex() for digest in contents}),
@@ -53,7 +53,7 @@ def warning_of_unfinished_purge(dataset: Storage, name: str) -> str | None:
     if not dataset.exists(PURGING_FILE):
         return None
     return (
-        f"a purge of {name} is not finished: what it removes may still lie there; "
+        f"a purge of {name} is not finished: images that it removes may still be there; "
         f"`shardmill purge {name} --apply` finishes it"
     )
 
@@ -68,5 +68,5 @@ def _listed(dataset: Storage) -> dict[str, set[str]]:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptDataError(
             f"{dataset.uri}/{PURGED_FILE} is not readable: {error}",
-            "restore it from a copy: without it, what was purged would come back",
+            "restore it from a copy: without it, purged images would come back",
         ) from error

@@ -15,7 +15,7 @@ n_c is the number of records of class c, and N is the number of all records. The
   effective number of samples, CVPR 2019, whose weight of an example is 1 / E_c): natural at beta = 0, and
   uniform as beta nears 1
 * *repeat-factor*: n_c max(1, sqrt(t / f_c)), f_c = n_c / N (Gupta, Dollár, Girshick: LVIS, CVPR 2019; an
-  image has one class here, so the factor of the image is that of its class)
+  image has one class here, so an image has the factor of its class)
 * *by weights*: w_c
 """
 

@@ -60,7 +60,7 @@ class BlockLookahead:
 
 
 def window_bytes(order: Order, blocks: Blocks, num_bytes: Ints) -> int:
-    """Return the most memory that the held windows take (bytes): two windows, or those of a few steps.
+    """Return the most memory that the held windows take (bytes): two windows, or the windows of a few steps.
 
     Args:
         order: the order of the run.
@@ -82,7 +82,7 @@ def block_ranges(blocks: Blocks, table: SplitTable) -> tuple[Ints, Ints]:
 
 
 def fits(blocks: Blocks, table: SplitTable) -> bool:
-    """Return whether the blocks hold exactly the records of this split, each those of one shard."""
+    """Return whether the blocks hold exactly the records of this split, each the records of one shard."""
     if blocks.sizes.sum() != len(table):
         return False
     last = blocks.firsts + blocks.sizes - 1

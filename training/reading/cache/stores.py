@@ -88,7 +88,7 @@ class DiskStore:
         count, magic = _FOOTER.unpack(self._map[-_FOOTER.size :])
         begin = len(self._map) - _FOOTER.size - count * _PER_IMAGE_BYTES - 8
         if magic != MAGIC or count != num_images or begin < 0:
-            raise self._damaged("its end is not that of a whole file")
+            raise self._damaged("it ends early")
         self._offsets = np.frombuffer(self._map, "<i8", count + 1, begin)
         self._crcs = np.frombuffer(self._map, "<u4", count, begin + 8 * (count + 1))
         self._channels = np.frombuffer(self._map, np.uint8, count, begin + 8 * (count + 1) + 4 * count)

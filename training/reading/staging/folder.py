@@ -10,7 +10,7 @@ Locks are the kernel's (``flock``), so they go with their holder, however it end
 
 - *Fetching*: the exclusive lock on a ``.partial``. One process fetches, the others wait; a ``.partial`` that
   nobody locks was left by a process that died. When it is whole and verified it is renamed.
-- *In use*: a shared lock on a ``.shard``. Only what can be locked exclusively is evicted.
+- *In use*: a shared lock on a ``.shard``. Only files that can be locked exclusively are evicted.
 - *The door*: shared to open a shard, exclusive to make room. Whoever needs room keeps the door until there is
   some: nobody opens shards meanwhile, and those in use become free one by one, so that room is found.
 """

@@ -69,7 +69,7 @@ class Staging:
             version: the dataset version.
             folder: the folder to copy to; it need not exist yet.
             budget_bytes: the most that the folder may hold, over all datasets and processes; default: half of
-                the free space of its disk, counting what is staged already.
+                the free space of its disk, counting files that are staged already.
             stall_seconds: how long to wait for another process that shows no progress.
 
         Raises:

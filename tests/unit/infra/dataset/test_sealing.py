@@ -15,7 +15,7 @@ from infra.dataset.maintenance.garbage import find_garbage
 from infra.dataset.reports import record_report, with_report
 from infra.dataset.verify import verify
 from infra.errors import CorruptDataError, FormatVersionError
-from infra.format.contract import manifest_file
+from infra.format.layout import manifest_file
 from infra.format.stored_manifest import decode_manifest, encode_manifest, is_sealed
 from tests.samples.versions import VersionMaker
 

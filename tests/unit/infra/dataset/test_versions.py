@@ -24,15 +24,10 @@ from infra.errors import (
     PublishConflict,
     UsageError,
 )
-from infra.format.contract import (
-    FORMAT_VERSION,
-    Accounting,
-    TableFile,
-    check_dataset_name,
-    data_dir,
-    manifest_file,
-)
+from infra.format.contract import FORMAT_VERSION, Accounting, TableFile
+from infra.format.layout import data_dir, manifest_file
 from infra.format.stored_manifest import decode_manifest, encode_manifest
+from infra.storage.names import check_dataset_name
 from tests.samples.versions import Made, VersionMaker
 
 

@@ -1,0 +1,72 @@
+"""Files and folders of a dataset, by their paths.
+
+::
+
+    <root>/<dataset>/
+      manifests/000003.json                   the commit of version 3
+      data/<plan digest>/
+        train-00000-of-00012.tfrecord.gz      a shard (no .gz where the container is "none")
+        train-00000-of-00012.parquet          its index: INDEX_SCHEMA, a row a record, in stored order
+        inputs-<digest>.parquet               INPUTS_SCHEMA, a row per input file, sorted by URI: a part
+        near_duplicates.parquet               NEAR_DUPLICATES_SCHEMA
+        report.html
+      spool/<run digest>/                     work in progress; gone after publishing
+
+Schemas are in infra.format.contract.
+"""
+
+from __future__ import annotations
+
+import re
+
+from infra.format.records import Container
+
+_MANIFEST_NAME = re.compile(r"(\d{6,})\.json")
+_INPUTS_NAME = re.compile(r"inputs-[0-9a-f]+\.parquet")
+
+
+def shard_stem(split: str, index: int, count: int) -> str:
+    """``train-00000-of-00012``."""
+    return f"{split}-{index:05d}-of-{count:05d}"
+
+
+def shard_file(split: str, index: int, count: int, container: Container) -> str:
+    """File name of a shard."""
+    suffix = ".tfrecord.gz" if container == "gzip" else ".tfrecord"
+    return shard_stem(split, index, count) + suffix
+
+
+def index_file(split: str, index: int, count: int) -> str:
+    """File name of a shard's index."""
+    return shard_stem(split, index, count) + ".parquet"
+
+
+def inputs_file(digest: str) -> str:
+    """File name of a part of the inputs; ``digest`` is of its rows."""
+    return f"inputs-{digest}.parquet"
+
+
+def is_inputs_file(path: str) -> bool:
+    """Tell whether a path names a part of the inputs."""
+    return _INPUTS_NAME.fullmatch(path.rpartition("/")[2]) is not None
+
+
+def data_dir(plan_digest: str) -> str:
+    """Return the folder of the files that one plan wrote, relative to the dataset."""
+    return f"data/{plan_digest}"
+
+
+def spool_dir(run_digest: str) -> str:
+    """Folder of work in progress, relative to the dataset."""
+    return f"spool/{run_digest}"
+
+
+def manifest_file(version: int) -> str:
+    """Path of a version's manifest, relative to the dataset."""
+    return f"manifests/{version:06d}.json"
+
+
+def version_of_manifest(file_name: str) -> int | None:
+    """The number of the version that a file in ``manifests/`` publishes; None if it is no manifest."""
+    found = _MANIFEST_NAME.fullmatch(file_name)
+    return int(found[1]) if found else None

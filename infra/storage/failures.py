@@ -1,0 +1,51 @@
+"""Errors of the system and of object stores as ``StorageError``, which names the file and a remedy."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from infra.errors import GO_ON, NotFoundError, StorageError
+from infra.storage.locations import without_secrets
+
+
+@contextlib.contextmanager
+def reading(file: str, location: str, *, is_local: bool) -> Iterator[None]:
+    """Turn errors of reading a file into errors of ours.
+
+    Args:
+        file: for people.
+        location: of its storage; credentials in it are left out of messages.
+        is_local: whether it is on this machine.
+
+    Raises:
+        NotFoundError: there is no such file. StorageError: it cannot be read.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise NotFoundError(f"no such file: {file}") from error
+    except OSError as error:
+        raise _failure(f"cannot read {file}", location, error, _CONNECT if not is_local else None) from error
+
+
+@contextlib.contextmanager
+def writing(file: str, location: str, *, is_local: bool) -> Iterator[None]:
+    """Turn errors of writing a file into errors of ours, except ``FileExistsError``; see ``reading``."""
+    try:
+        yield
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise _failure(
+            f"cannot write {file}", location, error, _MAKE_ROOM if is_local else _CONNECT
+        ) from error
+
+
+_CONNECT = f"check the network, the credentials and the store, then {GO_ON}"
+_MAKE_ROOM = f"check free space and permissions, then {GO_ON}"
+
+
+def _failure(what: str, location: str, error: OSError, remedy: str | None) -> StorageError:
+    text = without_secrets(error.strerror or str(error), location)
+    return StorageError(f"{what}: {text}", remedy)
