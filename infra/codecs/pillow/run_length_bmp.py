@@ -79,8 +79,9 @@ class _Painter:
             raise EOFError("the codes end before the picture is full")
 
     def _repeat(self, count: int, value: int) -> None:
-        # Some encoders let a run reach beyond the end of its row; what is too much is left out.
-        count = min(count, max(0, self._width - self._column))
+        # Encoders pad a run to an even count at the end of a row. A longer rest is damage, see _paint.
+        if self._column + count == self._width + 1:
+            count -= 1
         pair = bytes([value >> 4, value & 15]) if self._is_rle4 else bytes([value, value])
         self._paint((pair * (count // 2 + 1))[:count])
 
