@@ -176,13 +176,13 @@ class _Facts:
 
     def add_stored(self, sha256: bytes, image: StoredImage) -> None:
         self._thumbnails.append((len(self._rows), image.thumbnail))
-        mean, deviation = image.statistics
+        source, (mean, deviation) = image.source, image.statistics
         self._rows.append(
             (
                 sha256, Status.STORED, None, None, None,
                 self._offset_bytes, len(image.image), image.height, image.width, image.stored_from,
-                image.source_format, image.source_color, image.source_height, image.source_width,
-                image.orientation, image.icc_profile, image.had_alpha, image.salvaged, None, mean, deviation,
+                source.format, source.color, source.height, source.width, source.orientation,
+                source.icc_profile, source.had_alpha, source.salvaged, None, mean, deviation,
             )
         )  # fmt: skip
         self._offset_bytes += len(image.image)

@@ -14,7 +14,7 @@ import cv2
 
 from beam_jobs.config import FilterConfig, ImageConfig
 from beam_jobs.schemas import ASPECT, TOO_SMALL
-from infra.codecs import ImageRejected, Pixels, decode
+from infra.codecs import ImageRejected, Pixels, SourceFacts, decode
 from infra.codecs.color import conversion_to_srgb
 from infra.codecs.encode import check_storable, encode
 from infra.codecs.jpeg.decode import has_usual_sampling
@@ -44,35 +44,24 @@ class ImageFiltered(UnusableInput):
 
 @dataclass(frozen=True, slots=True)
 class StoredImage:
-    """The stored form of an image, and facts about its source (see infra.format.contract.IMAGE_COLUMNS).
+    """The stored form of an image (see infra.format.contract.IMAGE_COLUMNS).
 
     Attributes:
         image: encoded as the configuration says.
         height, width: of the stored image (pixels).
         stored_from: "planes", "pixels" or "source".
-        source_format: "jpeg", "png", ...
-        source_color: "YCbCr 4:2:0", "RGB", "palette", ...
-        source_height, source_width: as stored in the source file, before orientation (pixels).
-        orientation: the EXIF orientation that was applied, 1 to 8.
+        source: facts about the source file.
         statistics: mean and standard deviation of each stored channel, before encoding.
         thumbnail: of the whole upright image, for infra.codecs.measures.perceptual.
-        icc_profile, had_alpha, salvaged: as in DecodedImage.
     """
 
     image: bytes
     height: int
     width: int
     stored_from: str
-    source_format: str
-    source_color: str
-    source_height: int
-    source_width: int
-    orientation: int
+    source: SourceFacts
     statistics: Statistics
     thumbnail: Pixels
-    icc_profile: str | None = None
-    had_alpha: bool = False
-    salvaged: bool = False
 
 
 def convert(data: bytes, image: ImageConfig, rules: FilterConfig) -> StoredImage:
@@ -154,48 +143,42 @@ def _through_planes(data: bytes, image: ImageConfig, rules: FilterConfig) -> Sto
     if not cuts_exactly(planes, to.window):
         return None
     small = fit(planes, to, image.channels, background_of(image))
+    source = SourceFacts("jpeg", header.source_color, header.height, header.width, header.orientation)
     encoded = None
-    if header.orientation == 1:
-        encoded = _unchanged_source(data, image, (header.height, header.width), "jpeg", header.source_color)
+    if source.orientation == 1:
+        encoded = _unchanged_source(data, image, source)
     halved = halve(small.y)
     return StoredImage(
         image=encoded or encode_planes(small, image.quality),
         height=to.canvas[0],
         width=to.canvas[1],
         stored_from="source" if encoded else "planes",
-        source_format="jpeg",
-        source_color=header.source_color,
-        source_height=header.height,
-        source_width=header.width,
-        orientation=header.orientation,
+        source=source,
         statistics=plane_statistics(small, halved),
         thumbnail=thumbnail(small.y, halved) if to.keeps_all_of(*planes.y.shape) else thumbnail(planes.y),
     )
 
 
-def _unchanged_source(
-    data: bytes, image: ImageConfig, size: tuple[int, int], source_format: str, source_color: str
-) -> bytes | None:
+def _unchanged_source(data: bytes, image: ImageConfig, source: SourceFacts) -> bytes | None:
     """Copy an upright source without its metadata if it already has the stored size and format.
 
     Args:
         data: the source.
         image: None is returned unless it asks for unchanged copies (``passthrough``).
-        size: height and width of the source (pixels).
-        source_format: as in ``StoredImage``.
-        source_color: as in ``StoredImage``; the colours need no conversion to sRGB.
+        source: its facts; the colours need no conversion to sRGB.
     """
+    size = source.height, source.width
     to = geometry(*size, sizing_of(image))
     same_size = to.keeps_all_of(*size) and to.canvas == size
     colors = ("grey",) if image.channels == 1 else ("RGB", "YCbCr")
     # A colour with further words is deeper than 8 bits or lossless, except for the subsampling of YCbCr.
-    name, _, more = source_color.partition(" ")
-    same_form = source_format == image.encoding and name in colors and (not more or name == "YCbCr")
+    name, _, more = source.color.partition(" ")
+    same_form = source.format == image.encoding and name in colors and (not more or name == "YCbCr")
     if not image.passthrough or not same_size or not same_form:
         return None
-    if source_format == "jpeg" and not has_usual_sampling(data):
+    if source.format == "jpeg" and not has_usual_sampling(data):
         return None
-    return without_metadata(data, source_format)
+    return without_metadata(data, source.format)
 
 
 def _through_pixels(data: bytes, image: ImageConfig, rules: FilterConfig) -> StoredImage:
@@ -216,21 +199,15 @@ def _through_pixels(data: bytes, image: ImageConfig, rules: FilterConfig) -> Sto
     to = _geometry(height, width, image, rules)
     pixels = fit_pixels(decoded.pixels, to, image.resample, background_of(image))
     encoded = None
-    if decoded.orientation == 1 and not (decoded.icc_profile or decoded.had_alpha or decoded.salvaged):
-        encoded = _unchanged_source(data, image, (height, width), decoded.source_format, decoded.source_color)
+    source = decoded.source
+    if source.orientation == 1 and not (source.icc_profile or source.had_alpha or source.salvaged):
+        encoded = _unchanged_source(data, image, source)
     return StoredImage(
         image=encoded or encode(pixels, image.encoding, image.quality),
         height=to.canvas[0],
         width=to.canvas[1],
         stored_from="source" if encoded else "pixels",
-        source_format=decoded.source_format,
-        source_color=decoded.source_color,
-        source_height=decoded.source_height,
-        source_width=decoded.source_width,
-        orientation=decoded.orientation,
+        source=source,
         statistics=pixel_statistics(pixels),
         thumbnail=thumbnail(luma(pixels if to.keeps_all_of(height, width) else decoded.pixels)),
-        icc_profile=decoded.icc_profile,
-        had_alpha=decoded.had_alpha,
-        salvaged=decoded.salvaged,
     )

@@ -19,6 +19,7 @@ from infra.codecs.formats import (
     DecodedImage,
     ImageRejected,
     Pixels,
+    SourceFacts,
     check_format,
     sniff,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "DecodedImage",
     "ImageRejected",
     "Pixels",
+    "SourceFacts",
     "apply_orientation",
     "codec_builds",
     "decode",

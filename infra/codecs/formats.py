@@ -75,30 +75,41 @@ class ImageRejected(UnusableInput):
 
 
 @dataclass(frozen=True, slots=True)
-class DecodedImage:
-    """An upright image in sRGB.
+class SourceFacts:
+    """Facts about the file that an image was decoded from.
 
     Attributes:
-        pixels: uint8 [H, W, C], C = 1 (grey) or 3 (RGB), EXIF orientation applied.
-        source_format: "jpeg", "png", ...
-        source_height: rows as stored in the file, before orientation (pixels).
-        source_width: columns as stored in the file, before orientation (pixels).
+        format: "jpeg", "png", ...
+        color: colour in the file: "YCbCr 4:2:0", "grey", "RGB 16-bit", "palette", "CMYK", ...
+        height: rows as stored in the file, before orientation (pixels).
+        width: columns as stored in the file, before orientation (pixels).
         orientation: the EXIF orientation that was applied, 1 to 8.
-        source_color: colour in the file: "YCbCr 4:2:0", "grey", "RGB 16-bit", "palette", "CMYK", ...
         icc_profile: description of the profile that was converted to sRGB, or None.
         had_alpha: transparent pixels were composited on the background.
         salvaged: the file ends early; missing pixels are grey or black.
     """
 
-    pixels: Pixels
-    source_format: str
-    source_height: int
-    source_width: int
-    orientation: int
-    source_color: str = ""
+    format: str
+    color: str
+    height: int
+    width: int
+    orientation: int = 1
     icc_profile: str | None = None
     had_alpha: bool = False
     salvaged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedImage:
+    """An upright image in sRGB.
+
+    Attributes:
+        pixels: uint8 [H, W, C], C = 1 (grey) or 3 (RGB), EXIF orientation applied.
+        source: facts about the file.
+    """
+
+    pixels: Pixels
+    source: SourceFacts
 
 
 def sniff(data: bytes) -> str | None:

@@ -14,7 +14,7 @@ import simplejpeg
 from PIL import Image
 
 from infra.codecs.color import Conversion, conversion_to_srgb
-from infra.codecs.formats import DecodedImage, ImageRejected, Pixels
+from infra.codecs.formats import DecodedImage, ImageRejected, Pixels, SourceFacts
 from infra.codecs.jpeg.header import JpegHeader, check_header, read_header
 from infra.codecs.jpeg.libturbojpeg import library
 from infra.codecs.jpeg.segments import EOI, without_metadata, without_padding
@@ -58,16 +58,16 @@ def decode_jpeg(data: bytes, channels: int, max_pixels: int, allow_truncated: bo
         image = conversion.apply(image) if conversion is not None else image
         pixels = np.asarray(image.convert("RGB") if channels == 3 else image.convert("RGB").convert("L"))
         pixels = pixels if channels == 3 else pixels[:, :, np.newaxis]
-    return DecodedImage(
-        apply_orientation(pixels, header.orientation),
+    source = SourceFacts(
         "jpeg",
+        header.source_color,
         header.height,
         header.width,
         header.orientation,
-        header.source_color,
         icc_profile=conversion.description if conversion is not None else None,
         salvaged=salvaged,
     )
+    return DecodedImage(apply_orientation(pixels, header.orientation), source)
 
 
 def decode_jpeg_small(data: bytes, side: int) -> Pixels:

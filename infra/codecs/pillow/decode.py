@@ -8,7 +8,14 @@ from typing import Any
 
 from PIL import Image, UnidentifiedImageError
 
-from infra.codecs.formats import Color, DecodedImage, ImageRejected, check_pixels, too_many_pixels
+from infra.codecs.formats import (
+    Color,
+    DecodedImage,
+    ImageRejected,
+    SourceFacts,
+    check_pixels,
+    too_many_pixels,
+)
 from infra.codecs.orientation import apply_orientation
 from infra.codecs.pillow.heif import open_heif
 from infra.codecs.pillow.library_state import no_warnings, truncation_tolerated
@@ -55,7 +62,7 @@ class Source:
         data: the file; for PNG and WebP only the picture's own chunks.
         height: rows as stored (pixels); 0 if only the library can tell.
         width: columns as stored (pixels); 0 if only the library can tell.
-        color: DecodedImage.source_color; "" if only the library can tell.
+        color: SourceFacts.color; "" if only the library can tell.
         orientation: from EXIF, 1 to 8.
         icc: the ICC profile, or None.
         bits: bits of a sample.
@@ -159,17 +166,17 @@ def _decode(
         raise  # the machine or the image may be to blame; the supervisor finds out
     except Exception as error:  # plugins raise anything on hostile bytes; the error becomes a row
         raise rejected_by_library(error, found, short) from error
-    return DecodedImage(
-        pixels if source.upright else apply_orientation(pixels, source.orientation),
+    facts = SourceFacts(
         found,
+        source.color,
         source.height,
         source.width,
         source.orientation,
-        source.color,
         flat.icc_profile,
         flat.had_alpha,
         salvage,
     )
+    return DecodedImage(pixels if source.upright else apply_orientation(pixels, source.orientation), facts)
 
 
 def _open(data: bytes, found: str) -> Image.Image:

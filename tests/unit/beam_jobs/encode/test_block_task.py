@@ -111,8 +111,8 @@ def test_stable_message(message: str, expected: str) -> None:
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_every_orientation_is_stored_upright(orientation: int) -> None:
     found = convert(rotated_jpeg(5, orientation), ImageConfig(size=24), FilterConfig())
-    assert found.orientation == orientation
-    assert (found.source_height, found.source_width) == (48, 64)
+    assert found.source.orientation == orientation
+    assert (found.source.height, found.source.width) == (48, 64)
     assert (found.height, found.width) == ((24, 32) if orientation < 5 else (32, 24))
 
 

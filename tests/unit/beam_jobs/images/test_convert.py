@@ -85,7 +85,7 @@ def oriented(number: int) -> Image.Exif:
 )
 def test_the_way_that_an_image_goes(data: bytes, config: dict[str, Any], way: str, color: str) -> None:
     found = stored(data, **config)
-    assert (found.stored_from, found.source_color) == (way, color)
+    assert (found.stored_from, found.source.color) == (way, color)
     pixels = decode(found.image, config.get("channels", 3)).pixels
     assert pixels.shape[:2] == (found.height, found.width)
 
@@ -131,7 +131,7 @@ def test_a_truncated_jpeg_is_told_by_the_way_through_pixels() -> None:
         stored(data[: len(data) * 2 // 3])
     assert caught.value.reason == "truncated"
     salvaged = stored(data[: len(data) * 2 // 3], allow_truncated=True)
-    assert (salvaged.salvaged, salvaged.stored_from) == (True, "pixels")
+    assert (salvaged.source.salvaged, salvaged.stored_from) == (True, "pixels")
 
 
 def test_what_passes_through_is_the_source_without_its_metadata() -> None:

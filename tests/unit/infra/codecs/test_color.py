@@ -45,7 +45,7 @@ def test_a_profile_is_converted_to_srgb(format_: str, options: dict[str, Any]) -
     data = saved(Image.fromarray(gradient()), format_, icc_profile=SWAPPED, **options)
     decoded = codecs.decode(data)
     expected = reference_in_srgb(gradient(), SWAPPED)
-    assert decoded.icc_profile == "swapped primaries"
+    assert decoded.source.icc_profile == "swapped primaries"
     assert np.abs(decoded.pixels.astype(int) - expected).mean() < 2
     assert np.abs(gradient().astype(int) - expected).mean() > 20  # so the profile does something
     grey = codecs.decode(data, 1).pixels[:, :, 0]
@@ -56,7 +56,7 @@ def test_a_profile_is_converted_to_srgb(format_: str, options: dict[str, Any]) -
 def test_srgb_and_what_is_no_profile_for_it_leave_the_pixels_alone(icc: bytes) -> None:
     data = saved(Image.fromarray(gradient()), "PNG", icc_profile=icc)
     decoded = codecs.decode(data)
-    assert decoded.icc_profile is None
+    assert decoded.source.icc_profile is None
     assert np.array_equal(decoded.pixels, gradient())
 
 
@@ -68,7 +68,7 @@ def test_a_grey_profile(format_: str, channels: int) -> None:
     data = saved(Image.fromarray(ramp), format_, icc_profile=LINEAR_GREY, **options)
     decoded = codecs.decode(data, channels)
     expected = 255 * np.where(ramp <= 0, 0, 1.055 * (ramp / 255.0) ** (1 / 2.4) - 0.055)
-    assert decoded.icc_profile == "grey of gamma 1.0"
+    assert decoded.source.icc_profile == "grey of gamma 1.0"
     assert np.abs(decoded.pixels[:, 4:, 0] - expected[:, 4:]).max() < 3
     assert decoded.pixels.shape[2] == channels
 
@@ -98,7 +98,7 @@ def test_a_profile_in_jpeg_2000() -> None:
     header = data.index(b"jp2h") - 4
     longer = int.from_bytes(data[header : header + 4], "big") + len(profile) - size
     decoded = codecs.decode(data[:header] + struct.pack(">I", longer) + data[header + 4 :])
-    assert decoded.icc_profile == "swapped primaries"
+    assert decoded.source.icc_profile == "swapped primaries"
     assert np.abs(decoded.pixels.astype(int) - reference_in_srgb(gradient(), SWAPPED)).max() <= 2
 
 
@@ -118,7 +118,7 @@ def test_cmyk_without_a_profile(format_: str) -> None:
     inks[8:, 8:] = (0, 128, 0, 0)
     image = Image.frombytes("CMYK", (16, 16), inks.tobytes())
     decoded = codecs.decode(saved(image, format_, **({"quality": 100} if format_ == "JPEG" else {})))
-    assert decoded.source_color == "CMYK"
+    assert decoded.source.color == "CMYK"
     for place, color in (((2, 2), (0, 255, 255)), ((12, 2), (0, 0, 0)), ((12, 12), (255, 127, 255))):
         assert np.abs(decoded.pixels[place].astype(int) - color).max() <= 4
 
@@ -150,7 +150,7 @@ def test_transparency_shows_the_background(
 ) -> None:
     decoded = codecs.decode(saved(alpha_image(mode), format_, **options), background=background)
     solid = (200, 40, 40) if mode == "RGBA" else (120, 120, 120)
-    assert decoded.had_alpha
+    assert decoded.source.had_alpha
     assert np.abs(decoded.pixels[4, 2].astype(int) - background).max() <= 1
     assert np.abs(decoded.pixels[4, 13].astype(int) - solid).max() <= 6
 
@@ -159,7 +159,7 @@ def test_opaque_alpha_is_no_transparency() -> None:
     image = Image.fromarray(gradient())
     image.putalpha(255)
     decoded = codecs.decode(saved(image, "PNG"), background=(0, 0, 0))
-    assert (decoded.had_alpha, decoded.source_color) == (False, "RGBA")
+    assert (decoded.source.had_alpha, decoded.source.color) == (False, "RGBA")
     assert np.array_equal(decoded.pixels, gradient())
 
 
@@ -189,7 +189,7 @@ def test_grey_pngs_of_every_depth_run_from_black_to_white(bits: int) -> None:
     top = (1 << bits) - 1
     samples = np.linspace(0, top, 32).astype(np.int64)[None, :].repeat(4, axis=0)
     decoded = codecs.decode(png(samples, bits, 0), 1)
-    assert decoded.source_color == ("grey" if bits == 8 else f"grey {bits}-bit")
+    assert decoded.source.color == ("grey" if bits == 8 else f"grey {bits}-bit")
     assert np.abs(decoded.pixels[:, :, 0] - samples * 255 / top).max() <= (0.5 if bits <= 8 else 1)
 
 
@@ -199,7 +199,7 @@ def test_the_transparent_sample_of_a_grey_png(bits: int) -> None:
     samples = np.array([[0, top], [top, 0]])
     data = png(samples, bits, 0, tRNS=struct.pack(">H", top))
     decoded = codecs.decode(data, background=(7, 8, 9))
-    assert decoded.had_alpha
+    assert decoded.source.had_alpha
     assert decoded.pixels.tolist() == [[[0, 0, 0], [7, 8, 9]], [[7, 8, 9], [0, 0, 0]]]
 
 
@@ -209,7 +209,7 @@ def test_the_transparent_color_of_an_rgb_png(bits: int) -> None:
     samples = np.array([[10, 20, 30, 90, 20, 30]]) * scale
     data = png(samples, bits, 2, tRNS=struct.pack(">HHH", *(value * scale for value in (10, 20, 30))))
     decoded = codecs.decode(data, background=(7, 8, 9))
-    assert decoded.had_alpha
+    assert decoded.source.had_alpha
     assert decoded.pixels.tolist() == [[[7, 8, 9], [90, 20, 30]]]
 
 
@@ -267,5 +267,5 @@ def test_white_may_be_zero_at_any_depth() -> None:
 def test_sixteen_bits_of_colour_keep_the_high_byte() -> None:
     samples = np.array([[0, 0x80FF, 0xFFFF, 0x0100, 0x4000, 0xC000]])
     decoded = codecs.decode(png(samples, 16, 2))
-    assert decoded.source_color == "RGB 16-bit"
+    assert decoded.source.color == "RGB 16-bit"
     assert decoded.pixels.tolist() == [[[0, 0x80, 0xFF], [0x01, 0x40, 0xC0]]]

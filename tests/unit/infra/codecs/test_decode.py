@@ -33,8 +33,8 @@ def test_formats_by_content(format_: str, options: dict[str, Any], tolerance: in
     pixels = gradient()
     data = saved(Image.fromarray(pixels), format_, **options)
     decoded = codecs.decode(data)
-    assert decoded.source_format == codecs.sniff(data) == format_.lower()
-    assert (decoded.source_height, decoded.source_width, decoded.orientation) == (48, 64, 1)
+    assert decoded.source.format == codecs.sniff(data) == format_.lower()
+    assert (decoded.source.height, decoded.source.width, decoded.source.orientation) == (48, 64, 1)
     assert np.abs(decoded.pixels.astype(int) - pixels).max() <= tolerance
 
 
@@ -50,7 +50,7 @@ def test_images_come_out_upright(format_: str, orientation: int) -> None:
     decoded = codecs.decode(data)
     with Image.open(io.BytesIO(data)) as reference:
         upright = np.asarray(ImageOps.exif_transpose(reference).convert("RGB"))
-    assert decoded.orientation == orientation
+    assert decoded.source.orientation == orientation
     assert decoded.pixels.shape == upright.shape
     assert np.abs(decoded.pixels.astype(int) - upright).max() <= (3 if format_ == "JPEG" else 0)
 
@@ -123,7 +123,7 @@ def test_odd_metadata_is_no_warning_and_no_loss() -> None:
     exif = b"Exif\x00\x00MM\x00*\x00\x00\x00\x08\x00\x09\x01\x12\x00\x03"
     data = saved(Image.fromarray(gradient()), "JPEG", quality=95, exif=exif)
     decoded = codecs.decode(data)
-    assert (decoded.orientation, decoded.pixels.shape) == (1, (48, 64, 3))
+    assert (decoded.source.orientation, decoded.pixels.shape) == (1, (48, 64, 3))
 
 
 def test_damage_in_the_picture_is_never_passed_over() -> None:
@@ -149,7 +149,7 @@ def test_too_many_pixels_are_refused_by_the_header(format_: str) -> None:
     with pytest.raises(ImageRejected) as caught:
         codecs.decode(data, max_pixels=48 * 64 - 1)
     assert caught.value.reason == "too_many_pixels"
-    assert codecs.decode(data, max_pixels=48 * 64).source_width == 64
+    assert codecs.decode(data, max_pixels=48 * 64).source.width == 64
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_heif_is_turned_as_its_container_says() -> None:
     pytest.importorskip("pi_heif", reason="the extra heif is not installed")
     decoded = codecs.decode(TURNED_HEIC)
     expected = np.asarray(gradient_image().transpose(Image.Transpose.ROTATE_270))
-    assert (decoded.source_format, decoded.source_color, decoded.orientation) == ("heif", "RGB", 1)
+    assert (decoded.source.format, decoded.source.color, decoded.source.orientation) == ("heif", "RGB", 1)
     assert decoded.pixels.shape == (64, 48, 3)
     assert np.abs(decoded.pixels.astype(int) - expected).mean() < 6
 
@@ -86,7 +86,7 @@ def test_every_kind_of_jpeg(options: dict[str, Any], subsampling: str) -> None:
             48, 64, channels
         )
         assert np.abs(decoded.pixels.astype(int) - expected).mean() < 4
-    assert decoded.source_color == f"YCbCr {':'.join(subsampling)}"
+    assert decoded.source.color == f"YCbCr {':'.join(subsampling)}"
 
 
 @pytest.mark.parametrize("interlaced", [False, True])
@@ -110,7 +110,7 @@ def test_every_kind_of_png(mode: str, color: str, interlaced: bool) -> None:
     data = interlace(source) if interlaced else saved(source, "PNG")
     decoded = codecs.decode(data)
     expected = grey if mode == "I;16" else np.asarray(source.convert("L" if mode in ("L", "LA") else "RGB"))
-    assert decoded.source_color == color
+    assert decoded.source.color == color
     assert np.abs(decoded.pixels.astype(int) - expected.reshape(48, 64, -1)).max() <= 1
 
 
@@ -158,5 +158,5 @@ def test_sizes_are_those_before_turning(format_: str, orientation: int) -> None:
     exif = Image.Exif()
     exif[0x0112] = orientation
     decoded = codecs.decode(saved(gradient_image(), format_, exif=exif))
-    assert (decoded.source_height, decoded.source_width, decoded.orientation) == (48, 64, orientation)
+    assert (decoded.source.height, decoded.source.width, decoded.source.orientation) == (48, 64, orientation)
     assert decoded.pixels.shape[:2] == ((48, 64) if orientation < 5 else (64, 48))

@@ -34,10 +34,10 @@ def test_every_file_is_decoded_or_refused_with_a_reason_that_a_person_understand
             assert len(found.message) > 15, path
             reasons[found.reason] += 1
         else:
-            stored = found.pixels.shape[1::-1] if found.orientation >= 5 else found.pixels.shape[:2]
-            assert (found.source_height, found.source_width) == stored, path
-            assert found.source_color, path
-            assert not found.salvaged
+            stored = found.pixels.shape[1::-1] if found.source.orientation >= 5 else found.pixels.shape[:2]
+            assert (found.source.height, found.source.width) == stored, path
+            assert found.source.color, path
+            assert not found.source.salvaged
             reasons["decoded"] += 1
     # What Pillow's own tests expect to be read is read: lower only with a reason that is as good.
     assert reasons["decoded"] >= 690
@@ -56,7 +56,7 @@ def test_every_file_is_decoded_or_refused_with_a_reason_that_a_person_understand
 def test_the_orientation_samples_come_out_upright(scene: str, orientation: int) -> None:
     reference = codecs.decode((ODD / f"exif-orientation/{scene}_1.jpg").read_bytes())
     decoded = codecs.decode((ODD / f"exif-orientation/{scene}_{orientation}.jpg").read_bytes())
-    assert decoded.orientation == max(1, orientation)
+    assert decoded.source.orientation == max(1, orientation)
     assert decoded.pixels.shape == reference.pixels.shape
     difference = np.abs(decoded.pixels.astype(int) - reference.pixels)
     # Each was scaled and compressed by itself, with its number in the picture.
@@ -90,7 +90,7 @@ def test_reasons(name: str, reason: str) -> None:
 def test_salvage(name: str) -> None:
     found = outcome(ODD / "pillow" / name, allow_truncated=True)
     assert isinstance(found, DecodedImage)
-    assert found.salvaged
+    assert found.source.salvaged
 
 
 @pytest.mark.parametrize(
@@ -107,21 +107,21 @@ def test_salvage(name: str) -> None:
 def test_source_colors(name: str, color: str) -> None:
     found = outcome(ODD / "pillow" / name)
     assert isinstance(found, DecodedImage)
-    assert found.source_color == color
+    assert found.source.color == color
 
 
 def test_without_metadata_every_picture_is_what_it_was_and_says_nothing_else() -> None:
     cleaned = 0
     for path in sorted(ODD.rglob("*.*")):
         found = outcome(path)
-        if isinstance(found, ImageRejected) or found.source_format not in ("jpeg", "png", "webp"):
+        if isinstance(found, ImageRejected) or found.source.format not in ("jpeg", "png", "webp"):
             continue
-        clean = without_metadata(path.read_bytes(), found.source_format)
+        clean = without_metadata(path.read_bytes(), found.source.format)
         if clean is None:
             continue
         again = codecs.decode(clean)
-        assert (again.orientation, again.icc_profile) == (1, None), path
-        if found.orientation == 1 and found.icc_profile is None:
+        assert (again.source.orientation, again.source.icc_profile) == (1, None), path
+        if found.source.orientation == 1 and found.source.icc_profile is None:
             assert np.array_equal(again.pixels, found.pixels), path
         for said in (
             b"Exif\x00",
@@ -142,4 +142,4 @@ def test_without_metadata_every_picture_is_what_it_was_and_says_nothing_else() -
 def test_a_profile_of_many_parts() -> None:
     found = outcome(ODD / "pillow/icc_profile_big.jpg")
     assert isinstance(found, DecodedImage)
-    assert found.icc_profile == "TIFF RGB"
+    assert found.source.icc_profile == "TIFF RGB"

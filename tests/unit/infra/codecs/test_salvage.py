@@ -49,7 +49,7 @@ def test_what_ends_early_is_said_so(name: str) -> None:
 @pytest.mark.parametrize("name", ["jpeg", "progressive", "cmyk", "png", "gif", "bmp", "tiff"])
 def test_what_ends_early_is_salvaged_on_request(name: str) -> None:
     decoded = codecs.decode(TRUNCATED[name], allow_truncated=True)
-    assert decoded.salvaged
+    assert decoded.source.salvaged
     assert decoded.pixels.shape == (64, 64, 3)
     rows = decoded.pixels[::-1] if name == "bmp" else decoded.pixels  # which has its lowest row first
     assert rows[:16].std() > 20
@@ -74,7 +74,7 @@ def test_damage_is_not_taken_for_an_early_end() -> None:
 def test_a_jpeg_that_lacks_nothing_but_its_end_mark_is_whole(options: dict[str, Any]) -> None:
     data = saved(noise(), "JPEG", quality=95, **options)
     decoded = codecs.decode(data[:-2])
-    assert not decoded.salvaged
+    assert not decoded.source.salvaged
     assert np.array_equal(decoded.pixels, codecs.decode(data).pixels)
 
 

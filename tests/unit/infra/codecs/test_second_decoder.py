@@ -116,7 +116,13 @@ def test_the_odd_images() -> None:
         data = path.read_bytes()
         found = decoded_or_none(data)
         # OpenCV knows no profiles, turns and composites only some formats, and shows an animation's frames.
-        if found is None or found.icc_profile or found.had_alpha or found.orientation != 1 or b"acTL" in data:
+        if (
+            found is None
+            or found.source.icc_profile
+            or found.source.had_alpha
+            or found.source.orientation != 1
+            or b"acTL" in data
+        ):
             continue
         expected = opencv(data)
         if expected is None:
@@ -124,7 +130,7 @@ def test_the_odd_images() -> None:
         compared += 1
         alike = found.pixels.shape == expected.shape and differs_by(found.pixels, expected) < 1
         if not alike:
-            differing[path.name] = found.source_color
+            differing[path.name] = found.source.color
     assert set(differing) == set(OPENCV_DIFFERS)
     assert compared > 500
 

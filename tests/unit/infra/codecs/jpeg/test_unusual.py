@@ -69,7 +69,7 @@ def test_unusual_samplings_of_ycbcr(sampling: tuple[tuple[int, int], ...]) -> No
 def test_unusual_samplings_of_cmyk(sampling: tuple[tuple[int, int], ...]) -> None:
     data = sampled_jpeg(list(np.moveaxis(noise(channels=4), 2, 0)), sampling)
     decoded = codecs.decode(data)
-    assert decoded.source_color == "CMYK"
+    assert decoded.source.color == "CMYK"
     # OpenCV multiplies the inks with another rounding.
     assert np.abs(decoded.pixels.astype(int) - opencv(data)).max() <= 2
 
@@ -82,7 +82,7 @@ def test_an_unusual_sampling_that_ends_early_is_truncated_and_salvaged() -> None
         codecs.decode(cut)
     assert caught.value.reason == "truncated"
     salvaged = codecs.decode(cut, 1, allow_truncated=True)
-    assert salvaged.salvaged
+    assert salvaged.source.salvaged
     assert np.array_equal(salvaged.pixels, codecs.decode(data, 1).pixels)  # it is red that is missing
 
 
@@ -118,10 +118,10 @@ def test_zeros_after_a_scan_are_no_damage(options: dict[str, int]) -> None:
 def test_the_lossless_process_of_8_bits(channels: int) -> None:
     grey = (2 * np.arange(96, dtype=np.uint8)).reshape(8, 12)
     decoded = codecs.decode(base64.b64decode(LOSSLESS_GREY), channels)
-    assert decoded.source_color == "grey lossless"
+    assert decoded.source.color == "grey lossless"
     assert np.array_equal(decoded.pixels, np.repeat(grey[:, :, None], channels, axis=2))
     color = codecs.decode(base64.b64decode(LOSSLESS_RGB))
-    assert color.source_color == "RGB lossless"
+    assert color.source.color == "RGB lossless"
     assert np.array_equal(color.pixels, np.stack([grey, grey[::-1], grey[:, ::-1]], axis=2))
 
 
@@ -150,7 +150,7 @@ def test_only_the_first_scans_are_no_whole_picture(components: int) -> None:
             codecs.decode(cut)
         assert caught.value.reason == "truncated"
         salvaged = codecs.decode(cut, allow_truncated=True)
-        assert salvaged.salvaged
+        assert salvaged.source.salvaged
         assert salvaged.pixels.shape == (48, 64, 3)
 
 

@@ -28,7 +28,7 @@ def test_a_literal_run_of_odd_length_and_an_empty_row(bits: int) -> None:
     painter.end_row()
     painter.literal([3, 2, 1, 4, 3])
     decoded = codecs.decode(painter.file(PALETTE))
-    assert decoded.source_color == "palette"
+    assert decoded.source.color == "palette"
     assert np.array_equal(decoded.pixels, painter.picture(PALETTE))
 
 
@@ -44,7 +44,7 @@ def test_a_file_that_ends_early_is_truncated(bits: int) -> None:
         codecs.decode(data[:-100])
     assert caught.value.reason == "truncated"
     salvaged = codecs.decode(data[:-100], allow_truncated=True)
-    assert salvaged.salvaged
+    assert salvaged.source.salvaged
     assert np.array_equal(salvaged.pixels[10:], whole[10:])  # the bottom row comes first
 
 

@@ -41,7 +41,7 @@ def test_missing_rows_are_truncated_and_salvaged(count: int) -> None:
         codecs.decode(data)
     assert caught.value.reason == "truncated"
     salvaged = codecs.decode(data, allow_truncated=True)
-    assert salvaged.salvaged
+    assert salvaged.source.salvaged
     assert salvaged.pixels[:count].all()
     assert not salvaged.pixels[count:].any()
 
@@ -62,7 +62,7 @@ def test_a_small_file_that_announces_a_large_picture_is_refused_before_it_is_dec
 @pytest.mark.parametrize("count", [200, 201])
 def test_whole_pictures_are_taken(count: int) -> None:
     decoded = codecs.decode(png((200, 40), rgb_rows(count)))
-    assert (decoded.salvaged, decoded.pixels.shape) == (False, (200, 40, 3))
+    assert (decoded.source.salvaged, decoded.pixels.shape) == (False, (200, 40, 3))
 
 
 @pytest.mark.parametrize("black_rows", [1, 50, 200])
