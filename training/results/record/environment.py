@@ -10,7 +10,7 @@ from typing import Any
 
 from infra.dataset.catalog import DatasetVersion
 from infra.digests import sha256_hex
-from infra.format.contract import manifest_file
+from infra.format.layout import manifest_file
 from infra.processes.process import num_cpus
 from training.config import TrainConfig
 
