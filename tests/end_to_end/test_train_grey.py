@@ -29,8 +29,8 @@ def test_a_model_of_one_channel_trains_and_is_exported(tmp_path: Path) -> None:
         settings(
             model={"name": "tests.samples.tutorial_cnn"},
             data={"image_size": 28, "image_channels": 1},
-            augment={"randaugment": {"num_ops": 1, "magnitude": 1.0}},
-            run={"epochs": 4},
+            optimizer={"learning_rate": 0.01},
+            run={"epochs": 8},
         ),
     )
     assert result["metrics"]["test"]["accuracy"] == 1.0
