@@ -23,6 +23,7 @@ from flows.cli.datasets.export import export
 from flows.cli.datasets.report import report
 from flows.cli.jobs import commands as jobs
 from flows.cli.jobs.profile import profile
+from flows.cli.runs import looking, using
 from flows.cli.server import service
 from flows.cli.server.schedule import schedule
 from infra.errors import GO_ON, ShardmillError
@@ -82,7 +83,7 @@ def _options(
     """Options of the command itself; each command has more."""
 
 
-_WORK, _LOOK, _KEEP, _SERVE = "Work", "Look", "Keep", "Prefect"
+_WORK, _LOOK, _MODELS, _KEEP, _SERVE = "Work", "Look", "Trained models", "Keep", "Prefect"
 
 for _command, _panel in (
     (jobs.run, _WORK),
@@ -96,6 +97,10 @@ for _command, _panel in (
     (catalog.locate, _LOOK),
     (versions.diff, _LOOK),
     (export, _LOOK),
+    (looking.runs, _MODELS),
+    (looking.compare, _MODELS),
+    (using.evaluate, _MODELS),
+    (using.predict, _MODELS),
     (upkeep.rollback, _KEEP),
     (upkeep.compact, _KEEP),
     (upkeep.gc, _KEEP),

@@ -1,0 +1,1 @@
+"""Commands about training runs: list, compare, evaluate, predict."""

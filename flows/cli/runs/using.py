@@ -1,0 +1,137 @@
+"""evaluate and predict: use the model of a finished run, in a process that loads TensorFlow."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from flows.cli import options
+from flows.cli.runs.looking import Run, Split
+
+EVALUATE: tuple[str, ...] = (sys.executable, "-m", "training.evaluate")
+PREDICT: tuple[str, ...] = (sys.executable, "-m", "training.predict")
+
+OtherDataset = Annotated[
+    str | None,
+    typer.Option("--dataset", metavar="NAME[@VERSION]", help="Another dataset version with the same classes"),
+]
+Paths = Annotated[list[Path], typer.Argument(metavar="PATHS...", help="Image files, or folders of them")]
+Format = Annotated[str, typer.Option("--format", help="csv, parquet or json (an object a line)")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE", help="Write this file; without it, csv and json are printed"),
+]
+
+
+def evaluate(
+    run: Run,
+    split: Split = "test",
+    dataset: OtherDataset = None,
+    root: options.Root = None,
+    runs: options.Runs = None,
+    json_output: options.Json = False,
+) -> None:
+    """Evaluate the best model of a finished run again, on any split.
+
+    [bold]Examples[/bold]
+
+      shardmill evaluate photos-v1-3f2a
+
+      shardmill evaluate photos-v1-3f2a --split train
+
+      shardmill evaluate photos-v1-3f2a --dataset photos@4
+    """
+    from flows.cli import output
+    from flows.cli.jobs.job_process import result_of
+    from flows.cli.runs.folder import runs_folder
+    from flows.parameters import root_or_default
+    from training.evaluate import summary
+    from training.results.record.run_folder import open_run
+
+    folder = runs_folder(runs)
+    found = open_run(run, folder)
+    found.finished()
+    command = [*EVALUATE, str(found.path), "--split", split, "--root", root_or_default(root)]
+    command += ["--runs", str(folder)]
+    command += ["--dataset", dataset] if dataset is not None else []
+    result = result_of(command)
+    if json_output:
+        output.print_json(result)
+    else:
+        output.say(*summary(result).splitlines())
+
+
+def predict(
+    run: Run,
+    paths: Paths,
+    format_name: Format = "csv",
+    out: Out = None,
+    runs: options.Runs = None,
+    json_output: options.Json = False,
+) -> None:
+    """Predict image files with the exported model of a finished run.
+
+    A file that cannot be decoded gets a row with the reason.
+
+    [bold]Examples[/bold]
+
+      shardmill predict photos-v1-3f2a new/ --out predictions.csv
+
+      shardmill predict photos-v1-3f2a one.jpg two.png --format json
+    """
+    import tempfile
+
+    from flows.cli import output
+    from flows.cli.runs.folder import runs_folder
+    from training.results.record.run_folder import open_run
+
+    _check(format_name, out, json_output)
+    folder = runs_folder(runs)
+    found = open_run(run, folder)
+    found.finished()
+    if out is not None:
+        result = _predicted(found.path, paths, format_name, out)
+        if json_output:
+            output.print_json(result)
+        else:
+            output.say(f"{_counts(result)}: {out}")
+        return
+    with tempfile.TemporaryDirectory() as place:
+        made = Path(place) / "predictions"
+        result = _predicted(found.path, paths, format_name, made)
+        with made.open(encoding="utf-8", newline="") as lines:
+            for line in lines:
+                sys.stdout.write(line)
+    sys.stdout.flush()
+    if result["refused"]:
+        output.note(f"note: {_counts(result)}")
+
+
+def _check(format_name: str, out: Path | None, json_output: bool) -> None:
+    from infra.errors import UsageError
+
+    if format_name not in ("csv", "parquet", "json"):
+        raise UsageError(f"--format {format_name!r} is not known", "there are: csv, parquet, json")
+    if out is None and format_name == "parquet":
+        raise UsageError("Parquet cannot be printed", "name a file with --out")
+    if out is None and json_output:
+        raise UsageError(
+            "--json prints the counts of a file", "name the file with --out, or use --format json"
+        )
+
+
+def _predicted(run: Path, paths: list[Path], format_name: str, out: Path) -> dict[str, Any]:
+    from flows.cli.jobs.job_process import result_of
+
+    command = [*PREDICT, str(run), "--format", format_name, "--out", str(out.absolute())]
+    return result_of([*command, "--", *map(str, paths)])
+
+
+def _counts(result: dict[str, Any]) -> str:
+    from flows.cli import output
+
+    refused = f", {result['refused']:,} refused" if result["refused"] else ""
+    return f"{output.counted(result['predicted'], 'file')} predicted{refused}"

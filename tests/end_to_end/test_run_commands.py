@@ -1,0 +1,125 @@
+"""The commands about training runs, on one finished run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import cv2
+import pyarrow.parquet as pq
+import pytest
+
+from flows import cli
+from tests.samples.published import coloured, publish
+from tests.samples.trainer import settings, train
+
+COUNTS = {
+    "train": {"blue": 20, "green": 20},
+    "validation": {"blue": 4, "green": 4},
+    "test": {"blue": 9, "green": 8},
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A root with a dataset and a finished run, and the run's result."""
+    root = tmp_path_factory.mktemp("runs")
+    publish(root / "datasets", coloured(COUNTS), name="colours")
+    return root, train(root, "colours", settings(run={"epochs": 2}))
+
+
+def command(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> str:
+    """Run a command; returns its standard output, or its standard error where it fails."""
+    assert cli.run(arguments) == status
+    captured = capsys.readouterr()
+    return captured.out if status == 0 else captured.err
+
+
+def test_evaluate_measures_what_training_measured(
+    trained: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, result = trained
+    name, places = (
+        Path(result["run_dir"]).name,
+        ["--runs", str(root / "runs"), "--root", str(root / "datasets")],
+    )
+    before = Path(result["predictions"]["test"]).read_bytes()
+    found = json.loads(command(capsys, "evaluate", name, *places, "--json"))
+    assert found["metrics"] == result["metrics"]["test"]
+    assert Path(result["predictions"]["test"]).read_bytes() == before
+    shown = command(capsys, "evaluate", name, "--split", "train", *places)
+    assert f"{name} on colours@1, train: 40 examples" in shown
+    rows = pq.read_table(Path(result["run_dir"]) / "predictions-train.parquet")
+    assert rows.num_rows == 40
+    error = command(capsys, "evaluate", name, "--split", "trial", *places, status=2)
+    assert "colours@1 has no split 'trial'" in error
+
+
+def test_predict_keeps_the_order_and_says_why_not(
+    trained: tuple[Path, dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, result = trained
+    name, places = Path(result["run_dir"]).name, ["--runs", str(root / "runs")]
+    pictures = coloured({"test": {"blue": 3, "green": 2}}, size=(40, 60))
+    for number, picture in enumerate(pictures):
+        cv2.imwrite(str(tmp_path / f"{number}.png"), picture.pixels[:, :, ::-1])
+    (tmp_path / "1b.jpg").write_bytes(b"\xff\xd8\xff but no image")
+    out = command(capsys, "predict", name, str(tmp_path), "nothing.png", "--format", "json", *places)
+    rows = [json.loads(line) for line in out.splitlines()]
+    names = ["0.png", "1.png", "1b.jpg", "2.png", "3.png", "4.png", "nothing.png"]
+    assert [Path(row["path"]).name for row in rows] == names
+    assert [row["reason"] is None for row in rows] == [True, True, False, True, True, True, False]
+    assert rows[-1]["reason"] == "unreadable"
+    kept = [row for row in rows if row["reason"] is None]
+    assert all(sum(row["probabilities"].values()) == pytest.approx(1, abs=1e-5) for row in kept)
+    tf = pytest.importorskip("tensorflow")
+    served = tf.saved_model.load(result["export_dir"]).signatures["serving_default"]
+    images = [Path(row["path"]).read_bytes() for row in kept]
+    wanted = served(image_bytes=tf.constant(images))["probabilities"].numpy()
+    assert [list(row["probabilities"].values()) for row in kept] == [
+        pytest.approx(row, abs=0.02) for row in wanted.tolist()
+    ]
+    table = tmp_path / "out.parquet"
+    said = command(capsys, "predict", name, *[row["path"] for row in kept], "--format", "parquet",
+                   "--out", str(table), *places)  # fmt: skip
+    assert said == f"5 files predicted: {table}\n"
+    assert pq.read_table(table)["predicted"].to_pylist() == [row["predicted"] for row in kept]
+
+
+def test_runs_are_listed_and_compared(
+    trained: tuple[Path, dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, result = trained
+    for name in ("colours-v1-one", "colours-v1-other"):
+        shutil.copytree(result["run_dir"], tmp_path / name, ignore=shutil.ignore_patterns("export", "check*"))
+    (tmp_path / "colours-v1-other" / "result.json").unlink()
+    places = ["--runs", str(tmp_path)]
+    listed = json.loads(command(capsys, "runs", *places, "--json"))["runs"]
+    assert [(row["run"], row["state"], row["epochs_done"]) for row in listed] == [
+        ("colours-v1-one", "finished", 2),
+        ("colours-v1-other", "unfinished", 2),
+    ]
+    assert "2 of 2" in command(capsys, "runs", *places)
+    error = command(capsys, "compare", "colours-v1-one", "colours-v1-other", *places, status=3)
+    assert "colours-v1-other is unfinished" in error
+    same = command(capsys, "compare", "colours-v1-one", "colours-v1-one", *places)
+    assert "test: 17 records" in same
+    assert same.count("no clear difference") == 3
+    error = command(capsys, "compare", "colours-v1-one", "colours-v1-on", *places, status=2)
+    assert "did you mean 'colours-v1-one'" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--format", "xml"], "--format 'xml' is not known"),
+        (["--format", "parquet"], "Parquet cannot be printed"),
+        (["--json"], "--json prints the counts of a file"),
+    ],
+)
+def test_predict_refuses_what_it_cannot_print(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert message in command(capsys, "predict", "some-run", "image.jpg", *arguments, status=2)

@@ -1,0 +1,119 @@
+"""Files that are predicted, and the forms in which predictions are written."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from training.predicting.inputs import list_files, read_input
+from training.predicting.outputs import FORMATS, Format, Prediction, open_output
+
+PIXELS = np.random.default_rng(3).integers(0, 256, (16, 24, 3)).astype(np.uint8)
+
+
+def png(pixels: np.ndarray) -> bytes:
+    return bytes(cv2.imencode(".png", pixels[:, :, ::-1])[1])
+
+
+def test_files_come_as_given_and_folders_sorted(tmp_path: Path) -> None:
+    for name in ("b/2.jpg", "b/10.jpg", "b/.hidden", "b/a/1.jpg", ".git/x.jpg", "a.jpg"):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).touch()
+    given = [tmp_path / "missing.jpg", tmp_path / "b", tmp_path / "a.jpg"]
+    found = [path.relative_to(tmp_path).as_posix() for path in list_files(given)]
+    assert found == ["missing.jpg", "b/10.jpg", "b/2.jpg", "b/a/1.jpg", "a.jpg"]
+
+
+def test_the_central_square_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "wide.png").write_bytes(png(PIXELS))
+    found = read_input(tmp_path / "wide.png", 16)
+    assert found.image is not None
+    decoded = cv2.imdecode(np.frombuffer(found.image, np.uint8), cv2.IMREAD_COLOR_RGB)
+    assert np.array_equal(decoded, PIXELS[:, 4:20])
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "empty"),
+        (b"hello", "unknown_format"),
+        (png(PIXELS)[:-200], "truncated"),
+        (None, "unreadable"),
+    ],
+)
+def test_a_refused_file_has_a_reason(tmp_path: Path, data: bytes | None, reason: str) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.png"))
+    if data is not None:
+        path.write_bytes(data)
+    found = read_input(path, 16)
+    assert (found.image, found.reason) == (None, reason)
+    assert found.message
+    assert found.path.endswith(r"caf\xe9.png")
+
+
+ROWS = [
+    Prediction("a.jpg", 1, [0.25, 0.75]),
+    Prediction('odd ",\n name.jpg', None, (), "truncated", "ends early"),
+    Prediction("b.jpg", 0, [1.0, 0.0]),
+]
+CLASSES = ["cat", "caf\udce9"]
+NAMES = ["cat", r"caf\xe9"]
+
+
+def written(kind: Format) -> bytes:
+    stream = io.BytesIO()
+    output = open_output(stream, kind, CLASSES)
+    output.add(ROWS[:2])
+    output.add(ROWS[2:])
+    output.close()
+    return stream.getvalue()
+
+
+def read(kind: Format, data: bytes) -> list[dict[str, object]]:
+    """Return the rows of a format as those of JSON."""
+    if kind == "json":
+        return [json.loads(line) for line in data.splitlines()]
+    if kind == "parquet":
+        rows = pq.read_table(io.BytesIO(data)).to_pylist()
+        return [
+            {**row, "probabilities": dict(zip(NAMES, row["probabilities"] or (), strict=False))}
+            for row in rows
+        ]
+    rows = []
+    for row in csv.DictReader(io.StringIO(data.decode("utf-8"), newline="")):
+        shares = {name: float(row.pop(name)) if row["predicted"] else row.pop(name) for name in NAMES}
+        probability = float(row["probability"]) if row["probability"] else None
+        plain = {name: row[name] or None for name in ("path", "predicted", "reason", "message")}
+        shown = shares if plain["predicted"] else {}
+        rows.append({**plain, "probability": probability, "probabilities": shown})
+    return rows
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_every_format_has_the_same_rows_in_order(kind: Format) -> None:
+    assert read(kind, written(kind)) == [
+        {
+            "path": one.path,
+            "predicted": None if one.label is None else NAMES[one.label],
+            "probability": one.probability,
+            "reason": one.reason,
+            "message": one.message,
+            "probabilities": dict(zip(NAMES, one.probabilities, strict=False)),
+        }
+        for one in ROWS
+    ]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_no_files_make_an_empty_file(kind: Format) -> None:
+    stream = io.BytesIO()
+    open_output(stream, kind, CLASSES).close()
+    assert read(kind, stream.getvalue()) == []

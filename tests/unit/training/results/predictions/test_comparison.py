@@ -1,0 +1,97 @@
+"""The paired bootstrap, on files of predictions made up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from infra.dataset.catalog import Catalog
+from infra.errors import DataError
+from infra.storage.filesystem import Storage
+from tests.samples.published import coloured, publish
+from training.reading import load_table
+from training.results.predictions.comparison import Comparison, compare
+from training.results.predictions.file import PredictionsWriter
+
+NUM = 40
+
+
+class Runs:
+    """Predictions of imaginary runs on one dataset."""
+
+    def __init__(self, folder: Path, counts: dict[str, int]) -> None:
+        publish(folder / "datasets", coloured({"test": counts}), name="set")
+        self.folder = folder
+        self.version = Catalog(folder / "datasets").open("set")
+        self.table = load_table(self.version, "test")
+
+    def predict(self, name: str, right: np.ndarray, rows: np.ndarray | None = None) -> Path:
+        """Write predictions that are right where told; returns the path of the file."""
+        rows = np.arange(len(self.table)) if rows is None else rows
+        labels = self.table.label[rows]
+        num_classes = len(self.version.manifest.classes)
+        predicted = np.where(right[rows], labels, (labels + 1) % num_classes)
+        probabilities = np.where(np.eye(num_classes)[predicted] > 0, 0.8, 0.2).astype(np.float32)
+        own = np.take_along_axis(probabilities, labels[:, None], axis=1)[:, 0]
+        (self.folder / name).mkdir()
+        with PredictionsWriter(Storage.at(self.folder / name), self.version, self.table) as writer:
+            found = {"losses": -np.log(own), "predicted": predicted, "probabilities": probabilities}
+            writer.add(rows, labels, found)
+        return self.folder / name / "predictions-test.parquet"
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    return Runs(tmp_path, {"a": NUM // 2, "b": NUM // 2})
+
+
+def first(number: int) -> np.ndarray:
+    return np.arange(NUM) < number
+
+
+def test_a_much_better_run_is_found_better(runs: Runs) -> None:
+    found = compare(runs.predict("one", first(20)), runs.predict("other", first(36)))
+    accuracy, loss = found.figures["accuracy"], found.figures["loss"]
+    assert (found.num_examples, found.only_first, found.only_second) == (NUM, 0, 16)
+    assert (accuracy.first, accuracy.second) == (0.5, 0.9)
+    # The difference is a mean of 16 ones and 24 zeros: deviation sqrt(0.4 * 0.6 / 40) = 0.077.
+    assert accuracy.low == pytest.approx(0.4 - 1.96 * 0.0775, abs=0.03)
+    assert accuracy.high == pytest.approx(0.4 + 1.96 * 0.0775, abs=0.03)
+    assert accuracy.share_above > 0.99
+    assert loss.high < 0
+    assert set(found.to_json()["figures"]) == {"accuracy", "macro_f1", "loss"}
+
+
+def test_the_same_predictions_do_not_differ(runs: Runs) -> None:
+    found = compare(runs.predict("one", first(30)), runs.predict("other", first(30)))
+    assert {(each.low, each.high) for each in found.figures.values()} == {(0.0, 0.0)}
+
+
+def test_the_interval_is_of_pairs_not_of_two_samples(runs: Runs) -> None:
+    """Two runs that fail on the same records differ less than two that fail on others."""
+
+    def width(found: Comparison) -> float:
+        return found.figures["accuracy"].high - found.figures["accuracy"].low
+
+    one = runs.predict("one", first(20))
+    alike = compare(one, runs.predict("alike", first(21)))
+    other = compare(one, runs.predict("other", ~first(19)))
+    assert width(alike) < width(other) / 3
+
+
+def test_a_comparison_is_the_same_each_time(runs: Runs) -> None:
+    one, other = runs.predict("one", first(20)), runs.predict("other", first(25))
+    assert compare(one, other) == compare(one, other)
+
+
+def test_other_records_are_refused(runs: Runs, tmp_path: Path) -> None:
+    one = runs.predict("one", first(20))
+    part = runs.predict("part", first(20), np.arange(30))
+    with pytest.raises(DataError, match="different records: 40 and 30, 30 of them the same"):
+        compare(one, part)
+    (tmp_path / "more").mkdir()
+    others = Runs(tmp_path / "more", {"a": 1, "b": 1, "c": 1})
+    with pytest.raises(DataError, match="different classes: only the second has c"):
+        compare(one, others.predict("others", np.zeros(NUM, bool), np.array([0, 1])))

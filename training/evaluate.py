@@ -1,0 +1,141 @@
+"""``python -m training.evaluate RUN``: evaluate the best model of a finished run again, on any split.
+
+On the dataset version of the run, the predictions and pictures in the run's folder are written again, with
+equal content. On another version they go to ``evaluations/<dataset>-v<version>/`` in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from infra import progress as events
+from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.errors import ConfigError
+from infra.processes.job_command import JobParser
+from infra.processes.process import exit_at_once, run_main
+from infra.storage.locations import default_root, default_runs
+from training.config import TrainConfig
+from training.dataset import Dataset
+from training.results.record.run_folder import RunFolder, open_run
+
+
+def _parser() -> JobParser:
+    parser = JobParser(
+        "python -m training.evaluate",
+        "Evaluate the best model of a finished training run.",
+        "example: python -m training.evaluate clothing-v1-0123456789 --split test",
+    )
+    parser.add_argument("run", metavar="RUN", help="folder of the run, or its name under --runs")
+    parser.add_argument("--split", default="test", help="train, validation or test (default: test)")
+    parser.add_argument("--dataset", metavar="NAME[@VERSION]", help="default: the version of the run")
+    parser.add_argument("--root", default=default_root(), metavar="DIR", help="folder of the datasets")
+    parser.add_argument("--runs", default=default_runs(), metavar="DIR", help="folder of the training runs")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON, as the last line")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    return run_main(lambda: _run(argv))
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    args = _parser().parse_args(argv)
+    run = open_run(args.run, Path(args.runs))
+    with events.shown_to_people():
+        result = evaluate_run(run, args.root, args.split, args.dataset)
+    events.result(result)
+    if args.json:
+        print(json.dumps(result), flush=True)
+    elif not events.events_go_to_parent():
+        print(summary(result), flush=True)
+    return 0
+
+
+def evaluate_run(run: RunFolder, root: str | Path, split: str, ref: str | None = None) -> dict[str, Any]:
+    """Evaluate the best model of a run on a split.
+
+    Args:
+        run: the run.
+        root: the folder of the datasets.
+        split: the split.
+        ref: ``name`` or ``name@version`` of the dataset; None: that of the run.
+
+    Returns:
+        JSON-able: run, dataset, version, split, ``metrics``, and the paths of the predictions.
+
+    Raises:
+        DataError: the run is unfinished. NotFoundError: there is no such dataset or split.
+        ConfigError: the dataset has other classes than the run.
+    """
+    run.finished()
+    catalog = Catalog(root)
+    trained_on = catalog.open(run.dataset)
+    version = trained_on if ref is None else catalog.open(ref)
+    _check_classes(run, trained_on, version)
+    config = TrainConfig.model_validate(run.config())
+    dataset = Dataset(version, config.reading)
+    reader = dataset.reader(split)
+    folder = run.path
+    if version.ref != trained_on.ref:
+        folder = run.path / "evaluations" / f"{version.name}-v{version.version}"
+        folder.mkdir(parents=True, exist_ok=True)
+    metrics = _evaluated(config, trained_on, run, reader, folder)
+    dataset.close()
+    return {
+        "run": run.name,
+        "dataset": version.name,
+        "version": version.version,
+        "split": split,
+        "metrics": metrics,
+        "folder": str(folder),
+    }
+
+
+def _evaluated(
+    config: TrainConfig, trained_on: DatasetVersion, run: RunFolder, reader: Any, folder: Path
+) -> dict[str, Any]:
+    # TensorFlow loads only now, so that mistakes fail at once.
+    from training.ranks import tensorflow_runtime
+
+    with tensorflow_runtime.quiet_start():
+        tensorflow_runtime.start(seed=config.data.seed, deterministic=config.run.deterministic)
+        from training.loop.final_evaluation import evaluate_splits
+        from training.loop.trained_model import load_trained
+        from training.ranks.strategy import make_strategy
+
+        trained = load_trained(config, trained_on, run.path, make_strategy("one"))
+    results = evaluate_splits(trained.evaluator, [reader], folder, lambda: None)
+    found: dict[str, Any] = results[reader.table.split]
+    return found
+
+
+def _check_classes(run: RunFolder, trained_on: DatasetVersion, version: DatasetVersion) -> None:
+    known, found = trained_on.manifest.classes, version.manifest.classes
+    if known == found:
+        return
+    missing, more = sorted(set(known) - set(found)), sorted(set(found) - set(known))
+    differences = [f"it lacks {', '.join(missing[:5])}"] if missing else []
+    differences += [f"it adds {', '.join(more[:5])}"] if more else []
+    told = "; ".join(differences) or "another order"
+    raise ConfigError(
+        f"{version.ref} has other classes than the run {run.name}: {told}",
+        "evaluate on a version with the classes that the model was trained on",
+    )
+
+
+def summary(result: dict[str, Any]) -> str:
+    """Summarize the result in a few lines."""
+    figures = {name: value for name, value in result["metrics"].items() if isinstance(value, float)}
+    place = f"{result['dataset']}@{result['version']}, {result['split']}"
+    lines = [f"{result['run']} on {place}: {result['metrics']['num_examples']:,} examples"]
+    lines += [f"  {name:<18} {value:.4f}" for name, value in figures.items()]
+    return "\n".join([*lines, f"  files: {result['folder']}"])
+
+
+if __name__ == "__main__":
+    # The result is written. Exit without Python's clean-up, during which TensorFlow's threads may still run.
+    exit_at_once(main())

@@ -1,0 +1,60 @@
+"""Build the model of a finished run again, from its settings and its saved weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from infra.dataset.catalog import DatasetVersion
+from infra.errors import CorruptDataError
+from training.config import TrainConfig
+from training.loop.evaluation import EvaluationSize, Evaluator
+from training.loop.parts import model_spec
+from training.models import build_model
+from training.tasks.single_label import SingleLabel
+
+WEIGHTS_FILE = "model.weights.h5"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedModel:
+    """The best model of a run.
+
+    Attributes:
+        model: the Keras model.
+        evaluator: evaluates it as training did.
+    """
+
+    model: Any
+    evaluator: Evaluator
+
+
+def load_trained(config: TrainConfig, version: DatasetVersion, run_dir: Path, strategy: Any) -> TrainedModel:
+    """Build the model of a run and load its weights.
+
+    Args:
+        config: the settings of the run.
+        version: the dataset version that it was trained on.
+        run_dir: the folder of the run.
+        strategy: the ``tf.distribute.Strategy`` that evaluates.
+
+    Raises:
+        CorruptDataError: the weights are missing or damaged.
+    """
+    policy = config.run.mixed_precision
+    keras.config.set_dtype_policy("float32" if policy == "off" else f"mixed_{policy}")
+    spec = replace(model_spec(config, version, 1), weights=None)
+    weights = run_dir / WEIGHTS_FILE
+    with strategy.scope():
+        model = build_model(spec)
+        try:
+            model.load_weights(weights)
+        except (OSError, ValueError) as error:
+            raise CorruptDataError(
+                f"the weights {weights} cannot be loaded: {error}", "train again with run.fresh=true"
+            ) from error
+    size = EvaluationSize(spec.image_size, config.data.global_batch_size)
+    return TrainedModel(model, Evaluator(strategy, model, SingleLabel(spec.num_classes), size))

@@ -1,0 +1,139 @@
+"""``python -m training.predict RUN PATHS…``: predict image files with the exported model of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from infra import progress as events
+from infra.errors import CorruptDataError
+from infra.processes.job_command import JobParser
+from infra.processes.process import exit_at_once, num_cpus, run_main
+from infra.storage.filesystem import Storage
+from infra.storage.locations import default_runs
+from training.predicting.inputs import Input, list_files, read_input
+from training.predicting.outputs import FORMATS, Format, Prediction, open_output
+from training.results.record.run_folder import RunFolder, open_run
+
+_TOGETHER = 64  # files that are decoded and predicted at a time
+
+# (PNGs) -> probabilities float32 [n, C]
+Model = Callable[[list[bytes]], npt.NDArray[np.float32]]
+
+
+def _parser() -> JobParser:
+    parser = JobParser(
+        "python -m training.predict",
+        "Predict image files with the exported model of a finished run.",
+        "example: python -m training.predict clothing-v1-0123456789 photos/ --out predictions.csv",
+    )
+    parser.add_argument("run", metavar="RUN", help="folder of the run, or its name under --runs")
+    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="image files, or folders of them")
+    parser.add_argument("--format", choices=FORMATS, default="csv", help="default: csv")
+    parser.add_argument("--out", required=True, type=Path, metavar="FILE", help="the file of predictions")
+    parser.add_argument("--runs", default=default_runs(), metavar="DIR", help="folder of the training runs")
+    parser.add_argument("--json", action="store_true", help="print the counts as JSON, as the last line")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    return run_main(lambda: _run(argv))
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    args = _parser().parse_args(argv)
+    run = open_run(args.run, Path(args.runs))
+    with events.shown_to_people():
+        result = predict(run, args.paths, args.out, args.format)
+    events.result(result)
+    if args.json:
+        print(json.dumps(result), flush=True)
+    return 0
+
+
+def predict(run: RunFolder, paths: Sequence[Path], out: Path, kind: Format) -> dict[str, Any]:
+    """Predict files in the order given; the files of a folder in the order of their paths.
+
+    A file that cannot be decoded gets a row with the reason. Memory holds a batch of files at a time.
+
+    Args:
+        run: a finished run.
+        paths: files and folders.
+        out: the file of predictions; it appears when all are done.
+        kind: its format.
+
+    Returns:
+        JSON-able: the path of the file, and how many files were predicted and refused.
+
+    Raises:
+        DataError: the run is unfinished. CorruptDataError: its exported model cannot be loaded.
+        StorageError: the file cannot be written.
+    """
+    result = run.finished()
+    model, size, classes = _load(run), int(result["image_size"]), list(result["classes"])
+    counts = {"predicted": 0, "refused": 0}
+    events.stage("predict", unit="files")
+    with (
+        Storage.at(out.absolute().parent).atomic_writer(out.name) as stream,
+        ThreadPoolExecutor(num_cpus(), "decode") as threads,
+    ):
+        output = open_output(stream, kind, classes)
+        files = list_files(paths)
+        while batch := list(islice(files, _TOGETHER)):
+            inputs = list(threads.map(lambda path: read_input(path, size), batch))
+            output.add(list(_predicted(model, inputs)))
+            refused = sum(one.image is None for one in inputs)
+            counts["refused"] += refused
+            counts["predicted"] += len(inputs) - refused
+            events.progress("predict", sum(counts.values()), None, unit="files")
+        output.close()
+    return {"run": run.name, "out": str(out), **counts}
+
+
+def _predicted(model: Model, inputs: list[Input]) -> Iterator[Prediction]:
+    images = [one.image for one in inputs if one.image is not None]
+    rows = iter(model(images)) if images else iter(())
+    for one in inputs:
+        if one.image is None:
+            yield Prediction(one.path, None, (), one.reason, one.message)
+        else:
+            probabilities = next(rows)
+            yield Prediction(one.path, int(probabilities.argmax()), probabilities.tolist())
+
+
+def _load(run: RunFolder) -> Model:
+    # TensorFlow loads only now, so that mistakes fail at once.
+    from training.ranks import tensorflow_runtime
+
+    folder = run.path / "export"
+    with tensorflow_runtime.quiet_start():
+        tensorflow_runtime.start()
+        import tensorflow as tf
+
+        try:
+            served = tf.saved_model.load(str(folder)).signatures["serving_default"]
+        except (OSError, KeyError, tf.errors.OpError) as error:
+            raise CorruptDataError(
+                f"the exported model {folder} cannot be loaded: {error}", "train again with run.fresh=true"
+            ) from error
+
+    def model(images: list[bytes]) -> npt.NDArray[np.float32]:
+        probabilities: npt.NDArray[np.float32] = served(image_bytes=tf.constant(images))[
+            "probabilities"
+        ].numpy()
+        return probabilities
+
+    return model
+
+
+if __name__ == "__main__":
+    # The result is written. Exit without Python's clean-up, during which TensorFlow's threads may still run.
+    exit_at_once(main())

@@ -1,0 +1,88 @@
+"""List the files that are predicted, and decode them as ``prepare`` does, or say why not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from infra.codecs import ImageRejected, Pixels, decode
+from infra.storage.names import uri_of
+from training.reading.decode import resize_into
+
+UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One file, decoded or refused.
+
+    Attributes:
+        path: as given, or the folder as given with the path below it.
+        image: a PNG of the central square in the size of the model; None: refused.
+        reason, message: why it was refused: a code, and a sentence for people.
+    """
+
+    path: str
+    image: bytes | None = None
+    reason: str | None = None
+    message: str | None = None
+
+
+def list_files(paths: Sequence[Path]) -> Iterator[Path]:
+    """Yield files as given, and for a folder all files below it, sorted by path; hidden ones are left out."""
+    for path in paths:
+        if path.is_dir():
+            yield from _below(path)
+        else:
+            yield path
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            yield from _below(folder / entry.name)
+        else:
+            yield folder / entry.name
+
+
+def read_input(path: Path, size: int) -> Input:
+    """Read and decode one file.
+
+    Args:
+        path: the file.
+        size: height and width of the model's input (pixels).
+    """
+    name = uri_of(str(path))
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        return Input(name, reason=UNREADABLE, message=error.strerror or str(error))
+    try:
+        pixels = decode(data, 3).pixels
+    except ImageRejected as error:
+        return Input(name, reason=error.reason, message=error.message)
+    return Input(name, image=_png(_square(pixels, size)))
+
+
+def _square(pixels: Pixels, size: int) -> Pixels:
+    """Resize the central square, as evaluation does: uint8 [size, size, 3]."""
+    height, width = pixels.shape[:2]
+    side = min(height, width)
+    top, left = (height - side) // 2, (width - side) // 2
+    out = np.empty((size, size, 3), np.uint8)
+    resize_into(np.ascontiguousarray(pixels[top : top + side, left : left + side]), out)
+    return out
+
+
+def _png(pixels: Pixels) -> bytes:
+    done, encoded = cv2.imencode(".png", pixels[:, :, ::-1], [cv2.IMWRITE_PNG_COMPRESSION, 0])
+    assert done, "PNG holds any pixels"
+    return bytes(encoded)

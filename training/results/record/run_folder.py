@@ -1,0 +1,146 @@
+"""Find training runs and read what their folders tell. Imports no TensorFlow."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infra.errors import CorruptDataError, DataError, NotFoundError
+from training.results.predictions.file import predictions_file
+
+_RESULT, _IDENTITY, _ENVIRONMENT = "result.json", "run.json", "environment.json"
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The folder of a training run.
+
+    Attributes:
+        path: the folder.
+        identity: dataset and settings, from run.json.
+        result: the result; None: the run is unfinished.
+    """
+
+    path: Path
+    identity: dict[str, Any]
+    result: dict[str, Any] | None
+
+    @property
+    def name(self) -> str:
+        """The name of the folder."""
+        return self.path.name
+
+    @property
+    def dataset(self) -> str:
+        """The dataset version, as ``name@version``."""
+        return str(self.identity["dataset"])
+
+    @property
+    def model(self) -> str:
+        """The name of the model."""
+        return str(self.identity["config"]["model"]["name"])
+
+    @property
+    def epochs_wanted(self) -> int:
+        """The epochs of the configuration."""
+        return int(self.identity["config"]["run"]["epochs"])
+
+    @property
+    def epochs_done(self) -> int:
+        """The epochs that are done."""
+        if self.result is not None:
+            return len(self.result["history"])
+        metrics = self.path / "metrics.jsonl"
+        return len(metrics.read_text().splitlines()) if metrics.is_file() else 0
+
+    @property
+    def test_accuracy(self) -> float | None:
+        """The accuracy on the test split, where it was measured."""
+        found = (self.result or {}).get("metrics", {}).get("test", {}).get("accuracy")
+        return None if found is None else float(found)
+
+    def config(self) -> dict[str, Any]:
+        """Return the settings of the run, the whole ones where environment.json has them."""
+        path = self.path / _ENVIRONMENT
+        if path.is_file():
+            return dict(_read(path)["config"])
+        # Settings of reading stand in run.json only as far as they change the outcome.
+        return {name: table for name, table in self.identity["config"].items() if name != "reading"}
+
+    def finished(self) -> dict[str, Any]:
+        """Return the result.
+
+        Raises:
+            DataError: the run is unfinished.
+        """
+        if self.result is None:
+            raise DataError(
+                f"the run {self.name} is unfinished: it has no {_RESULT}",
+                "run the same training again: it goes on from its last checkpoint",
+            )
+        return self.result
+
+    def predictions(self, split: str) -> Path:
+        """Return the file of predictions of a split.
+
+        Raises:
+            DataError: the run is unfinished. NotFoundError: it has no such file.
+        """
+        self.finished()
+        path = self.path / predictions_file(split)
+        if not path.is_file():
+            raise NotFoundError(
+                f"the run {self.name} has no predictions of the {split} split",
+                f"write them, if the dataset has that split: shardmill evaluate {self.name} --split {split}",
+            )
+        return path
+
+
+def list_runs(runs: Path) -> list[RunFolder]:
+    """Return the runs below a folder, sorted by name; folders without run.json are no runs."""
+    if not runs.is_dir():
+        return []
+    found = sorted(path for path in runs.iterdir() if (path / _IDENTITY).is_file())
+    return [_opened(path) for path in found]
+
+
+def open_run(named: str, runs: Path) -> RunFolder:
+    """Open a run by its folder or by its name.
+
+    Args:
+        named: the path of the folder, or its name in ``runs``.
+        runs: the folder of the runs.
+
+    Raises:
+        NotFoundError: there is no such run; suggests the near miss.
+    """
+    for path in (runs / named, Path(named)):
+        if (path / _IDENTITY).is_file():
+            return _opened(path.resolve())
+    known = [run.name for run in list_runs(runs)]
+    near = difflib.get_close_matches(named, known, n=1)
+    if near:
+        remedy = f"did you mean {near[0]!r}?"
+    elif known:
+        remedy = f"there are: {', '.join(known[:20])}"
+    else:
+        remedy = "there are none: `shardmill train NAME` makes one; --runs names another folder"
+    raise NotFoundError(f"no training run {named!r} under {runs}", remedy)
+
+
+def _opened(path: Path) -> RunFolder:
+    result = path / _RESULT
+    return RunFolder(path, _read(path / _IDENTITY), _read(result) if result.is_file() else None)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise CorruptDataError(
+            f"{path} cannot be read: {error}", "set run.fresh=true to train anew"
+        ) from error
+    return found
