@@ -217,11 +217,6 @@ def _lost(row: dict[str, Any]) -> LostInput:
     )
 
 
-def duplicate_groups(inputs: pa.Table) -> DuplicateGroups:
-    """Return the groups of inputs that repeat a record, the largest first."""
-    return _groups(inputs.filter(pc.equal(inputs["outcome"], DUPLICATE)).select(["record_id"]), [inputs])
-
-
 def _groups(repeats: pa.Table, tables: Iterable[pa.Table]) -> DuplicateGroups:
     if not repeats.num_rows:
         return DuplicateGroups(0, ())

@@ -34,7 +34,6 @@ class Trait:
 
     title: str
     rows: tuple[tuple[str, int], ...]
-    num_values: int
 
     @property
     def total(self) -> int:
@@ -76,4 +75,4 @@ def _trait(title: str, counts: Counter[str], unnamed: str) -> Trait:
     if len(rows) > ROWS_SHOWN:
         rest = sum(count for _, count in rows[ROWS_SHOWN - 1 :])
         rows = [*rows[: ROWS_SHOWN - 1], (f"{len(ranked) - ROWS_SHOWN + 1:,} others", rest)]
-    return Trait(title, tuple(rows), len(ranked))
+    return Trait(title, tuple(rows))

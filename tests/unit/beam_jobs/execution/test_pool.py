@@ -21,7 +21,7 @@ from infra.errors import ChildDied, EnvironmentFault, StorageError
 from infra.progress import subscribe
 from tests.samples.deeds import Deeds, done, processes
 
-START_SECONDS = 60.0
+START_SECONDS = 180.0
 
 
 def outcomes(task: Deeds, numbers: int, num_processes: int = 2) -> list[BaseException | float]:

@@ -14,7 +14,7 @@ import pytest
 from beam_jobs.report import write_report
 from beam_jobs.report.figures.balance import shard_balance
 from beam_jobs.report.figures.histogram import LogHistogram
-from beam_jobs.report.figures.inputs import count_by_class, duplicate_groups, reason_rows
+from beam_jobs.report.figures.inputs import count_by_class, count_inputs, reason_rows
 from beam_jobs.report.figures.survey import survey_indexes
 from beam_jobs.report.findings import find
 from beam_jobs.report.formatting import visible
@@ -79,7 +79,8 @@ def test_reasons_come_with_examples_and_the_most_frequent_first(maker: VersionMa
 
 def test_duplicate_groups_name_what_was_kept(maker: VersionMaker) -> None:
     maker.add_duplicate("cat/third.jpg", "cat", of=1)
-    found = duplicate_groups(maker.write().inputs)
+    made = maker.write()
+    found = count_inputs([made.inputs], made.manifest).duplicates
     assert found.num_groups == 2
     assert found.groups[0].kept == "cat/00001.jpg"
     assert found.groups[0].others == ("cat/again.jpg", "cat/third.jpg")
