@@ -24,6 +24,7 @@ from training.loop.loop import RunOutputs, TrainingData, TrainingLoop
 from training.loop.parts import TrainingParts, build_parts
 from training.models import build_model
 from training.order import order_from_settings
+from training.ranks.device_memory import peak_device_bytes
 from training.ranks.strategy import check_divisible, make_strategy
 from training.results.consumed import ConsumedTrace
 from training.results.predictions.file import predictions_file
@@ -156,5 +157,6 @@ def _result(
         "confusion_pictures": {split: str(run_dir / f"confusion-{split}.svg") for split in metrics},
         "notes": notes,
         "unchanged": False,
+        "device_peak_bytes": peak_device_bytes(),
         "tensorflow": tf.__version__,
     }

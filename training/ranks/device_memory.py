@@ -1,0 +1,14 @@
+"""Measure the memory of accelerators as TensorFlow counts it. Imports TensorFlow."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+
+def peak_device_bytes() -> dict[str, int]:
+    """Return the most memory that TensorFlow has used of each GPU so far (bytes): {"GPU:0": ...}.
+
+    Empty without a GPU: TensorFlow does not count the memory of CPUs.
+    """
+    names = [device.name.removeprefix("/device:") for device in tf.config.list_logical_devices("GPU")]
+    return {name: int(tf.config.experimental.get_memory_info(name)["peak"]) for name in names}
