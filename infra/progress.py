@@ -69,7 +69,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def subscribe(listener: Listener) -> Callable[[], None]:
-    """Call ``listener`` with every event emitted in this process; returns what ends that."""
+    """Call ``listener`` with every event emitted in this process; return a function that ends that."""
     _listeners.append(listener)
     return lambda: _listeners.remove(listener)
 
@@ -109,7 +109,7 @@ def metrics(**values: Any) -> None:
 
 
 def result(value: Mapping[str, Any]) -> None:
-    """The result of the whole process: what ``--json`` prints."""
+    """Emit the result of the whole process, which ``--json`` prints."""
     emit({"event": "result", "result": value})
 
 

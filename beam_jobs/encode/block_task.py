@@ -170,7 +170,7 @@ class _Facts:
         self._rows.append(row + (None,) * (len(FACTS_SCHEMA) - len(row)))
 
     def add_stored_before(self, sha256: bytes) -> None:
-        """Add a file whose stored image the previous version holds: all else is known there."""
+        """Add a file whose stored image and facts are in the previous version."""
         row = (sha256, Status.STORED_BEFORE)
         self._rows.append(row + (None,) * (len(FACTS_SCHEMA) - len(row)))
 

@@ -45,7 +45,7 @@ _PORTABLE_EXAMPLE = (
     '["--job_endpoint=localhost:8099", "--environment_type=EXTERNAL", "--environment_config=localhost:50000"]'
 )
 _OPTION = re.compile(r"--([a-z][a-z0-9_]*)(=.*)?", re.DOTALL)
-# option -> what to do in its place
+# option -> remedy
 _OURS = {
     "runner": "set runner.name",
     "streaming": "remove it: these are batch pipelines",

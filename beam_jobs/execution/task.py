@@ -37,7 +37,7 @@ class Task(ABC):
         return None
 
     def open(self) -> None:  # noqa: B027  (optional)
-        """Open what all numbers need. Called once in each process, before the first number."""
+        """Open files that all numbers need. Called once in each process, before the first number."""
 
     @abstractmethod
     def do(self, number: int) -> None:

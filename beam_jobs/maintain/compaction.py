@@ -141,7 +141,7 @@ def _deal_again(previous: PreviousVersion, config: PrepareConfig) -> _Assembly:
 
 
 def _content(assembly: _Assembly) -> list[Any]:
-    """Return what distinguishes one compaction from another."""
+    """Return values that differ between any two compactions with different results."""
     return [
         table_digest(assembly.records.drop_columns(["block", "shard", "offset_bytes"])),
         [[shard.split, shard.index, shard.count, shard.length] for shard in assembly.shards],

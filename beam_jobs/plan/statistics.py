@@ -16,7 +16,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int32] | npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
-# Finer than a float32 can tell, coarser than what the order of a sum changes.
+# Finer than the precision of float32, coarser than changes from the order of a sum.
 _DECIMALS = 4
 
 _IMAGES_AT_A_TIME = 1 << 14

@@ -128,7 +128,7 @@ class _Known:
 
     @classmethod
     def of(cls, listing: pa.Table, facts: pa.Table) -> _Known:
-        """Bring together what listing and reading found."""
+        """Join the listing with the facts of the files that were read."""
         listing, facts = listing.combine_chunks(), facts.combine_chunks()  # taking from many is slow
         read = rows_where(listing["status"].to_numpy() == Status.TO_READ)
         if len(read) != facts.num_rows:

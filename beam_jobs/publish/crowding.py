@@ -10,7 +10,7 @@ _MANY_SHARDS = 6
 
 
 def crowded_shards(manifest: Manifest) -> str | None:
-    """Return what to tell people of a version with far more shards than it needs; None for others."""
+    """Return a warning about a version with far more shards than it needs; None for others."""
     config = config_of(manifest)
     if config is None:
         return None

@@ -1,4 +1,4 @@
-"""Publishing a version: its manifest, its report, and what earlier attempts at it left."""
+"""Publish a version: its report, its manifest, and the removal of files that earlier attempts left."""
 
 from __future__ import annotations
 

@@ -43,14 +43,25 @@ CLASS_CHANGES_SHOWN = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
-    """All that the page shows of a version.
+class PagePictures:
+    """The pictures on the page.
 
     Attributes:
+        records: of records, by class and by id.
         gallery: reason -> inputs that are shown as examples.
         dropped: URI -> picture of an input that was dropped as a leak.
         removed: record id -> its picture in the previous version.
     """
+
+    records: Pictures
+    gallery: Mapping[str, Sequence[Exhibit]] = field(default_factory=dict)
+    dropped: Mapping[str, Exhibit] = field(default_factory=dict)
+    removed: Mapping[str, Thumbnail] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The manifest, figures and pictures that the page shows."""
 
     manifest: Manifest
     inputs: InputFigures
@@ -58,15 +69,13 @@ class Contents:
     near: NearDuplicateGroups
     keys: Sequence[DividedKey]
     since: ChangesSince | None
-    pictures: Pictures
-    gallery: Mapping[str, Sequence[Exhibit]] = field(default_factory=dict)
-    dropped: Mapping[str, Exhibit] = field(default_factory=dict)
-    removed: Mapping[str, Thumbnail] = field(default_factory=dict)
+    pictures: PagePictures
 
 
 def render_page(contents: Contents) -> str:
     """Render the page as HTML."""
     manifest, inputs, near = contents.manifest, contents.inputs, contents.near
+    pictures = contents.pictures
     style = _resource("style.css")
     in_conflict = {conflict.sha256[:16] for conflict in manifest.label_conflicts}
     by_size = sorted(inputs.classes, key=lambda row: (-row.num_inputs, row.name))
@@ -91,24 +100,24 @@ def render_page(contents: Contents) -> str:
             survey=contents.survey,
             quarantined=_few(inputs.quarantined),
             filtered=_few(inputs.filtered),
-            gallery=contents.gallery,
+            gallery=pictures.gallery,
             unshown=_unshown,
             near=near,
             keys=contents.keys,
             has_leaks=bool(near.num_leaks or manifest.leaks.key_groups),
-            dropped=contents.dropped,
+            dropped=pictures.dropped,
             leakage=_setting(manifest, "groups", "leakage"),
             max_distance=_setting(manifest, "groups", "max_distance"),
             since=contents.since,
             class_changes=_class_changes(contents.since),
-            removed=contents.removed,
+            removed=pictures.removed,
             duplicates=inputs.duplicates,
             harmless=[group for group in inputs.duplicates.groups if group.record_id not in in_conflict],
             conflicts=manifest.label_conflicts[:CONFLICTS_SHOWN],
             sheets=[
-                (name, contents.pictures.sheets.get(label, [])) for label, name in enumerate(manifest.classes)
+                (name, pictures.records.sheets.get(label, [])) for label, name in enumerate(manifest.classes)
             ],
-            thumbnails=contents.pictures.by_id,
+            thumbnails=pictures.records.by_id,
             config=list(_flat(manifest.config)),
             stored_bytes=sum(shard.num_bytes for shard in manifest.shards),
         )

@@ -11,7 +11,7 @@ from beam_jobs.report.figures.divided_groups import DividedKey, divided_keys
 from beam_jobs.report.figures.inputs import InputFigures, StoredInputs, count_inputs
 from beam_jobs.report.figures.near_duplicates import NearDuplicateGroups, near_duplicates
 from beam_jobs.report.figures.survey import survey_indexes
-from beam_jobs.report.page import Contents, render_page
+from beam_jobs.report.page import Contents, PagePictures, render_page
 from beam_jobs.report.pictures.gallery import exhibit, exhibit_inputs
 from beam_jobs.report.pictures.thumbnails import Thumbnail, choose_and_read, read_thumbnails
 from infra.dataset.catalog import load_version
@@ -86,20 +86,13 @@ def make_report(storage: Storage, manifest: Manifest, inputs: pa.Table | None = 
     rows = count_inputs(tables, manifest, wanted_uris=dropped)
     named = list(dict.fromkeys(_named(manifest, rows, near, keys, since)))
     survey = survey_indexes(storage, manifest, named)
-    return render_page(
-        Contents(
-            manifest=manifest,
-            inputs=rows,
-            survey=survey,
-            near=near,
-            keys=keys,
-            since=since,
-            pictures=choose_and_read(storage, manifest, survey, named),
-            gallery=exhibit(manifest.source, rows.quarantined),
-            dropped=exhibit_inputs(manifest.source, rows.wanted),
-            removed=_removed(storage, since),
-        )
+    pictures = PagePictures(
+        records=choose_and_read(storage, manifest, survey, named),
+        gallery=exhibit(manifest.source, rows.quarantined),
+        dropped=exhibit_inputs(manifest.source, rows.wanted),
+        removed=_removed(storage, since),
     )
+    return render_page(Contents(manifest, rows, survey, near, keys, since, pictures))
 
 
 def _named(

@@ -53,7 +53,7 @@ def list_inputs(source: SourceFolder, config: PrepareConfig) -> Listing:
     if config.groups.pattern is not None:
         listing = replace(listing, table=group_by_pattern(listing.table, config.groups.pattern))
     left_out = [
-        f"{place} is in the source and is left out: it holds what Shardmill made"
+        f"{place} is in the source and is left out, because Shardmill made it"
         for place in source.left_out
         if Storage.at(place).exists("")
     ]

@@ -105,7 +105,7 @@ class RunClaim:
             log(f"not everything of the finished work could be removed: {error}", level="warning")
 
     def clear_abandoned(self) -> None:
-        """Remove what other runs of the dataset left that are not at work now: a new version outdates it."""
+        """Remove the files of other runs that are not at work now, since the new version outdates them."""
         for run in self._storage.list_folders(_SPOOLS):
             if run == self._run:
                 continue

@@ -23,7 +23,7 @@ def print_json(value: JsonObject) -> None:
 
 @contextlib.contextmanager
 def nothing_on_stdout() -> Iterator[None]:
-    """Redirect what libraries print to standard error, so that standard output has nothing but the result."""
+    """Redirect the output of libraries to standard error, so that standard output has only the result."""
     with contextlib.redirect_stdout(sys.stderr):
         yield
 

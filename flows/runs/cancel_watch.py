@@ -19,7 +19,7 @@ _POLL_SECONDS = 2.0
 
 
 class StopRequest:
-    """A request to stop: ``event`` is set when it comes, and then ``reason`` says what happened."""
+    """A request to stop: ``event`` is set when it comes, and ``reason`` says why."""
 
     def __init__(self) -> None:
         self.event = threading.Event()

@@ -18,7 +18,7 @@ _LAST_LINES = 40
 
 
 class ChildOutput:
-    """Two threads that read a child's events and lines, keep what matters of them, and hand them on."""
+    """Two threads that read a child's events and lines, keep its result and error, and pass them on."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class ChildOutput:
         return list(self._lines)
 
     def finish(self) -> None:
-        """Wait for what the child wrote last; not for ever, since a stray grandchild may hold the pipes."""
+        """Wait for the last output of the child, but not for ever: a stray grandchild may hold the pipes."""
         for thread in self._threads:
             thread.join(timeout=GRACE_SECONDS)
 

@@ -30,7 +30,7 @@ class JobParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise a UsageError."""
-        raise UsageError(message, f"{self.prog} --help shows what there is")
+        raise UsageError(message, f"{self.prog} --help lists the options")
 
     def add_job_arguments(self, section: str) -> None:
         """Add --root, --config, --set, --config-json and --json; ``section`` is the table of the file."""

@@ -1,4 +1,4 @@
-"""A child process with all its descendants: what memory they hold, and how they end together."""
+"""A child process with all its descendants: their memory, and how to end them together."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ class MemorySampler:
         """The tree's resident memory now (bytes), all of each process; 0 if it is gone."""
         pids = _pids_of_tree(self._pid)
         resident = sum(map(_resident_bytes, pids))
-        # The system takes milliseconds to divide what is shared: done where there is more than there was, and
-        # now and then, since what a forked process writes to is resident already, and from then on its own.
+        # The system takes milliseconds to divide shared memory: asked only if resident memory has grown, and
+        # now and then, since memory that a forked process writes to becomes its own without growing.
         self._taken += 1
         if resident > self._divided_at + self._divided_at // _GROWTH or self._taken % _SAMPLES == 0:
             self._divided_at = max(self._divided_at, resident)

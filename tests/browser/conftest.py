@@ -49,7 +49,7 @@ class Browser:
         return self.driver.execute_script(script)
 
     def complaints(self) -> list[str]:
-        """What the console said since the last call: errors, refused loads, violated policies."""
+        """Messages of the console since the last call: errors, refused loads, violated policies."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def requests(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a web page of another origin can do to the Prefect server of `shardmill up`: nothing."""
+"""A web page of another origin can do nothing to the Prefect server of `shardmill up`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is cleared away once a version is published, and what is not, whoever else is at work."""
+"""Files that are cleared away once a version is published, and files that stay for other runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where source and datasets lie to each other, and what the command line makes of odd words."""
+"""Sources and datasets in odd places, and odd words on the command line."""
 
 from __future__ import annotations
 

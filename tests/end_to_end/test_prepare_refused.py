@@ -1,4 +1,4 @@
-"""What ends a prepare without a version: each with words that help, and nothing half-done."""
+"""Prepares that end without a version: each with a helpful message, and nothing half-done."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def everything(root: Path) -> bytes:
 
 
 def traces(root: Path, ids: list[str]) -> list[str]:
-    """What is left of the one that was purged, the block list apart."""
+    """The files that are left of the purged image, except for the block list."""
     text = everything(root)
     return [name for name in (ASKED, *ids) if name.encode() in text.replace(_block_list(root), b"")]
 

@@ -1,4 +1,4 @@
-"""What becomes of versions once they are published: rolled back, dropped, and the files that go with them."""
+"""Published versions are rolled back or dropped, with their files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fails around prepare: disk, root, source. A clear error or a row each, and nothing half-published.
+"""Failures around prepare (disk, root, source) give a clear error or a row, and nothing half-published.
 
 Disks that are full or read-only are small file systems in memory, mounted in a mount namespace of the test's
 own (unshare); where the kernel does not allow that, these tests skip and say so.

@@ -1,4 +1,4 @@
-"""What is in a version, record by record, for comparing versions with each other."""
+"""The content of a version, record by record, for comparing versions with each other."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ KEY, SECRET = "AKIAEXAMPLE", "top-secret-of-tests"
 
 @dataclass
 class Fault:
-    """What happens to some requests.
+    """Faults of some requests.
 
     Attributes:
         matches: part of the path of the requests it happens to.

@@ -1,4 +1,4 @@
-"""What tests ask of a page."""
+"""Questions of tests about a page."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def run(source: Path, root: Path, **config: Any) -> dict[str, Any]:
 
 
 def rows(version: DatasetVersion) -> dict[str, dict[str, Any]]:
-    """What became of each input, by its URI."""
+    """The outcome of each input, by its URI."""
     return {row["uri"]: row for row in version.inputs().to_pylist()}
 
 

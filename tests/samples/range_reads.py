@@ -1,4 +1,4 @@
-"""What is read of shards by ranges, noted as it is read."""
+"""Notes of the ranges that are read from shards."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def folders(root: Path, name: str) -> set[str]:
 
 
 def problems(root: Path) -> list[str]:
-    """What verify finds wrong in all versions of the dataset."""
+    """The problems that verify finds in all versions of the dataset."""
     catalog = Catalog(root)
     opened = [catalog.open(f"d@{version}") for version in catalog.versions("d")]
     return [problem for version in opened for problem in verify(version).problems]

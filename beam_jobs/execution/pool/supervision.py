@@ -94,7 +94,7 @@ class Pool:
         return future
 
     def close(self) -> None:
-        """End all processes, whatever they do, and drop the numbers that have not begun."""
+        """End all processes at once, and drop the numbers that have not begun."""
         _open_pools.remove(self)
         for lane in self.lanes:
             lane.close()

@@ -108,7 +108,7 @@ def _pairs_of_tables(hashes: UInt64, max_distance: int, agreeing: int, budget: i
     bands = _bands(max_distance + agreeing)
     spent = 0
     for chosen in combinations(range(len(bands)), agreeing):
-        # The chosen bands first, so that sorting brings together what agrees in them.
+        # The chosen bands first, so that sorting brings together hashes that agree in them.
         layout = [bands[at] for at in chosen]
         key_bits = sum(width for _, width in layout)
         layout += [band for at, band in enumerate(bands) if at not in chosen]

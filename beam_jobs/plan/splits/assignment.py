@@ -90,7 +90,7 @@ def _follow_units(splits: Codes, units: Units, num_splits: int) -> None:
 def _fill(
     splits: Codes, labels: Labels, ranks: UInt64, shortfall: Float64, trained: npt.NDArray[np.bool_]
 ) -> None:
-    """Fill what the splits lack with the records that have no split yet, class by class."""
+    """Assign the records that have no split yet to the splits with a deficit, class by class."""
     free = np.flatnonzero(splits < 0)
     if not len(free):
         return

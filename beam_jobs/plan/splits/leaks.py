@@ -1,4 +1,4 @@
-"""Leaks: groups that given or previous splits divide, and what ``groups.leakage`` does with them."""
+"""Leaks: groups that given or previous splits divide, and their treatment by ``groups.leakage``."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def _contents(of: Units, labels: Labels) -> Iterator[Content]:
 
 
 def _place(content: Content, lacking: list[list[float]], in_all: list[float]) -> int:
-    """Choose the split of a unit, and subtract the unit from what that split lacks."""
+    """Choose the split of a unit, and subtract the unit from the deficit of that split."""
 
     def need(split: int) -> tuple[float, float]:
         # (x - n)² - x² is n² - 2nx: smallest where the sum of n * x over the classes is largest.

@@ -13,7 +13,7 @@ from PIL import Image, ImageFile, ImageOps
 
 LONG_SIDE = 168  # pixels
 QUALITY = 72
-MAX_PIXELS = 16_000_000  # after what the decoder itself can leave out
+MAX_PIXELS = 16_000_000  # after the decoder has scaled down as far as it can
 
 
 def miniature(data: bytes) -> tuple[dict[str, object], bytes]:

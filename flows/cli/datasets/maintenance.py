@@ -53,7 +53,7 @@ def rollback(
         )
     else:
         output.say(
-            f"Published {restored.ref}: what {restored.name}@{restored.manifest.restores} holds",
+            f"Published {restored.ref}: the content of {restored.name}@{restored.manifest.restores}",
             "The next prepare publishes the source again if it differs.",
         )
 

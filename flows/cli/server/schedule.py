@@ -64,7 +64,7 @@ def schedule(
         if remove:
             removed = deployments.remove_schedules(dataset)
             if not removed:
-                raise NotFoundError(f"{dataset} has no schedule", "see what is scheduled: shardmill status")
+                raise NotFoundError(f"{dataset} has no schedule", "list the schedules: shardmill status")
             output.say(f"Removed {output.counted(removed, 'schedule')} of {dataset}")
             return
         assert source is not None

@@ -65,7 +65,7 @@ def read_webp(data: bytes) -> WebpFile:
 
 
 def without_metadata(data: bytes) -> bytes | None:
-    """Remove what the picture does not need. Return None if the file is not a whole still picture."""
+    """Remove chunks that the picture does not need. Return None if the file is not a whole still picture."""
     try:
         file = read_webp(data)
     except ImageRejected:

@@ -198,7 +198,7 @@ def _tag(meta: Any) -> Tag:
 
 @contextlib.contextmanager
 def _errors_of_the_store() -> Iterator[None]:
-    """Raise what obstore raises as an ``OSError``, without its page of details; failed conditions stay."""
+    """Raise errors of obstore as ``OSError``, without their page of details; failed conditions stay."""
     from obstore import exceptions
 
     try:

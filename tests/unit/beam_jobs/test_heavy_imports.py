@@ -1,4 +1,4 @@
-"""What loads for settings and for the command line."""
+"""Settings and the command line load no heavy libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What prepare tells people of a version."""
+"""The lines that prepare prints about a version."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ START_SECONDS = 180.0
 
 
 def outcomes(task: Deeds, numbers: int, num_processes: int = 2) -> list[BaseException | float]:
-    """What came of each number: its error, or the processor time it took."""
+    """The outcome of each number: its error, or the processor time that it took."""
     pool = Pool(task, num_processes)
     try:
         submitted = [pool.submit(number) for number in range(numbers)]

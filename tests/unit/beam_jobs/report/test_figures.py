@@ -1,4 +1,4 @@
-"""What each section of the report shows of a version that has something for all of them."""
+"""Each section of the report shows its part of a version that has something for all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of a previous version counts under which settings."""
+"""The parts of a previous version that are valid under given settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the artifacts say, before Prefect gets them."""
+"""The text of the artifacts, before Prefect gets them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Prefect API a command uses, and what it says where there is none."""
+"""The Prefect API that a command uses, and its error if there is none."""
 
 from __future__ import annotations
 

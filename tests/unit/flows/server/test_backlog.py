@@ -1,4 +1,4 @@
-"""Which scheduled runs need not wait."""
+"""Scheduled runs that need not wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which requests a server on loopback answers."""
+"""The requests that a server on loopback answers."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ LINEAR_GREY = grey_profile(gamma=1.0)
 
 
 def reference_in_srgb(pixels: Pixels, icc: bytes, mode: str = "RGB") -> Pixels:
-    """What Little CMS makes of the pixels at its highest precision (in float, unoptimised)."""
+    """The pixels as Little CMS converts them at its highest precision (in float, unoptimised)."""
     profile = ImageCms.ImageCmsProfile(io.BytesIO(icc))
     flags = ImageCms.Flags.BLACKPOINTCOMPENSATION | ImageCms.Flags.NOOPTIMIZE | ImageCms.Flags.HIGHRESPRECALC
     intent = ImageCms.Intent.RELATIVE_COLORIMETRIC

@@ -1,4 +1,4 @@
-"""What is no image, or too much of one, is refused by what its header says."""
+"""Files that are no image, or too large a one, are refused by their headers."""
 
 from __future__ import annotations
 

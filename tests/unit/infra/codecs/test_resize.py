@@ -104,7 +104,7 @@ def test_scaled_as_by_the_exact_filter(size: tuple[int, int], to: tuple[int, int
 
 
 def test_a_zone_plate_does_not_alias() -> None:
-    """Where its rings are finer than the new pixels, an honest filter leaves grey."""
+    """A filter without aliasing leaves grey where the rings are finer than the new pixels."""
     plate = references.zone_plate(512, 512)
     for resample, deviation in (("area", 32), ("lanczos", 8)):
         corner = resize(plate, (128, 128), resample)[:16, :16].astype(float)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What differs between two versions, from tables of inputs written by the contract alone."""
+"""Differences between two versions, from tables of inputs written by the contract alone."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def alter(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 
 def seal_problems(tmp_path: Path) -> list[str]:
-    """What verify says of the manifest and the report (the sample has no inputs to check)."""
+    """The problems that verify finds in the manifest and the report (the sample has no inputs to check)."""
     report = verify(Catalog(tmp_path).open("sample"))
     return [line for line in report.problems if "manifests/" in line or "report" in line]
 

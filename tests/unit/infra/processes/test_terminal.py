@@ -1,4 +1,4 @@
-"""What a terminal gets: nothing that drives it, and no traceback where nobody reads."""
+"""Nothing that drives a terminal is printed, and no traceback if nobody reads."""
 
 from __future__ import annotations
 

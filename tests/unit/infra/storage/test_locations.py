@@ -1,4 +1,4 @@
-"""What of a storage's location people may see, what opens a folder below it, and paths from the root on."""
+"""Locations of storage: their public part, folders below them, and paths from the root on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every order promises, by record and by block, under each balance rule, over random tables."""
+"""The promises of every order, by record and by block, under each balance rule, over random tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a JPEG's header says, and the same JPEG without its metadata."""
+"""Facts in the header of a JPEG, and the same JPEG without its metadata."""
 
 from __future__ import annotations
 

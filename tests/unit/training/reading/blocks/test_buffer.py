@@ -20,7 +20,7 @@ from training.reading.blocks.buffer import BlockBuffer
 
 
 def test_an_error_that_nobody_foresaw_reaches_the_one_who_waits() -> None:
-    """What a thread of the background cannot finish is settled all the same: nobody waits for ever."""
+    """A block that a background thread cannot read ends the wait for it."""
     begun, go_on = threading.Event(), threading.Event()
     reported: list[Any] = []
 
