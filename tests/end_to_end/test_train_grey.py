@@ -13,6 +13,7 @@ from tests.samples.published import Picture, publish
 from tests.samples.trainer import settings, train
 
 
+@pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated")
 def test_a_model_of_one_channel_trains_and_is_exported(tmp_path: Path) -> None:
     tf = pytest.importorskip("tensorflow")
     random = np.random.default_rng(0)
@@ -30,10 +31,15 @@ def test_a_model_of_one_channel_trains_and_is_exported(tmp_path: Path) -> None:
             model={"name": "tests.samples.tutorial_cnn"},
             data={"image_size": 28, "image_channels": 1},
             optimizer={"learning_rate": 0.01},
+            export={"formats": ["litert"]},
             run={"epochs": 8},
         ),
     )
     assert result["metrics"]["test"]["accuracy"] == 1.0
+    form = result["exports"]["litert"]
+    assert (form["accuracy"], form["agreement"], form["num_examples"]) == (1.0, 1.0, 12)
+    interpreter = tf.lite.Interpreter(model_path=form["path"])
+    assert interpreter.get_input_details()[0]["shape"].tolist() == [1, 28, 28, 1]
     served = tf.saved_model.load(result["export_dir"]).signatures["serving_default"]
     for mode in ("L", "RGB"):
         files = []

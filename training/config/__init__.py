@@ -7,6 +7,7 @@ from pydantic import Field
 from infra.settings import Settings
 from training.config.augment import AugmentSettings
 from training.config.data import Balance, DataSettings
+from training.config.export import ExportSettings
 from training.config.model import ModelSettings
 from training.config.optimizer import OptimizerSettings
 from training.config.reading import ReadingSettings
@@ -17,6 +18,7 @@ __all__ = [
     "AugmentSettings",
     "Balance",
     "DataSettings",
+    "ExportSettings",
     "ModelSettings",
     "OptimizerSettings",
     "ReadingSettings",
@@ -39,6 +41,9 @@ class TrainConfig(Settings):
     )
     optimizer: OptimizerSettings = Field(
         default_factory=OptimizerSettings, description="optimizer and schedule"
+    )
+    export: ExportSettings = Field(
+        default_factory=ExportSettings, description="forms of the trained model besides the SavedModel"
     )
     run: RunSettings = Field(default_factory=RunSettings, description="how the run is carried out")
 

@@ -1,1 +1,1 @@
-"""Write a trained model as a SavedModel that takes encoded images."""
+"""Write a trained model as a SavedModel that takes encoded images, and in other forms."""

@@ -16,6 +16,7 @@ from infra.storage.filesystem import Storage
 from training.augment.batch_parameters import check_pairs
 from training.config import TrainConfig
 from training.dataset import Dataset
+from training.export.forms import FormsRequest, write_forms
 from training.export.saved_model import export
 from training.loop.checkpoint import Checkpoints, Progress
 from training.loop.final_evaluation import OUT_OF_SAMPLE, evaluate_splits, write_label_errors
@@ -67,8 +68,14 @@ def train(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[s
         label_errors = write_label_errors(run_dir)
         stop.check()
         events.stage("export", 1, unit="models")
-        grey = readers["train"].first_sound().channels == 1  # all records are grey, or none
-        _export(parts, version.manifest.classes, run_dir / "export", grey=grey)
+        train_records = readers["train"]
+        grey = train_records.first_sound().channels == 1  # all records are grey, or none
+        plain = _export(parts, version.manifest.classes, run_dir / "export", grey=grey)
+        checked_on = (
+            *(readers[split] for split in ("test", "validation") if split in readers),
+            train_records,
+        )
+        forms = write_forms(plain, FormsRequest(config.export, train_records, checked_on[0]), run_dir)
         events.progress("export", 1, 1, unit="models")
     dataset.close()
     return {
@@ -76,6 +83,7 @@ def train(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[s
         "reading": reading.described(),
         "bad_records": dataset.bad_records.to_result(),
         "label_errors": label_errors,
+        "exports": forms,
     }
 
 
@@ -111,14 +119,15 @@ def _train(
     return loop
 
 
-def _export(parts: TrainingParts, classes: list[str], folder: Path, *, grey: bool) -> None:
-    """Export a copy of the model that belongs to no strategy, and its weights."""
+def _export(parts: TrainingParts, classes: list[str], folder: Path, *, grey: bool) -> Any:
+    """Export a copy of the model that belongs to no strategy, and its weights. Return the copy."""
     weights = parts.model.get_weights()
     # The same model without synchronisation between replicas. Its initial weights are overwritten anyway.
     plain = build_model(replace(parts.spec, synchronized=False, weights=None))
     plain.set_weights(weights)
     plain.save_weights(folder.parent / "model.weights.h5")
     export(plain, classes, parts.spec.image_size, folder, grey=grey)
+    return plain
 
 
 def _result(

@@ -1,0 +1,34 @@
+"""The table [train.export]: the forms of the trained model besides the SavedModel."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from infra.settings import Settings
+
+ExportFormat = Literal["litert", "litert-int8"]
+
+
+class ExportSettings(Settings):
+    """The forms of the trained model besides the SavedModel."""
+
+    formats: tuple[ExportFormat, ...] = Field(
+        default=(),
+        description="'litert' (a .tflite file), 'litert-int8' (weights and most computation in 8 bits, about "
+        "a quarter of the size); each is compared with the model on the test split",
+    )
+    max_accuracy_loss: float = Field(
+        default=0.02,
+        ge=0,
+        le=1,
+        description="most accuracy that a form may lose; a worse one is not written, and the result says so",
+    )
+
+    @field_validator("formats")
+    @classmethod
+    def _once(cls, formats: tuple[ExportFormat, ...]) -> tuple[ExportFormat, ...]:
+        if len(set(formats)) < len(formats):
+            raise ValueError("names a format twice")
+        return formats
