@@ -10,6 +10,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
 PYTEST := $(PY) -m pytest
+# How many processes run tests: more than cores, because many tests wait for processes of their own.
+TEST_PROCESSES ?= $(shell echo $$(( $$(nproc) + 2 )))
+# The tests in several processes, each file in one of them; tests/conftest.py says which files begin.
+PYTEST_SPREAD := $(PYTEST) -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 OUT ?= demo
 SOURCE ?=
 # A folder of photographs for the benchmarks; without one, they are made up.
@@ -72,7 +76,7 @@ demo: $(VENV)/.stamp ## Prepare and train on a small folder of images; SOURCE=fo
 
 .PHONY: test
 test: lint ## Every check: format, lint, types, floors, tests (but for the slow ones)
-	$(PYTEST) -m "not slow" --durations=20 --durations-min=5
+	$(PYTEST_SPREAD) -m "not slow" --durations=20 --durations-min=5
 
 .PHONY: lint
 lint: $(VENV)/.stamp ## Format, lint, types and floors only
@@ -88,7 +92,7 @@ format: $(VENV)/.stamp ## Put the code in the house's format
 
 .PHONY: coverage
 coverage: $(VENV)/.stamp ## The tests of `make test` again, measured: prints the lines of the packages that no test runs
-	$(PYTEST) -m "not slow" --cov --cov-report=term:skip-covered
+	$(PYTEST_SPREAD) -m "not slow" --cov --cov-report=term:skip-covered
 
 .PHONY: test-faults
 test-faults: $(VENV)/.stamp ## The slow checks: jobs killed by the dozen, and resumed

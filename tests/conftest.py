@@ -6,17 +6,17 @@ or module and with the reason. A filter that is wider than its reason hides our 
 
 from __future__ import annotations
 
-import atexit
 import os
 import shutil
+import signal
 import tempfile
+from collections.abc import Iterator
 
 import hypothesis
 import pytest
 
 # Set before anything imports Prefect or TensorFlow: they read their environment once, at import.
 _HOME = tempfile.mkdtemp(prefix="shardmill-tests-")
-atexit.register(shutil.rmtree, _HOME, ignore_errors=True)
 os.environ["PREFECT_HOME"] = f"{_HOME}/prefect"  # the user's own profiles and database stay out of it
 os.environ["SHARDMILL_HOME"] = f"{_HOME}/shardmill"
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
@@ -34,9 +34,18 @@ for variable in (
 # The fixture of a running `shardmill up`, shared by tests/prefect_server and tests/browser.
 pytest_plugins = ["tests.prefect_server.server"]
 
-# A machine that is busy is no defect: speeds are for tests/benchmarks.
-hypothesis.settings.register_profile("shardmill", deadline=None)
+# A machine that is busy is no defect: speeds are for tests/benchmarks. Continuous integration tries the same
+# examples each time, so that a change is never refused for what it did not touch.
+hypothesis.settings.register_profile(
+    "shardmill",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    derandomize="CI" in os.environ,
+)
 hypothesis.settings.load_profile("shardmill")
+
+# The folders whose tests begin: their tests start processes and wait for them.
+_FIRST = ("prefect_server", "browser", "end_to_end", "faults", "training")
 
 THIRD_PARTY_WARNINGS: tuple[str, ...] = ()
 
@@ -45,3 +54,28 @@ def pytest_configure(config: pytest.Config) -> None:
     """Let the named third-party warnings through."""
     for line in THIRD_PARTY_WARNINGS:
         config.addinivalue_line("filterwarnings", line)
+
+
+def pytest_unconfigure() -> None:
+    """Remove the home of this process of tests."""
+    shutil.rmtree(_HOME, ignore_errors=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, so that processes that share the tests end together."""
+
+    def turn(item: pytest.Item) -> int:
+        folders = item.path.relative_to(config.rootpath).parts
+        return next((turn for turn, folder in enumerate(_FIRST) if folder in folders), len(_FIRST))
+
+    items.sort(key=turn)
+
+
+@pytest.fixture(autouse=True)
+def _signal_handlers() -> Iterator[None]:
+    """Restore signal handlers after each test: a command that was called may leave its own."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)

@@ -7,9 +7,10 @@ standard output is gone (``| head``), which is not an error. An error is two lin
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from types import FrameType
 from typing import Annotated
@@ -121,9 +122,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit status. Defects raise their exception."""
-    _stop_on_signals()
     try:
-        with output_flushed():
+        with _stopping_on_signals(), output_flushed():
             arguments = None if argv is None else list(argv)
             status = app(args=arguments, prog_name="shardmill", standalone_mode=False)
     except ReaderGone:
@@ -157,12 +157,19 @@ def _fail(message: str, remedy: str | None, status: int) -> int:
     return status
 
 
-def _stop_on_signals() -> None:
-    """Treat requests to end (kill, systemd, docker stop, a closed terminal) like Ctrl-C."""
+@contextlib.contextmanager
+def _stopping_on_signals() -> Iterator[None]:
+    """Treat requests to end (kill, systemd, docker stop, a closed terminal) like Ctrl-C, within the block."""
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGTERM, stop)
+    numbers = [signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup leaves it
-        signal.signal(signal.SIGHUP, stop)
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, stop) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

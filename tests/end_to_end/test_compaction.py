@@ -17,23 +17,29 @@ from infra.errors import CorruptDataError
 from infra.progress import subscribe
 from tests.samples.contents import outcomes, records, splits
 from tests.samples.photos import jpeg, make_photos, write
-from tests.samples.runs import during, problems, run, stopped
+from tests.samples.runs import Saved, during, problems, run, stopped
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    return make_photos(tmp_path / "source", {"a": 14, "b": 8})
-
-
-@pytest.fixture
-def root(tmp_path: Path, source: Path) -> Path:
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
     """Five versions, each of one file more."""
-    root = tmp_path / "root"
+    place = tmp_path_factory.mktemp("compaction")
+    source, root = make_photos(place / "source", {"a": 14, "b": 8}), place / "root"
     run(source, root)
     for number in range(4):
         write(source, {f"b/new{number}.jpg": jpeg(700 + number)})
         run(source, root)
-    return root
+    return Saved(place)
+
+
+@pytest.fixture
+def source(saved: Saved) -> Path:
+    return saved.bring_back() / "source"
+
+
+@pytest.fixture
+def root(source: Path) -> Path:
+    return source.with_name("root")
 
 
 def test_a_compacted_version_holds_what_it_held(root: Path, source: Path, tmp_path: Path) -> None:

@@ -90,8 +90,8 @@ def running(module: str, *arguments: str, port: int, log: Path, path: str = "") 
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait(timeout=30)
-        _, alive = psutil.wait_procs(tree, timeout=10)
+        process.wait(timeout=120)
+        _, alive = psutil.wait_procs(tree, timeout=60)
         assert not alive
 
 

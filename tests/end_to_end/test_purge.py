@@ -23,20 +23,16 @@ from infra.storage.filesystem import Storage
 from tests.samples.command import prepare_command
 from tests.samples.contents import outcomes, records
 from tests.samples.photos import jpeg, make_photos, write
-from tests.samples.runs import Stopped, problems, run, stopped
+from tests.samples.runs import Saved, Stopped, problems, run, stopped
 
 ASKED, COPY, CHANGED = "a/00001.jpg", "b/copy.jpg", "a/00002.jpg"
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    return make_photos(tmp_path / "source", {"a": 12, "b": 8})
-
-
-@pytest.fixture
-def root(tmp_path: Path, source: Path) -> Path:
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
     """Versions in which the one to go has a copy, is gone, is back as the copy, and as other content."""
-    root = tmp_path / "root"
+    place = tmp_path_factory.mktemp("purge")
+    source, root = make_photos(place / "source", {"a": 12, "b": 8}), place / "root"
     shutil.copyfile(source / ASKED, source / COPY)
     run(source, root)
     write(source, {"a/new.jpg": jpeg(700)})
@@ -45,7 +41,17 @@ def root(tmp_path: Path, source: Path) -> Path:
     run(source, root)
     write(source, {COPY: jpeg(701), ASKED: jpeg(702)})
     run(source, root)
-    return root
+    return Saved(place)
+
+
+@pytest.fixture
+def source(saved: Saved) -> Path:
+    return saved.bring_back() / "source"
+
+
+@pytest.fixture
+def root(source: Path) -> Path:
+    return source.with_name("root")
 
 
 def everything(root: Path) -> bytes:

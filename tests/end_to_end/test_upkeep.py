@@ -18,25 +18,31 @@ from infra.dataset.maintenance.rollback import rollback
 from infra.errors import ConfigError, CorruptDataError, LockedError, NotFoundError, UsageError
 from tests.samples.contents import records
 from tests.samples.photos import jpeg, make_photos, write
-from tests.samples.runs import Stopped, problems, run, stopped
+from tests.samples.runs import Saved, Stopped, problems, run, stopped
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    return make_photos(tmp_path / "source", {"a": 9, "b": 6})
-
-
-@pytest.fixture
-def root(tmp_path: Path, source: Path) -> Path:
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
     """Three versions: the second has a file more, the third another, and one of the first is gone."""
-    root = tmp_path / "root"
+    place = tmp_path_factory.mktemp("upkeep")
+    source, root = make_photos(place / "source", {"a": 9, "b": 6}), place / "root"
     run(source, root)
     write(source, {"a/new.jpg": jpeg(700)})
     run(source, root)
     write(source, {"a/newer.jpg": jpeg(701)})
     (source / "b/00001.jpg").unlink()
     run(source, root)
-    return root
+    return Saved(place)
+
+
+@pytest.fixture
+def source(saved: Saved) -> Path:
+    return saved.bring_back() / "source"
+
+
+@pytest.fixture
+def root(source: Path) -> Path:
+    return source.with_name("root")
 
 
 def command(capsys: pytest.CaptureFixture[str], root: Path, *argv: str) -> dict[str, Any]:

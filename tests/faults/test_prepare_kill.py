@@ -136,8 +136,8 @@ def kill_at(moment: Moment, process: subprocess.Popen[str], root: Path) -> bool:
     wait_for(moment, process, root)
     tree = tree_of(process)
     process.kill()
-    process.communicate(timeout=60)
-    _, alive = psutil.wait_procs(tree, timeout=10)
+    process.communicate(timeout=120)
+    _, alive = psutil.wait_procs(tree, timeout=60)
     assert not alive, f"survived the kill of the job: {alive}"
     return process.returncode != 0
 
@@ -231,10 +231,10 @@ def test_a_polite_stop_is_resumable_too(undisturbed: Undisturbed, tmp_path: Path
         time.sleep(0.005)
     tree = tree_of(process)
     process.send_signal(signal.SIGTERM)
-    _, stderr = process.communicate(timeout=30)
+    _, stderr = process.communicate(timeout=120)
     assert process.returncode == 130, stderr
     assert "Traceback" not in stderr
-    _, alive = psutil.wait_procs(tree, timeout=10)
+    _, alive = psutil.wait_procs(tree, timeout=60)
     assert not alive
     assert check_resumed(undisturbed, root)["reused"]["blocks"] >= 3
 

@@ -9,20 +9,17 @@ from pathlib import Path
 
 import psutil
 
-_SECONDS = 120.0
+_SECONDS = 300.0
 
 
 def job_processes(source: Path) -> list[psutil.Process]:
     """The processes of the job that prepares ``source``, itself first, once it has others below it."""
     deadline = time.monotonic() + _SECONDS
     while time.monotonic() < deadline:
-        for process in psutil.process_iter(["cmdline"]):
-            command = process.info["cmdline"] or []
-            if "beam_jobs.prepare" in command and str(source) in command:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    children = process.children(recursive=True)
-                    if children:
-                        return [process, *children]
+        job = _job(source)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if job is not None and (children := job.children(recursive=True)):
+                return [job, *children]
         time.sleep(0.1)
     raise AssertionError("the run's job did not start")
 
@@ -30,23 +27,31 @@ def job_processes(source: Path) -> list[psutil.Process]:
 def held_after_a_block(source: Path, dataset: Path) -> list[psutil.Process]:
     """The processes of the job, all stopped (SIGSTOP) after a first block and before the last.
 
-    The job runs a moment at a time: it cannot publish before the test looks, however slow the machine is.
-
     Args:
-        source: what is prepared.
+        source: what is prepared, by a job that takes seconds from the first block to the last.
         dataset: the folder of the dataset.
     """
     deadline = time.monotonic() + _SECONDS
-    while True:
-        tree = job_processes(source)
-        for process in tree:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.suspend()
-        if list(dataset.glob("spool/*/blocks/*.arrow")):
-            return tree
+    while not list(dataset.glob("spool/*/blocks/*.arrow")):
         assert time.monotonic() < deadline, "no block was finished"
-        resume(tree)
-        time.sleep(0.2)
+        time.sleep(0.02)
+    job = _job(source)
+    assert job is not None, "the job had ended before it was stopped"
+    job.suspend()
+    tree = [job, *job.children(recursive=True)]
+    for process in tree[1:]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.suspend()
+    assert not list(dataset.glob("manifests/*.json")), "the job had published before it was stopped"
+    return tree
+
+
+def _job(source: Path) -> psutil.Process | None:
+    for process in psutil.process_iter(["cmdline"]):
+        command = process.info["cmdline"] or []
+        if "beam_jobs.prepare" in command and str(source) in command:
+            return process
+    return None
 
 
 def resume(tree: list[psutil.Process]) -> None:

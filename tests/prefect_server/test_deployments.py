@@ -165,7 +165,7 @@ def test_a_cancel_takes_the_whole_tree_and_leaves_what_is_done(
     ended = shardmill_up.wait(run)
 
     assert ended["state_type"] == "CANCELLED"
-    gone, alive = psutil.wait_procs(tree, timeout=30)
+    gone, alive = psutil.wait_procs(tree, timeout=60)
     assert not alive, f"still there: {[process.cmdline() for process in alive]}"
     assert len(gone) >= 2, "the job and its Beam process were both seen"
     assert Catalog(shardmill_up.root).datasets().count("large") == 0, "nothing was published"
@@ -190,7 +190,7 @@ def test_a_killed_flow_process_takes_the_job_with_it(shardmill_up: RunningServer
     flow_process.kill()
     resume(tree)  # a stopped process cannot notice that its parent is gone
 
-    _, alive = psutil.wait_procs(tree, timeout=30)
+    _, alive = psutil.wait_procs(tree, timeout=60)
     assert not alive
     assert shardmill_up.wait(run, timeout=60)["state_type"] == "CRASHED"
     (inside,) = shardmill_up.post(
@@ -212,7 +212,7 @@ def test_a_killed_worker_takes_its_runs_with_it_and_is_started_again(
     (worker,) = [service for service in services if "worker" in service.cmdline()]
     worker.kill()
 
-    _, alive = psutil.wait_procs(tree, timeout=30)
+    _, alive = psutil.wait_procs(tree, timeout=60)
     assert not alive
     assert shardmill_up.wait(run, timeout=60)["state_type"] == "CRASHED"
     again = shardmill_up.deployment_run("prepare/prepare", **parameters)

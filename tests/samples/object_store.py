@@ -59,6 +59,7 @@ class ObjectStore:
     port: int
     gets: list[str] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
+    _writing: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def location(self, folder: str = "", *, credentials: str = "") -> str:
         """The URI of a folder of the bucket."""
@@ -76,6 +77,9 @@ class ObjectStore:
             scheme="http",
             region="us-east-1",
             allow_bucket_creation=True,
+            # The machine may be busy; by default a request ends after 3 s.
+            request_timeout=120,
+            connect_timeout=120,
         )
 
     def all_keys(self, folder: str) -> list[str]:
@@ -104,7 +108,9 @@ class ObjectStore:
                 if fault.matches in path and fault.times > 0:
                     fault.times -= 1
                     return _faulty(fault, environ, start, app)
-        answer: Iterable[bytes] = app(environ, start)
+        # moto checks the condition of a write and then writes, so that two threads may both meet it.
+        with self._writing if environ["REQUEST_METHOD"] == "PUT" else contextlib.nullcontext():
+            answer: Iterable[bytes] = app(environ, start)
         return answer
 
 

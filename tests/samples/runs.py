@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,25 @@ def run(source: Path, root: Path, **config: Any) -> dict[str, Any]:
     """Prepare the dataset "d" with small blocks; ``config`` as in a configuration file."""
     settings = PrepareConfig.model_validate({"runner": {"processes": 2, "block_images": 8}, **config})
     return prepare_version(JobRequest(source=str(source), dataset="d", root=str(root), config=settings))
+
+
+class Saved:
+    """A folder that is made once and brought back before each test.
+
+    It always lies in the same place, with the same times: its sources stay the same to prepare.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Save the folder as it is now."""
+        self._folder = folder
+        self._saved = folder.with_name(f"{folder.name}-saved")
+        shutil.copytree(folder, self._saved)
+
+    def bring_back(self) -> Path:
+        """Undo all changes; return the folder."""
+        shutil.rmtree(self._folder)
+        shutil.copytree(self._saved, self._folder)
+        return self._folder
 
 
 def folders(root: Path, name: str) -> set[str]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 
-def eventually(holds: Callable[[], bool], seconds: float = 20.0) -> bool:
+def eventually(holds: Callable[[], bool], seconds: float = 60.0) -> bool:
     """Wait until something holds; whether it does."""
     end = time.monotonic() + seconds
     while not holds() and time.monotonic() < end:

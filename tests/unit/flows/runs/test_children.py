@@ -101,7 +101,7 @@ def test_a_job_ends_with_the_process_that_runs_it(tmp_path: Path, how: signal.Si
         tree = [psutil.Process(int(pid)) for pid in _contents(marker).split()]
         assert len(tree) == 2
         process.send_signal(how)
-    _, alive = psutil.wait_procs(tree, timeout=15)
+    _, alive = psutil.wait_procs(tree, timeout=60)
     assert not alive
 
 

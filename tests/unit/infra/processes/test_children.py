@@ -28,7 +28,7 @@ def script(tmp_path: Path, body: str) -> list[str]:
     return [sys.executable, str(file)]
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
+def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():
@@ -132,7 +132,7 @@ def test_events_are_not_inherited_by_a_grandchild(tmp_path: Path) -> None:
 
 
 def test_peak_memory_is_of_the_whole_tree(tmp_path: Path) -> None:
-    grandchild = "import time; block = bytearray(120 << 20); time.sleep(1.5)"
+    grandchild = "import time; block = bytearray(120 << 20); time.sleep(3)"
     body = f"""
         import subprocess, sys
         subprocess.run([sys.executable, "-c", {grandchild!r}], check=True)
@@ -238,7 +238,7 @@ def test_a_killed_parent_takes_its_child_and_grandchild_along(tmp_path: Path) ->
     assert all(is_running(pid) for pid in pids)
     parent.kill()
     parent.wait()
-    assert wait_until(lambda: not any(is_running(pid) for pid in pids), seconds=5)
+    assert wait_until(lambda: not any(is_running(pid) for pid in pids))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills a child with its parent")
@@ -260,7 +260,7 @@ def test_a_child_whose_library_holds_the_gil_for_ever_dies_with_its_parent(tmp_p
     assert is_running(pid)
     parent.kill()
     parent.wait()
-    assert wait_until(lambda: not is_running(pid), seconds=5)
+    assert wait_until(lambda: not is_running(pid))
 
 
 @pytest.mark.parametrize("knows_pidfd", [True, False])
