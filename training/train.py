@@ -10,6 +10,7 @@ A run lives in ``<runs>/<dataset>-v<version>-<digest of the configuration>/``:
     consumed.jsonl         with run.trace_records: the ids of the records of each step
     model.weights.h5, export/
     predictions-<split>.parquet, confusion-<split>.svg, reliability-<split>.svg, label-errors.csv
+    report.html            curves, confusion, classes, hardest examples, label errors, settings
     result.json            written last: the run is finished, and asking again returns it
 """
 
@@ -211,6 +212,7 @@ def summary(result: dict[str, Any]) -> str:
     lines += [
         f"  {rate} on {devices}, waiting for data {result['input_wait_fraction']:.0%} of the time",
         f"  model:       {result['export_dir']}",
+        *([f"  report:      {result['report']}"] if "report" in result else []),
         f"  TensorBoard: tensorboard --logdir {result['tensorboard_dir']}",
     ]
     return "\n".join(lines)

@@ -5,7 +5,6 @@
     findings    what deserves a look; the meaning and remedy of each reason
     figures/    the figures of the page
     pictures/   its thumbnails
-    formatting  values as text
 
 The report is one self-contained page without scripts. The template engine escapes every text, and a content
 security policy forbids scripts and requests, so a file name or a label can do no harm.

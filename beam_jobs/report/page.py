@@ -6,8 +6,6 @@ nor style anything. Charts are inline SVG with geometry and colours in attribute
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,10 +13,9 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
-from beam_jobs.report import formatting
 from beam_jobs.report.figures.balance import shard_balance
 from beam_jobs.report.figures.changes import ChangesSince
 from beam_jobs.report.figures.divided_groups import DividedKey
@@ -32,6 +29,8 @@ from beam_jobs.report.findings import explain, find
 from beam_jobs.report.pictures.gallery import Exhibit
 from beam_jobs.report.pictures.thumbnails import Pictures, Thumbnail
 from infra.format.contract import OUTCOMES, Manifest
+from infra.html import formatting
+from infra.html.page import environment, style_hash, style_sheet
 from infra.readable import readable_bytes
 
 # Up to so many classes are all shown; of more, the rest unfolds on demand.
@@ -76,7 +75,7 @@ def render_page(contents: Contents) -> str:
     """Render the page as HTML."""
     manifest, inputs, near = contents.manifest, contents.inputs, contents.near
     pictures = contents.pictures
-    style = _resource("style.css")
+    style = style_sheet()
     in_conflict = {conflict.sha256[:16] for conflict in manifest.label_conflicts}
     by_size = sorted(inputs.classes, key=lambda row: (-row.num_inputs, row.name))
     return (
@@ -85,7 +84,7 @@ def render_page(contents: Contents) -> str:
         .render(
             manifest=manifest,
             style=style,
-            style_hash=base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii"),
+            style_hash=style_hash(style),
             outcomes={name: _outcome_count(manifest, name) for name in OUTCOMES},
             findings=find(manifest, inputs.classes, near, contents.survey.traits["salvaged"]["True"]),
             classes=by_size,
@@ -210,20 +209,6 @@ def _resource(name: str) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=FunctionLoader(_resource),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        # Every text passes here, even if a template forgets a filter. The markup of macros stays as it is.
-        finalize=lambda value: formatting.visible(value) if type(value) is str else value,
-    )
-    environment.filters.update(
-        bytes=readable_bytes,
-        count=lambda value: f"{value:,}",
-        when=formatting.when,
-        sentence=formatting.sentence,
-    )
-    environment.globals.update(percent=formatting.percent, share=formatting.share, explain=explain)
-    return environment
+    made = environment(_resource)
+    made.globals.update(explain=explain)
+    return made

@@ -81,6 +81,7 @@ def test_the_run_folder_explains_the_run(trained: tuple[Path, dict[str, Any]]) -
     assert environment["devices"] == result["devices"]
     assert environment["config"]["run"]["epochs"] == 6
     assert result["label_errors"]["num_examples"] == 32
+    assert "</html>" in Path(result["report"]).read_text(encoding="utf-8")
     assert (folder / "label-errors.csv").read_text().startswith("id,source_uri,split,given_label,")
 
 

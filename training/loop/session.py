@@ -31,6 +31,7 @@ from training.results.consumed import ConsumedTrace
 from training.results.predictions.file import predictions_file
 from training.results.record.environment import describe_environment
 from training.results.record.history import HistoryFiles
+from training.results.report.writing import write_run_report
 from training.results.tensorboard_log import TensorBoardLog
 from training.tf_data.training_input import InputSettings, open_training_input
 
@@ -77,14 +78,16 @@ def train(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[s
         )
         forms = write_forms(plain, FormsRequest(config.export, train_records, checked_on[0]), run_dir)
         events.progress("export", 1, 1, unit="models")
-    dataset.close()
-    return {
+    result = {
         **_result(config, version, run_dir, parts, loop, metrics),
         "reading": reading.described(),
         "bad_records": dataset.bad_records.to_result(),
         "label_errors": label_errors,
         "exports": forms,
     }
+    report = write_run_report(run_dir, result, readers)
+    dataset.close()
+    return {**result, "report": str(report)}
 
 
 def _train(

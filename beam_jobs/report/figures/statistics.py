@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from beam_jobs.report.formatting import pixels, ratio
 from infra.format.contract import ChannelStatistics, Manifest, SplitStatistics
+from infra.html.formatting import pixels, ratio
 from infra.readable import readable_bytes
 
 _CHANNELS = {1: ("grey",), 3: ("red", "green", "blue")}

@@ -17,12 +17,12 @@ from beam_jobs.execution.pool.sandbox import call_in_sandbox
 from beam_jobs.execution.task import Limits
 from beam_jobs.report.figures.inputs import LostInput, ReasonRow
 from beam_jobs.report.pictures.miniature import miniature
-from beam_jobs.report.pictures.thumbnails import data_uri
 from beam_jobs.schemas import BROKEN_LINK, PATH_TOO_LONG, UNLISTED_FOLDER, UNREADABLE, VANISHED, FileRef
 from beam_jobs.sources.folder import SourceFolder
 from beam_jobs.sources.walking import SourceFault
 from infra.codecs import sniff
 from infra.errors import StorageError
+from infra.html.page import data_uri
 
 SHOWN_AT_MOST = 48
 SHOWN_PER_REASON = 12

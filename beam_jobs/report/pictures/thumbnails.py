@@ -6,7 +6,6 @@ record can be found, unpacked, parsed and decoded.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -24,6 +23,7 @@ from infra.errors import CorruptDataError, NotFoundError
 from infra.format.contract import Manifest
 from infra.format.examples import ImageRecord, parse_example
 from infra.format.records import unpack_record
+from infra.html.page import data_uri
 from infra.processes.process import num_cpus
 from infra.storage.filesystem import Storage
 from infra.storage.range_reader import RangeReader
@@ -109,11 +109,6 @@ def read_thumbnails(
                 found[candidate.id] = thumbnail
                 num_bytes += len(thumbnail.data_uri)
     return found
-
-
-def data_uri(jpeg: bytes) -> Markup:
-    """Return a picture as a ``src`` attribute that needs no escaping."""
-    return Markup("data:image/jpeg;base64,") + Markup(base64.b64encode(jpeg).decode("ascii"))
 
 
 def _read(reader: RangeReader, manifest: Manifest, candidate: Candidate) -> Thumbnail:

@@ -7,6 +7,7 @@ from html import escape
 import numpy as np
 import numpy.typing as npt
 
+_FONT = 'font-size="11" font-family="sans-serif"'
 _LABEL_CHARACTERS = 24
 _MAX_NUMBERED = 40  # beyond so many classes the numbers in the cells cannot be read
 
@@ -19,8 +20,7 @@ def confusion_svg(confusion: npt.NDArray[np.int64], classes: list[str], title: s
     width, height = margin + size * cell + 20, margin + size * cell + 40
     shares = confusion / np.maximum(confusion.sum(axis=1, keepdims=True), 1)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}">',
-        "<style>text { font: 11px sans-serif }</style>",
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" {_FONT}>',
         f'<rect width="{width}" height="{height}" fill="white"/>',
         f'<text x="8" y="18" font-weight="bold">{escape(title)}</text>',
         f'<text x="8" y="{height - 8}" fill="#555">rows: true class; columns: predicted class</text>',

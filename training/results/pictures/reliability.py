@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
+_FONT = 'font-size="11" font-family="sans-serif"'
 _SIDE = 300  # of the plot, pixels
 _LEFT, _TOP, _COUNTS = 50, 34, 46  # margins, and the height of the bars of counts
 
@@ -21,8 +22,7 @@ def reliability_svg(bins: Sequence[Mapping[str, float]], error: float, title: st
     bottom = _TOP + _SIDE
     most = max((each["num_examples"] for each in bins), default=1)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}">',
-        "<style>text { font: 11px sans-serif }</style>",
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" {_FONT}>',
         f'<rect width="{width}" height="{height}" fill="white"/>',
         f'<text x="8" y="18" font-weight="bold">{escape(title)}</text>',
         f'<rect x="{_LEFT}" y="{_TOP}" width="{_SIDE}" height="{_SIDE}" fill="#f6f7f9" stroke="#ddd"/>',

@@ -114,14 +114,14 @@ class _Sources:
         self._shard, self._uris = -1, pa.array([], pa.string())
 
     def of(self, ordinals: Ints) -> list[str]:
-        """Return the source URI of each record."""
+        """Return the source URI of each record; empty where the index has none."""
         found = []
         for ordinal in ordinals.tolist():
             shard = int(self._table.shard[ordinal])
             if shard != self._shard:
                 rows = self._version.table(self._index_paths[shard], columns=["source_uri"])
                 self._shard, self._uris = shard, rows["source_uri"].combine_chunks()
-            found.append(self._uris[ordinal - int(self._firsts[shard])].as_py())
+            found.append(self._uris[ordinal - int(self._firsts[shard])].as_py() or "")
         return found
 
 

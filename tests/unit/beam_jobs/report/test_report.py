@@ -17,10 +17,10 @@ from beam_jobs.report.figures.histogram import LogHistogram
 from beam_jobs.report.figures.inputs import count_by_class, count_inputs, reason_rows
 from beam_jobs.report.figures.survey import survey_indexes
 from beam_jobs.report.findings import find
-from beam_jobs.report.formatting import visible
 from beam_jobs.report.pictures import thumbnails
 from infra.errors import CorruptDataError
 from infra.format.records import Container
+from infra.html.formatting import visible
 from tests.samples.pages import Elements
 from tests.samples.versions import Made, VersionMaker
 

@@ -75,7 +75,9 @@ def test_a_row_for_each_record(version: DatasetVersion, table: SplitTable, write
     rows = pq.read_table(path)
     assert rows["id"].to_pylist() == table.ids(np.arange(NUM))
     indexes = [version.index(shard) for shard in version.shards("test")]
-    assert rows["source_uri"].to_pylist() == [u for index in indexes for u in index["source_uri"].to_pylist()]
+    assert rows["source_uri"].to_pylist() == [
+        uri or "" for index in indexes for uri in index["source_uri"].to_pylist()
+    ]
     names = [uri_of(name) for name in version.manifest.classes]
     assert read_classes(path) == names
     assert rows["label"].to_pylist() == [names[label] for label in table.label]

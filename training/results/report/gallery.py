@@ -1,0 +1,74 @@
+"""Thumbnails of records that the page of a run shows, with links to their source files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from markupsafe import Markup
+
+from infra.codecs import encode_jpeg, resize_short_side
+from infra.errors import CorruptDataError
+from infra.html.page import data_uri
+from infra.storage.names import name_of
+from training.reading import RecordReader
+
+_SHORT_SIDE, _LONG_SIDE, _QUALITY = 112, 280, 75  # pixels, pixels, JPEG quality
+
+
+@dataclass(frozen=True, slots=True)
+class Thumbnail:
+    """A small picture of a record.
+
+    Attributes:
+        picture: a data URI.
+        width, height: its size (pixels).
+        link: the URI of the source file; None: a browser could not open it.
+    """
+
+    picture: Markup
+    width: int
+    height: int
+    link: str | None
+
+
+def read_thumbnails(reader: RecordReader, wanted: Iterable[tuple[str, str]]) -> dict[str, Thumbnail]:
+    """Read the pictures of records.
+
+    Args:
+        reader: the records of a split.
+        wanted: id and source URI of each record.
+
+    Returns:
+        Record id -> picture; without records that are damaged, or not in the split.
+    """
+    sources = dict(wanted)
+    found = {}
+    ids = np.array(sorted(sources), dtype=reader.table.id.dtype)
+    for ordinal in np.flatnonzero(np.isin(reader.table.id, ids)).tolist():
+        record_id = reader.table.id[ordinal].decode("ascii")
+        try:
+            found[record_id] = _thumbnail(reader, ordinal, sources[record_id])
+        except CorruptDataError:  # evaluation has reported it
+            continue
+    return found
+
+
+def _thumbnail(reader: RecordReader, ordinal: int, source_uri: str) -> Thumbnail:
+    (stored,) = reader.read_images(np.array([ordinal]))
+    pixels = resize_short_side(reader.decoded(ordinal, stored), _SHORT_SIDE)
+    height, width = pixels.shape[:2]
+    top, left = (max(0, side - _LONG_SIDE) // 2 for side in (height, width))
+    pixels = np.ascontiguousarray(pixels[top : top + _LONG_SIDE, left : left + _LONG_SIDE])
+    link = source_link(reader.split.version.manifest.source, source_uri)
+    return Thumbnail(data_uri(encode_jpeg(pixels, _QUALITY)), pixels.shape[1], pixels.shape[0], link)
+
+
+def source_link(source: str, uri: str) -> str | None:
+    """Return a URI that a browser can open for a file of a local source, else None."""
+    if not uri or ("://" in source and not source.startswith("file://")):
+        return None
+    folder = Path(name_of(source.removeprefix("file://")))
+    return (folder / name_of(uri)).as_uri() if folder.is_absolute() else None

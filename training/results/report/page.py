@@ -1,0 +1,181 @@
+"""The page of a run: Jinja2 templates, and what fills them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment
+from markupsafe import Markup, escape
+
+from infra.html.page import environment, style_hash, style_sheet
+from training.results.pictures.confusion import confusion_svg
+from training.results.pictures.reliability import reliability_svg
+from training.results.predictions.hardest import HardExample
+from training.results.predictions.label_errors import LabelError, LabelErrors
+from training.results.report.curves import Points, curves_svg
+from training.results.report.gallery import Thumbnail
+
+_LARGEST_MATRIX = 60  # classes; a larger confusion matrix stays a file of its own
+_CLASSES_IN_SIGHT = 40
+_TILES = ("accuracy", "macro_f1", "balanced_accuracy", "calibration_error", "loss")
+_NAMES = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "macro_f1": "macro F1",
+    "top5_accuracy": "top-5 accuracy",
+    "calibration_error": "calibration error",
+    "loss": "loss",
+}
+_AS_SHARES = ("accuracy", "balanced_accuracy", "macro_f1", "top5_accuracy")
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """All that the page shows of a run.
+
+    Attributes:
+        run: the name of the run.
+        result: its result.
+        environment: code, packages, machine, devices and configuration.
+        hardest: split -> examples that the model got most wrong.
+        label_errors: likely label errors; None: there was nothing to look at.
+        label_errors_shown: those that are shown with their pictures.
+        thumbnails: record id -> its picture.
+    """
+
+    run: str
+    result: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    hardest: Mapping[str, Sequence[HardExample]]
+    label_errors: LabelErrors | None = None
+    label_errors_shown: Sequence[LabelError] = ()
+    thumbnails: Mapping[str, Thumbnail] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitView:
+    """What the page shows of a split.
+
+    Attributes:
+        name: of the split.
+        num_examples: evaluated.
+        tiles: (name, value as text) of the most important figures.
+        others: the rest of the figures, likewise.
+        classes: a row a class: name, support, precision, recall and F1, the largest class first.
+        confusion, reliability: pictures, empty where there are none.
+    """
+
+    name: str
+    num_examples: int
+    tiles: Sequence[tuple[str, str]]
+    others: Sequence[tuple[str, str]]
+    classes: Sequence[tuple[str, Mapping[str, float]]]
+    confusion: Markup
+    reliability: Markup
+
+
+def render_page(contents: Contents) -> str:
+    """Render the page as HTML."""
+    style, result = style_sheet(), contents.result
+    splits = [_view(name, figures, result["classes"]) for name, figures in result["metrics"].items()]
+    splits.sort(key=lambda view: view.name != "test")  # the test split first
+    return (
+        _environment()
+        .get_template("run.html.j2")
+        .render(
+            run=contents.run,
+            result=result,
+            style=style,
+            style_hash=style_hash(style),
+            splits=splits,
+            charts=list(_charts(result["history"])),
+            in_sight=_CLASSES_IN_SIGHT,
+            hardest=[(view.name, contents.hardest.get(view.name, ())) for view in splits],
+            label_errors=contents.label_errors,
+            label_errors_shown=contents.label_errors_shown,
+            thumbnails=contents.thumbnails,
+            config=list(_flat(contents.environment["config"])),
+            facts=list(_facts(contents.environment, result)),
+        )
+    )
+
+
+def _view(name: str, figures: Mapping[str, Any], classes: Sequence[str]) -> SplitView:
+    shown = {key: _text(key, figures[key]) for key in _NAMES if key in figures}
+    title = f"{name}: accuracy {figures.get('accuracy', 0.0):.1%}"
+    confusion = reliability = ""
+    if "confusion_matrix" in figures and len(classes) <= _LARGEST_MATRIX:
+        confusion = confusion_svg(np.array(figures["confusion_matrix"], np.int64), list(classes), title)
+    if "calibration" in figures:
+        reliability = reliability_svg(figures["calibration"], figures["calibration_error"], title)
+    by_size = sorted(figures["per_class"].items(), key=lambda row: (-row[1]["support"], row[0]))
+    return SplitView(
+        name,
+        figures["num_examples"],
+        [(_NAMES[key], shown[key]) for key in _TILES if key in shown],
+        [(_NAMES[key], shown[key]) for key in shown if key not in _TILES],
+        by_size,
+        # Both escape the names in them.
+        Markup(confusion),
+        Markup(reliability),
+    )
+
+
+def _text(key: str, value: float) -> str:
+    return f"{value:.1%}" if key in _AS_SHARES else f"{value:.3f}"
+
+
+def _charts(history: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Markup]]:
+    """Yield (title, picture) of the curves over epochs."""
+    for key in ("loss", "accuracy", "macro_f1"):
+        series: dict[str, Points] = {}
+        for split in ("train", "validation"):
+            points = [(row["epoch"], row[split][key]) for row in history if key in row.get(split, {})]
+            if points:
+                series[split] = points
+        if series:
+            yield _NAMES[key], curves_svg(series, f"{_NAMES[key]} by epoch")
+
+
+def _facts(found: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what a run was made with, as (name, text)."""
+    code, dataset = found["code"], found["dataset"]
+    yield "shardmill", code["shardmill"]
+    if "commit" in code:
+        yield "commit", code["commit"][:12] + (" with changes" if code["modified"] else "")
+    yield "python", found["python"]
+    yield from found["packages"].items()
+    yield "platform", found["platform"]
+    yield "processor cores", str(found["cpus"])
+    yield "devices", ", ".join(found["devices"])
+    yield "seed", str(found["seed"])
+    yield "dataset source", dataset["source"]
+    yield "manifest SHA-256", dataset["manifest_sha256"]
+    yield "images a second", f"{result['images_per_second']:,.0f}"
+    yield "waiting for data", f"{result['input_wait_fraction']:.1%}"
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield nested configuration as rows such as ("data.seed", "0")."""
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", "—" if value is None or value in ([], (), {}) else str(value)
+
+
+@cache
+def _resource(name: str) -> str:
+    return resources.files("training.results.report").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> Environment:
+    made = environment(_resource)
+    made.filters["link"] = escape  # a URI is never shortened
+    return made

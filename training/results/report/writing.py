@@ -1,0 +1,63 @@
+"""Collect what the page of a run shows, and write it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from infra.storage.filesystem import Storage
+from training.reading import RecordReader
+from training.results.predictions.file import predictions_file
+from training.results.predictions.hardest import HardExample, find_hardest
+from training.results.predictions.label_errors import LabelErrors, find_label_errors
+from training.results.report.gallery import Thumbnail, read_thumbnails
+from training.results.report.page import Contents, render_page
+
+REPORT_FILE = "report.html"
+_HARDEST, _LABEL_ERRORS = 36, 36
+
+
+def write_run_report(run_dir: Path, result: Mapping[str, Any], readers: Mapping[str, RecordReader]) -> Path:
+    """Write ``report.html`` of a run.
+
+    Args:
+        run_dir: the folder of the run, with its files of predictions and environment.json.
+        result: the result of the run.
+        readers: split -> its records, for pictures.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        CorruptDataError: a file of predictions is damaged.
+    """
+    files = {split: run_dir / predictions_file(split) for split in result["metrics"]}
+    hardest = {split: find_hardest(path, _HARDEST) for split, path in files.items()}
+    errors = find_label_errors(files)
+    contents = Contents(
+        run=run_dir.name,
+        result=result,
+        environment=json.loads((run_dir / "environment.json").read_bytes()),
+        hardest=hardest,
+        label_errors=errors,
+        label_errors_shown=[] if errors is None else list(errors.listed[:_LABEL_ERRORS]),
+        thumbnails=_thumbnails(readers, hardest, errors),
+    )
+    Storage.at(run_dir).write_atomic(REPORT_FILE, render_page(contents).encode("utf-8"))
+    return run_dir / REPORT_FILE
+
+
+def _thumbnails(
+    readers: Mapping[str, RecordReader],
+    hardest: Mapping[str, list[HardExample]],
+    errors: LabelErrors | None,
+) -> dict[str, Thumbnail]:
+    found: dict[str, Thumbnail] = {}
+    listed = [] if errors is None else errors.listed[:_LABEL_ERRORS]
+    for split, examples in hardest.items():
+        wanted = {example.id: example.source_uri for example in examples}
+        wanted |= {error.id: error.source_uri for error in listed if error.split == split}
+        found |= read_thumbnails(readers[split], wanted.items())
+    return found
