@@ -79,9 +79,8 @@ class _Painter:
             raise EOFError("the codes end before the picture is full")
 
     def _repeat(self, count: int, value: int) -> None:
-        # Encoders pad a run to an even count at the end of a row. A longer rest is damage, see _paint.
-        if self._column + count == self._width + 1:
-            count -= 1
+        # Some encoders let a run reach beyond the end of its row; Pillow and we cut it there.
+        count = min(count, max(0, self._width - self._column))
         pair = bytes([value >> 4, value & 15]) if self._is_rle4 else bytes([value, value])
         self._paint((pair * (count // 2 + 1))[:count])
 
