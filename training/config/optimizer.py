@@ -2,28 +2,111 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from infra.settings import Settings
+from training.config.optimizer_names import OPTIMIZERS, check_options, resolve_optimizer
+
+ScheduleName = Literal["cosine", "step", "one-cycle", "constant"]
 
 
 class OptimizerSettings(Settings):
     """How weights follow gradients."""
 
-    name: Literal["adamw", "adam", "sgd"] = Field(
-        default="adamw", description="adamw, adam, or sgd with momentum"
+    name: str = Field(
+        default="adamw",
+        description="an optimizer of Keras: adamw, adam, sgd (with Nesterov momentum), lion, lamb, muon, "
+        "nadam, adamax, rmsprop, adafactor, adagrad, adadelta, ftrl",
     )
-    learning_rate: float = Field(default=2e-3, gt=0, description="the highest, after warm-up")
-    schedule: Literal["cosine", "constant"] = Field(default="cosine", description="what follows the warm-up")
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        description="options of the Keras optimizer, as in { beta_2 = 0.98 }; sgd has momentum 0.9 and "
+        "nesterov true",
+    )
+    learning_rate: float | None = Field(
+        default=None,
+        gt=0,
+        description="the highest, after warm-up; default: 0.002 for adamw and lamb, 0.05 for sgd, 0.0003 for "
+        "lion, 1 for adadelta, 0.01 for adagrad, otherwise 0.001",
+    )
+    schedule: ScheduleName = Field(
+        default="cosine",
+        description="what follows the warm-up: 'cosine' (down to final_factor), 'step' (down by step_factor "
+        "after each of step_epochs), 'one-cycle' (a warm-up and a fall along cosines), or 'constant'",
+    )
     warmup_fraction: float = Field(
         default=0.1, ge=0, lt=1, description="share of the steps in which the rate rises"
     )
-    weight_decay: float = Field(
-        default=1e-2, ge=0, description="decoupled; not applied to biases and normalisation"
+    warmup_steps: int | None = Field(
+        default=None, ge=0, description="steps in which the rate rises; default: by warmup_fraction"
     )
-    momentum: float = Field(default=0.9, ge=0, lt=1, description="of sgd")
+    final_factor: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="last rate of 'cosine' and 'one-cycle', as a share of the highest; default: 0 and 0.0001",
+    )
+    step_epochs: list[int] = Field(
+        default_factory=list,
+        description="with schedule 'step': the epochs after which the rate falls, as in [30, 60, 80]",
+    )
+    step_factor: float = Field(
+        default=0.1, gt=0, lt=1, description="with schedule 'step': the factor by which the rate falls"
+    )
+    weight_decay: float | None = Field(
+        default=None,
+        ge=0,
+        description="decoupled: each step takes rate * decay * weight away, but not from biases and "
+        "normalisation layers. Default: 0.01 for adamw and lamb, 0.0005 for sgd, 0.1 for lion, 0.004 for "
+        "muon, otherwise 0",
+    )
+    first_layer_factor: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="layer-wise rates for fine-tuning: the first layer learns at this share of the rate, the "
+        "last one at the full rate, those between in geometric steps",
+    )
+    clip_norm: float | None = Field(
+        default=None,
+        gt=0,
+        description="longest gradient (L2 norm over all weights); longer ones are scaled down",
+    )
     label_smoothing: float = Field(
         default=0.0, ge=0, lt=1, description="share of the target spread over all classes"
     )
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        return resolve_optimizer(name)
+
+    @model_validator(mode="after")
+    def _belong_together(self) -> Self:
+        check_options(self.name, self.options)
+        if self.name == "adam" and self.weight_decay:
+            raise ValueError(
+                f"adam has no weight decay, but weight_decay is {self.weight_decay:g}: "
+                "set optimizer.name = 'adamw', which is Adam with weight decay"
+            )
+        if (self.schedule == "step") != bool(self.step_epochs):
+            raise ValueError(
+                "schedule 'step' and step_epochs go together, as in schedule = 'step', step_epochs = [30, 60]"
+            )
+        if self.step_epochs != sorted({epoch for epoch in self.step_epochs if epoch > 0}):
+            raise ValueError(f"step_epochs {self.step_epochs}: must be positive and rising")
+        if self.final_factor is not None and self.schedule not in ("cosine", "one-cycle"):
+            raise ValueError(f"final_factor belongs to 'cosine' and 'one-cycle', not to {self.schedule!r}")
+        return self
+
+    @property
+    def rate(self) -> float:
+        """The highest learning rate: the setting, or the default of the optimizer."""
+        return OPTIMIZERS[self.name].learning_rate if self.learning_rate is None else self.learning_rate
+
+    @property
+    def decay(self) -> float:
+        """The weight decay: the setting, or the default of the optimizer."""
+        return OPTIMIZERS[self.name].weight_decay if self.weight_decay is None else self.weight_decay

@@ -30,6 +30,8 @@ def run_identity(config: TrainConfig, version: DatasetVersion) -> dict[str, Any]
     settings = config.model_dump(mode="json")
     for key in _WITHOUT_EFFECT:
         del settings["run"][key]
+    optimizer = config.optimizer
+    settings["optimizer"] |= {"learning_rate": optimizer.rate, "weight_decay": optimizer.decay}
     choice = choose_mode(version, config.reading, config.data)
     settings["reading"] = consumed(config.reading, choice.mode)
     return {"plan": version.manifest.plan_digest, "dataset": version.ref, "config": settings}

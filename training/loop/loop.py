@@ -185,7 +185,7 @@ class TrainingLoop:
         last_loss = float(self._pending[-1][0])
         self._pending.clear()
         figures = self._epoch_figures()
-        rate = float(self._parts.schedule(self.run_step - 1))
+        rate = self._parts.schedule.at(self.run_step - 1)
         self._outputs.log.scalars("train", self.run_step, {"step_loss": last_loss, "learning_rate": rate})
         events.progress(
             "train",

@@ -12,7 +12,8 @@ from infra.dataset.catalog import DatasetVersion
 from infra.errors import ConfigError
 from training.config import TrainConfig, image_size_of
 from training.loop.evaluation import EvaluationSize, Evaluator
-from training.loop.optimizers import make_optimizer, make_schedule
+from training.loop.optimization.optimizers import TabulatedRates, make_optimizer
+from training.loop.optimization.schedules import Horizon, warmup_steps
 from training.models import ModelSpec, build_model
 from training.models.batch_normalization import limit_momentum, momentum_limit
 from training.models.freezing import freeze_layers
@@ -31,7 +32,7 @@ class TrainingParts:
         spec: the parameters from which the model was built.
         model: the Keras model.
         optimizer: the Keras optimizer.
-        schedule: step -> learning rate.
+        schedule: the learning rate of each step.
         evaluator: evaluates the model on a split.
         notes: what was changed in the model, for the result.
     """
@@ -41,7 +42,7 @@ class TrainingParts:
     spec: ModelSpec
     model: Any
     optimizer: Any
-    schedule: Any
+    schedule: TabulatedRates
     evaluator: Evaluator
     notes: tuple[str, ...] = ()
 
@@ -78,11 +79,11 @@ def build_parts(
         model = build_model(spec)
         _load_weights(model, config.model.weights)
         frozen = freeze_layers(model, config.model.freeze)
-        total_steps = config.run.epochs * steps_per_epoch
-        limited = limit_momentum(model, momentum_limit(steps_per_epoch, total_steps))
-        schedule = make_schedule(config, total_steps)
-        optimizer = make_optimizer(config, schedule)
-        optimizer.build(model.trainable_variables)
+        total = config.run.epochs * steps_per_epoch
+        limited = limit_momentum(model, momentum_limit(steps_per_epoch, total))
+        horizon = Horizon(total, steps_per_epoch, warmup_steps(config.optimizer, total))
+        schedule = TabulatedRates(config.optimizer, horizon)
+        optimizer = make_optimizer(config.optimizer, schedule, model, loss_scaling=policy == "float16")
     task = SingleLabel(spec.num_classes, config.optimizer.label_smoothing)
     size = EvaluationSize(spec.image_size, config.data.global_batch_size, spec.image_channels)
     evaluator = Evaluator(strategy, model, task, size)

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from training.augment.batched import BatchAugment
 from training.config import TrainConfig
+from training.loop.optimization.update import WeightUpdate
 from training.tasks.task import Task
 
 
@@ -21,6 +22,12 @@ def make_train_step(config: TrainConfig, strategy: Any, model: Any, optimizer: A
     augment = None
     if settings.is_batched:
         augment = BatchAugment(mixes=settings.mixes, deterministic=config.run.deterministic)
+    update = WeightUpdate(
+        model,
+        optimizer,
+        clip_norm=config.optimizer.clip_norm,
+        first_layer_factor=config.optimizer.first_layer_factor,
+    )
 
     def on_replica(batch: Any) -> Any:
         images, labels = batch["images"], batch["labels"]
@@ -36,7 +43,7 @@ def make_train_step(config: TrainConfig, strategy: Any, model: Any, optimizer: A
         gradients = tape.gradient(scaled, model.trainable_variables)
         # Sums the gradients over the replicas. The weights have already divided the losses by the global
         # batch.
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        update(gradients)
         scores = task.scores(outputs, labels, own_share)
         return loss, tf.reduce_sum(tf.where(batch["weights"] > 0, scores, 0.0))
 

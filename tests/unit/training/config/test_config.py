@@ -35,7 +35,7 @@ def config(*overrides: str) -> TrainConfig:
         ("augment.scale=[0.9, 0.1]", "must be two numbers above 0 and at most 1, smaller first"),
         ("augment.ratio=[0, 1]", "must be two positive numbers, smaller first"),
         ("run.epochs=0", "greater than or equal to 1"),
-        ("optimizer.name=adamz", "adamw"),
+        ("optimizer.name=adamz", "did you mean 'adam'"),
     ],
 )
 def test_wrong_settings_are_refused(override: str, message: str) -> None:
