@@ -74,6 +74,14 @@ class OptimizerSettings(Settings):
         gt=0,
         description="longest gradient (L2 norm over all weights); longer ones are scaled down",
     )
+    ema_decay: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="keep moving averages of the weights with this decay, and evaluate and export them; "
+        "0.999 is usual for runs of thousands of steps. They warm up: after n steps the decay is at most "
+        "(1 + n) / (10 + n)",
+    )
     label_smoothing: float = Field(
         default=0.0, ge=0, lt=1, description="share of the target spread over all classes"
     )

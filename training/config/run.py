@@ -25,11 +25,32 @@ class RunSettings(Settings):
     mixed_precision: Literal["off", "bfloat16", "float16"] = Field(
         default="off", description="type of the computation; weights and loss stay float32"
     )
+    accumulate_steps: int = Field(
+        default=1,
+        ge=1,
+        description="take the examples of a step in so many parts and add up their gradients: less memory "
+        "for the same global batch. Batch normalisation then has the statistics of a part",
+    )
+    jit_compile: bool = Field(
+        default=False, description="compile the step with XLA: faster on many models; on one device only"
+    )
     deterministic: bool = Field(
         default=False, description="only operations whose result is the same bit for bit each time (slower)"
     )
     validate_every_epochs: int = Field(
         default=1, ge=1, description="epochs between looks at the validation split"
+    )
+    best_metric: Literal["accuracy", "balanced_accuracy", "macro_f1", "loss"] = Field(
+        default="accuracy", description="figure of the validation split that decides which model is the best"
+    )
+    patience: int | None = Field(
+        default=None,
+        ge=1,
+        description="stop after so many looks at the validation split without a better best_metric",
+    )
+    callbacks: list[str] = Field(
+        default_factory=list,
+        description="callbacks of Keras, each as 'module:factory', a function that makes it",
     )
     checkpoint_every_steps: int | None = Field(
         default=None, ge=1, description="steps between checkpoints, besides that at the end of each epoch"

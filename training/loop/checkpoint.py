@@ -1,16 +1,27 @@
 """Checkpoints: all variables and the position in the data, in one file that appears whole or not at all.
 
-A checkpoint is a NumPy ``.npz`` archive: an array for each variable of the model and of the optimizer, and
-``progress``, JSON text. It is independent of the devices: a run can resume with another number of replicas.
+A checkpoint is a NumPy ``.npz`` archive: an array for each variable of the model, the optimizer (with the
+scale of the loss) and the weight averages, and ``progress``, JSON text. Random numbers need nothing more: the
+state of dropout is a variable of the model, and order and augmentation are functions of the position.
+
+The values are copied to host memory at a step boundary, and a thread writes them while training goes on. The
+file is renamed to its name when it is complete and on disk, so no other marker is needed. Each array has a
+checksum (CRC-32, of the ZIP format), so damage is noticed. One file holds everything, since a model that fits
+into the memory of one device is small. It is independent of the devices: a run can resume with another number
+of replicas.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
+import shutil
 import struct
 import zipfile
 import zlib
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -20,12 +31,14 @@ import numpy.typing as npt
 from infra import progress as events
 from infra.errors import CorruptDataError
 from infra.storage.filesystem import Storage
+from infra.storage.local import TEMPORARY_PREFIX
+from training.loop.background import BackgroundWork
 
 _NAME = re.compile(r"step-\d{9,}\.npz")
 _BEST_NAME = re.compile(r"best-\d{6,}\.npz")
 # Keras numbers nameless layers and seeds in the order in which a process makes them. The numbers differ if a
 # model is copied for several replicas, or is not the first of its process.
-_COUNTER = re.compile(r"_\d+(?=[_/]|$)")
+_COUNTER = re.compile(r"_\d+(?=[_:]|$)")
 # The errors that zipfile and NumPy raise for a damaged archive.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, KeyError, ValueError, EOFError, NotImplementedError)
 
@@ -36,18 +49,18 @@ class Progress:
 
     Attributes:
         epoch, step: the next step to take; step = steps_per_epoch: the end of the epoch is next.
-        loss_sum, num_correct, num_examples: sums over the steps of this epoch.
+        loss_sum, score_sum, num_examples: sums over the steps of this epoch that have been reported.
         images, seconds, wait_seconds: the number of images, the time of training, and the part of it spent
             waiting for data.
         trace_bytes: length of consumed.jsonl.
-        best: epoch, accuracy and loss of the best checkpoint; None before the first.
+        best: epoch and figures of the best model; None before the first.
         history: a row of figures for each epoch that is done.
     """
 
     epoch: int = 0
     step: int = 0
     loss_sum: float = 0.0
-    num_correct: int = 0
+    score_sum: float = 0.0
     num_examples: int = 0
     images: int = 0
     seconds: float = 0.0
@@ -60,22 +73,83 @@ class Progress:
 class Checkpoints:
     """The checkpoints of one run, in a folder of their own.
 
-    Best models are named by epoch, because a resumed attempt may choose another best epoch than the killed
-    one.
+    The best model is a second name (a hard link) of the checkpoint of its epoch. It is named by epoch,
+    because a resumed attempt may choose another best epoch than the killed one.
     """
 
     def __init__(self, folder: Storage, keep: int) -> None:
         self._folder = folder
         self._keep = keep
+        self._writing = BackgroundWork("checkpoints")
 
-    def save(self, run_step: int, variables: list[Any], progress: Progress) -> None:
-        """Write the checkpoint of a step, and remove the oldest ones."""
-        self._write(f"step-{run_step:09d}.npz", variables, progress)
-        self._prune()
+    def save(
+        self,
+        run_step: int,
+        variables: list[Any],
+        progress: Progress,
+        before: Callable[[], object] | None = None,
+    ) -> None:
+        """Copy all values, and write them in the background as the checkpoint of a step.
 
-    def save_best(self, epoch: int, variables: list[Any], progress: Progress) -> None:
-        """Write the model's variables of the epoch that is the best so far; ``save`` must follow."""
-        self._write(_best_name(epoch), variables, progress)
+        If the epoch that has just ended is the best so far, the checkpoint becomes the best model too.
+
+        Args:
+            run_step: the number of steps done.
+            variables: all variables; first those that ``restore_best`` reads.
+            progress: the position of the run.
+            before: is called in the background before the file is written.
+
+        Raises:
+            StorageError: this or the previous checkpoint cannot be written.
+        """
+        arrays = {_key(index, variable): variable.numpy() for index, variable in enumerate(variables)}
+        arrays["progress"] = np.frombuffer(json.dumps(asdict(progress)).encode(), dtype=np.uint8)
+        best = progress.best
+        is_best = best is not None and progress.step == 0 and best["epoch"] == progress.epoch
+
+        def write() -> None:
+            if before is not None:
+                before()
+            name = f"step-{run_step:09d}.npz"
+            if is_best:
+                # First: a checkpoint that names a best model must find it, whenever the process is killed.
+                self._write(_best_name(progress.epoch), arrays)
+                self._link(_best_name(progress.epoch), name)
+            else:
+                self._write(name, arrays)
+            self._prune()
+
+        self._writing.start(write)
+
+    def wait(self) -> None:
+        """Wait until all checkpoints are on disk.
+
+        Raises:
+            StorageError: one cannot be written.
+        """
+        self._writing.wait()
+
+    def close(self) -> None:
+        """Wait until all checkpoints are on disk, and end the thread that writes them."""
+        self._writing.close()
+
+    def _write(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        with self._folder.atomic_writer(name) as stream:
+            np.savez(stream, allow_pickle=False, **arrays)
+
+    def _link(self, name: str, other: str) -> None:
+        """Give a file another name, too; copy it where links are not possible."""
+        source, target = self._folder.local_path(name), self._folder.local_path(other)
+        assert source is not None
+        assert target is not None, "the folder of a run is local"
+        temporary = target.with_name(f"{TEMPORARY_PREFIX}{target.name}")
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()
+        try:
+            os.link(source, temporary)
+        except OSError:
+            shutil.copyfile(source, temporary)
+        temporary.replace(target)
 
     def _prune(self) -> None:
         """Remove all but the latest checkpoints, and the best models that none of them names."""
@@ -100,6 +174,7 @@ class Checkpoints:
 
         A file that storage has damaged is passed over with a warning, for the one before it.
         """
+        self.wait()
         for name in reversed(self._names()):
             try:
                 return self._restore(name, variables)
@@ -108,22 +183,17 @@ class Checkpoints:
         return None
 
     def restore_best(self, epoch: int, variables: list[Any]) -> Progress:
-        """Restore the best model, that of ``epoch``.
+        """Restore the best model, that of ``epoch``: the first of the variables that ``save`` got.
 
         Raises:
             NotFoundError: there is none. CorruptDataError: it is damaged.
         """
+        self.wait()
         return self._restore(_best_name(epoch), variables)
 
     def _names(self, pattern: re.Pattern[str] = _NAME) -> list[str]:
         paths = [entry.path for entry in self._folder.list_files(recursive=False)]
         return sorted((path for path in paths if pattern.fullmatch(path)), key=lambda path: (len(path), path))
-
-    def _write(self, name: str, variables: list[Any], progress: Progress) -> None:
-        arrays = {_key(index, variable): variable.numpy() for index, variable in enumerate(variables)}
-        text = np.frombuffer(json.dumps(asdict(progress)).encode(), dtype=np.uint8)
-        with self._folder.atomic_writer(name) as stream:
-            np.savez(stream, allow_pickle=False, progress=text, **arrays)
 
     def _restore(self, name: str, variables: list[Any]) -> Progress:
         where = f"{self._folder.uri}/{name}"
@@ -144,8 +214,8 @@ class Checkpoints:
 
 def _key(index: int, variable: Any) -> str:
     """Return the name of a variable in the archive: number and path, since paths need not be unique."""
-    path = _COUNTER.sub("", variable.path)
-    return f"{index:05d}:{path}".replace("/", ":")
+    path = _COUNTER.sub("", variable.path.replace("/", ":"))
+    return f"{index:05d}:{path}"
 
 
 def _best_name(epoch: int) -> str:

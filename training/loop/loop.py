@@ -7,18 +7,20 @@ of a step is the weighted mean over the real examples of the global batch: the w
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from infra import progress as events
-from infra.errors import Cancelled, ConfigError
+from infra.errors import Cancelled
 from training.config import TrainConfig
+from training.loop.best import is_better, looks_since_best
+from training.loop.callbacks import AttachedCallbacks
 from training.loop.checkpoint import Checkpoints, Progress
 from training.loop.interruption import StopFlag
 from training.loop.parts import TrainingParts
-from training.loop.step import make_train_step
+from training.loop.reports import TrainingReports
+from training.loop.step import TrainStep
 from training.order import TrainingOrder
 from training.ranks.strategy import distribute, gather
 from training.reading import RecordReader
@@ -81,8 +83,12 @@ class TrainingLoop:
         self._outputs = outputs
         self._stop = stop
         self.progress = progress
-        self._train_step = make_train_step(config, parts.strategy, parts.model, parts.optimizer, parts.task)
-        self._pending: list[tuple[Any, Any, int]] = []
+        rows = self._order.global_batch_size // parts.strategy.num_replicas_in_sync
+        self._train_step = TrainStep(config, parts, rows)
+        self._callbacks = AttachedCallbacks(
+            config.run.callbacks, parts.model, config.run.epochs, self._order.steps_per_epoch
+        )
+        self._reports = TrainingReports(config, parts, data.order, outputs.log)
         self._steps_here = 0
         self._saved_at = time.monotonic()
 
@@ -104,21 +110,36 @@ class TrainingLoop:
             ConfigError: the loss is not finite.
             CorruptDataError: a record is damaged.
         """
-        epochs = self._config.run.epochs
-        events.stage("train", self._images_at(self.total_steps), done=self._images_at(self.run_step))
+        self._reports.begin(self.run_step)
         batches = reraise(
             [self._data.pipeline],
             lambda: iter(
                 distribute(self._parts.strategy, self._data.pipeline, self.run_step, self.total_steps)
             ),
         )
+        self._callbacks.train_begins()
         try:
-            while self.progress.epoch < epochs:
+            while self.progress.epoch < self._config.run.epochs and self.stopped_early is None:
+                self._callbacks.epoch_begins(self.progress.epoch)
                 self._train_epoch(batches)
                 self._finish_epoch()
         except Cancelled:
             self._save()
             raise
+        self._callbacks.train_ends()
+
+    @property
+    def stopped_early(self) -> str | None:
+        """Why the run ends before its last epoch; None: it does not."""
+        best, patience = self.progress.best, self._config.run.patience
+        if best is None:
+            return None  # there must be a model to keep
+        if patience is not None and looks_since_best(self.progress.history, best) >= patience:
+            metric = self._config.run.best_metric
+            return f"validation {metric} was best after epoch {best['epoch']:.0f} (run.patience = {patience})"
+        if self._callbacks.stop_asked:
+            return "a callback of run.callbacks set model.stop_training"
+        return None
 
     def _train_epoch(self, batches: Any) -> None:
         """Take the remaining steps of this epoch."""
@@ -126,23 +147,26 @@ class TrainingLoop:
             started = time.perf_counter()
             batch = reraise([self._data.pipeline], lambda: next(batches))
             waited = time.perf_counter() - started
-            loss, num_correct = self._train_step(batch)
-            num_real = min(
-                self._order.global_batch_size,
-                self._order.num_records - self.progress.step * self._order.global_batch_size,
-            )
-            self._pending.append((loss, num_correct, num_real))
+            self._callbacks.step_begins(self.progress.step)
+            num_real = self._num_real(self.progress.step)
+            self._train_step(batch, num_real)
+            self._reports.count(num_real)
             if self._outputs.trace is not None:
                 self._outputs.trace.add(self.progress.epoch, self.progress.step, self._consumed(batch))
             self.progress.step += 1
             if self._is_time("log_every_steps") or self.progress.step == self._order.steps_per_epoch:
                 # Reporting waits for the device. At the end of an epoch it is done here, so that this
                 # time counts.
-                self._report()
-            self._count_time(time.perf_counter() - started, waited, num_real)
+                self._reports.publish(self.progress)
+            self._callbacks.step_ends(self.progress.step - 1, self._reports.epoch_figures(self.progress))
             if self._save_is_due():
                 self._save()
+            self._count_time(time.perf_counter() - started, waited, num_real)
             self._stop.check()
+
+    def _num_real(self, step: int) -> int:
+        size = self._order.global_batch_size
+        return min(size, self._order.num_records - step * size)
 
     def _consumed(self, batch: Any) -> list[str]:
         """Return the ids of the step's real examples, in the order of the global batch."""
@@ -168,57 +192,16 @@ class TrainingLoop:
         old = time.monotonic() - self._saved_at > self._config.run.checkpoint_every_seconds
         return old or self._is_time("checkpoint_every_steps")
 
-    def _report(self) -> None:
-        """Fetch the losses of the steps since the last report, and report them."""
-        if not self._pending:
-            return
-        for loss, num_correct, num_real in self._pending:
-            value = float(loss)
-            if not math.isfinite(value):
-                raise ConfigError(
-                    f"the loss became {value} by step {self.progress.step}, epoch {self.progress.epoch + 1}",
-                    "lower optimizer.learning_rate, or lengthen optimizer.warmup_fraction",
-                )
-            self.progress.loss_sum += value * num_real
-            self.progress.num_correct += int(num_correct)
-            self.progress.num_examples += num_real
-        last_loss = float(self._pending[-1][0])
-        self._pending.clear()
-        figures = self._epoch_figures()
-        rate = self._parts.schedule.at(self.run_step - 1)
-        self._outputs.log.scalars("train", self.run_step, {"step_loss": last_loss, "learning_rate": rate})
-        events.progress(
-            "train",
-            self._images_at(self.run_step),
-            self._images_at(self.total_steps),
-            epoch=self.progress.epoch + 1,
-            epochs=self._config.run.epochs,
-            **figures,
-        )
-        events.metrics(
-            split="train",
-            epoch=self.progress.epoch + 1,
-            step=self.run_step,
-            learning_rate=rate,
-            **figures,
-        )
-
-    def _epoch_figures(self) -> dict[str, Any]:
-        seen = max(self.progress.num_examples, 1)
-        score_name = self._parts.task.score_name
-        return {"loss": self.progress.loss_sum / seen, score_name: self.progress.num_correct / seen}
-
-    def _images_at(self, run_step: int) -> int:
-        epoch, step = divmod(run_step, self._order.steps_per_epoch)
-        per_epoch = min(self._order.steps_per_epoch * self._order.global_batch_size, self._order.num_records)
-        return epoch * per_epoch + min(step * self._order.global_batch_size, per_epoch)
-
     def _finish_epoch(self) -> None:
         """Validate, keep the best model, record the epoch's metrics, and begin the next epoch."""
-        self._report()
+        self._reports.publish(self.progress)
         progress, run = self.progress, self._config.run
         epoch = progress.epoch + 1
-        row: dict[str, Any] = {"epoch": epoch, "step": self.run_step, "train": self._epoch_figures()}
+        row: dict[str, Any] = {
+            "epoch": epoch,
+            "step": self.run_step,
+            "train": self._reports.epoch_figures(self.progress),
+        }
         self._outputs.log.scalars("train", self.run_step, {**row["train"], **self.rates()})
         last = epoch == run.epochs
         if self._data.validation is not None and (last or epoch % run.validate_every_epochs == 0):
@@ -232,14 +215,17 @@ class TrainingLoop:
                 "epoch": epoch,
                 "step": 0,
                 "loss_sum": 0.0,
-                "num_correct": 0,
+                "score_sum": 0.0,
                 "num_examples": 0,
                 "history": [*progress.history, row],
             }
         )
         self._remember_best(row)
         self._outputs.history.write(self.progress.history)
+        self._callbacks.epoch_ends(epoch - 1, row)
+        started = time.perf_counter()
         self._save()
+        self.progress.seconds += time.perf_counter() - started
 
     def _validate(self, validation: RecordReader) -> Evaluation:
         def on_batch(done: int) -> None:
@@ -247,33 +233,29 @@ class TrainingLoop:
             self._stop.check()
 
         events.stage("validate", len(validation.table))
-        return self._parts.evaluator.evaluate(validation, on_batch)
+        with self._parts.evaluated():
+            return self._parts.evaluator.evaluate(validation, on_batch)
 
     def _remember_best(self, row: dict[str, Any]) -> None:
-        """Save the model if it is the best so far: the most accurate in validation, then that of least loss.
+        """Note the epoch as the best if it is, by its validation; ``_save`` then keeps its model.
 
         Without a validation split the last model is the best.
         """
         figures = row.get("validation")
-        if figures is None:
-            if self._data.validation is not None:
-                return
-            figures = row["train"]
-        best = self.progress.best
-        better = best is None or (figures["accuracy"], -figures["loss"]) > (best["accuracy"], -best["loss"])
-        if better or self._data.validation is None:
+        if self._data.validation is None:
+            self.progress.best = {"epoch": row["epoch"], **row["train"]}
+        elif figures is not None and is_better(figures, self.progress.best, self._config.run.best_metric):
             self.progress.best = {"epoch": row["epoch"], **figures}
-            self._outputs.checkpoints.save_best(
-                row["epoch"], list(self._parts.model.variables), self.progress
-            )
 
     def _save(self) -> None:
-        self._report()
+        """Copy everything for a checkpoint, which is written while training goes on."""
+        self._reports.publish(self.progress)
         self._outputs.log.flush()
-        if self._outputs.trace is not None:
-            self.progress.trace_bytes = self._outputs.trace.commit()
-        variables = [*self._parts.model.variables, *self._parts.optimizer.variables]
-        self._outputs.checkpoints.save(self.run_step, variables, self.progress)
+        trace = self._outputs.trace
+        if trace is not None:
+            self.progress.trace_bytes = trace.flush()
+        before = None if trace is None else trace.sync
+        self._outputs.checkpoints.save(self.run_step, self._parts.state, self.progress, before)
         self._saved_at = time.monotonic()
 
     def rates(self) -> dict[str, float]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import keras
 
 from infra.dataset.catalog import DatasetVersion
 from infra.errors import ConfigError
 from training.config import TrainConfig, image_size_of
 from training.loop.evaluation import EvaluationSize, Evaluator
+from training.loop.optimization.averaging import WeightAverages
 from training.loop.optimization.optimizers import TabulatedRates, make_optimizer
 from training.loop.optimization.schedules import Horizon, warmup_steps
+from training.loop.precision import precision
+from training.loop.totals import DeviceTotals
 from training.models import ModelSpec, build_model
 from training.models.batch_normalization import limit_momentum, momentum_limit
 from training.models.freezing import freeze_layers
@@ -34,6 +36,8 @@ class TrainingParts:
         optimizer: the Keras optimizer.
         schedule: the learning rate of each step.
         evaluator: evaluates the model on a split.
+        totals: the sums of the steps since the last report.
+        averages: the moving averages of the weights; None: the weights themselves are evaluated.
         notes: what was changed in the model, for the result.
     """
 
@@ -44,7 +48,23 @@ class TrainingParts:
     optimizer: Any
     schedule: TabulatedRates
     evaluator: Evaluator
+    totals: DeviceTotals
+    averages: WeightAverages | None
     notes: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> list[Any]:
+        """All variables of a checkpoint. First those that are evaluated, in the order of the model's."""
+        own = [*self.model.variables, *self.optimizer.variables]
+        if self.averages is None:
+            return own
+        return [*self.averages.evaluated, *own, *self.averages.variables]
+
+    def evaluated(self) -> AbstractContextManager[None]:
+        """Let the model have the weights that are evaluated, kept as the best and exported."""
+        if self.averages is None:
+            return nullcontext()
+        return self.averages.in_model(self.strategy)
 
 
 def model_spec(config: TrainConfig, version: DatasetVersion, num_replicas: int) -> ModelSpec:
@@ -72,23 +92,26 @@ def build_parts(
     Raises:
         ConfigError: the model cannot be built, or its weights cannot be loaded.
     """
-    policy = config.run.mixed_precision
-    keras.config.set_dtype_policy("float32" if policy == "off" else f"mixed_{policy}")
     spec = model_spec(config, version, strategy.num_replicas_in_sync)
+    mixed = config.run.mixed_precision
     with strategy.scope():
-        model = build_model(spec)
+        with precision(mixed):
+            model = build_model(spec)
         _load_weights(model, config.model.weights)
         frozen = freeze_layers(model, config.model.freeze)
         total = config.run.epochs * steps_per_epoch
         limited = limit_momentum(model, momentum_limit(steps_per_epoch, total))
         horizon = Horizon(total, steps_per_epoch, warmup_steps(config.optimizer, total))
         schedule = TabulatedRates(config.optimizer, horizon)
-        optimizer = make_optimizer(config.optimizer, schedule, model, loss_scaling=policy == "float16")
+        optimizer = make_optimizer(config.optimizer, schedule, model, loss_scaling=mixed == "float16")
+        decay = config.optimizer.ema_decay
+        averages = None if decay is None else WeightAverages(model, decay)
+        totals = DeviceTotals()
     task = SingleLabel(spec.num_classes, config.optimizer.label_smoothing)
     size = EvaluationSize(spec.image_size, config.data.global_batch_size, spec.image_channels)
     evaluator = Evaluator(strategy, model, task, size)
     notes = tuple(str(change) for change in (frozen, limited) if change is not None)
-    return TrainingParts(strategy, task, spec, model, optimizer, schedule, evaluator, notes)
+    return TrainingParts(strategy, task, spec, model, optimizer, schedule, evaluator, totals, averages, notes)
 
 
 def _load_weights(model: Any, weights: str | None) -> None:

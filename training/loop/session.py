@@ -23,6 +23,7 @@ from training.loop.final_evaluation import OUT_OF_SAMPLE, evaluate_splits, write
 from training.loop.interruption import StopFlag, stop_at_boundaries
 from training.loop.loop import RunOutputs, TrainingData, TrainingLoop
 from training.loop.parts import TrainingParts, build_parts
+from training.loop.second_signal import end_at_second_signal
 from training.models import build_model
 from training.order import order_from_settings
 from training.ranks.device_memory import peak_device_bytes
@@ -62,7 +63,7 @@ def train(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[s
     reading = open_training_input(settings, readers["train"], order, parts.spec.image_size)
     events.log(f"reading {version.ref} train: {reading}")
     data = TrainingData(reading.pipeline, order, readers.get("validation"))
-    with stop_at_boundaries() as stop:
+    with stop_at_boundaries() as stop, end_at_second_signal():
         loop = _train(config, parts, data, run_dir, stop)
         evaluated = [readers[split] for split in EVALUATED_SPLITS if split in readers]
         metrics = evaluate_splits(parts.evaluator, evaluated, run_dir, stop.check)
@@ -96,7 +97,7 @@ def _train(
     """Run the loop from the latest checkpoint, then restore the best model."""
     checkpoints = Checkpoints(Storage.at(run_dir / "checkpoints"), config.run.keep_checkpoints)
     with parts.strategy.scope():
-        found = checkpoints.restore_latest([*parts.model.variables, *parts.optimizer.variables])
+        found = checkpoints.restore_latest(parts.state)
     progress = found or Progress()
     if found is not None:
         steps = data.order.steps_per_epoch
@@ -107,14 +108,9 @@ def _train(
         if config.run.trace_records:
             trace = ConsumedTrace(run_dir / "consumed.jsonl", progress.trace_bytes)
             open_files.enter_context(contextlib.closing(trace))
-        loop = TrainingLoop(
-            config,
-            parts,
-            data,
-            RunOutputs(checkpoints, log, HistoryFiles(Storage.at(run_dir)), trace),
-            progress,
-            stop,
-        )
+        open_files.callback(checkpoints.close)  # first of all, since it puts the trace on disk
+        outputs = RunOutputs(checkpoints, log, HistoryFiles(Storage.at(run_dir)), trace)
+        loop = TrainingLoop(config, parts, data, outputs, progress, stop)
         loop.run()
     assert loop.progress.best is not None, "the last epoch is always compared"
     with parts.strategy.scope():
@@ -154,13 +150,14 @@ def _result(
         "image_size": parts.spec.image_size,
         "num_parameters": int(parts.model.count_params()),
         "classes": version.manifest.classes,
-        "epochs": config.run.epochs,
-        "steps": loop.total_steps,
+        "epochs": loop.progress.epoch,
+        "steps": loop.run_step,
         "global_batch_size": config.data.global_batch_size,
         "num_replicas": parts.strategy.num_replicas_in_sync,
         "devices": list(parts.strategy.extended.worker_devices),
         "metrics": metrics,
         "best": loop.progress.best,
+        "stopped_early": loop.stopped_early,
         "history": loop.progress.history,
         **{name: round(value, 4) for name, value in loop.rates().items()},
         "export_dir": str(run_dir / "export"),

@@ -1,4 +1,10 @@
-"""One step of training, on every replica: augment the batch, loss, gradients, update."""
+"""One step of training, on every replica: augment the batch, loss, gradients, update.
+
+With accumulation a step's rows are taken in parts, one after the other, and their gradients are added up.
+The weights of the rows add up to 1 over the whole step, so the sum is the gradient of the global batch. Each
+part is a call of its own: in one graph TensorFlow would compute several parts at the same time, and save no
+memory.
+"""
 
 from __future__ import annotations
 
@@ -6,50 +12,145 @@ from typing import Any
 
 import tensorflow as tf
 
+from infra.errors import ConfigError
+from training.augment.batch_parameters import check_pairs
 from training.augment.batched import BatchAugment
 from training.config import TrainConfig
 from training.loop.optimization.update import WeightUpdate
-from training.tasks.task import Task
+from training.loop.parts import TrainingParts
 
 
-def make_train_step(config: TrainConfig, strategy: Any, model: Any, optimizer: Any, task: Task) -> Any:
-    """Return a function: batch -> (loss of the global batch, sum of the scores of its real examples).
+class TrainStep:
+    """Trains the model of a run on one global batch a call, and adds to its totals."""
 
-    Both are float32 scalars. The scores are those of the task; of a classifier, their sum is the number of
-    hits.
-    """
-    settings = config.augment
-    augment = None
-    if settings.is_batched:
-        augment = BatchAugment(mixes=settings.mixes, deterministic=config.run.deterministic)
-    update = WeightUpdate(
-        model,
-        optimizer,
-        clip_norm=config.optimizer.clip_norm,
-        first_layer_factor=config.optimizer.first_layer_factor,
-    )
+    def __init__(self, config: TrainConfig, parts: TrainingParts, rows: int) -> None:
+        """Prepare the step; it is compiled by its first call.
 
-    def on_replica(batch: Any) -> Any:
+        Args:
+            config: the configuration of the run.
+            parts: the model of the run with all that trains it.
+            rows: the rows of a replica.
+
+        Raises:
+            ConfigError: ``run.accumulate_steps`` does not divide the rows.
+        """
+        self._parts = parts
+        self._mixes = config.augment.mixes
+        self._num_parts = config.run.accumulate_steps
+        self._part_rows = _part_rows(config, rows)
+        self._augment = None
+        if config.augment.is_batched:
+            self._augment = BatchAugment(mixes=self._mixes, deterministic=config.run.deterministic)
+        self._update = WeightUpdate(
+            parts.model,
+            parts.optimizer,
+            clip_norm=config.optimizer.clip_norm,
+            first_layer_factor=config.optimizer.first_layer_factor,
+        )
+        self._gradients = self._loss_and_gradients
+        if config.run.jit_compile:
+            _check_one_device(parts.strategy)
+            self._gradients = tf.function(self._gradients, jit_compile=True)
+        self._counts: dict[int, Any] = {}
+        run = parts.strategy.run
+        if self._num_parts == 1:
+            self._whole = tf.function(lambda batch, real: run(self._train, args=(batch, real)))
+            return
+        with parts.strategy.scope():
+            self._sums = [_replica_zeros(variable) for variable in parts.model.trainable_variables]
+        self._part = tf.function(lambda *args: run(self._accumulate, args=args))
+        self._finish = tf.function(lambda: run(self._apply_sums))
+
+    def __call__(self, batch: Any, num_real: int) -> None:
+        """Take one step.
+
+        Args:
+            batch: the rows of every replica: images, labels, weights, and the parameters of augmentation.
+            num_real: real examples of the global batch.
+        """
+        real = self._counts.get(num_real)
+        if real is None:
+            real = self._counts[num_real] = tf.constant(num_real, tf.float32)
+        if self._num_parts == 1:
+            self._whole(batch, real)
+            return
+        for part in range(self._num_parts):
+            self._part(batch, real, tf.constant(part * self._part_rows))
+        self._finish()
+
+    # -- in replica context ----------------------------------------------------------------------------
+
+    def _train(self, batch: Any, num_real: Any) -> None:
+        loss, score, gradients = self._gradients(batch)
+        self._parts.totals.add(loss * num_real, score)
+        self._apply(gradients)
+
+    def _accumulate(self, batch: Any, num_real: Any, start: Any) -> None:
+        def rows(column: Any) -> Any:
+            part = column[start : start + self._part_rows]
+            return tf.ensure_shape(part, [self._part_rows, *column.shape[1:]])
+
+        loss, score, gradients = self._gradients(tf.nest.map_structure(rows, batch))
+        self._parts.totals.add(loss * num_real, score)
+        for total, gradient in zip(self._sums, gradients, strict=True):
+            if gradient is not None:
+                total.assign_add(gradient)
+
+    def _apply_sums(self) -> None:
+        self._apply([tf.identity(total) for total in self._sums])
+        for total in self._sums:
+            total.assign(tf.zeros_like(total))
+
+    def _apply(self, gradients: list[Any]) -> None:
+        self._parts.totals.add_norm(self._update(gradients))
+        if self._parts.averages is not None:
+            self._parts.averages.update()
+
+    def _loss_and_gradients(self, batch: Any) -> tuple[Any, Any, list[Any]]:
+        """Return the part of these rows in the loss and in the sum of scores, and the gradients."""
+        parts, task, model = self._parts, self._parts.task, self._parts.model
         images, labels = batch["images"], batch["labels"]
-        own_share = batch["parameters"].own_share if settings.mixes else None
-        if augment is not None:
-            images = augment(images, batch["parameters"])
+        own_share = batch["parameters"].own_share if self._mixes else None
+        if self._augment is not None:
+            images = self._augment(images, batch["parameters"])
         with tf.GradientTape() as tape:
             outputs = tf.cast(model(images, training=True), tf.float32)
             loss = tf.reduce_sum(task.training_losses(outputs, labels, own_share) * batch["weights"])
             if model.losses:
-                loss += tf.add_n(model.losses) / strategy.num_replicas_in_sync
-            scaled = optimizer.scale_loss(loss)
+                loss += tf.add_n(model.losses) / (parts.strategy.num_replicas_in_sync * self._num_parts)
+            scaled = parts.optimizer.scale_loss(loss)
         gradients = tape.gradient(scaled, model.trainable_variables)
-        # Sums the gradients over the replicas. The weights have already divided the losses by the global
-        # batch.
-        update(gradients)
         scores = task.scores(outputs, labels, own_share)
-        return loss, tf.reduce_sum(tf.where(batch["weights"] > 0, scores, 0.0))
+        return loss, tf.reduce_sum(tf.where(batch["weights"] > 0, scores, 0.0)), gradients
 
-    def step(batch: Any) -> Any:
-        loss, score = strategy.run(on_replica, args=(batch,))
-        total = tf.distribute.ReduceOp.SUM
-        return strategy.reduce(total, loss, axis=None), strategy.reduce(total, score, axis=None)
 
-    return tf.function(step)
+def _part_rows(config: TrainConfig, rows: int) -> int:
+    """Return the rows of a part of a step, on one replica."""
+    parts = config.run.accumulate_steps
+    if rows % parts:
+        near = next(number for number in range(parts, 0, -1) if rows % number == 0)
+        raise ConfigError(
+            f"run.accumulate_steps = {parts} does not divide the {rows} examples of a step on one device",
+            f"set it to a divisor, such as {near}, or change data.global_batch_size",
+        )
+    check_pairs(config.augment, rows // parts)
+    return rows // parts
+
+
+def _check_one_device(strategy: Any) -> None:
+    if strategy.num_replicas_in_sync > 1:
+        raise ConfigError(
+            f"run.jit_compile needs one device; there are {strategy.num_replicas_in_sync}: the replicas "
+            "exchange the statistics of batch normalisation in the middle of a step",
+            "turn it off, or set run.devices to 'one'",
+        )
+
+
+def _replica_zeros(variable: Any) -> Any:
+    """Return a variable of the same shape that each replica has for itself."""
+    return tf.Variable(
+        tf.zeros(variable.shape, variable.dtype),
+        trainable=False,
+        synchronization=tf.VariableSynchronization.ON_READ,
+        aggregation=tf.VariableAggregation.NONE,
+    )

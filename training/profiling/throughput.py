@@ -12,7 +12,7 @@ import tensorflow as tf
 from infra.dataset.catalog import DatasetVersion
 from training.config import TrainConfig
 from training.loop.parts import build_parts
-from training.loop.step import make_train_step
+from training.loop.step import TrainStep
 from training.order import TrainingOrder
 from training.profiling.bottleneck import Rates
 from training.profiling.stages import Stage, Subject
@@ -84,11 +84,11 @@ def measure_rates(
     if not model:
         return Rates(batches, pipeline_rate)
     parts = build_parts(config, strategy, version, order.steps_per_epoch)
-    step = make_train_step(config, strategy, parts.model, parts.optimizer, parts.task)
+    step = TrainStep(config, parts, size // strategy.num_replicas_in_sync)
 
     def train_on(batch: Any) -> int:
-        loss, _ = step(batch)
-        float(loss)  # waits for the device
+        step(batch, size)
+        parts.totals.take()  # waits for the device
         return size
 
     on_stage("model")

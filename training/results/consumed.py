@@ -27,11 +27,14 @@ class ConsumedTrace:
         line = json.dumps({"epoch": epoch, "step": step, "ids": ids}, separators=(",", ":"))
         self._file.write(line.encode("ascii") + b"\n")
 
-    def commit(self) -> int:
-        """Put all lines on disk; returns the file's length (bytes), for the checkpoint."""
+    def flush(self) -> int:
+        """Give all lines to the system; returns the file's length (bytes), for the checkpoint."""
         self._file.flush()
-        os.fsync(self._file.fileno())
         return self._file.tell()
+
+    def sync(self) -> None:
+        """Put on disk what was flushed. Another thread may add lines meanwhile."""
+        os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Close the file."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from training.models.batch_normalization import layers_of
+from training.models.layers import layers_of
 
 _NORMALIZATIONS = (
     keras.layers.BatchNormalization,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from infra.errors import CorruptDataError
+from infra.errors import CorruptDataError, StorageError
 from infra.storage.filesystem import Storage
 from training.loop.checkpoint import Checkpoints, Progress
 
@@ -27,7 +28,7 @@ class Variable:
         return self.value.shape
 
     def numpy(self) -> npt.NDArray[np.float32]:
-        return self.value
+        return self.value.copy()
 
     def assign(self, value: npt.NDArray[np.float32]) -> None:
         self.value = value
@@ -63,32 +64,68 @@ def test_the_latest_comes_back(tmp_path: Path) -> None:
 def test_best_models_are_kept_while_a_checkpoint_names_them(tmp_path: Path) -> None:
     checkpoints = Checkpoints(Storage.at(tmp_path), keep=2)
     for epoch, best_epoch in [(1, 1), (2, 2), (3, 2), (4, 4)]:
-        progress = Progress(epoch=epoch, best=best(best_epoch))
-        if epoch == best_epoch:
-            checkpoints.save_best(epoch, variables(epoch), progress)
-        checkpoints.save(10 * epoch, variables(epoch), progress)
+        checkpoints.save(10 * epoch, variables(epoch), Progress(epoch=epoch, best=best(best_epoch)))
+        checkpoints.wait()
         bests = [name for name in names(tmp_path) if name.startswith("best")]
         assert bests == [f"best-{kept:06d}.npz" for kept in {1: [1], 2: [1, 2], 3: [2], 4: [2, 4]}[epoch]]
+        found = variables(0)[:1]
+        checkpoints.restore_best(best_epoch, found)
+        assert float(found[0].value[0, 0]) == best_epoch
+
+
+def test_the_best_model_is_written_once(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(Storage.at(tmp_path), keep=2)
+    checkpoints.save(10, variables(1), Progress(epoch=1, best=best(1)))
+    checkpoints.close()
+    assert (tmp_path / "best-000001.npz").samefile(tmp_path / "step-000000010.npz")
 
 
 def test_the_best_of_an_attempt_that_was_killed_is_not_taken(tmp_path: Path) -> None:
     """It was written, and the checkpoint after it was not: the next attempt may find that epoch worse."""
     checkpoints = Checkpoints(Storage.at(tmp_path), keep=2)
-    checkpoints.save_best(1, variables(1), Progress())
     checkpoints.save(10, variables(1), Progress(epoch=1, best=best(1)))
-    checkpoints.save_best(2, variables(2), Progress())
+    checkpoints.save(20, variables(2), Progress(epoch=2, best=best(2)))
+    checkpoints.close()
+    (tmp_path / "step-000000020.npz").unlink()
     resumed, found = Checkpoints(Storage.at(tmp_path), keep=2), variables(0)
     progress = resumed.restore_latest(found)
     assert progress is not None
-    assert progress.best is not None
+    assert progress.best == best(1)
     resumed.save(20, variables(3), Progress(epoch=2, best=progress.best))
-    resumed.restore_best(int(progress.best["epoch"]), found)
+    resumed.restore_best(1, found)
     assert float(found[0].value[0, 0]) == 1
     assert "best-000002.npz" not in names(tmp_path)
 
 
+def test_values_are_those_of_the_step_although_training_goes_on(tmp_path: Path) -> None:
+    """The file is written later: here not before the variables have changed."""
+    changed = threading.Event()
+    checkpoints, found = Checkpoints(Storage.at(tmp_path), keep=2), variables(1)
+    checkpoints.save(1, found, progress := Progress(step=1), before=changed.wait)
+    for variable in found:
+        variable.value[...] = 7
+    progress.step = 7
+    assert names(tmp_path) == []
+    changed.set()
+    restored = checkpoints.restore_latest(found)
+    assert restored == Progress(step=1)
+    assert float(found[0].value[0, 0]) == 1
+
+
+def test_a_checkpoint_that_cannot_be_written_ends_the_run(tmp_path: Path) -> None:
+    def full() -> None:
+        raise StorageError("no space left")
+
+    checkpoints = Checkpoints(Storage.at(tmp_path), keep=2)
+    checkpoints.save(1, variables(1), Progress(), before=full)
+    with pytest.raises(StorageError, match="no space"):
+        checkpoints.save(2, variables(1), Progress())
+
+
 def test_a_checkpoint_of_another_model_changes_nothing(tmp_path: Path) -> None:
-    Checkpoints(Storage.at(tmp_path), keep=2).save(5, variables(7, last_shape=(5,)), Progress())
+    other = Checkpoints(Storage.at(tmp_path), keep=2)
+    other.save(5, variables(7, last_shape=(5,)), Progress())
+    other.close()
     found = variables(0)
     assert Checkpoints(Storage.at(tmp_path), keep=2).restore_latest(found) is None
     assert [float(variable.value.flat[0]) for variable in found] == [0, 0]
@@ -99,8 +136,9 @@ def test_numbers_that_keras_gives_to_nameless_things_do_not_count(tmp_path: Path
     kinds = ("seed_generator{}/state", "adamw/conv2d{}_kernel_momentum")
     one = [Variable(kind.format(""), np.ones(2, np.float32)) for kind in kinds]
     two = [Variable(kind.format("_7"), np.zeros(2, np.float32)) for kind in kinds]
-    Checkpoints(Storage.at(tmp_path), keep=2).save(5, one, Progress())
-    assert Checkpoints(Storage.at(tmp_path), keep=2).restore_latest(two) is not None
+    checkpoints = Checkpoints(Storage.at(tmp_path), keep=2)
+    checkpoints.save(5, one, Progress())
+    assert checkpoints.restore_latest(two) is not None
     assert float(two[1].value[0]) == 1
 
 
@@ -109,6 +147,7 @@ def test_damage_anywhere_is_noticed(tmp_path: Path) -> None:
     checkpoints = Checkpoints(Storage.at(tmp_path), keep=2)
     checkpoints.save(5, variables(5), Progress(step=5, best=best(1)))
     checkpoints.save(6, variables(6), Progress(step=6, best=best(1)))
+    checkpoints.wait()
     file = tmp_path / "step-000000006.npz"
     data = file.read_bytes()
     chance = random.Random(1)
@@ -126,7 +165,6 @@ def test_damage_anywhere_is_noticed(tmp_path: Path) -> None:
         progress = checkpoints.restore_latest(variables(0))
         assert progress is not None
         assert progress.step == 5
-    checkpoints.save_best(1, variables(1), Progress())
     (tmp_path / "best-000001.npz").write_bytes(b"PK")
     with pytest.raises(CorruptDataError, match="best-000001"):
         checkpoints.restore_best(1, variables(0))

@@ -1,0 +1,113 @@
+"""Training steps: the same mathematics in parts, on several devices, in half precision, and when resumed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from infra.dataset.catalog import DatasetVersion
+from infra.errors import ConfigError
+from infra.storage.filesystem import Storage
+from tests.samples.published import coloured, publish
+from tests.samples.training_steps import STEPS, Training, Weights, batches, trained_elsewhere
+from training.loop.checkpoint import Checkpoints, Progress
+
+keras = pytest.importorskip("keras")
+
+ALL_ON = [
+    "optimizer.ema_decay=0.9", "optimizer.clip_norm=0.05", "optimizer.first_layer_factor=0.5",
+    "optimizer.name=adamw", "optimizer.learning_rate=0.01",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def version(tmp_path_factory: pytest.TempPathFactory) -> DatasetVersion:
+    return publish(
+        tmp_path_factory.mktemp("sets"), coloured({"train": {"a": 4, "b": 4}}, size=(8, 8)), name="set"
+    )
+
+
+def agree(found: Weights, expected: Weights, relative: float) -> None:
+    """All variables are the same in their L2 norms, relative to their lengths."""
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        difference = np.linalg.norm(found[name].astype(np.float64) - value)
+        assert difference <= relative * max(np.linalg.norm(value), 1e-3), name
+
+
+def test_steps_in_parts_equal_whole_steps(version: DatasetVersion) -> None:
+    whole = Training(version, *ALL_ON).steps(batches())
+    parts = Training(version, *ALL_ON, "run.accumulate_steps=4").steps(batches())
+    agree(parts.weights(), whole.weights(), 1e-5)
+    sums, of_parts = whole.parts.totals.take(), parts.parts.totals.take()
+    assert sums.loss > 0
+    assert sums.num_finite == of_parts.num_finite == STEPS
+    assert of_parts.loss == pytest.approx(sums.loss, rel=1e-5)
+    assert of_parts.score == sums.score
+    assert of_parts.gradient_norm == pytest.approx(sums.gradient_norm, rel=1e-4)
+    assert whole.parts.totals.take().loss == 0
+
+
+def test_two_devices_equal_one(version: DatasetVersion) -> None:
+    """With accumulation, averages, clipping and rates by layer."""
+    one = Training(version, *ALL_ON).steps(batches())
+    folder = Path(version.storage.location).parent
+    two = trained_elsewhere(folder, 2, *ALL_ON, "run.accumulate_steps=2")
+    agree(two, one.weights(), 1e-4)
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "off"])
+def test_a_resumed_run_equals_an_unbroken_one(version: DatasetVersion, tmp_path: Path, kind: str) -> None:
+    settings = [*ALL_ON, f"run.mixed_precision={kind}", "run.accumulate_steps=2"]
+    unbroken = Training(version, *settings).steps(batches())
+    first = Training(version, *settings).steps(batches()[:3])
+    checkpoints = Checkpoints(Storage.at(tmp_path), keep=1)
+    checkpoints.save(3, first.parts.state, Progress(step=3))
+    second = Training(version, *settings)
+    assert checkpoints.restore_latest(second.parts.state) == Progress(step=3)
+    agree(second.steps(batches()[3:]).weights(), unbroken.weights(), 0)
+    assert keras.config.dtype_policy().name == "float32", "the global policy is as it was"
+    assert second.parts.model.layers[-1].compute_dtype == {"off": "float32"}.get(kind, kind)
+
+
+def test_a_step_that_overflows_changes_no_weight_but_the_scale(version: DatasetVersion) -> None:
+    training = Training(version, "run.mixed_precision=float16", "optimizer.name=sgd")
+    before = [variable.numpy() for variable in training.parts.model.variables]
+    scale = float(training.parts.optimizer.dynamic_scale.numpy())
+    training.parts.optimizer.dynamic_scale.assign(1e30)
+    training.steps(batches()[:1])
+    assert scale > 1
+    assert float(training.parts.optimizer.dynamic_scale.numpy()) == pytest.approx(0.5e30)
+    after = [variable.numpy() for variable in training.parts.model.variables]
+    assert all(np.array_equal(old, new) for old, new in zip(before, after, strict=True))
+    assert training.parts.totals.take().num_finite == 0
+
+
+def test_averages_follow_the_weights_with_a_warm_up(version: DatasetVersion) -> None:
+    training = Training(version, "optimizer.ema_decay=0.999")
+    model, averages = training.parts.model, training.parts.averages
+    assert averages is not None
+    kernel, expected = model.trainable_variables[0], model.trainable_variables[0].numpy()
+    for number, batch in enumerate(batches()):
+        training.steps([batch])
+        decay = min(0.999, (1 + number) / (10 + number))
+        expected = decay * expected + (1 - decay) * kernel.numpy()
+    trained = kernel.numpy()
+    with training.parts.evaluated():
+        assert kernel.numpy() == pytest.approx(expected, rel=1e-5)
+    assert np.array_equal(kernel.numpy(), trained)
+    assert averages.variables[-1].numpy() == STEPS
+
+
+def test_a_compiled_step_equals_one_that_is_not(version: DatasetVersion) -> None:
+    plain = Training(version).steps(batches())
+    agree(Training(version, "run.jit_compile=true").steps(batches()).weights(), plain.weights(), 1e-5)
+
+
+def test_parts_must_divide_the_rows(version: DatasetVersion) -> None:
+    with pytest.raises(ConfigError, match=r"accumulate_steps = 3 does not divide the 8 examples"):
+        Training(version, "run.accumulate_steps=3")
+    with pytest.raises(ConfigError, match="even number"):
+        Training(version, "run.accumulate_steps=8", "augment.mixup=0.2")

@@ -1,0 +1,22 @@
+"""Which epoch of a run is the best, and when a run has stopped to improve. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def is_better(figures: Mapping[str, float], best: Mapping[str, float] | None, metric: str) -> bool:
+    """Return whether ``figures`` are better than the best so far by a metric; the loss decides ties."""
+    if best is None:
+        return True
+    if metric == "loss":
+        return figures["loss"] < best["loss"]
+    return (figures[metric], -figures["loss"]) > (best[metric], -best["loss"])
+
+
+def looks_since_best(history: Sequence[Mapping[str, Any]], best: Mapping[str, float] | None) -> int:
+    """Return the number of looks at the validation split after the best epoch."""
+    if best is None:
+        return 0
+    return sum("validation" in row and row["epoch"] > best["epoch"] for row in history)

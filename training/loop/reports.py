@@ -1,0 +1,90 @@
+"""Report how training goes: fetch the figures from the device, and hand them to people and files."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from infra import progress as events
+from infra.errors import ConfigError
+from training.config import TrainConfig
+from training.loop.checkpoint import Progress
+from training.loop.parts import TrainingParts
+from training.order import TrainingOrder
+from training.results.tensorboard_log import TensorBoardLog
+
+
+class TrainingReports:
+    """The reports of a run, each over the steps since the one before it."""
+
+    def __init__(
+        self, config: TrainConfig, parts: TrainingParts, order: TrainingOrder, log: TensorBoardLog
+    ) -> None:
+        self._run = config.run
+        self._parts = parts
+        self._order = order
+        self._log = log
+        self._steps = 0
+        self._images = 0
+
+    def begin(self, run_step: int) -> None:
+        """Announce the training, of which ``run_step`` steps are done."""
+        total = self._images_at(self._run.epochs * self._order.steps_per_epoch)
+        events.stage("train", total, done=self._images_at(run_step))
+
+    def count(self, num_real: int) -> None:
+        """Count a step of ``num_real`` examples, which was started on the device."""
+        self._steps += 1
+        self._images += num_real
+
+    def publish(self, progress: Progress) -> None:
+        """Fetch the sums of the steps since the last report, add them to ``progress``, and report them.
+
+        Raises:
+            ConfigError: the loss is not finite.
+        """
+        if not self._steps:
+            return
+        sums, run_step = (
+            self._parts.totals.take(),
+            progress.epoch * self._order.steps_per_epoch + progress.step,
+        )
+        if not math.isfinite(sums.loss):
+            raise ConfigError(
+                f"the loss became {sums.loss} by step {progress.step}, epoch {progress.epoch + 1}",
+                "lower optimizer.learning_rate, or lengthen optimizer.warmup_fraction",
+            )
+        progress.loss_sum += sums.loss
+        progress.score_sum += sums.score
+        progress.num_examples += self._images
+        step_figures = {
+            "step_loss": sums.loss / self._images,
+            "learning_rate": self._parts.schedule.at(run_step - 1),
+            "gradient_norm": sums.gradient_norm / max(sums.num_finite, 1),
+        }
+        if self._run.mixed_precision == "float16":
+            step_figures["overflowed_steps"] = self._steps - sums.num_finite
+        self._steps = self._images = 0
+        self._log.scalars("train", run_step, step_figures)
+        self._announce(progress, run_step, step_figures)
+
+    def _announce(self, progress: Progress, run_step: int, step_figures: dict[str, float]) -> None:
+        figures, epoch = self.epoch_figures(progress), progress.epoch + 1
+        done, total = (
+            self._images_at(at) for at in (run_step, self._run.epochs * self._order.steps_per_epoch)
+        )
+        events.progress("train", done, total, epoch=epoch, epochs=self._run.epochs, **figures)
+        events.metrics(split="train", epoch=epoch, step=run_step, **step_figures, **figures)
+
+    def epoch_figures(self, progress: Progress) -> dict[str, Any]:
+        """Return loss and score over the reported steps of this epoch."""
+        seen = max(progress.num_examples, 1)
+        score_name = self._parts.task.score_name
+        return {"loss": progress.loss_sum / seen, score_name: progress.score_sum / seen}
+
+    def _images_at(self, run_step: int) -> int:
+        """Return the images of the first ``run_step`` steps of the run."""
+        epoch, step = divmod(run_step, self._order.steps_per_epoch)
+        size = self._order.global_batch_size
+        per_epoch = min(self._order.steps_per_epoch * size, self._order.num_records)
+        return epoch * per_epoch + min(step * size, per_epoch)

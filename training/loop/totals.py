@@ -1,0 +1,62 @@
+"""Sums over training steps that stay on the device until they are reported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+
+@dataclass(frozen=True, slots=True)
+class StepTotals:
+    """Sums over the steps since the last report, over all replicas.
+
+    Attributes:
+        loss: of the mean losses of the steps, each times the number of its real examples.
+        score: of the scores of the task.
+        gradient_norm: of the gradient norms that are finite.
+        num_finite: the steps whose gradient norm is finite.
+    """
+
+    loss: float
+    score: float
+    gradient_norm: float
+    num_finite: int
+
+
+class DeviceTotals:
+    """``StepTotals`` in one variable of each replica: a report fetches it once, a step fetches nothing."""
+
+    def __init__(self) -> None:
+        """Begin at zero. Call it in the scope of the strategy."""
+        self._sums = tf.Variable(
+            tf.zeros([4], tf.float64),
+            trainable=False,
+            synchronization=tf.VariableSynchronization.ON_READ,
+            aggregation=tf.VariableAggregation.SUM,
+        )
+
+    def add(self, loss: Any, score: Any) -> None:
+        """Add this replica's part of a step. Call it in replica context.
+
+        Args:
+            loss: float32, this replica's part of the mean loss, times the number of real examples.
+            score: float32, the sum of the scores of its real examples.
+        """
+        zero = tf.zeros([], tf.float64)
+        self._sums.assign_add(tf.stack([tf.cast(loss, tf.float64), tf.cast(score, tf.float64), zero, zero]))
+
+    def add_norm(self, norm: Any) -> None:
+        """Add the gradient norm of a step (float32, the same on all replicas). Call it in replica context."""
+        zero = tf.zeros([], tf.float64)
+        share = 1.0 / tf.distribute.get_replica_context().num_replicas_in_sync
+        finite = tf.math.is_finite(norm)
+        own = tf.cast(tf.where(finite, norm, 0.0) * share, tf.float64)
+        self._sums.assign_add(tf.stack([zero, zero, own, tf.cast(finite, tf.float64) * share]))
+
+    def take(self) -> StepTotals:
+        """Fetch the sums, and begin again at zero. It waits for the steps on the device."""
+        loss, score, norm, finite = self._sums.numpy().tolist()
+        self._sums.assign(tf.zeros([4], tf.float64))
+        return StepTotals(loss, score, norm, round(finite))
