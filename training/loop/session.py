@@ -64,7 +64,7 @@ def train(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[s
     events.log(f"reading {version.ref} train: {reading}")
     data = TrainingData(reading.pipeline, order, readers.get("validation"))
     with stop_at_boundaries() as stop, end_at_second_signal():
-        loop = _train(config, parts, data, run_dir, stop)
+        loop = train_and_restore_best(config, parts, data, run_dir, stop)
         evaluated = [readers[split] for split in EVALUATED_SPLITS if split in readers]
         metrics = evaluate_splits(parts.evaluator, evaluated, run_dir, stop.check)
         label_errors = write_label_errors(run_dir)
@@ -91,10 +91,10 @@ def train(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[s
     return {**result, "report": str(report)}
 
 
-def _train(
+def train_and_restore_best(
     config: TrainConfig, parts: TrainingParts, data: TrainingData, run_dir: Path, stop: StopFlag
 ) -> TrainingLoop:
-    """Run the loop from the latest checkpoint, then restore the best model."""
+    """Run the loop from the latest checkpoint in ``run_dir``, then restore the best model."""
     checkpoints = Checkpoints(Storage.at(run_dir / "checkpoints"), config.run.keep_checkpoints)
     with parts.strategy.scope():
         found = checkpoints.restore_latest(parts.state)

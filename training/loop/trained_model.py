@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import keras
-
 from infra.dataset.catalog import DatasetVersion
 from infra.errors import CorruptDataError
 from training.config import TrainConfig
 from training.loop.evaluation import EvaluationSize, Evaluator
 from training.loop.parts import model_spec
+from training.loop.precision import precision
 from training.models import build_model
 from training.tasks.single_label import SingleLabel
 
@@ -44,12 +43,11 @@ def load_trained(config: TrainConfig, version: DatasetVersion, run_dir: Path, st
     Raises:
         CorruptDataError: the weights are missing or damaged.
     """
-    policy = config.run.mixed_precision
-    keras.config.set_dtype_policy("float32" if policy == "off" else f"mixed_{policy}")
     spec = replace(model_spec(config, version, 1), weights=None)
     weights = run_dir / WEIGHTS_FILE
     with strategy.scope():
-        model = build_model(spec)
+        with precision(config.run.mixed_precision):
+            model = build_model(spec)
         try:
             model.load_weights(weights)
         except (OSError, ValueError) as error:

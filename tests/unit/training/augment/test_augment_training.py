@@ -72,28 +72,31 @@ def test_the_loss_of_a_step_is_against_both_labels(dataset: Dataset) -> None:
     import keras
 
     from training.augment.batched import BatchAugment, soft_labels
-    from training.loop.step import make_train_step
+    from training.loop.parts import build_parts
+    from training.loop.step import TrainStep
     from training.ranks.strategy import make_strategy
-    from training.tasks.single_label import SingleLabel
 
-    config = TrainConfig.model_validate({"augment": AUGMENT, "optimizer": {"label_smoothing": 0.1}})
-    strategy = make_strategy("one")
-    with strategy.scope():
-        keras.utils.set_random_seed(1)
-        layers = [keras.layers.Rescaling(1 / 255), keras.layers.Flatten(), keras.layers.Dense(3)]
-        model = keras.Sequential([keras.Input((16, 16, 3)), *layers])
-        optimizer = keras.optimizers.SGD(0.0)
-        optimizer.build(model.trainable_variables)
-    step = make_train_step(config, strategy, model, optimizer, SingleLabel(3, label_smoothing=0.1))
+    config = TrainConfig.model_validate(
+        {
+            "augment": AUGMENT,
+            "model": {"name": "tests.samples.linear_model"},
+            "data": {"image_size": 16, "global_batch_size": 8},
+            "optimizer": {"label_smoothing": 0.1, "name": "sgd", "learning_rate": 1e-30, "weight_decay": 0},
+        }
+    )
+    parts = build_parts(config, make_strategy("one"), dataset.version, 4)
+    step, model = TrainStep(config, parts, 8), parts.model
     for batch in pipeline_of(dataset).dataset(2, 4):  # the last one of an epoch is padded
         draws, labels, weights = batch["parameters"], batch["labels"], batch["weights"].numpy()
         logits = model(BatchAugment(mixes=True)(batch["images"], draws))
         soft = soft_labels(labels, draws.own_share, 3)
         losses = keras.losses.categorical_crossentropy(soft, logits, from_logits=True, label_smoothing=0.1)
-        loss, num_correct = step(batch)
-        assert float(loss) == pytest.approx(float((losses.numpy() * weights).sum()), rel=1e-5)
+        num_real = int((weights > 0).sum())
+        step(batch, num_real)
+        sums = parts.totals.take()
+        assert sums.loss / num_real == pytest.approx(float((losses.numpy() * weights).sum()), rel=1e-5)
         hits = (soft.numpy().argmax(axis=1) == logits.numpy().argmax(axis=1)) & (weights > 0)
-        assert int(num_correct) == hits.sum()
+        assert sums.score == hits.sum()
     assert (weights == 0).sum() == 2
 
 

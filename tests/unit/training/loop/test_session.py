@@ -13,7 +13,9 @@ from infra.errors import ConfigError
 from infra.settings import load_settings
 from tests.samples.published import coloured, publish
 from training.config import TrainConfig
+from training.dataset import Dataset
 from training.loop.best import is_better, looks_since_best
+from training.order import order_from_settings
 
 pytest.importorskip("tensorflow")
 
@@ -29,13 +31,28 @@ def version(tmp_path_factory: pytest.TempPathFactory) -> DatasetVersion:
     return publish(tmp_path_factory.mktemp("sets"), coloured(COUNTS, size=(8, 8)), name="set")
 
 
-def trained(version: DatasetVersion, run_dir: Path, *overrides: str) -> dict[str, Any]:
-    from training.loop import session
+def trained(version: DatasetVersion, run_dir: Path, *overrides: str) -> tuple[Any, Any]:
+    """Train, without the export, which takes most of the time of a small run; the loop and its parts."""
+    from training.loop.interruption import StopFlag
+    from training.loop.loop import TrainingData
+    from training.loop.parts import build_parts
+    from training.loop.session import train_and_restore_best
     from training.ranks import tensorflow_runtime
+    from training.ranks.strategy import make_strategy
+    from training.tf_data.training_input import InputSettings, open_training_input
 
     config = load_settings(TrainConfig, section="train", overrides=[*BASE, *overrides])
     tensorflow_runtime.start(seed=1)
-    return session.train(config, version, run_dir)
+    dataset = Dataset(version, config.reading)
+    train, validation = dataset.reader("train"), dataset.reader("validation")
+    order = order_from_settings(config.data, train.table, dataset.classes)
+    parts = build_parts(config, make_strategy(config.run.devices), version, order.steps_per_epoch)
+    settings = InputSettings(config.data, config.reading, config.augment)
+    pipeline = open_training_input(settings, train, order, 8).pipeline
+    data = TrainingData(pipeline, order, validation)
+    loop = train_and_restore_best(config, parts, data, run_dir, StopFlag())
+    found = parts.evaluator.evaluate(validation, lambda _: None)
+    return loop, found
 
 
 @pytest.mark.parametrize(
@@ -64,12 +81,12 @@ def test_a_run_that_does_not_improve_stops_early(version: DatasetVersion, tmp_pa
     """At such a rate the loss is best after the first epoch or so, and gets worse from then on."""
     settings = ["run.best_metric=loss", "run.patience=2", "run.epochs=40", "optimizer.name=sgd"]
     settings += ["optimizer.learning_rate=1e-12", "optimizer.weight_decay=0", "optimizer.schedule=constant"]
-    result = trained(version, tmp_path, *settings)
-    losses = [row["validation"]["loss"] for row in result["history"]]
-    assert result["epochs"] == len(losses) == int(np.argmin(losses)) + 1 + 2 < 40
-    assert result["best"]["epoch"] == int(np.argmin(losses)) + 1
-    assert result["metrics"]["validation"]["loss"] == pytest.approx(min(losses), rel=1e-5)
-    assert "run.patience = 2" in result["stopped_early"]
+    loop, found = trained(version, tmp_path, *settings)
+    losses = [row["validation"]["loss"] for row in loop.progress.history]
+    assert loop.progress.epoch == len(losses) == int(np.argmin(losses)) + 1 + 2 < 40
+    assert loop.progress.best["epoch"] == int(np.argmin(losses)) + 1
+    assert found.loss == pytest.approx(min(losses), rel=1e-5)
+    assert "run.patience = 2" in loop.stopped_early
 
 
 def test_callbacks_are_called_and_may_stop_the_run(version: DatasetVersion, tmp_path: Path) -> None:
@@ -77,15 +94,17 @@ def test_callbacks_are_called_and_may_stop_the_run(version: DatasetVersion, tmp_
 
     keras_callbacks.SEEN.clear()
     callbacks = "run.callbacks=['tests.samples.keras_callbacks:make']"
-    result = trained(version, tmp_path, callbacks, "run.epochs=9", "optimizer.ema_decay=0.99")
+    loop, found = trained(version, tmp_path, callbacks, "run.epochs=9", "optimizer.ema_decay=0.99")
     assert [what for what, _, _ in keras_callbacks.SEEN] == (
         ["train begins", *["step"] * 3, "epoch", *["step"] * 3, "epoch", "train ends"]
     )
     assert keras_callbacks.SEEN[0][1] == 9
     assert keras_callbacks.SEEN[1] == ("step", 0, ["accuracy", "loss"])
     assert {"accuracy", "loss", "val_accuracy", "val_loss"} < set(keras_callbacks.SEEN[4][2])
-    assert (result["epochs"], result["steps"]) == (2, 6)
-    assert "stop_training" in result["stopped_early"]
+    assert (loop.progress.epoch, loop.run_step) == (2, 6)
+    assert "stop_training" in loop.stopped_early
+    best = loop.progress.history[int(loop.progress.best["epoch"]) - 1]["validation"]
+    assert found.figures() == pytest.approx(best), "the averages were evaluated, kept and restored"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,9 @@ tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
 
 from training.augment.batch_parameters import draw_batch_parameters  # noqa: E402
-from training.loop.step import make_train_step  # noqa: E402
+from training.loop.parts import TrainingParts  # noqa: E402
+from training.loop.step import TrainStep  # noqa: E402
+from training.loop.totals import DeviceTotals  # noqa: E402
 from training.ranks.strategy import make_strategy  # noqa: E402
 from training.tasks.multi_label import MultiLabel  # noqa: E402
 from training.tasks.regression import Regression  # noqa: E402
@@ -134,12 +136,21 @@ def test_the_training_step_learns_the_task(task: Task, labels: np.ndarray, augme
         model = keras.Sequential([keras.Input((8, 8, 3)), *layers, keras.layers.Dense(task.num_outputs)])
         optimizer = keras.optimizers.SGD(0.3)
         optimizer.build(model.trainable_variables)
-    step = make_train_step(config, strategy, model, optimizer, task)
+        totals = DeviceTotals()
+    unused: Any = None
+    parts = TrainingParts(strategy, task, unused, model, optimizer, unused, unused, totals, averages=None)
+    train_step = TrainStep(config, parts, 8)
+
+    def step() -> tuple[float, float]:
+        train_step(batch, 6)
+        sums = totals.take()
+        return sums.loss / 6, sums.score
+
     batch = coloured_batch(labels, IMAGES, config)
-    losses, scores = zip(*[map(float, step(batch)) for _ in range(40)], strict=True)
+    losses, scores = zip(*[step() for _ in range(40)], strict=True)
     assert losses[-1] < 0.8 * losses[0]
     if not augment:
         logits = tf.cast(model(batch["images"], training=True), tf.float32)
         wanted = task.scores(logits, labels).numpy()[:6].sum()
-        assert float(step(batch)[1]) == pytest.approx(float(wanted), rel=1e-4), "padding does not count"
+        assert step()[1] == pytest.approx(float(wanted), rel=1e-4), "padding does not count"
     assert min(scores) >= 0

@@ -1,0 +1,210 @@
+"""What the training loop costs beside a bare step of TensorFlow, and what a checkpoint costs.
+
+    python -m tests.benchmarks.train.loop [--steps 50] [--rounds 7]
+
+Both train the same model on the same batch in memory, in one process. They take turns, round by round, so
+that what else the machine does falls on both alike; the median of the ratios within a round counts. Times
+are milliseconds a step.
+
+* *bare*: one ``tf.function`` with ``GradientTape`` and the optimizer of Keras.
+* *loop*: ``TrainingLoop`` as a run has it: input, figures on the device, a report every ten steps.
+* *wait*: the share of its time that the loop waits for its input.
+* *checkpoint*: the time for which the loop stands still, and the time that the thread writes then; *share* of
+  a run that saves every five minutes (``run.checkpoint_every_seconds``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from infra.settings import load_settings
+from infra.storage.filesystem import Storage
+from tests.samples.published import coloured, publish
+from training.config import TrainConfig
+from training.ranks import tensorflow_runtime
+
+CASES = {
+    "small_cnn, 64 pixels, batch 32": ("small_cnn", 64, 32),
+    "small_cnn, 192 pixels, batch 64": ("small_cnn", 192, 64),
+}
+CHECKPOINTED = ("small_cnn", "ResNet50")
+CHECKPOINT_SECONDS = 300
+
+
+@dataclass
+class InMemory:
+    """A pipeline that gives one batch again and again, and its own order."""
+
+    batch: dict[str, Any]
+    steps_per_epoch: int
+
+    seed = 0
+    class_weights = None
+    reader = None
+
+    def __post_init__(self) -> None:
+        self.order = self
+        self.global_batch_size = len(self.batch["labels"])
+        self.num_records = self.steps_per_epoch * self.global_batch_size
+        self.image_size = self.batch["images"].shape[1]
+
+    def dataset(self, start: int, stop: int, batch_size: int | None = None) -> Any:
+        """The steps ``start`` to ``stop``."""
+        import tensorflow as tf
+
+        return tf.data.Dataset.from_tensors(self.batch).repeat(stop - start).prefetch(1)
+
+    def explain(self, error: Exception) -> None:
+        """No errors of its own."""
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--steps", type=int, default=50, help="steps a round")
+    parser.add_argument("--rounds", type=int, default=7)
+    args = parser.parse_args()
+    tensorflow_runtime.start(seed=0)
+    print("| model | bare | loop | loop / bare | wait |\n|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, case in CASES.items():
+            print(f"| {name} | {overhead(Path(folder), case, args.steps, args.rounds)} |", flush=True)
+        print("\n| model | checkpoint | stands still | writes | share |\n|---|---|---|---|---|")
+        for model in CHECKPOINTED:
+            print(f"| {model} | {checkpoint_cost(Path(folder), model)} |", flush=True)
+
+
+def overhead(folder: Path, case: tuple[str, int, int], steps: int, rounds: int) -> str:
+    """Measure the loop beside the bare step; the rest of a row."""
+    import keras
+
+    from training.loop.checkpoint import Checkpoints, Progress
+    from training.loop.interruption import StopFlag
+    from training.loop.loop import RunOutputs, TrainingData, TrainingLoop
+    from training.results.record.history import HistoryFiles
+    from training.results.tensorboard_log import TensorBoardLog
+
+    model, image_size, batch_size = case
+    parts, config = _parts(folder, model, image_size, batch_size, rounds + 1, steps)
+    bare = _bare_step(parts)
+    pipeline = InMemory(_batch(image_size, batch_size), steps)
+    ratios, times = [], []
+
+    class Turns(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self.started = time.perf_counter()
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            of_loop = time.perf_counter() - self.started
+            started = time.perf_counter()
+            for batch in pipeline.dataset(0, steps):
+                loss = bare(batch)
+            float(loss)
+            of_bare = time.perf_counter() - started
+            if epoch:  # the first round compiles
+                times.append((of_bare / steps, of_loop / steps))
+                ratios.append(of_loop / of_bare)
+
+    MADE.append(Turns())
+    checkpoints = Checkpoints(Storage.at(folder / "checkpoints"), 1)
+    history = HistoryFiles(Storage.at(folder))
+    outputs = RunOutputs(checkpoints, TensorBoardLog(folder / "logs"), history, None)
+    data: Any = TrainingData(pipeline, pipeline, None)  # type: ignore[arg-type]
+    loop = TrainingLoop(config, parts, data, outputs, Progress(), StopFlag())
+    loop.run()
+    checkpoints.close()
+    own, whole = (statistics.median(column) * 1e3 for column in zip(*times, strict=True))
+    wait = loop.rates()["input_wait_fraction"]
+    return f"{own:.2f} | {whole:.2f} | {statistics.median(ratios):.3f} | {wait:.1%}"
+
+
+MADE: list[Any] = []
+
+
+def take_turns() -> Any:
+    """The callback that was made last, for ``run.callbacks``."""
+    import sys
+
+    # ``python -m`` runs this file under another name than the one that the configuration imports.
+    return (sys.modules["__main__"].MADE or MADE)[-1]
+
+
+def checkpoint_cost(folder: Path, model: str) -> str:
+    """Measure one checkpoint of a model with AdamW; the rest of a row."""
+    from training.loop.checkpoint import Checkpoints, Progress
+
+    parts, _ = _parts(folder, model, 64, 8, 1, 1)
+    checkpoints = Checkpoints(Storage.at(folder / model), 1)
+    stops, writes = [], []
+    for step in range(3):
+        started = time.perf_counter()
+        checkpoints.save(step, parts.state, Progress(step=step))
+        stops.append(time.perf_counter() - started)
+        checkpoints.wait()
+        writes.append(time.perf_counter() - started - stops[-1])
+    checkpoints.close()
+    size = max((folder / model).glob("*.npz")).stat().st_size
+    stop, write = statistics.median(stops), statistics.median(writes)
+    share = stop / CHECKPOINT_SECONDS
+    return f"{size / 1e6:.0f} MB | {stop * 1e3:.0f} ms | {write * 1e3:.0f} ms | {share:.3%}"
+
+
+def _parts(
+    folder: Path, model: str, image_size: int, batch_size: int, epochs: int, steps: int
+) -> tuple[Any, TrainConfig]:
+    from training.loop.parts import build_parts
+    from training.ranks.strategy import make_strategy
+
+    settings = [
+        f"model.name={model}",
+        f"data.image_size={image_size}",
+        f"data.global_batch_size={batch_size}",
+    ]
+    settings += [f"run.epochs={epochs}", "run.callbacks=['tests.benchmarks.train.loop:take_turns']"]
+    config = load_settings(TrainConfig, section="train", overrides=settings)
+    root = folder / "datasets"
+    name = f"set{len(list(root.glob('*')))}"
+    version = publish(root, coloured({"train": {str(n): 1 for n in range(10)}}, size=(8, 8)), name=name)
+    return build_parts(config, make_strategy(config.run.devices), version, steps), config
+
+
+def _batch(image_size: int, batch_size: int) -> dict[str, Any]:
+    chance = np.random.default_rng(0)
+    return {
+        "images": chance.integers(0, 256, (batch_size, image_size, image_size, 3), dtype=np.uint8),
+        "labels": chance.integers(0, 10, batch_size, dtype=np.int32),
+        "weights": np.full(batch_size, 1 / batch_size, np.float32),
+    }
+
+
+def _bare_step(parts: Any) -> Any:
+    import keras
+    import tensorflow as tf
+
+    model = keras.models.clone_model(parts.model)
+    optimizer = keras.optimizers.AdamW(1e-3)
+    optimizer.build(model.trainable_variables)
+
+    @tf.function
+    def step(batch: dict[str, Any]) -> Any:
+        with tf.GradientTape() as tape:
+            logits = model(batch["images"], training=True)
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(batch["labels"], logits)
+            loss = tf.reduce_mean(losses)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    return step
+
+
+if __name__ == "__main__":
+    main()
