@@ -1,0 +1,31 @@
+"""The model of a finished run, built again from its settings and weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.samples.published import coloured, publish
+from training.config import TrainConfig
+from training.dataset import open_dataset
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of Keras, while saving
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_model_is_evaluated_on_the_channels_it_was_trained_on(tmp_path: Path, channels: int) -> None:
+    tf = pytest.importorskip("tensorflow")
+    from training.loop.parts import model_spec
+    from training.loop.trained_model import WEIGHTS_FILE, load_trained
+    from training.models import build_model
+
+    publish(tmp_path, coloured({"train": {"a": 3, "b": 1}, "test": {"a": 5, "b": 2}}), name="set")
+    dataset = open_dataset("set", root=tmp_path)
+    data = {"image_size": 16, "image_channels": channels, "global_batch_size": 4}
+    config = TrainConfig.model_validate({"data": data})
+    model = build_model(model_spec(config, dataset.version, 1))
+    model.save_weights(tmp_path / WEIGHTS_FILE)
+    trained = load_trained(config, dataset.version, tmp_path, tf.distribute.get_strategy())
+    assert trained.model.input_shape == (None, 16, 16, channels)
+    found = trained.evaluator.evaluate(dataset.reader("test"), lambda _: None)
+    assert found.num_examples == 7
