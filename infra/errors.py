@@ -3,6 +3,7 @@
     ShardmillError                 exit  what happened
     ├── UsageError                    2  the command or its configuration is wrong
     │   ├── ConfigError               2  a key or value of the configuration
+    │   │   └── LossNotFinite         2  the loss of a training became infinite or not a number
     │   └── NotFoundError             2  a source, dataset, version or record that is not there
     ├── DataError                     3  more of the data is bad than is allowed
     │   ├── FailureBudgetExceeded     3  too many inputs were quarantined
@@ -13,9 +14,11 @@
     │   ├── StorageError              4  a read or write that failed
     │   ├── LockedError               4  another process holds the lock
     │   ├── ChildDied                 4  a child process ended without saying why
+    │   ├── RankLost                  4  another process of the same training ended or does not answer
     │   ├── FormatVersionError        4  written by another version of the format
     │   └── PublishConflict           4  another writer published this version first
     └── Cancelled                   130  stopped on request
+        └── Preempted                75  stopped by a signal of the system; start the same command again
 
 An error names the file, key or value at fault and, as ``remedy``, what to do about it.
 A single input that cannot become a record is no error of this tree: it is an ``UnusableInput``, and becomes a
@@ -71,6 +74,10 @@ class ConfigError(UsageError):
     """A configuration key or value is wrong."""
 
 
+class LossNotFinite(ConfigError):
+    """The loss of a training became infinite or not a number."""
+
+
 class NotFoundError(UsageError):
     """A source, dataset, version or record does not exist."""
 
@@ -113,6 +120,10 @@ class ChildDied(EnvironmentFault):
     """A child process ended without saying why."""
 
 
+class RankLost(EnvironmentFault):
+    """Another process of the same training ended or does not answer, so this one cannot go on."""
+
+
 class FormatVersionError(EnvironmentFault):
     """The dataset was written under another version of the on-disk format."""
 
@@ -125,6 +136,15 @@ class Cancelled(ShardmillError):
     """The work was stopped on request and can be resumed."""
 
     exit_code = 130
+
+
+class Preempted(Cancelled):
+    """A signal asked the work to make room. It saved its state, and shall be started again.
+
+    The exit status is EX_TEMPFAIL of sysexits.h, "try again", which is no status of an error or of Ctrl-C.
+    """
+
+    exit_code = 75
 
 
 class UnusableInput(Exception):

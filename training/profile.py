@@ -121,7 +121,7 @@ def _together(
 ) -> tuple[list[Stage], Rates]:
     # TensorFlow loads only now, so that wrong arguments fail at once.
     with tensorflow_runtime.quiet_start():
-        tensorflow_runtime.start(logical_devices=config.run.logical_devices, seed=config.data.seed)
+        tensorflow_runtime.start(devices=config.run.devices, seed=config.data.seed)
         from training.profiling import throughput
 
     def on_stage(name: str) -> None:

@@ -17,8 +17,9 @@ A run lives in ``<runs>/<dataset>-v<version>-<digest of the configuration>/``:
 from __future__ import annotations
 
 import json
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,12 @@ from infra.processes.process import exit_at_once, own_peak_rss_bytes, run_main
 from infra.readable import counted
 from infra.storage.filesystem import Storage
 from infra.storage.locations import default_runs
-from training.config import TrainConfig
+from training.config import TrainConfig, with_devices
 from training.loop.identity import run_identity, run_name
+from training.loop.start import train_in_process
+from training.loop.supervised import supervised
+from training.ranks.cluster import Cluster, Meeting, cluster_from_environment
+from training.ranks.rendezvous import meet
 from training.recipes import recipe_names, recipe_path
 
 # Beside the runs, since lock files stay, and a refused run must leave no folder.
@@ -60,6 +65,8 @@ def _parser() -> JobParser:
     parser.add_argument(
         "--recipe", metavar="NAME", help=f"settings to begin with: {', '.join(recipe_names())}"
     )
+    parser.add_argument("--devices", metavar="all|one|N|cpu:N", help="run.devices")
+    parser.add_argument("--workers", metavar="N|MIN..MAX", help="ranks.workers")
     parser.add_job_arguments("train")
     return parser
 
@@ -81,8 +88,11 @@ def _train_as_asked(argv: Sequence[str] | None) -> int:
     args = _parser().parse_args(argv)
     recipe = None if args.recipe is None else recipe_path(args.recipe)
     config = settings_of(args, TrainConfig, "train", recipe=recipe)
+    config = with_devices(config, args.devices, args.workers)
     with events.shown_to_people():
         result = train_dataset(args.dataset, config, root=args.root, runs=args.runs)
+    if result is None:
+        return 0  # rank 0 has it
     events.result(result)
     if args.json:
         print(json.dumps(result), flush=True)
@@ -91,7 +101,9 @@ def _train_as_asked(argv: Sequence[str] | None) -> int:
     return 0
 
 
-def train_dataset(ref: str, config: TrainConfig, *, root: str | Path, runs: str | Path) -> dict[str, Any]:
+def train_dataset(
+    ref: str, config: TrainConfig, *, root: str | Path, runs: str | Path
+) -> dict[str, Any] | None:
     """Train ``config`` on a dataset, or return the result of the same run if it has finished.
 
     Args:
@@ -100,56 +112,74 @@ def train_dataset(ref: str, config: TrainConfig, *, root: str | Path, runs: str 
         root: the folder of the datasets.
         runs: folder of this machine under which the run's folder is made.
 
+    Returns:
+        The result; None in a process that is a rank other than the first (``training.ranks.cluster``).
+
     Raises:
         NotFoundError: there is no such dataset. LockedError: another process runs the same training.
         DataError: there is nothing to train on, or it is damaged. Cancelled: stopped on request.
     """
-    started = time.monotonic()
+    place = cluster_from_environment()
+    if place is not None and config.ranks.workers is not None:
+        raise UsageError(
+            "ranks.workers starts ranks, but TF_CONFIG or RANK and WORLD_SIZE say that this process is one",
+            "unset ranks.workers, or these variables",
+        )
     version = Catalog(root).open(ref)
     _check_trainable(version)
     name = run_name(config, version)
     folder = _local(runs).child(name)
-    run_dir = Path(folder.uri)
+    if place is not None and place.rank > 0:
+        if config.run.fresh or _finished(folder) is None:
+            train_in_process(config, version, Path(folder.uri), _joined(place, config))
+        return None
+
+    def train() -> dict[str, Any]:
+        if config.ranks.workers is not None:
+            return supervised(config, version, root, Path(folder.uri))
+        # TensorFlow loads only now, so that wrong arguments and finished runs return at once.
+        result = train_in_process(config, version, Path(folder.uri), _joined(place, config))
+        return {**result, "peak_rss_bytes": own_peak_rss_bytes(), "restarts": []}
+
     with _local(runs).exclusive_lock(f"{_LOCKS}/{name}", purpose="the same training run"):
-        folder.sweep()  # the unfinished files of a killed process, at times a whole checkpoint
-        if config.run.fresh:
-            _clear(folder)
-        if (finished := _finished(folder)) is not None:
-            return {**finished, "unchanged": True}
-        identity = run_identity(config, version)
-        folder.write_atomic("run.json", json.dumps(identity, indent=1).encode("ascii"))
-        try:
-            result = _train(config, version, run_dir)
-        except ConfigError:
-            _forget_if_empty(folder)
-            raise
-        result |= {
-            "seconds": round(time.monotonic() - started, 3),
-            "peak_rss_bytes": own_peak_rss_bytes(),
-        }
-        folder.write_atomic(_RESULT, json.dumps(result, indent=1).encode("ascii"))
+        return _train_once(config, version, folder, train)
+
+
+def _train_once(
+    config: TrainConfig, version: DatasetVersion, folder: Storage, train: Callable[[], dict[str, Any]]
+) -> dict[str, Any]:
+    """Train unless the run has finished. The caller holds the lock on its folder."""
+    started = time.monotonic()
+    folder.sweep()  # the unfinished files of a killed process, at times a whole checkpoint
+    if config.run.fresh:
+        _clear(folder)
+    if (finished := _finished(folder)) is not None:
+        return {**finished, "unchanged": True}
+    identity = run_identity(config, version)
+    folder.write_atomic("run.json", json.dumps(identity, indent=1).encode("ascii"))
+    try:
+        result = train()
+    except ConfigError:
+        _forget_if_empty(folder)
+        raise
+    result |= {"seconds": round(time.monotonic() - started, 3)}
+    folder.write_atomic(_RESULT, json.dumps(result, indent=1).encode("ascii"))
     return result
+
+
+def _joined(place: Cluster | Meeting | None, config: TrainConfig) -> Cluster | None:
+    """Return the ranks of this run with their addresses, and have TensorFlow find them; None: no others."""
+    if isinstance(place, Meeting):
+        place = meet(place, config.ranks.start_timeout_seconds)
+    if place is not None:
+        os.environ["TF_CONFIG"] = place.to_tf_config()
+    return place
 
 
 def has_finished(ref: str, config: TrainConfig, *, root: str | Path, runs: str | Path) -> bool:
     """Return whether a training with this configuration on this version has finished."""
     version = Catalog(root).open(ref)
     return _finished(_local(runs).child(run_name(config, version))) is not None
-
-
-def _train(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[str, Any]:
-    # TensorFlow loads only now, so that wrong arguments and finished runs return at once.
-    from training.ranks import tensorflow_runtime
-
-    with tensorflow_runtime.quiet_start():
-        tensorflow_runtime.start(
-            logical_devices=config.run.logical_devices,
-            seed=config.data.seed,
-            deterministic=config.run.deterministic,
-        )
-        from training.loop import session
-
-    return session.train(config, version, run_dir)
 
 
 def _check_trainable(version: DatasetVersion) -> None:
@@ -208,6 +238,7 @@ def summary(result: dict[str, Any]) -> str:
     for split, figures in result["metrics"].items():
         lines.append(f"  {split:<10} accuracy {figures['accuracy']:.2%}, loss {figures['loss']:.4f}")
     lines += [f"  note: {note}" for note in result["notes"]]
+    lines += [f"  restarted: {_restart_line(restart)}" for restart in result.get("restarts", [])]
     rate, devices = f"{result['images_per_second']:,.0f} images/s", counted(result["num_replicas"], "device")
     lines += [
         f"  {rate} on {devices}, waiting for data {result['input_wait_fraction']:.0%} of the time",
@@ -216,6 +247,11 @@ def summary(result: dict[str, Any]) -> str:
         f"  TensorBoard: tensorboard --logdir {result['tensorboard_dir']}",
     ]
     return "\n".join(lines)
+
+
+def _restart_line(restart: dict[str, Any]) -> str:
+    said = restart["message"].splitlines()[0]
+    return f"rank {restart['rank']} of {restart['num_ranks']} {said} (after step {restart['step']})"
 
 
 if __name__ == "__main__":

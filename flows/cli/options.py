@@ -37,6 +37,20 @@ Overrides = Annotated[
         "--set", metavar="KEY=VALUE", help="One setting, for example image.size=128; may be repeated"
     ),
 ]
+Devices = Annotated[
+    str | None,
+    typer.Option(
+        "--devices",
+        metavar="all|one|N|cpu:N",
+        help=r"GPUs to train on; cpu:N splits the CPU instead \[default: all]",
+    ),
+]
+Workers = Annotated[
+    str | None,
+    typer.Option(
+        "--workers", metavar="N|MIN..MAX", help="Train with supervised processes, one a device, that restart"
+    ),
+]
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object as the last line of standard output")
 ]

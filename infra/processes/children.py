@@ -107,8 +107,8 @@ def run_child(
         BaseException: any exception that reaches this process meanwhile (KeyboardInterrupt, Prefect's
             TerminationSignal); the tree is gone before it propagates.
     """
-    with _started(argv, env, cwd) as (process, events):
-        started = time.monotonic()
+    with started(argv, env, cwd) as (process, events):
+        begun = time.monotonic()
         output = ChildOutput(process, events, on_event, on_line, log_path)
         memory = MemorySampler(process.pid)
         try:
@@ -123,16 +123,19 @@ def run_child(
         output.result,
         output.error,
         memory.peak_bytes,
-        time.monotonic() - started,
+        time.monotonic() - begun,
         output.tail,
     )
 
 
 @contextlib.contextmanager
-def _started(
+def started(
     argv: Sequence[str], env: Mapping[str, str] | None, cwd: str | Path | None
 ) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
-    """Start a child; the block gets its process and the stream of its events."""
+    """Start a child in a session of its own; the block gets its process and the stream of its events.
+
+    When the block ends, its lifeline closes, so it kills itself if it still runs.
+    """
     events_read, events_write = os.pipe()
     lifeline_read, lifeline_write = os.pipe()
     variables = {

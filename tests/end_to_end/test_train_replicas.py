@@ -24,7 +24,7 @@ MIXED = {**CONFIG, "augment": {"mixup": 0.4, "cutmix": 1.0, "randaugment": {"num
 
 def on_two(config: dict[str, Any]) -> dict[str, Any]:
     """The same on two devices."""
-    return {**config, "run": {**config["run"], "logical_devices": 2}}
+    return {**config, "run": {**config["run"], "devices": "cpu:2"}}
 
 
 def weights_of(run_dir: Path) -> dict[str, np.ndarray]:
@@ -55,7 +55,7 @@ def test_two_replicas_equal_one_and_may_take_over(tmp_path: Path, config: dict[s
     # One replica begins, two go on: the number of devices is no part of a run's identity.
     begun = Trainer(tmp_path / "changed", "colours", config)
     assert begun.signal_after(4, signal.SIGTERM)
-    assert begun.finish()[0] == 130
+    assert begun.finish()[0] == 75
     changed = train(tmp_path / "changed", "colours", on_two(config))
     assert changed["num_replicas"] == 2
     assert (Path(changed["run_dir"]) / "consumed.jsonl").read_bytes() == trace

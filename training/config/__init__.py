@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from infra.settings import Settings
+from infra.settings import Settings, validate
 from training.config.augment import AugmentSettings
 from training.config.data import Balance, DataSettings
 from training.config.export import ExportSettings
 from training.config.model import ModelSettings
 from training.config.optimizer import OptimizerSettings
+from training.config.ranks import RankSettings
 from training.config.reading import ReadingSettings
 from training.config.run import RunSettings
 from training.models import default_image_size
@@ -21,10 +22,12 @@ __all__ = [
     "ExportSettings",
     "ModelSettings",
     "OptimizerSettings",
+    "RankSettings",
     "ReadingSettings",
     "RunSettings",
     "TrainConfig",
     "image_size_of",
+    "with_devices",
 ]
 
 
@@ -46,6 +49,21 @@ class TrainConfig(Settings):
         default_factory=ExportSettings, description="forms of the trained model besides the SavedModel"
     )
     run: RunSettings = Field(default_factory=RunSettings, description="how the run is carried out")
+    ranks: RankSettings = Field(default_factory=RankSettings, description="training by several processes")
+
+
+def with_devices(config: TrainConfig, devices: str | None, workers: str | None) -> TrainConfig:
+    """Return ``config`` with the values of ``--devices`` and ``--workers``; None leaves a setting alone.
+
+    Raises:
+        ConfigError: a value is wrong.
+    """
+    values = config.model_dump()
+    if devices is not None:
+        values["run"]["devices"] = devices
+    if workers is not None:
+        values["ranks"]["workers"] = workers
+    return validate(TrainConfig, values, where="the command")
 
 
 def image_size_of(config: TrainConfig) -> int:

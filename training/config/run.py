@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from infra.settings import Settings
+from training.ranks.devices import DeviceRequest
+
+
+def _devices(value: object) -> str:
+    DeviceRequest.parse(str(value))
+    return str(value)
 
 
 class RunSettings(Settings):
     """How the run is carried out."""
 
     epochs: int = Field(default=12, ge=1, description="passes over the train split")
-    devices: Literal["auto", "one"] = Field(
-        default="auto", description="'auto': every visible GPU (or the CPU); 'one': the first only"
-    )
-    logical_devices: int = Field(
-        default=0,
-        ge=0,
-        le=64,
-        description="split the CPU into so many devices, which stand in for GPUs in trials",
+    devices: Annotated[str, BeforeValidator(_devices)] = Field(
+        default="all",
+        description="'all': every visible GPU (or the CPU); 'one': the first; a number: so many GPUs; "
+        "'cpu:N': split the CPU into N devices, which stand in for GPUs in trials",
     )
     mixed_precision: Literal["off", "bfloat16", "float16"] = Field(
         default="off", description="type of the computation; weights and loss stay float32"
@@ -62,5 +64,10 @@ class RunSettings(Settings):
     log_every_steps: int = Field(default=10, ge=1, description="steps between figures of the train split")
     trace_records: bool = Field(
         default=False, description="write the ids of all records consumed to consumed.jsonl"
+    )
+    preemption_signal: Literal["SIGTERM", "SIGUSR1", "SIGUSR2", "SIGHUP"] = Field(
+        default="SIGTERM",
+        description="a signal that asks the run to save and to end with status 75 (start me again); "
+        "SIGTERM always does",
     )
     fresh: bool = Field(default=False, description="forget what an earlier run of this configuration did")

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from training.arrays import Ints
-from training.order import SequentialOrder
+from training.order import SequentialOrder, rank_slice
+from training.ranks.group import group_of
 from training.ranks.strategy import distribute, gather
 from training.reading import RecordReader
 from training.results.metrics.tally import Evaluation, Rows
@@ -54,6 +55,8 @@ class Evaluator:
         self._strategy = strategy
         self._task = task
         self._size = size
+        ranks = group_of(strategy)
+        self._own_rows = rank_slice(size.batch_size, ranks.rank, ranks.num_ranks)
         self._step = _evaluation_step(strategy, model, task)
         self._prepared: dict[RecordReader, tuple[IndexedPipeline, Any]] = {}
 
@@ -96,7 +99,11 @@ class Evaluator:
         if reader not in self._prepared:
             order = SequentialOrder(len(reader.table), self._size.batch_size)
             pipeline = IndexedPipeline(
-                reader, order, self._size.image_size, image_channels=self._size.image_channels
+                reader,
+                order,
+                self._size.image_size,
+                image_channels=self._size.image_channels,
+                own_rows=self._own_rows,
             )
             dataset = distribute(self._strategy, pipeline, 0, order.steps_per_epoch)
             self._prepared[reader] = pipeline, dataset

@@ -12,8 +12,8 @@ from training.tf_data.mode import choose_mode, consumed
 # Settings of [train.run] that do not change the outcome. A run can be resumed with other values of them.
 _WITHOUT_EFFECT = (
     "devices",
-    "logical_devices",
     "fresh",
+    "preemption_signal",
     "checkpoint_every_steps",
     "checkpoint_every_seconds",
     "keep_checkpoints",
@@ -32,6 +32,7 @@ def run_identity(config: TrainConfig, version: DatasetVersion) -> dict[str, Any]
         del settings["run"][key]
     optimizer = config.optimizer
     settings["optimizer"] |= {"learning_rate": optimizer.rate, "weight_decay": optimizer.decay}
+    del settings["ranks"]
     choice = choose_mode(version, config.reading, config.data)
     settings["reading"] = consumed(config.reading, choice.mode)
     return {"plan": version.manifest.plan_digest, "dataset": version.ref, "config": settings}

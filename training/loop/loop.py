@@ -16,13 +16,14 @@ from infra.errors import Cancelled
 from training.config import TrainConfig
 from training.loop.best import is_better, looks_since_best
 from training.loop.callbacks import AttachedCallbacks
-from training.loop.checkpoint import Checkpoints, Progress
+from training.loop.checkpoint import Progress
 from training.loop.interruption import StopFlag
 from training.loop.parts import TrainingParts
 from training.loop.reports import TrainingReports
+from training.loop.shared_checkpoints import SharedCheckpoints
 from training.loop.step import TrainStep
 from training.order import TrainingOrder
-from training.ranks.strategy import distribute, gather
+from training.ranks.strategy import distribute, gather, num_local_replicas
 from training.reading import RecordReader
 from training.results.consumed import ConsumedTrace
 from training.results.metrics.tally import Evaluation
@@ -57,7 +58,7 @@ class RunOutputs:
         trace: the ids of all consumed records; None: they are not recorded.
     """
 
-    checkpoints: Checkpoints
+    checkpoints: SharedCheckpoints
     log: TensorBoardLog
     history: HistoryFiles
     trace: ConsumedTrace | None
@@ -83,7 +84,8 @@ class TrainingLoop:
         self._outputs = outputs
         self._stop = stop
         self.progress = progress
-        rows = self._order.global_batch_size // parts.strategy.num_replicas_in_sync
+        own = data.pipeline.rows
+        rows = (own.stop - own.start) // num_local_replicas(parts.strategy)
         self._train_step = TrainStep(config, parts, rows)
         self._callbacks = AttachedCallbacks(
             config.run.callbacks, parts.model, config.run.epochs, self._order.steps_per_epoch
@@ -107,7 +109,7 @@ class TrainingLoop:
 
         Raises:
             Cancelled: stopped on request, after a checkpoint of the last whole step.
-            ConfigError: the loss is not finite.
+            LossNotFinite: the loss is not finite.
             CorruptDataError: a record is damaged.
         """
         self._reports.begin(self.run_step)
@@ -190,7 +192,8 @@ class TrainingLoop:
         if self.progress.step == self._order.steps_per_epoch:
             return False  # the end of the epoch saves
         old = time.monotonic() - self._saved_at > self._config.run.checkpoint_every_seconds
-        return old or self._is_time("checkpoint_every_steps")
+        # All ranks save at the same step, whatever their clocks say: they add up the figures of the report.
+        return self._stop.agreed(old) or self._is_time("checkpoint_every_steps")
 
     def _finish_epoch(self) -> None:
         """Validate, keep the best model, record the epoch's metrics, and begin the next epoch."""

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from infra import progress as events
-from infra.errors import ConfigError
+from infra.errors import LossNotFinite
 from training.config import TrainConfig
 from training.loop.checkpoint import Progress
 from training.loop.parts import TrainingParts
@@ -41,7 +41,7 @@ class TrainingReports:
         """Fetch the sums of the steps since the last report, add them to ``progress``, and report them.
 
         Raises:
-            ConfigError: the loss is not finite.
+            LossNotFinite: the loss is not finite.
         """
         if not self._steps:
             return
@@ -50,7 +50,7 @@ class TrainingReports:
             progress.epoch * self._order.steps_per_epoch + progress.step,
         )
         if not math.isfinite(sums.loss):
-            raise ConfigError(
+            raise LossNotFinite(
                 f"the loss became {sums.loss} by step {progress.step}, epoch {progress.epoch + 1}",
                 "lower optimizer.learning_rate, or lengthen optimizer.warmup_fraction",
             )

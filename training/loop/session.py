@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,16 +19,27 @@ from training.config import TrainConfig
 from training.dataset import Dataset
 from training.export.forms import FormsRequest, write_forms
 from training.export.saved_model import export
+from training.loop.agreed_stop import AgreedStop
 from training.loop.checkpoint import Checkpoints, Progress
 from training.loop.final_evaluation import OUT_OF_SAMPLE, evaluate_splits, write_label_errors
-from training.loop.interruption import StopFlag, stop_at_boundaries
+from training.loop.interruption import StopFlag, raise_when_preempted, stop_at_boundaries
 from training.loop.loop import RunOutputs, TrainingData, TrainingLoop
 from training.loop.parts import TrainingParts, build_parts
 from training.loop.second_signal import end_at_second_signal
+from training.loop.shared_checkpoints import SharedCheckpoints
 from training.models import build_model
-from training.order import order_from_settings
+from training.order import order_from_settings, rank_slice
+from training.ranks.cluster import Cluster
 from training.ranks.device_memory import peak_device_bytes
-from training.ranks.strategy import check_divisible, make_strategy
+from training.ranks.group import group_of
+from training.ranks.heartbeat import Heart
+from training.ranks.strategy import (
+    Communication,
+    check_divisible,
+    make_rank_strategy,
+    make_strategy,
+    num_local_replicas,
+)
 from training.results.consumed import ConsumedTrace
 from training.results.predictions.file import predictions_file
 from training.results.record.environment import describe_environment
@@ -39,63 +51,103 @@ from training.tf_data.training_input import InputSettings, open_training_input
 EVALUATED_SPLITS = OUT_OF_SAMPLE
 
 
-def train(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[str, Any]:
+def train(
+    config: TrainConfig,
+    version: DatasetVersion,
+    run_dir: Path,
+    cluster: Cluster | None = None,
+    heart: Heart | None = None,
+) -> dict[str, Any]:
     """Train, evaluate and export. Continue where an earlier process with the same ``run_dir`` stopped.
 
-    The caller has started TensorFlow (``tensorflow_runtime.start``) and holds the lock on ``run_dir``.
+    The caller has started TensorFlow (``tensorflow_runtime.start``) and holds the lock on ``run_dir``. Of
+    several ranks, each calls this; all but the first with a folder that is thrown away.
+
+    Args:
+        config: the configuration.
+        version: the dataset version.
+        run_dir: the folder of the run.
+        cluster: the ranks; None: this process trains alone.
+        heart: beats for the parent that watches this process; None: nobody does.
 
     Returns:
-        The result of the run, JSON-able.
+        The result of the run, JSON-able; of ranks other than the first only parts of it are of use.
 
     Raises:
         Cancelled: stopped on request; the run can be resumed.
     """
+    preemption = (signal.SIGTERM, signal.Signals[config.run.preemption_signal])
+    raise_when_preempted(preemption)
     dataset = Dataset(version, config.reading)
     readers = {split: dataset.reader(split) for split in dataset.splits}
     order = order_from_settings(config.data, readers["train"].table, version.manifest.classes)
-    strategy = make_strategy(config.run.devices)
-    check_divisible(config.data.global_batch_size, strategy.num_replicas_in_sync)
-    check_pairs(config.augment, config.data.global_batch_size // strategy.num_replicas_in_sync)
+    strategy = _strategy(config, cluster)
+    raise_when_preempted(preemption)
+    ranks = group_of(strategy)
+    check_divisible(config.data.global_batch_size, strategy)
+    rows = rank_slice(config.data.global_batch_size, ranks.rank, ranks.num_ranks)
+    check_pairs(config.augment, (rows.stop - rows.start) // num_local_replicas(strategy))
     parts = build_parts(config, strategy, version, order.steps_per_epoch)
     environment = describe_environment(config, version, list(strategy.extended.worker_devices))
     Storage.at(run_dir).write_atomic("environment.json", json.dumps(environment, indent=1).encode("ascii"))
     settings = InputSettings(config.data, config.reading, config.augment)
-    reading = open_training_input(settings, readers["train"], order, parts.spec.image_size)
+    own_rows = rows if ranks.num_ranks > 1 else None
+    reading = open_training_input(settings, readers["train"], order, parts.spec.image_size, own_rows)
     events.log(f"reading {version.ref} train: {reading}")
     data = TrainingData(reading.pipeline, order, readers.get("validation"))
-    with stop_at_boundaries() as stop, end_at_second_signal():
+    ranks.on_batch = None if heart is None else heart.beat
+    stop = AgreedStop(ranks, heart)
+    with stop_at_boundaries(stop, preemption), end_at_second_signal():
         loop = train_and_restore_best(config, parts, data, run_dir, stop)
         evaluated = [readers[split] for split in EVALUATED_SPLITS if split in readers]
         metrics = evaluate_splits(parts.evaluator, evaluated, run_dir, stop.check)
         label_errors = write_label_errors(run_dir)
         stop.check()
         events.stage("export", 1, unit="models")
-        train_records = readers["train"]
-        grey = train_records.first_sound().channels == 1  # all records are grey, or none
-        plain = _export(parts, version.manifest.classes, run_dir / "export", grey=grey)
-        checked_on = (
-            *(readers[split] for split in ("test", "validation") if split in readers),
-            train_records,
-        )
-        forms = write_forms(plain, FormsRequest(config.export, train_records, checked_on[0]), run_dir)
+        forms = None
+        if ranks.is_first:
+            train_records = readers["train"]
+            grey = train_records.first_sound().channels == 1  # all records are grey, or none
+            plain = _export(parts, version.manifest.classes, run_dir / "export", grey=grey)
+            checked_on = (
+                *(readers[split] for split in ("test", "validation") if split in readers),
+                train_records,
+            )
+            forms = write_forms(plain, FormsRequest(config.export, train_records, checked_on[0]), run_dir)
         events.progress("export", 1, 1, unit="models")
+        bad_records = ranks.all_values(dataset.bad_records.to_result())
     result = {
         **_result(config, version, run_dir, parts, loop, metrics),
         "reading": reading.described(),
-        "bad_records": dataset.bad_records.to_result(),
+        "bad_records": _of_all_ranks(bad_records),
         "label_errors": label_errors,
         "exports": forms,
     }
-    report = write_run_report(run_dir, result, readers)
+    if ranks.is_first:
+        result["report"] = str(write_run_report(run_dir, result, readers))
     dataset.close()
-    return {**result, "report": str(report)}
+    return result
+
+
+def _strategy(config: TrainConfig, cluster: Cluster | None) -> Any:
+    if cluster is None:
+        return make_strategy(config.run.devices)
+    settings = config.ranks
+    return make_rank_strategy(
+        cluster,
+        Communication(settings.collectives, settings.peer_timeout_seconds, settings.start_timeout_seconds),
+    )
 
 
 def train_and_restore_best(
     config: TrainConfig, parts: TrainingParts, data: TrainingData, run_dir: Path, stop: StopFlag
 ) -> TrainingLoop:
     """Run the loop from the latest checkpoint in ``run_dir``, then restore the best model."""
-    checkpoints = Checkpoints(Storage.at(run_dir / "checkpoints"), config.run.keep_checkpoints)
+    ranks = group_of(parts.strategy)
+    own = None
+    if ranks.is_first:
+        own = Checkpoints(Storage.at(run_dir / "checkpoints"), config.run.keep_checkpoints)
+    checkpoints = SharedCheckpoints(own, ranks)
     with parts.strategy.scope():
         found = checkpoints.restore_latest(parts.state)
     progress = found or Progress()
@@ -106,11 +158,13 @@ def train_and_restore_best(
         log = open_files.enter_context(contextlib.closing(TensorBoardLog(run_dir / "logs")))
         trace = None
         if config.run.trace_records:
-            trace = ConsumedTrace(run_dir / "consumed.jsonl", progress.trace_bytes)
+            num_bytes = progress.trace_bytes if ranks.is_first else 0  # the others begin a new file
+            trace = ConsumedTrace(run_dir / "consumed.jsonl", num_bytes)
             open_files.enter_context(contextlib.closing(trace))
         open_files.callback(checkpoints.close)  # first of all, since it puts the trace on disk
         outputs = RunOutputs(checkpoints, log, HistoryFiles(Storage.at(run_dir)), trace)
         loop = TrainingLoop(config, parts, data, outputs, progress, stop)
+        stop.steps_done = lambda: loop.run_step
         loop.run()
     assert loop.progress.best is not None, "the last epoch is always compared"
     with parts.strategy.scope():
@@ -127,6 +181,11 @@ def _export(parts: TrainingParts, classes: list[str], folder: Path, *, grey: boo
     plain.save_weights(folder.parent / "model.weights.h5")
     export(plain, classes, parts.spec.image_size, folder, grey=grey)
     return plain
+
+
+def _of_all_ranks(found: list[list[dict[str, str]]]) -> list[dict[str, str]]:
+    """Return the damaged records that any rank met, each once."""
+    return list({record["id"]: record for of_rank in found for record in of_rank}.values())
 
 
 def _result(

@@ -58,7 +58,10 @@ class StepPlan:
         Raises:
             UsageError: the shares do not fit the ranks.
         """
-        part = rank_slice(self.ordinals.size, rank, num_ranks, shares)
+        return self.of_rows(rank_slice(self.ordinals.size, rank, num_ranks, shares))
+
+    def of_rows(self, part: slice) -> StepPlan:
+        """Return the rows ``part`` of this plan."""
         return replace(
             self,
             positions=self.positions[part],

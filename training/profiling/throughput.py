@@ -74,7 +74,7 @@ def measure_rates(
     on_stage("batches")
     batches = batch_rate(subject)
     strategy = make_strategy(config.run.devices)
-    check_divisible(order.global_batch_size, strategy.num_replicas_in_sync)
+    check_divisible(order.global_batch_size, strategy)
     settings = InputSettings(config.data, config.reading, config.augment)
     reading = open_training_input(settings, subject.records, order, subject.image_size)
     on_stage(f"pipeline ({reading})")

@@ -1,1 +1,1 @@
-"""The devices of one process, and the strategy that trains on them."""
+"""Ranks and devices: the strategy of one process, and the parent that starts, watches and restarts ranks."""

@@ -1,31 +1,95 @@
-"""Choose the devices of a run: one, or all visible ones with ``MirroredStrategy``."""
+"""Choose the strategy of a process, and feed its replicas with their rows of each step."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from infra.errors import ConfigError
+from infra.readable import counted
+from training.ranks.cluster import Cluster
+from training.ranks.coordination import set_patience
+from training.ranks.devices import DeviceRequest
+from training.ranks.group import group_of
 
 
-def make_strategy(devices: Literal["auto", "one"]) -> Any:
-    """Make a strategy over every visible GPU, or over the (logical) CPU devices if there is none."""
-    gpus = tf.config.list_logical_devices("GPU")
+@dataclass(frozen=True, slots=True)
+class Communication:
+    """How ranks talk to each other.
+
+    Attributes:
+        collectives: how they sum gradients.
+        silence_seconds: time without a sign of life after which a rank counts as lost.
+        start_seconds: time for all ranks to find the first.
+    """
+
+    collectives: Literal["auto", "ring", "nccl"] = "auto"
+    silence_seconds: float = 60.0
+    start_seconds: float = 600.0
+
+
+def make_rank_strategy(cluster: Cluster, communication: Communication) -> Any:
+    """Make the strategy of one of several ranks, whose ``TF_CONFIG`` is set. It waits for the others.
+
+    No TensorFlow operation may have run before in this process.
+    """
+    set_patience(cluster.num_ranks, communication.silence_seconds, communication.start_seconds)
+    kinds = tf.distribute.experimental.CommunicationImplementation
+    options = tf.distribute.experimental.CommunicationOptions(
+        implementation=kinds[communication.collectives.upper()]
+    )
+    return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+
+
+def make_strategy(devices: str) -> Any:
+    """Make the strategy of a process that trains alone.
+
+    Args:
+        devices: ``run.devices``. ``tensorflow_runtime.start`` has split the CPU already.
+
+    Raises:
+        ConfigError: there are fewer devices.
+    """
+    request = DeviceRequest.parse(devices)
+    gpus = [] if request.on_cpu else tf.config.list_logical_devices("GPU")
     found = [device.name for device in gpus or tf.config.list_logical_devices("CPU")]
-    if devices == "one" or len(found) == 1:
-        return tf.distribute.OneDeviceStrategy(found[0])
+    if len(found) < request.least:
+        raise ConfigError(
+            f"run.devices = {devices!r}, but this process sees {counted(len(found), 'device')}",
+            "set it to all; cpu:N splits the CPU into N devices",
+        )
+    chosen = found[: request.most]
+    if len(chosen) == 1:
+        return tf.distribute.OneDeviceStrategy(chosen[0])
     # NCCL needs NVIDIA GPUs; logical CPU devices reduce by copying to one device.
     operations = None if gpus else tf.distribute.ReductionToOneDevice()
-    return tf.distribute.MirroredStrategy(found, cross_device_ops=operations)
+    return tf.distribute.MirroredStrategy(chosen, cross_device_ops=operations)
 
 
-def check_divisible(global_batch_size: int, num_replicas: int) -> None:
-    """Check that every replica takes the same number of rows.
+def num_local_replicas(strategy: Any) -> int:
+    """Return the number of replicas in this process."""
+    return int(strategy.num_replicas_in_sync // group_of(strategy).num_ranks)
+
+
+def check_divisible(global_batch_size: int, strategy: Any) -> None:
+    """Check that the replicas of a process take the same number of rows, and every rank at least one.
 
     Raises:
         ConfigError: the global batch cannot be divided so.
     """
+    num_replicas = strategy.num_replicas_in_sync
+    if num_local_replicas(strategy) == 1:
+        if global_batch_size < num_replicas:
+            raise ConfigError(
+                f"data.global_batch_size = {global_batch_size} has no row for each of {num_replicas} ranks",
+                f"set it to at least {num_replicas}, or start fewer ranks",
+            )
+        return
     rest = global_batch_size % num_replicas
     if rest:
         lower, upper = global_batch_size - rest, global_batch_size - rest + num_replicas
@@ -37,15 +101,32 @@ def check_divisible(global_batch_size: int, num_replicas: int) -> None:
 
 
 def distribute(strategy: Any, pipeline: Any, start: int, stop: int) -> Any:
-    """Distribute the steps ``start`` to ``stop`` over the replicas, in the slices of the order.
+    """Distribute the steps ``start`` to ``stop`` over the replicas of this process.
 
-    The batches of a step come one after the other and go to the replicas in turn, so that replica r has rows
-    [rB/R, (r+1)B/R) of the global batch.
+    The pipeline gives the rows of this rank. The batches of a step come one after the other and go to the
+    replicas in turn, so that the rows of all replicas of all ranks make up the global batch, in its order.
     """
-    per_replica = pipeline.order.global_batch_size // strategy.num_replicas_in_sync
-    return strategy.distribute_datasets_from_function(lambda _: pipeline.dataset(start, stop, per_replica))
+    own = pipeline.rows.stop - pipeline.rows.start
+    per_replica = own // num_local_replicas(strategy)
+    dataset = strategy.distribute_datasets_from_function(lambda _: pipeline.dataset(start, stop, per_replica))
+    on_batch = group_of(strategy).on_batch
+    return dataset if on_batch is None else _Watched(dataset, on_batch)
 
 
-def gather(strategy: Any, value: Any) -> Any:
-    """Return the rows of all replicas one after the other, as a numpy array."""
-    return tf.concat(strategy.experimental_local_results(value), axis=0).numpy()
+class _Watched:
+    """A dataset that calls a function for each batch that it gives."""
+
+    def __init__(self, dataset: Any, on_batch: Callable[[], None]) -> None:
+        self._dataset = dataset
+        self._on_batch = on_batch
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self._dataset:
+            self._on_batch()
+            yield batch
+
+
+def gather(strategy: Any, value: Any) -> npt.NDArray[Any]:
+    """Return the rows of all replicas of all ranks one after the other. Every rank must call it."""
+    own = np.concatenate([np.asarray(part) for part in strategy.experimental_local_results(value)])
+    return group_of(strategy).gather_rows(own)

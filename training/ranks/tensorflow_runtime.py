@@ -7,6 +7,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from training.ranks.devices import DeviceRequest
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
@@ -31,14 +33,18 @@ def quiet_start() -> Iterator[None]:
             os.close(screen)
 
 
-def start(*, logical_devices: int = 0, seed: int | None = None, deterministic: bool = False) -> None:
+def start(
+    *, devices: str = "all", seed: int | None = None, deterministic: bool = False, in_cluster: bool = False
+) -> None:
     """Import TensorFlow and set what must be set before its first operation.
 
     Args:
-        logical_devices: split the CPU into so many devices; 0 leaves it whole.
+        devices: ``run.devices``; ``cpu:N`` splits the CPU into N devices and hides the GPUs.
         seed: of weights and dropout.
         deterministic: only operations whose result is the same each time.
+        in_cluster: this process is one of several ranks: its strategy must come before the first operation.
     """
+    request = DeviceRequest.parse(devices)
     with quiet_start():
         import keras
         import tensorflow as tf
@@ -46,12 +52,15 @@ def start(*, logical_devices: int = 0, seed: int | None = None, deterministic: b
         for gpu in tf.config.list_physical_devices("GPU"):
             # Otherwise the first process takes all of a GPU's memory.
             tf.config.experimental.set_memory_growth(gpu, True)
-        if logical_devices:
+        if request.on_cpu:
+            tf.config.set_visible_devices([], "GPU")
+        if request.on_cpu and not in_cluster:
             cpu = tf.config.list_physical_devices("CPU")[0]
-            parts = [tf.config.LogicalDeviceConfiguration() for _ in range(logical_devices)]
+            parts = [tf.config.LogicalDeviceConfiguration() for _ in range(request.least)]
             tf.config.set_logical_device_configuration(cpu, parts)
         if seed is not None:
             keras.utils.set_random_seed(seed % 2**32)
         if deterministic:
             tf.config.experimental.enable_op_determinism()
-        tf.constant(0)  # the first operation starts the devices, which print too
+        if not in_cluster:
+            tf.constant(0)  # the first operation starts the devices, which print too

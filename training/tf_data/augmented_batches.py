@@ -46,6 +46,11 @@ class WithBatchParameters:
         return self.pipeline.order
 
     @property
+    def rows(self) -> slice:
+        """The rows of each global batch that this process reads."""
+        return self.pipeline.rows
+
+    @property
     def class_weights(self) -> Floats | None:
         """The weights of the classes in the loss."""
         return self.pipeline.class_weights
@@ -60,12 +65,13 @@ class WithBatchParameters:
         Raises:
             ConfigError: examples are mixed in pairs, and the rows of a batch are odd in number.
         """
-        rows = batch_size or self.order.global_batch_size
+        own = self.rows.stop - self.rows.start
+        rows = batch_size or own
         check_pairs(self.settings, rows)
         options = tf.data.Options()
         options.deterministic = True
         draws = tf.data.Dataset.range(start, stop).map(self._draw, num_parallel_calls=2)
-        if rows != self.order.global_batch_size:
+        if rows != own:
             draws = draws.unbatch().batch(rows, drop_remainder=True)
         both = tf.data.Dataset.zip(self.pipeline.dataset(start, stop, batch_size), draws)
         batches = both.map(lambda batch, of_batch: {**batch, "parameters": of_batch})
@@ -73,7 +79,7 @@ class WithBatchParameters:
 
     def _draw(self, run_step: Any) -> BatchParameters:
         tensors = tf.numpy_function(self._drawn, [run_step], _KINDS, stateful=False)
-        rows, num_ops = self.order.global_batch_size, self.settings.randaugment.num_ops
+        rows, num_ops = self.rows.stop - self.rows.start, self.settings.randaugment.num_ops
         shapes = {"ops": [num_ops], "amounts": [num_ops], "warps": [num_ops, 8], "boxes": [4]}
         for name, tensor in zip(BatchParameters._fields, tensors, strict=True):
             tensor.set_shape([rows, *shapes.get(name, [])])
@@ -82,7 +88,7 @@ class WithBatchParameters:
     def _drawn(self, run_step: int) -> tuple[np.ndarray[Any, Any], ...]:
         epoch, step = divmod(int(run_step), self.order.steps_per_epoch)
         begin = step * self.order.global_batch_size
-        positions = np.arange(begin, begin + self.order.global_batch_size, dtype=np.int64)
+        positions = np.arange(begin + self.rows.start, begin + self.rows.stop, dtype=np.int64)
         assert self.image_size is not None, "whole images are not for training"
         return tuple(draw_batch_parameters(self.settings, self.order.seed, epoch, positions, self.image_size))
 

@@ -53,6 +53,7 @@ class IndexedPipeline:
         decoder: the decoder of stored images.
         budget: the memory budget; None: that of ``tf.data``.
         image_channels: 3, or 1 for the luma of the images.
+        own_rows: the rows of each global batch that this process reads; None: all.
         failure: the first error of this project inside TensorFlow, which passes on only its text.
     """
 
@@ -63,6 +64,7 @@ class IndexedPipeline:
     decoder: Decoder = "auto"
     budget: RamBudget | None = None
     image_channels: int = 3
+    own_rows: slice | None = None
     failure: ShardmillError | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -71,6 +73,16 @@ class IndexedPipeline:
         self.batches = BatchMaker(
             self.reader, image_size=self.image_size, augment=self.augment, image_channels=channels
         )
+
+    @property
+    def rows(self) -> slice:
+        """The rows of each global batch that this process reads."""
+        return self.own_rows or slice(0, self.order.global_batch_size)
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows of each global batch that this process reads."""
+        return int(self.rows.stop - self.rows.start)
 
     @property
     def class_weights(self) -> Floats | None:
@@ -83,16 +95,16 @@ class IndexedPipeline:
         Args:
             start: the first step (epoch * steps_per_epoch + step).
             stop: the step behind the last one.
-            batch_size: rows of a batch; a divisor of the global batch size, which is the default. With
-                B/R the replicas' slices come one after the other.
+            batch_size: rows of a batch; a divisor of the rows of this process, which are the default. With
+                fewer, the replicas' slices come one after the other.
 
         Returns:
             Dataset of dicts: images uint8 [b, S, S, C], labels int32 [b], weights float32 [b] (see
             ``StepPlan.weights``), ordinals int64 [b].
         """
         self.reader.prefetch(self.order, start, stop)
-        rows = batch_size or self.order.global_batch_size
-        slices = self.order.global_batch_size // rows
+        rows = batch_size or self.num_rows
+        slices = self.num_rows // rows
         if self.decoder == "tensorflow":
             batches = in_channels(self._decoded_by_tensorflow(start, stop, rows, slices), self.image_channels)
         else:
@@ -134,7 +146,7 @@ class IndexedPipeline:
         return made.images, made.labels, made.weights, made.ordinals
 
     def _plan(self, run_step: int) -> StepPlan:
-        return self.order.step(*divmod(run_step, self.order.steps_per_epoch))
+        return self.order.step(*divmod(run_step, self.order.steps_per_epoch)).of_rows(self.rows)
 
     # -- decoded by TensorFlow -------------------------------------------------------------------------
 
@@ -175,7 +187,7 @@ class IndexedPipeline:
         kinds = (tf.string, tf.int32, tf.int32, tf.bool, tf.int32, tf.float32, tf.int64)
         fetched = tf.numpy_function(self._read_step, [run_step], kinds, stateful=False)
         names = ("images", "shapes", "windows", "flips", "labels", "weights", "ordinals")
-        rows = self.order.global_batch_size
+        rows = self.num_rows
         columns = {"shapes": [3], "windows": [4]}
         for tensor, name in zip(fetched, names, strict=True):
             tensor.set_shape([rows, *columns.get(name, [])])

@@ -46,6 +46,10 @@ class Pipeline(Protocol):
         """Height and width of the images (pixels); None: whole images, padded to the largest of a batch."""
 
     @property
+    def rows(self) -> slice:
+        """The rows of each global batch that this process reads."""
+
+    @property
     def class_weights(self) -> Floats | None:
         """The weights of the classes in the loss: float64 [C]; None: all examples weigh the same."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from infra.errors import ConfigError
 from training.config.augment import AugmentSettings
 from training.config.data import DataSettings
 from training.config.reading import ReadingSettings
@@ -54,17 +55,17 @@ class InputSettings:
 
 
 def open_training_input(
-    settings: InputSettings, source: RecordReader, order: Order, image_size: int
+    settings: InputSettings, source: RecordReader, order: Order, image_size: int, rows: slice | None = None
 ) -> TrainingInput:
     """Like ``open_images``; each batch also has the parameters of its augmentation on the device."""
-    opened = open_images(settings, source, order, image_size)
+    opened = open_images(settings, source, order, image_size, rows)
     if not settings.augment.is_batched:
         return opened
     return replace(opened, pipeline=WithBatchParameters(opened.pipeline, settings.augment))
 
 
 def open_images(
-    settings: InputSettings, source: RecordReader, order: Order, image_size: int
+    settings: InputSettings, source: RecordReader, order: Order, image_size: int, rows: slice | None = None
 ) -> TrainingInput:
     """Open the pipeline that the settings ask for, with images augmented one by one.
 
@@ -73,15 +74,24 @@ def open_images(
         source: the records of the split.
         order: the order of the run; a stream keeps only its number of steps.
         image_size: height and width of the images (pixels).
+        rows: the rows of each global batch that this rank reads; None: all.
 
     Raises:
         ConfigError: the settings contradict each other, or need more memory than they allow.
     """
     data, reading = settings.data, settings.reading
     choice = choose_mode(source.split.version, reading, data)
+    if rows is not None and choice.mode == "streaming":
+        raise ConfigError(
+            f"several ranks need an exact order, and the shards are streamed ({choice.reason})",
+            "set reading.staging_dir, or reading.mode to indexed",
+        )
     reader, cache = _opened(reading, source, order)
-    opened = _indexed if choice.mode == "indexed" else _streaming
-    pipeline: Pipeline = opened(settings, reader, order, image_size, cache)
+    pipeline: Pipeline
+    if choice.mode == "indexed":
+        pipeline = replace(_indexed(settings, reader, order, image_size, cache), own_rows=rows)
+    else:
+        pipeline = _streaming(settings, reader, order, image_size, cache)
     return TrainingInput(pipeline, choice, cache)
 
 

@@ -59,6 +59,8 @@ def prepare(
 
 def train(
     dataset: options.Ref,
+    devices: options.Devices = None,
+    workers: options.Workers = None,
     root: options.Root = None,
     runs: options.Runs = None,
     recipe: options.Recipe = None,
@@ -75,11 +77,14 @@ def train(
       shardmill train photos --recipe finetune
 
       shardmill train photos@3 --set run.epochs=20 --set model.name=EfficientNetB0
+
+      shardmill train photos --workers 4      (a process a GPU; a rank that dies costs a restart)
     """
     from flows.parameters import root_or_default, runs_or_default
     from infra.dataset.catalog import Catalog
+    from training.config import with_devices
 
-    settings = train_settings(config, overrides or [], recipe)
+    settings = with_devices(train_settings(config, overrides or [], recipe), devices, workers)
     folder = root_or_default(root)
     # The newest version now, not when the run starts.
     ref = Catalog(folder).open(dataset).ref

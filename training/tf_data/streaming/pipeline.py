@@ -74,6 +74,11 @@ class StreamingPipeline:
     source: RecordSource = field(init=False)
     failure: ShardmillError | None = field(default=None, init=False)
 
+    @property
+    def rows(self) -> slice:
+        """The rows of each global batch that this process reads."""
+        return self.order.rows
+
     def dataset(self, start: int, stop: int, batch_size: int | None = None) -> Any:
         """Return a ``tf.data.Dataset`` of the run's steps ``start`` to ``stop``, counted over all epochs.
 

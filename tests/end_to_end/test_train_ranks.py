@@ -1,0 +1,104 @@
+"""Training by supervised processes, one a rank, equals training on one device, whatever happens to a rank."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.samples.published import coloured, publish
+from tests.samples.ranks import signal_rank_after
+from tests.samples.trainer import Trainer, settings, train
+
+# 50 records by 8 leave a padded step; 13 examples of validation leave a padded batch.
+COUNTS = {"train": {"a": 30, "b": 15, "c": 5}, "validation": {"a": 6, "b": 4, "c": 3}}
+CONFIG = settings(
+    optimizer={"name": "sgd", "learning_rate": 0.05},
+    model={"dropout": 0.0},
+    run={
+        "epochs": 3,
+        "log_every_steps": 1,
+        "checkpoint_every_steps": 3,
+        "trace_records": True,
+        "deterministic": True,
+    },
+)
+
+
+def by_ranks(workers: str) -> dict[str, Any]:
+    """The same by several ranks."""
+    return {**CONFIG, "ranks": {"workers": workers}}
+
+
+def weights_of(result: dict[str, Any]) -> dict[str, np.ndarray]:
+    """The variables of model and optimizer in a run's last checkpoint."""
+    with np.load(max((Path(result["run_dir"]) / "checkpoints").glob("step-*.npz"))) as archive:
+        return {name: archive[name] for name in archive.files if name != "progress"}
+
+
+def assert_same_training(result: dict[str, Any], expected: dict[str, Any]) -> None:
+    """The same records in the same steps, the same weights, losses and confusion matrix."""
+    traces = [(Path(one["run_dir"]) / "consumed.jsonl").read_bytes() for one in (result, expected)]
+    assert traces[0] == traces[1]
+    weights = weights_of(expected)
+    assert weights
+    for name, found in weights_of(result).items():
+        assert found == pytest.approx(weights[name], rel=1e-4, abs=1e-5), name
+    for row, wanted in zip(result["history"], expected["history"], strict=True):
+        assert row["train"]["loss"] == pytest.approx(wanted["train"]["loss"], rel=1e-4)
+        assert row["validation"]["loss"] == pytest.approx(wanted["validation"]["loss"], rel=1e-3)
+    assert result["metrics"]["validation"]["num_examples"] == 13
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A root with a dataset and a run on one device, and the run's result."""
+    root = tmp_path_factory.mktemp("alone")
+    publish(root / "datasets", coloured(COUNTS), name="colours")
+    return root, train(root, "colours", CONFIG)
+
+
+def beside(alone: tuple[Path, dict[str, Any]], root: Path) -> dict[str, Any]:
+    """Copy the dataset to ``root``; the result of the run on one device."""
+    shutil.copytree(alone[0] / "datasets", root / "datasets")
+    return alone[1]
+
+
+def test_two_ranks_of_which_one_is_killed_equal_one_device(
+    alone: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    expected = beside(alone, tmp_path)
+    trainer = Trainer(tmp_path, "colours", by_ranks("2"))
+    signal_rank_after(trainer, 9, 1, signal.SIGKILL)
+    status, out, err = trainer.finish()
+    assert status == 0, err
+    result = json.loads(out.splitlines()[-1])
+    assert result["num_replicas"] == 2
+    assert_same_training(result, expected)
+    (restart,) = result["restarts"]
+    assert (restart["rank"], restart["reason"]) == (1, "signal")
+    assert "SIGKILL" in restart["message"]
+    assert restart["step"] >= 9
+    logs = Path(result["run_dir"]) / "logs" / "ranks"
+    assert {path.name for path in logs.iterdir()} == {"rank-0.log", "rank-1.log", "restarts.jsonl"}
+
+
+@pytest.mark.slow
+def test_ranks_that_are_stopped_and_preempted_go_on_with_another_number(
+    alone: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    expected = beside(alone, tmp_path)
+    trainer = Trainer(tmp_path, "colours", by_ranks("2"))
+    signal_rank_after(trainer, 5, 0, signal.SIGSTOP)
+    signal_rank_after(trainer, 5, 1, signal.SIGTERM)
+    status, _, err = trainer.finish()
+    assert status == 75, err
+    assert "remedy: run the same command again" in err
+    result = train(tmp_path, "colours", by_ranks("1"))
+    assert [(row["rank"], row["reason"]) for row in result["restarts"]] == [(0, "stopped")]
+    assert_same_training(result, expected)

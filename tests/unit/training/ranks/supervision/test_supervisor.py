@@ -1,0 +1,170 @@
+"""The parent of the ranks, with ranks that train nothing: real processes, but no TensorFlow."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from infra import progress
+from infra.errors import Cancelled, DataError, EnvironmentFault, LossNotFinite, Preempted
+from training.ranks.supervision.attempt import Limits
+from training.ranks.supervision.slots import RankCount, Slots
+from training.ranks.supervision.supervisor import RankPlan, Supervisor
+
+STEPS = 25
+
+
+def deed(name: str, rank: int = 1, attempt: int = 0, step: int | str = 5) -> dict[str, Any]:
+    """What a rank does in an attempt when it has taken so many steps ("start": before the first)."""
+    return {"rank": rank, "attempt": attempt, "step": step, "deed": name}
+
+
+def plan(tmp_path: Path, *deeds: dict[str, Any], **changes: Any) -> RankPlan:
+    """A plan of two ranks."""
+    steps = str(changes.pop("steps", STEPS))
+    command = [sys.executable, "-m", "tests.samples.fake_rank", str(tmp_path), steps, json.dumps(deeds)]
+    values: dict[str, Any] = {
+        "command": command,
+        "log_folder": tmp_path / "logs",
+        "limits": Limits(start=60.0, step=20.0, stop=20.0),
+        "max_restarts": 2,
+        "preemption_signals": (signal.SIGTERM,),
+        "slots": Slots(RankCount(2, 2), "all", list),
+    }
+    return RankPlan(**{**values, **changes})
+
+
+def ranks_alive(tmp_path: Path) -> list[int]:
+    """The processes of ranks of this test that still run."""
+    return [
+        process.pid
+        for process in psutil.process_iter(["cmdline"])
+        if str(tmp_path) in (process.info["cmdline"] or []) and process.status() != psutil.STATUS_ZOMBIE
+    ]
+
+
+def test_undisturbed_ranks_give_the_result_of_the_first(tmp_path: Path) -> None:
+    seen: list[Any] = []
+    end = progress.subscribe(seen.append)
+    try:
+        result = Supervisor(plan(tmp_path)).run()
+    finally:
+        end()
+    assert result == {"steps": STEPS, "num_ranks": 2, "peak_rss_bytes": 200, "restarts": []}
+    steps = [event["step"] for event in seen if event["event"] == "metrics"]
+    assert steps == list(range(1, STEPS + 1)), "the events of rank 0 alone"
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason", "message"),
+    [
+        (deed("kill"), "signal", "was ended by SIGKILL"),
+        (deed("kill", rank=0, step="start"), "signal", "was ended by SIGKILL"),
+        (deed("stop"), "stopped", "was stopped (SIGSTOP)"),
+        (deed("fault", rank=0), "error", "reported: the disk is full"),
+        (deed("exception"), "exit", "ValueError: a defect"),
+        (deed("loss"), "loss", "reported: the loss became nan"),
+    ],
+)
+def test_a_failed_rank_starts_all_again(
+    tmp_path: Path, fault: dict[str, Any], reason: str, message: str
+) -> None:
+    result = Supervisor(plan(tmp_path, fault)).run()
+    assert result["steps"] == STEPS
+    (restart,) = result["restarts"]
+    assert (restart["rank"], restart["num_ranks"], restart["reason"]) == (fault["rank"], 2, reason)
+    assert message in restart["message"]
+    assert ranks_alive(tmp_path) == []
+
+
+def test_the_rank_that_is_behind_is_the_one_that_hangs(tmp_path: Path) -> None:
+    limits = Limits(start=60.0, step=3.0, stop=20.0)
+    # Rank 0 has its batch and waits for rank 1, as in a collective.
+    result = Supervisor(plan(tmp_path, deed("hang"), limits=limits)).run()
+    assert [(row["rank"], row["reason"]) for row in result["restarts"]] == [(1, "silent")]
+
+
+def test_a_rank_that_lost_another_is_not_the_first_that_failed(tmp_path: Path) -> None:
+    faults = deed("lost", rank=0), deed("kill", rank=1)
+    result = Supervisor(plan(tmp_path, *faults)).run()
+    assert [(row["rank"], row["reason"]) for row in result["restarts"]] == [(1, "signal")]
+
+
+def test_a_rank_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
+    began = time.monotonic()
+    Supervisor(plan(tmp_path, deed("deaf", rank=0), deed("kill", rank=1))).run()
+    assert ranks_alive(tmp_path) == []
+    assert time.monotonic() - began < 100, "the deaf one sleeps for ten minutes"
+
+
+@pytest.mark.parametrize(("name", "error"), [("data", DataError), ("loss", LossNotFinite)])
+def test_an_error_that_comes_again_ends_the_run(tmp_path: Path, name: str, error: type[Exception]) -> None:
+    faults = [deed(name, attempt=attempt, step=5) for attempt in range(2)]
+    with pytest.raises(error):
+        Supervisor(plan(tmp_path, *faults)).run()
+    assert ranks_alive(tmp_path) == []
+
+
+def test_restarts_count_only_without_a_step_gained(tmp_path: Path) -> None:
+    with_progress = [deed("kill", attempt=attempt, step=5 + 3 * attempt) for attempt in range(5)]
+    result = Supervisor(plan(tmp_path, *with_progress)).run()
+    assert len(result["restarts"]) == 5
+
+
+def test_the_budget_of_restarts_ends(tmp_path: Path) -> None:
+    never = [deed("kill", attempt=attempt, step="start") for attempt in range(9)]
+    with pytest.raises(EnvironmentFault, match=r"in a row without gaining a step; the last time rank 1 of 2"):
+        Supervisor(plan(tmp_path, *never)).run()
+    assert len((tmp_path / "logs" / "restarts.jsonl").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize(("number", "error"), [(signal.SIGTERM, Preempted), (signal.SIGINT, Cancelled)])
+def test_a_signal_to_the_parent_stops_all_ranks(
+    tmp_path: Path, number: signal.Signals, error: type[Cancelled]
+) -> None:
+    def later() -> None:
+        while not (tmp_path / "step").exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=later, daemon=True).start()
+    with pytest.raises(error) as caught:
+        Supervisor(plan(tmp_path)).run()
+    assert type(caught.value) is error
+    assert ranks_alive(tmp_path) == []
+
+
+def test_a_device_that_is_gone_costs_a_rank_and_comes_back(tmp_path: Path) -> None:
+    def gpus() -> list[str]:
+        return ["0", "1"] if not (tmp_path / "attempt-0-0").exists() or returned else ["0"]
+
+    returned: list[int] = []
+    slots = Slots(RankCount(1, 2), "all", gpus, look_seconds=0.1)
+    supervisor = Supervisor(plan(tmp_path, deed("kill"), slots=slots, steps=200))
+
+    def give_back() -> None:
+        while not (tmp_path / "attempt-1-0").exists():
+            time.sleep(0.02)
+        returned.append(1)
+
+    threading.Thread(target=give_back, daemon=True).start()
+    result = supervisor.run()
+    assert result["num_ranks"] == 2
+    assert [path.read_text() for path in sorted(tmp_path.glob("attempt-*"))] == ["0", "1", "0", "1", "0"]
+    assert [(row["rank"], row["num_ranks"]) for row in result["restarts"]] == [(1, 2)]
+
+
+def test_a_device_on_which_ranks_never_start_is_left_out(tmp_path: Path) -> None:
+    faults = [deed("kill", rank=1, attempt=attempt, step="start") for attempt in range(2)]
+    slots = Slots(RankCount(1, 2), "all", list)
+    result = Supervisor(plan(tmp_path, *faults, slots=slots)).run()
+    assert result["num_ranks"] == 1

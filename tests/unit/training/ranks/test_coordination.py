@@ -1,0 +1,32 @@
+"""The one private part of TensorFlow that ranks need: a process of its own, since a strategy is made once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+CODE = """
+import os
+from training.ranks import tensorflow_runtime
+from training.ranks.cluster import Cluster
+from training.ranks.rendezvous import free_port
+
+cluster = Cluster((f"localhost:{free_port()}",), 0)
+os.environ["TF_CONFIG"] = cluster.to_tf_config()
+tensorflow_runtime.start(in_cluster=True)
+from tensorflow.python.eager import context
+from training.ranks.group import group_of
+from training.ranks.strategy import Communication, make_rank_strategy
+
+strategy = make_rank_strategy(cluster, Communication("ring", 77.0, 88.0))
+kept = context.context().coordination_service
+assert kept.heartbeat_timeout_in_ms == 77_000, kept
+assert kept.cluster_register_timeout_in_ms == 88_000, kept
+group = group_of(strategy)
+assert (group.rank, group.num_ranks) == (0, 1)
+"""
+
+
+def test_the_strategy_keeps_the_time_outs_that_were_set_before_it() -> None:
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,55 @@
+"""The table [train.ranks]: training by several processes. None of it changes the outcome of a run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from infra.settings import Settings
+from training.ranks.supervision.slots import RankCount
+
+
+def _workers(value: object) -> str | None:
+    if value is None:
+        return None
+    RankCount.parse(str(value))
+    return str(value)
+
+
+class RankSettings(Settings):
+    """Training by several processes, one a rank."""
+
+    workers: Annotated[str | None, BeforeValidator(_workers)] = Field(
+        default=None,
+        description="train with so many supervised processes, one a device; a range such as '2..4' goes on "
+        "with fewer when a device is gone; unset: one process for all devices",
+    )
+    max_restarts: int = Field(
+        default=3, ge=0, description="restarts in a row that gain no step, before the run fails"
+    )
+    collectives: Literal["auto", "ring", "nccl"] = Field(
+        default="auto",
+        description="how ranks sum gradients: 'nccl' between NVIDIA GPUs, 'ring' over the network in host "
+        "memory; 'auto' chooses NCCL on GPUs",
+    )
+    peer_timeout_seconds: float = Field(
+        default=60.0,
+        ge=1,
+        description="ranks give up on one whose process is silent for so long; a parent notices a "
+        "dead rank at once",
+    )
+    start_timeout_seconds: float = Field(
+        default=600.0,
+        gt=0,
+        description="time for a rank to find the others, to compile and to take its first steps",
+    )
+    step_timeout_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        description="a rank without a step for so long counts as hung; unset: 20 times the slowest step "
+        "so far, at least 60 s",
+    )
+    stop_timeout_seconds: float = Field(
+        default=120.0, gt=0, description="time for all ranks to save and end when a signal asks them to stop"
+    )

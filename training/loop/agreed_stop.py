@@ -1,0 +1,76 @@
+"""Stop all ranks at the same step boundary, and tell the parent that this rank is alive.
+
+Ranks that stop at different steps would wait for each other for ever. So they agree: about once a second,
+counted in boundaries, they add up their flags, and all stop if one of them was asked to. The number of
+boundaries to the next meeting is a function of the added-up times, hence the same on all ranks.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from training.loop.interruption import StopFlag
+from training.ranks.group import RankGroup
+from training.ranks.heartbeat import Heart
+
+_SECONDS_BETWEEN = 1.0
+_MOST_BOUNDARIES = 1000
+
+
+class AgreedStop(StopFlag):
+    """A ``StopFlag`` of all ranks together. Every rank checks it at the same boundaries."""
+
+    def __init__(self, ranks: RankGroup, heart: Heart | None = None) -> None:
+        """Make a flag that is not set.
+
+        Args:
+            ranks: the ranks that must agree.
+            heart: beats at each boundary.
+        """
+        super().__init__()
+        self._ranks = ranks
+        self._heart = heart
+        self._wanted = self._granted = False
+        self._boundaries = 0
+        self._wait = 1
+        self._met_at = time.monotonic()
+
+    def agreed(self, wanted: bool) -> bool:
+        """Return once, on all ranks at the same boundary, that one of them wants something."""
+        if self._ranks.num_ranks == 1:
+            return wanted
+        granted, self._granted = self._granted, False
+        self._wanted = wanted and not granted
+        return granted
+
+    def check(self) -> None:
+        """Raise on all ranks if one was asked to stop and they meet here.
+
+        Raises:
+            Cancelled: asked by a person.
+            Preempted: asked by the system.
+        """
+        if self._heart is not None:
+            self._heart.beat(None if self.steps_done is None else self.steps_done())
+        if self._ranks.num_ranks > 1:
+            self._boundaries += 1
+            if self._boundaries < self._wait:
+                return
+            self._meet()
+        super().check()
+
+    def _meet(self) -> None:
+        now = time.monotonic()
+        asked = self.asked
+        told = [asked == "preempted", asked == "cancelled", self._wanted, now - self._met_at]
+        preempted, cancelled, wanted, seconds = self._ranks.total(np.array(told, np.float32)).tolist()
+        self._granted = wanted > 0
+        if preempted or cancelled:
+            self.ask(preempted=not cancelled)
+        each = seconds / self._ranks.num_ranks / self._boundaries
+        # Compilation makes the first boundaries slow: go on to longer waits step by step.
+        wanted = int(_SECONDS_BETWEEN / max(each, 1e-6))
+        self._wait = max(1, min(wanted, 2 * self._wait, _MOST_BOUNDARIES))
+        self._boundaries, self._met_at = 0, time.monotonic()

@@ -1,0 +1,62 @@
+"""Start TensorFlow in this process and train. Imports TensorFlow only when called."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from infra.dataset.catalog import DatasetVersion
+from infra.errors import GO_ON, RankLost
+from training.config import TrainConfig
+from training.ranks.cluster import Cluster
+from training.ranks.heartbeat import Heart
+
+_LINE_CHARACTERS = 300
+
+
+def train_in_process(
+    config: TrainConfig,
+    version: DatasetVersion,
+    run_dir: Path,
+    cluster: Cluster | None = None,
+    heart: Heart | None = None,
+) -> dict[str, Any]:
+    """Train in this process, alone or as one of several ranks. See ``training.loop.session.train``.
+
+    Raises:
+        RankLost: another rank ended or does not answer.
+    """
+    from training.ranks import tensorflow_runtime
+
+    with tensorflow_runtime.quiet_start():
+        tensorflow_runtime.start(
+            devices=config.run.devices,
+            seed=config.data.seed,
+            deterministic=config.run.deterministic,
+            in_cluster=cluster is not None,
+        )
+        import tensorflow as tf
+
+        from training.loop import session
+
+    lost = (
+        tf.errors.UnavailableError,
+        tf.errors.AbortedError,
+        tf.errors.CancelledError,
+        tf.errors.DeadlineExceededError,
+    )
+    try:
+        if cluster is None or cluster.rank == 0:
+            return session.train(config, version, run_dir, cluster, heart)
+        # Rank 0 writes the run's folder; what the others write on their way is the same, and of no use.
+        with tempfile.TemporaryDirectory(prefix="shardmill-rank-") as scratch:
+            return session.train(config, version, Path(scratch), cluster, heart)
+    except lost as error:
+        if cluster is None:
+            raise
+        said = str(error.message or error).strip().splitlines()
+        raise RankLost(
+            f"rank {cluster.rank} lost another rank: {(said or [''])[0][:_LINE_CHARACTERS]}",
+            f"all ranks must be started again; {GO_ON}",
+        ) from error

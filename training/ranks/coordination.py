@@ -1,0 +1,30 @@
+"""Set how long TensorFlow's ranks wait for each other. The only place that uses a private part of TensorFlow.
+
+By default ranks give up on one that is silent for 10 seconds. A rank on a busy machine is silent for longer
+while it compiles, and a healthy run would be lost. No public setting changes that. The strategy leaves the
+settings alone if they are there before it is made; ``tests/unit/training/ranks`` notices if that changes.
+"""
+
+from __future__ import annotations
+
+from tensorflow.compiler.xla.tsl.protobuf import coordination_config_pb2
+from tensorflow.python.eager import context
+
+_LEADER = "/job:worker/replica:0/task:0"
+
+
+def set_patience(num_ranks: int, silence_seconds: float, start_seconds: float) -> None:
+    """Set the time-outs of the ranks of this process. Call it before the strategy is made.
+
+    Args:
+        num_ranks: the number of ranks.
+        silence_seconds: time without a heartbeat after which a rank counts as lost.
+        start_seconds: time for all ranks to find the first.
+    """
+    context.context().configure_coordination_service(
+        service_type="standalone",
+        service_leader=_LEADER,
+        heartbeat_timeout_in_ms=round(silence_seconds * 1000),
+        cluster_register_timeout_in_ms=round(start_seconds * 1000),
+        coordinated_jobs=[coordination_config_pb2.CoordinatedJob(name="worker", num_tasks=num_ranks)],
+    )

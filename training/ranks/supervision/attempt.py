@@ -1,0 +1,217 @@
+"""One attempt to train with several ranks: start them, watch them, and end all as soon as one fails."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+
+from infra.errors import Cancelled, LossNotFinite, RankLost
+from infra.progress import Event
+from training.ranks.supervision.outcomes import (
+    Failed,
+    Finished,
+    Outcome,
+    RankFailure,
+    Reason,
+    Regrown,
+    Stopped,
+)
+from training.ranks.supervision.rank_process import RankProcess, RankStart
+from training.ranks.supervision.stop_requests import StopRequests
+
+_LOOK_SECONDS = 0.05
+# A rank whose peer dies fails too: wait so long for the others, to tell the first from those that follow.
+_SETTLE_SECONDS = 0.5
+# SIGTERM lets a rank finish a file; one that waits for a dead rank cannot react, so SIGKILL follows soon.
+_TERM_SECONDS = 1.0
+_STOPPED_SECONDS = 3.0
+_LAST_SECONDS = 30.0
+_FIRST_BEATS = 4  # the first two steps of a stage: each may compile
+_SLOWEST = 20
+_LEAST_SILENCE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Times after which a rank counts as hung (seconds).
+
+    Attributes:
+        start: until the first steps are done, and until the first steps of each further stage are.
+        step: between two beats after that; None: 20 times the slowest step so far, and at least a minute.
+        stop: until all ranks have saved and ended when they were asked to.
+    """
+
+    start: float
+    step: float | None
+    stop: float
+
+
+class Attempt:
+    """The ranks of one attempt. A context manager: no rank outlives it."""
+
+    def __init__(self, limits: Limits, on_event: Callable[[Event], None]) -> None:
+        """Make an attempt without ranks.
+
+        Args:
+            limits: when a rank counts as hung.
+            on_event: is called with the events of rank 0, and with warnings of the others.
+        """
+        self._limits = limits
+        self._on_event = on_event
+        self._ranks: list[RankProcess] = []
+        self._slowest: dict[int, float] = {}
+        self._seen: dict[int, int] = {}
+
+    def __enter__(self) -> Attempt:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end_all(0.0 if isinstance(error, Cancelled) else _TERM_SECONDS)
+
+    def start(self, starts: Sequence[RankStart]) -> None:
+        """Start all ranks."""
+        for each in starts:
+            self._ranks.append(RankProcess(each, self._relay))
+
+    def wait(self, stop: StopRequests, may_grow: Callable[[], bool]) -> Outcome:
+        """Watch the ranks to the end of the attempt.
+
+        Args:
+            stop: requests to stop from outside.
+            may_grow: tells now and then whether more devices are there than in use.
+
+        Returns:
+            The outcome. All ranks have ended, except for those of a failure, which the caller ends by leaving
+            the context.
+        """
+        asked_at: float | None = None
+        growing = False
+        while True:
+            if (outcome := self._outcome(growing)) is not None:
+                return outcome
+            if asked_at is None and (stop.asked or may_grow()):
+                growing = not stop.asked
+                asked_at = time.monotonic()
+                self._signal(signal.SIGTERM if growing or stop.preempted else signal.SIGINT)
+            if stop.at_once or (asked_at is not None and time.monotonic() - asked_at > self._limits.stop):
+                return Stopped(stop.preempted)
+            if (failure := self._hung()) is not None:
+                return self._failed(failure)
+            time.sleep(_LOOK_SECONDS)
+
+    def _relay(self, rank: int, event: Event) -> None:
+        kind = event.get("event")
+        if kind in ("result", "error"):
+            return
+        if rank == 0:
+            self._on_event(event)
+        elif kind == "log" and event.get("level") != "info":
+            self._on_event({**event, "message": f"rank {rank}: {event.get('message')}"})
+
+    # -- ends of ranks ---------------------------------------------------------------------------------
+
+    def _outcome(self, growing: bool) -> Outcome | None:
+        """Return how the attempt ended, once a rank has ended; None: all run."""
+        if all(rank.poll() is None for rank in self._ranks):
+            return None
+        if self._ranks[0].poll() == 0 and self._ranks[0].result is not None:
+            self._wait_for_rest(_LAST_SECONDS)
+            peak = sum(int((rank.result or {}).get("peak_rss_bytes", 0)) for rank in self._ranks)
+            return Finished(self._ranks[0].result, peak)
+        self._wait_for_rest(_SETTLE_SECONDS)
+        first = self._first_to_blame()
+        if first is None:
+            return None  # ranks other than the first are done; they end earlier
+        if isinstance(first.error, Cancelled):
+            self._wait_for_rest(self._limits.stop)
+            return Regrown() if growing else Stopped(type(first.error) is not Cancelled)
+        return self._failed(self._described(first))
+
+    def _wait_for_rest(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and any(rank.poll() is None for rank in self._ranks):
+            time.sleep(_LOOK_SECONDS)
+
+    def _first_to_blame(self) -> RankProcess | None:
+        """Return the rank that failed by itself, not because another was lost; of several the first."""
+        ended = [rank for rank in self._ranks if rank.poll() not in (None, 0)]
+        if self._ranks[0].poll() == 0 and self._ranks[0].result is None:
+            ended.append(self._ranks[0])
+
+        def follows(rank: RankProcess) -> int:
+            if isinstance(rank.error, RankLost):
+                return 2
+            # TensorFlow aborts a process whose peer is gone, at times; and an exception of its own is less
+            # telling than an error that we report.
+            return int(rank.error is None and (rank.poll() == -signal.SIGABRT or (rank.poll() or 0) > 0))
+
+        return min(ended, key=lambda rank: (follows(rank), rank.ended_at or 0.0), default=None)
+
+    def _described(self, rank: RankProcess) -> RankFailure:
+        status, error = rank.poll() or 0, rank.error
+        reason: Reason
+        if isinstance(error, LossNotFinite):
+            reason, message = "loss", f"reported: {error.message}"
+        elif error is not None:
+            reason, message = "error", f"reported: {error.message}"
+        elif status < 0:
+            reason, message = "signal", f"was ended by {signal.Signals(-status).name}"
+        else:
+            reason, message = "exit", f"ended with status {status}; it last said:\n{rank.last_lines}"
+        return RankFailure(rank.rank, len(self._ranks), reason, message, rank.beat.step, error)
+
+    # -- ranks that hang -------------------------------------------------------------------------------
+
+    def _hung(self) -> RankFailure | None:
+        """Return the failure of a rank that is stopped, or of the one that is behind while all are silent."""
+        for rank in self._ranks:
+            if rank.poll() is None and rank.stopped_seconds() > _STOPPED_SECONDS:
+                return self._hang(rank, "stopped", "was stopped (SIGSTOP)")
+        for rank in self._ranks:
+            silent, allowed = rank.silent_seconds(), self._allowed_silence(rank)
+            if rank.poll() is None and silent > allowed:
+                # The others wait for the one that is behind.
+                behind = min(self._ranks, key=lambda one: one.beat.number)
+                return self._hang(behind, "silent", f"gave no sign of life for {silent:.0f} s")
+        return None
+
+    def _hang(self, rank: RankProcess, reason: Reason, message: str) -> RankFailure:
+        return RankFailure(rank.rank, len(self._ranks), reason, message, rank.beat.step)
+
+    def _allowed_silence(self, rank: RankProcess) -> float:
+        beat = rank.beat
+        if beat.in_stage < _FIRST_BEATS:
+            return self._limits.start
+        if self._limits.step is not None:
+            return self._limits.step
+        # Between two looks there may be many steps; then each took less than the time between the looks.
+        if beat.number > self._seen.get(rank.rank, 0):
+            self._seen[rank.rank] = beat.number
+        self._slowest[rank.rank] = max(self._slowest.get(rank.rank, 0.0), min(rank.silent_seconds(), 600.0))
+        return max(_LEAST_SILENCE, _SLOWEST * self._slowest[rank.rank])
+
+    # -- ending ----------------------------------------------------------------------------------------
+
+    def _failed(self, failure: RankFailure) -> Failed:
+        beats = [rank.beat for rank in self._ranks]
+        in_start = beats[failure.rank].number == 0
+        return Failed(failure, max(beat.step for beat in beats), in_start)
+
+    def _signal(self, number: signal.Signals) -> None:
+        for rank in self._ranks:
+            rank.signal(number)
+
+    def _end_all(self, grace_seconds: float) -> None:
+        """End what still runs: SIGTERM, then SIGKILL."""
+        if any(rank.poll() is None for rank in self._ranks) and grace_seconds:
+            self._signal(signal.SIGTERM)
+            self._wait_for_rest(grace_seconds)
+        for rank in self._ranks:
+            with contextlib.suppress(ProcessLookupError):
+                rank.close()

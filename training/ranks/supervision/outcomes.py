@@ -1,0 +1,86 @@
+"""How an attempt to train with several ranks ended."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from infra.errors import ShardmillError
+
+Reason = Literal["signal", "stopped", "silent", "error", "exit", "loss"]
+
+
+@dataclass(frozen=True, slots=True)
+class RankFailure:
+    """The first rank that failed in an attempt, and why.
+
+    Attributes:
+        rank: its number.
+        num_ranks: the number of ranks of the attempt.
+        reason: "signal": a signal ended it; "stopped": SIGSTOP; "silent": no step for too long; "error": it
+            reported an error; "exit": it ended without saying why; "loss": the loss was not finite.
+        message: for people, with the signal, the error or the seconds of silence.
+        step: steps of the run that were done.
+        error: the error that it reported, if any.
+    """
+
+    rank: int
+    num_ranks: int
+    reason: Reason
+    message: str
+    step: int
+    error: ShardmillError | None = None
+
+    def to_result(self) -> dict[str, Any]:
+        """Return the failure for the result of the run, JSON-able."""
+        return {name: value for name, value in asdict(self).items() if name != "error"}
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} of {self.num_ranks} {self.message} (after step {self.step})"
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Rank 0 gave its result.
+
+    Attributes:
+        result: the result of rank 0.
+        peak_rss_bytes: largest resident memory of all ranks together, each at its own peak.
+    """
+
+    result: dict[str, Any]
+    peak_rss_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """All ranks stopped on request, after a checkpoint.
+
+    Attributes:
+        preempted: the system asked, not a person.
+    """
+
+    preempted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Regrown:
+    """All ranks stopped after a checkpoint, because more devices are there again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A rank failed, and all were ended.
+
+    Attributes:
+        failure: the first rank that failed, and why.
+        step: steps of the run that were done, by the farthest rank.
+        in_start: the rank had not begun to train.
+    """
+
+    failure: RankFailure
+    step: int
+    in_start: bool
+
+
+Outcome = Finished | Stopped | Regrown | Failed

@@ -1,0 +1,179 @@
+"""The parent of the ranks of one machine: start them, and start all of them again when one fails.
+
+No TensorFlow here. An attempt ends when the first rank fails; all ranks are ended, and the next attempt
+continues from the last checkpoint, with fresh ports and with the devices that are there then. Restarts count
+only if no step was gained since the last one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infra import progress as events
+from infra.errors import GO_ON, Cancelled, DataError, EnvironmentFault, Preempted, UsageError
+from infra.processes.process import num_cpus
+from infra.readable import counted
+from training.ranks.cluster import Cluster
+from training.ranks.rendezvous import free_port
+from training.ranks.supervision.attempt import Attempt, Limits
+from training.ranks.supervision.outcomes import Failed, Finished, Outcome, RankFailure, Stopped
+from training.ranks.supervision.rank_process import RankStart
+from training.ranks.supervision.slots import Slot, Slots
+from training.ranks.supervision.stop_requests import StopRequests, stop_requests
+
+_LONGEST_PAUSE_SECONDS = 60.0
+_RECORD = "restarts.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class RankPlan:
+    """What the ranks run, and how they are supervised.
+
+    Attributes:
+        command: the command of a rank.
+        log_folder: the folder of their logs.
+        limits: when a rank counts as hung.
+        max_restarts: restarts in a row that gain no step.
+        preemption_signals: signals that ask the run to save and to end.
+        slots: the devices of this machine.
+    """
+
+    command: Sequence[str]
+    log_folder: Path
+    limits: Limits
+    max_restarts: int
+    preemption_signals: tuple[int, ...]
+    slots: Slots
+
+
+class Supervisor:
+    """Runs the ranks of one training to its end."""
+
+    def __init__(self, plan: RankPlan) -> None:
+        """Make a supervisor that has started nothing yet."""
+        self._plan = plan
+        self._best_step = 0
+        self._without_progress = 0
+        self._loss_failed_at: int | None = None
+
+    def run(self) -> dict[str, Any]:
+        """Train to the end.
+
+        Returns:
+            The result of rank 0, with ``restarts``: the failures that were overcome, also by earlier
+            processes, and ``peak_rss_bytes`` of all ranks together.
+
+        Raises:
+            ShardmillError: a rank reported an error that a restart does not mend.
+            EnvironmentFault: the ranks failed too often without gaining a step.
+            Cancelled, Preempted: stopped on request.
+        """
+        with (
+            tempfile.TemporaryDirectory(prefix="shardmill-ranks-") as folder,
+            stop_requests(self._plan.preemption_signals) as stop,
+        ):
+            while True:
+                slots = self._plan.slots.choose()
+                outcome = self._attempt(slots, Path(folder), stop)
+                if isinstance(outcome, Finished):
+                    restarts = _read_lines(self._plan.log_folder / _RECORD)
+                    peak = {"peak_rss_bytes": outcome.peak_rss_bytes}
+                    return {**outcome.result, **peak, "restarts": restarts}
+                if isinstance(outcome, Stopped):
+                    raise (Preempted if outcome.preempted else Cancelled)("stopped on request", GO_ON)
+                if isinstance(outcome, Failed):
+                    self._after(outcome, slots, stop)
+
+    def _attempt(self, slots: Sequence[Slot], folder: Path, stop: StopRequests) -> Outcome:
+        with Attempt(self._plan.limits, events.emit) as attempt:
+            attempt.start(self._starts(slots, folder))
+            return attempt.wait(stop, lambda: self._plan.slots.has_more_than(slots))
+
+    def _starts(self, slots: Sequence[Slot], folder: Path) -> list[RankStart]:
+        addresses = tuple(f"localhost:{free_port()}" for _ in slots)
+        scratch = {"TMPDIR": str(folder)}  # removed with it, whatever a killed rank leaves there
+        return [
+            RankStart(
+                rank,
+                self._plan.command,
+                {**_environment(slot, Cluster(addresses, rank)), **scratch},
+                self._plan.log_folder / f"rank-{rank}.log",
+                folder / f"rank-{rank}",
+            )
+            for rank, slot in enumerate(slots)
+        ]
+
+    def _after(self, failed: Failed, slots: Sequence[Slot], stop: StopRequests) -> None:
+        """Record a failure and decide whether to start again. Returns when it is time to.
+
+        Raises:
+            ShardmillError: not again.
+        """
+        failure = failed.failure
+        gained = failed.step > self._best_step
+        self._best_step = max(self._best_step, failed.step)
+        self._without_progress = 0 if gained else self._without_progress + 1
+        _append_line(self._plan.log_folder / _RECORD, failure.to_result())
+        self._check_worth(failure)
+        if failed.in_start:
+            self._plan.slots.note_failed_start(slots[failure.rank])
+        elif gained:
+            self._plan.slots.note_progress()
+        number = f"{self._without_progress} of {self._plan.max_restarts} without progress"
+        events.log(
+            f"{failure}; all ranks start again from the last checkpoint"
+            + (f" ({number})" if self._without_progress else ""),
+            level="warning",
+        )
+        _pause(min(2.0 ** (self._without_progress - 1), _LONGEST_PAUSE_SECONDS), stop, self._without_progress)
+
+    def _check_worth(self, failure: RankFailure) -> None:
+        """Raise if starting again cannot help."""
+        if failure.reason == "loss" and failure.error is not None:
+            # Once may be a fault of the hardware. At the same step again it is the configuration.
+            if self._loss_failed_at is not None and failure.step <= self._loss_failed_at:
+                raise failure.error
+            self._loss_failed_at = failure.step
+        elif isinstance(failure.error, UsageError | DataError):
+            raise failure.error
+        if self._without_progress > self._plan.max_restarts:
+            raise EnvironmentFault(
+                f"the ranks failed {counted(self._without_progress, 'time')} in a row without gaining a "
+                f"step; the last time {failure}",
+                f"see {self._plan.log_folder}; then {GO_ON}",
+            ) from failure.error
+
+
+def _environment(slot: Slot, cluster: Cluster) -> Mapping[str, str]:
+    variables = {"CUDA_VISIBLE_DEVICES": slot.gpu or "-1"}
+    variables["TF_CONFIG"] = cluster.to_tf_config() if cluster.num_ranks > 1 else ""
+    if slot.gpu is None and "TF_NUM_INTRAOP_THREADS" not in os.environ:
+        # All ranks share the cores of this machine.
+        variables["TF_NUM_INTRAOP_THREADS"] = str(max(1, num_cpus() // cluster.num_ranks))
+    return variables
+
+
+def _pause(seconds: float, stop: StopRequests, without_progress: int) -> None:
+    """Wait before the next attempt, longer after each that gained nothing. The first one follows at once."""
+    until = time.monotonic() + (seconds if without_progress > 1 else 0.0)
+    while time.monotonic() < until and not stop.asked:
+        time.sleep(0.1)
+
+
+def _append_line(path: Path, value: Mapping[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"time": round(time.time(), 3), **value}) + "\n")
+
+
+def _read_lines(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]

@@ -1,0 +1,60 @@
+"""``python -m training.train_rank``: one rank of ``python -m training.train --workers``, which starts it.
+
+The parent holds the lock of the run, has written ``run.json``, and says in ``TF_CONFIG`` where the other
+ranks are. Not for people.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from infra import progress as events
+from infra.dataset.catalog import Catalog
+from infra.processes.job_command import JobParser, settings_of
+from infra.processes.process import die_at_once_with_parent, exit_at_once, own_peak_rss_bytes, run_main
+from infra.progress import Event
+from training.config import TrainConfig
+from training.loop.start import train_in_process
+from training.ranks.cluster import Cluster, cluster_from_environment
+from training.ranks.heartbeat import heart_of_this_process
+
+# As in training.train: the frames of an error hold what must not be destroyed.
+_unfinished: list[BaseException] = []
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the rank and return its exit status."""
+    return run_main(lambda: _run(argv))
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    die_at_once_with_parent()
+    parser = JobParser("python -m training.train_rank", "One rank of a training.", "")
+    parser.add_argument("dataset", metavar="NAME@VERSION")
+    parser.add_argument("--run-dir", required=True, metavar="DIR")
+    parser.add_job_arguments("train")
+    args = parser.parse_args(argv)
+    config = settings_of(args, TrainConfig, "train")
+    place = cluster_from_environment({"TF_CONFIG": os.environ.get("TF_CONFIG", "")})
+    heart = heart_of_this_process()
+
+    def on_event(event: Event) -> None:
+        if heart is not None and event.get("event") == "stage":
+            heart.begin_stage()
+
+    events.subscribe(on_event)
+    try:
+        version = Catalog(args.root).open(args.dataset)
+        cluster = place if isinstance(place, Cluster) else None
+        result = train_in_process(config, version, Path(args.run_dir), cluster, heart)
+    except BaseException as error:
+        _unfinished.append(error)
+        raise
+    events.result({**result, "peak_rss_bytes": own_peak_rss_bytes()})
+    return 0
+
+
+if __name__ == "__main__":
+    exit_at_once(main())
