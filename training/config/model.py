@@ -35,7 +35,7 @@ class ModelSettings(Settings):
     synchronized_batchnorm: bool = Field(
         default=True,
         description="with several devices, batch normalisation over the whole global batch as on one; "
-        "off, over each device's part: deep models then compile several times sooner",
+        "off, over each device's part",
     )
 
     @field_validator("freeze", mode="before")

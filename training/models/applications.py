@@ -12,6 +12,7 @@ import keras
 
 from infra.errors import ConfigError, EnvironmentFault
 from training.models.spec import ModelSpec
+from training.models.synchronized import BatchNormalization
 
 _DOWNLOAD_SECONDS = 60.0
 
@@ -47,7 +48,7 @@ def _with_synchronized_normalisation(backbone: Any) -> Any:
     def clone(layer: Any) -> Any:
         config = layer.get_config()
         if isinstance(layer, keras.layers.BatchNormalization):
-            config["synchronized"] = True
+            return BatchNormalization.from_config({**config, "synchronized": True})
         return type(layer).from_config(config)
 
     synchronized = keras.models.clone_model(backbone, clone_function=clone)

@@ -10,5 +10,7 @@ def peak_device_bytes() -> dict[str, int]:
 
     Empty without a GPU: TensorFlow does not count the memory of CPUs.
     """
-    names = [device.name.removeprefix("/device:") for device in tf.config.list_logical_devices("GPU")]
+    # Of several ranks, names begin with the job and the number of the rank.
+    own = [device.name.rpartition("device:")[2] for device in tf.config.list_logical_devices("GPU")]
+    names = sorted(set(own))
     return {name: int(tf.config.experimental.get_memory_info(name)["peak"]) for name in names}

@@ -13,6 +13,7 @@ import keras
 
 from training.models.normalization import normalized
 from training.models.spec import ModelSpec
+from training.models.synchronized import BatchNormalization
 
 DEFAULT_IMAGE_SIZE = 96
 _WIDTHS = (24, 48, 96, 192)
@@ -50,4 +51,4 @@ def _convolution(x: Any, width: int, spec: ModelSpec, *, size: int = 3, strides:
     x = keras.layers.Conv2D(
         width, size, strides=strides, padding="same", use_bias=False, kernel_initializer="he_normal"
     )(x)
-    return keras.layers.BatchNormalization(momentum=0.9, synchronized=spec.synchronized)(x)
+    return BatchNormalization(momentum=0.9, synchronized=spec.synchronized)(x)

@@ -12,6 +12,7 @@ import keras
 
 from training.models.normalization import normalized
 from training.models.spec import ModelSpec
+from training.models.synchronized import BatchNormalization
 
 DEFAULT_IMAGE_SIZE = 64
 _WIDTHS = (16, 32, 64, 128)
@@ -24,7 +25,7 @@ def build(spec: ModelSpec) -> Any:
     for stage, width in enumerate(_WIDTHS):
         # The first stage halves by its stride: full-size maps would cost more than all the rest.
         x = keras.layers.Conv2D(width, 3, strides=1 if stage else 2, padding="same", use_bias=False)(x)
-        x = keras.layers.BatchNormalization(momentum=0.9, synchronized=spec.synchronized)(x)
+        x = BatchNormalization(momentum=0.9, synchronized=spec.synchronized)(x)
         x = keras.layers.ReLU()(x)
         if 0 < stage < len(_WIDTHS) - 1:
             x = keras.layers.MaxPooling2D(padding="same")(x)

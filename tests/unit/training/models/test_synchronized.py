@@ -1,0 +1,67 @@
+"""Batch normalisation over two replicas beside Keras' own: a process of its own, for logical devices."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+CODE = """
+from training.ranks import tensorflow_runtime
+tensorflow_runtime.start(devices="cpu:2", seed=1, deterministic=True)
+import keras
+import numpy as np
+import tensorflow as tf
+from training.models.synchronized import BatchNormalization
+from training.ranks.strategy import make_strategy
+
+strategy = make_strategy("cpu:2")
+chance = np.random.default_rng(0)
+# The replicas have different numbers of examples, and the second ones of another mean.
+images = [chance.normal(loc, 1.0, (rows, 6, 6, 3)).astype(np.float32) for loc, rows in ((0, 3), (2, 5))]
+labels = [chance.integers(0, 4, len(part)).astype(np.int32) for part in images]
+
+
+def of_replica(parts):
+    context = lambda replica: tf.constant(parts[replica.replica_id_in_sync_group])
+    return strategy.experimental_distribute_values_from_function(context)
+
+
+def trained(layer):
+    keras.utils.set_random_seed(1)
+    with strategy.scope():
+        x = inputs = keras.Input((6, 6, 3))
+        for options in ({}, {"momentum": 0.5, "epsilon": 0.1}, {"scale": False}, {"center": False}):
+            x = layer(synchronized=True, **options)(keras.layers.Conv2D(4, 3, padding="same")(x))
+        model = keras.Model(inputs, keras.layers.Dense(4)(keras.layers.GlobalMaxPooling2D()(x)))
+        optimizer = keras.optimizers.SGD(0.1)
+        optimizer.build(model.trainable_variables)
+
+    def on_replica(images, labels):
+        with tf.GradientTape() as tape:
+            logits = model(images, training=True)
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+            loss = tf.reduce_sum(losses) / 8
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+
+    step = tf.function(lambda *batch: strategy.run(on_replica, args=batch))
+    for _ in range(3):
+        step(of_replica(images), of_replica(labels))
+    paths = [variable.path.split("/")[0].rstrip("_0123456789") for variable in model.variables]
+    return paths, model.get_weights(), model(images[0]).numpy()
+
+
+names, weights, outputs = trained(keras.layers.BatchNormalization)
+own_names, own_weights, own_outputs = trained(BatchNormalization)
+assert own_names == names, own_names
+for name, found, expected in zip(names, own_weights, weights):
+    assert np.allclose(found, expected, rtol=1e-5, atol=1e-6), name
+assert np.allclose(own_outputs, outputs, rtol=1e-5, atol=1e-6)
+print("equal")
+"""
+
+
+def test_two_replicas_train_as_with_the_layer_of_keras() -> None:
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().endswith("equal")
