@@ -55,7 +55,7 @@ class Training:
         from training.ranks.strategy import make_strategy
 
         settings = config(*overrides)
-        tensorflow_runtime.start(logical_devices=settings.run.logical_devices, seed=settings.data.seed)
+        tensorflow_runtime.start(devices=settings.run.devices, seed=settings.data.seed)
         self.strategy = make_strategy(settings.run.devices)
         self.parts = build_parts(settings, self.strategy, version, STEPS)
         self._rows = 8 // self.strategy.num_replicas_in_sync
@@ -94,5 +94,5 @@ def trained_elsewhere(folder: Path, num_devices: int, *overrides: str) -> Weight
 
 if __name__ == "__main__":
     root, devices, to = sys.argv[1:4]
-    training = Training(Catalog(root).open("set"), f"run.logical_devices={devices}", *sys.argv[4:])
+    training = Training(Catalog(root).open("set"), f"run.devices=cpu:{devices}", *sys.argv[4:])
     np.savez(to, allow_pickle=False, **training.steps(batches()).weights())

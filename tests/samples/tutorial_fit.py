@@ -48,5 +48,5 @@ if __name__ == "__main__":
     from training.ranks import tensorflow_runtime
 
     folder, number = sys.argv[1], int(sys.argv[2])
-    tensorflow_runtime.start(logical_devices=number)
+    tensorflow_runtime.start(devices=f"cpu:{number}")
     print(fit(folder, [f"CPU:{device}" for device in range(number)]))
