@@ -103,8 +103,8 @@ def _evaluated(
 
     with tensorflow_runtime.quiet_start():
         tensorflow_runtime.start(seed=config.data.seed, deterministic=config.run.deterministic)
-        from training.loop.final_evaluation import evaluate_splits
-        from training.loop.trained_model import load_trained
+        from training.loop.evaluating.final_evaluation import evaluate_splits
+        from training.loop.evaluating.trained_model import load_trained
         from training.ranks.strategy import make_strategy
 
         trained = load_trained(config, trained_on, run.path, make_strategy("one"))

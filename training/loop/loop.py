@@ -14,14 +14,14 @@ from typing import Any
 from infra import progress as events
 from infra.errors import Cancelled
 from training.config import TrainConfig
-from training.loop.best import is_better, looks_since_best
 from training.loop.callbacks import AttachedCallbacks
-from training.loop.checkpoint import Progress
-from training.loop.interruption import StopFlag
+from training.loop.checkpoints.checkpoints import Progress
+from training.loop.checkpoints.shared import SharedCheckpoints
+from training.loop.evaluating.best import is_better, looks_since_best
 from training.loop.parts import TrainingParts
 from training.loop.reports import TrainingReports
-from training.loop.shared_checkpoints import SharedCheckpoints
 from training.loop.step import TrainStep
+from training.loop.stopping.interruption import StopFlag
 from training.order import TrainingOrder
 from training.ranks.strategy import distribute, gather, num_local_replicas
 from training.reading import RecordReader

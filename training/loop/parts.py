@@ -10,11 +10,11 @@ from typing import Any
 from infra.dataset.catalog import DatasetVersion
 from infra.errors import ConfigError
 from training.config import TrainConfig, image_size_of
-from training.loop.evaluation import EvaluationSize, Evaluator
+from training.loop.evaluating.evaluation import EvaluationSize, Evaluator
 from training.loop.optimization.averaging import WeightAverages
 from training.loop.optimization.optimizers import TabulatedRates, make_optimizer
+from training.loop.optimization.precision import precision
 from training.loop.optimization.schedules import Horizon, warmup_steps
-from training.loop.precision import precision
 from training.loop.totals import DeviceTotals
 from training.models import ModelSpec, build_model
 from training.models.batch_normalization import limit_momentum, momentum_limit

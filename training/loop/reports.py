@@ -8,7 +8,7 @@ from typing import Any
 from infra import progress as events
 from infra.errors import LossNotFinite
 from training.config import TrainConfig
-from training.loop.checkpoint import Progress
+from training.loop.checkpoints.checkpoints import Progress
 from training.loop.parts import TrainingParts
 from training.order import TrainingOrder
 from training.results.tensorboard_log import TensorBoardLog

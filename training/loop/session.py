@@ -19,14 +19,14 @@ from training.config import TrainConfig
 from training.dataset import Dataset
 from training.export.forms import FormsRequest, write_forms
 from training.export.saved_model import export
-from training.loop.agreed_stop import AgreedStop
-from training.loop.checkpoint import Checkpoints, Progress
-from training.loop.final_evaluation import OUT_OF_SAMPLE, evaluate_splits, write_label_errors
-from training.loop.interruption import StopFlag, raise_when_preempted, stop_at_boundaries
+from training.loop.checkpoints.checkpoints import Checkpoints, Progress
+from training.loop.checkpoints.shared import SharedCheckpoints
+from training.loop.evaluating.final_evaluation import OUT_OF_SAMPLE, evaluate_splits, write_label_errors
 from training.loop.loop import RunOutputs, TrainingData, TrainingLoop
 from training.loop.parts import TrainingParts, build_parts
-from training.loop.second_signal import end_at_second_signal
-from training.loop.shared_checkpoints import SharedCheckpoints
+from training.loop.stopping.agreed_stop import AgreedStop
+from training.loop.stopping.interruption import StopFlag, raise_when_preempted, stop_at_boundaries
+from training.loop.stopping.second_signal import end_at_second_signal
 from training.models import build_model
 from training.order import order_from_settings, rank_slice
 from training.ranks.cluster import Cluster

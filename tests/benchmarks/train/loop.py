@@ -86,9 +86,9 @@ def overhead(folder: Path, case: tuple[str, int, int], steps: int, rounds: int) 
     """Measure the loop beside the bare step; the rest of a row."""
     import keras
 
-    from training.loop.checkpoint import Checkpoints, Progress
-    from training.loop.interruption import StopFlag
+    from training.loop.checkpoints.checkpoints import Checkpoints, Progress
     from training.loop.loop import RunOutputs, TrainingData, TrainingLoop
+    from training.loop.stopping.interruption import StopFlag
     from training.results.record.history import HistoryFiles
     from training.results.tensorboard_log import TensorBoardLog
 
@@ -139,7 +139,7 @@ def take_turns() -> Any:
 
 def checkpoint_cost(folder: Path, model: str) -> str:
     """Measure one checkpoint of a model with AdamW; the rest of a row."""
-    from training.loop.checkpoint import Checkpoints, Progress
+    from training.loop.checkpoints.checkpoints import Checkpoints, Progress
 
     parts, _ = _parts(folder, model, 64, 8, 1, 1)
     checkpoints = Checkpoints(Storage.at(folder / model), 1)

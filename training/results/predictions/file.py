@@ -45,7 +45,7 @@ class PredictionsWriter:
     """Writes the predictions of a single-label classifier, in memory for one row group.
 
     A context manager; the file appears when the block ends without an error. Implements
-    ``training.loop.evaluation.Sink``.
+    ``training.loop.evaluating.evaluation.Sink``.
     """
 
     def __init__(self, folder: Storage, version: DatasetVersion, table: SplitTable) -> None:

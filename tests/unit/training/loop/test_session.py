@@ -14,7 +14,7 @@ from infra.settings import load_settings
 from tests.samples.published import coloured, publish
 from training.config import TrainConfig
 from training.dataset import Dataset
-from training.loop.best import is_better, looks_since_best
+from training.loop.evaluating.best import is_better, looks_since_best
 from training.order import order_from_settings
 
 pytest.importorskip("tensorflow")
@@ -33,10 +33,10 @@ def version(tmp_path_factory: pytest.TempPathFactory) -> DatasetVersion:
 
 def trained(version: DatasetVersion, run_dir: Path, *overrides: str) -> tuple[Any, Any]:
     """Train, without the export, which takes most of the time of a small run; the loop and its parts."""
-    from training.loop.interruption import StopFlag
     from training.loop.loop import TrainingData
     from training.loop.parts import build_parts
     from training.loop.session import train_and_restore_best
+    from training.loop.stopping.interruption import StopFlag
     from training.ranks import tensorflow_runtime
     from training.ranks.strategy import make_strategy
     from training.tf_data.training_input import InputSettings, open_training_input

@@ -12,7 +12,7 @@ from infra.errors import ConfigError
 from infra.storage.filesystem import Storage
 from tests.samples.published import coloured, publish
 from tests.samples.training_steps import STEPS, Training, Weights, batches, trained_elsewhere
-from training.loop.checkpoint import Checkpoints, Progress
+from training.loop.checkpoints.checkpoints import Checkpoints, Progress
 
 keras = pytest.importorskip("keras")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from infra import progress as events
 from infra.storage.filesystem import Storage
-from training.loop.evaluation import Evaluator
+from training.loop.evaluating.evaluation import Evaluator
 from training.reading import RecordReader
 from training.results.metrics.single_label import SingleLabelEvaluation
 from training.results.pictures.confusion import confusion_svg

@@ -9,9 +9,9 @@ from typing import Any
 from infra.dataset.catalog import DatasetVersion
 from infra.errors import CorruptDataError
 from training.config import TrainConfig
-from training.loop.evaluation import EvaluationSize, Evaluator
+from training.loop.evaluating.evaluation import EvaluationSize, Evaluator
+from training.loop.optimization.precision import precision
 from training.loop.parts import model_spec
-from training.loop.precision import precision
 from training.models import build_model
 from training.tasks.single_label import SingleLabel
 

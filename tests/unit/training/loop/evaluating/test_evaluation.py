@@ -14,7 +14,7 @@ from training.models import ModelSpec, build_model
 def test_a_split_is_evaluated_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipeline for each epoch's validation would stay in memory to the end of the run."""
     tf = pytest.importorskip("tensorflow")
-    from training.loop.evaluation import EvaluationSize, Evaluator
+    from training.loop.evaluating.evaluation import EvaluationSize, Evaluator
     from training.tasks.single_label import SingleLabel
     from training.tf_data.indexed import IndexedPipeline
 

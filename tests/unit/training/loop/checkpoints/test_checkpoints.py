@@ -13,7 +13,7 @@ import pytest
 
 from infra.errors import CorruptDataError, StorageError
 from infra.storage.filesystem import Storage
-from training.loop.checkpoint import Checkpoints, Progress
+from training.loop.checkpoints.checkpoints import Checkpoints, Progress
 
 
 @dataclass

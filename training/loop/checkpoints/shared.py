@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from training.loop.checkpoint import Checkpoints, Progress
+from training.loop.checkpoints.checkpoints import Checkpoints, Progress
 from training.ranks.group import RankGroup
 
 

@@ -32,7 +32,7 @@ from infra import progress as events
 from infra.errors import CorruptDataError
 from infra.storage.filesystem import Storage
 from infra.storage.local import TEMPORARY_PREFIX
-from training.loop.background import BackgroundWork
+from training.loop.checkpoints.background import BackgroundWork
 
 _NAME = re.compile(r"step-\d{9,}\.npz")
 _BEST_NAME = re.compile(r"best-\d{6,}\.npz")

@@ -9,8 +9,8 @@ import time
 
 BUSY = """
 import signal, sys
-from training.loop.interruption import stop_at_boundaries
-from training.loop.second_signal import end_at_second_signal
+from training.loop.stopping.interruption import stop_at_boundaries
+from training.loop.stopping.second_signal import end_at_second_signal
 with stop_at_boundaries() as stop, end_at_second_signal():
     print("busy", flush=True)
     {work}

@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from training.loop.interruption import StopFlag
+from training.loop.stopping.interruption import StopFlag
 from training.ranks.group import RankGroup
 from training.ranks.heartbeat import Heart
 

@@ -1,0 +1,1 @@
+"""Stop a run when a signal asks for it, all ranks at the same step."""
