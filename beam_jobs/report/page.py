@@ -7,7 +7,7 @@ nor style anything. Charts are inline SVG with geometry and colours in attribute
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
@@ -30,6 +30,7 @@ from beam_jobs.report.pictures.gallery import Exhibit
 from beam_jobs.report.pictures.thumbnails import Pictures, Thumbnail
 from infra.format.contract import OUTCOMES, Manifest
 from infra.html import formatting
+from infra.html.formatting import setting_rows
 from infra.html.page import environment, style_hash, style_sheet
 from infra.readable import readable_bytes
 
@@ -117,7 +118,7 @@ def render_page(contents: Contents) -> str:
                 (name, pictures.records.sheets.get(label, [])) for label, name in enumerate(manifest.classes)
             ],
             thumbnails=pictures.records.by_id,
-            config=list(_flat(manifest.config)),
+            config=list(setting_rows(manifest.config)),
             stored_bytes=sum(shard.num_bytes for shard in manifest.shards),
         )
     )
@@ -191,15 +192,6 @@ def _rank_curve(by_size: Sequence[ClassRow], width: int = 1000, height: int = 18
         for y in [height * (1 - math.log1p(by_size[rank].num_inputs) / top)]
     )
     return Markup(f"M0 {height} {points} L{width} {height} Z")
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield nested configuration as rows such as ("image.size", "256")."""
-    for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", "—" if value is None or value in ([], (), {}) else str(value)
 
 
 @cache

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from markupsafe import Markup, escape
 
@@ -64,3 +66,12 @@ def pixels(value: float) -> str:
 def ratio(value: float) -> str:
     """Return a ratio such as ``0.75``."""
     return f"{value:.2f}"
+
+
+def setting_rows(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield nested configuration as rows such as ("image.size", "256")."""
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from setting_rows(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", "—" if value is None or value in ([], (), {}) else str(value)

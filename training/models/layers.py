@@ -16,13 +16,22 @@ def layers_of(model: Any) -> list[Any]:
         layer = waiting.pop()
         if id(layer) not in found:
             found[id(layer)] = layer
-            # `Model.layers` leaves out layers inside other layers. Keras has no public way to list those.
-            waiting += reversed(layer._layers)
+            waiting += reversed(inner_layers(layer))
     return [layer for layer in found.values() if layer is not model]
 
 
 def weighted_layers(model: Any) -> list[Any]:
     """Return the layers that hold weights themselves, in the order of the network."""
     return [
-        layer for layer in layers_of(model) if layer.weights and not any(e.weights for e in layer._layers)
+        layer
+        for layer in layers_of(model)
+        if layer.weights and not any(inner.weights for inner in inner_layers(layer))
     ]
+
+
+def inner_layers(layer: Any) -> list[Any]:
+    """Return the layers directly inside a layer or model.
+
+    ``Model.layers`` leaves out layers inside other layers, and Keras has no public way to list those.
+    """
+    return list(layer._layers)

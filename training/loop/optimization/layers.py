@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from training.models.layers import layers_of
+from training.models.layers import inner_layers, layers_of
 
 _NORMALIZATIONS = (
     keras.layers.BatchNormalization,
@@ -50,9 +50,5 @@ def rate_factors(model: Any, first_layer_factor: float) -> list[float]:
 
 def _own_variables(layer: Any) -> list[Any]:
     """Return the trainable variables of a layer that belong to none of the layers inside it."""
-    inner = {
-        id(variable)
-        for child in layer._flatten_layers(include_self=False, recursive=False)
-        for variable in child.trainable_variables
-    }
+    inner = {id(variable) for child in inner_layers(layer) for variable in child.trainable_variables}
     return [variable for variable in layer.trainable_variables if id(variable) not in inner]

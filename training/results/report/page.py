@@ -12,6 +12,7 @@ import numpy as np
 from jinja2 import Environment
 from markupsafe import Markup, escape
 
+from infra.html.formatting import setting_rows
 from infra.html.page import environment, style_hash, style_sheet
 from training.results.pictures.confusion import confusion_svg
 from training.results.pictures.reliability import reliability_svg
@@ -99,7 +100,7 @@ def render_page(contents: Contents) -> str:
             label_errors=contents.label_errors,
             label_errors_shown=contents.label_errors_shown,
             thumbnails=contents.thumbnails,
-            config=list(_flat(contents.environment["config"])),
+            config=list(setting_rows(contents.environment["config"])),
             facts=list(_facts(contents.environment, result)),
         )
     )
@@ -158,15 +159,6 @@ def _facts(found: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[tupl
     yield "manifest SHA-256", dataset["manifest_sha256"]
     yield "images a second", f"{result['images_per_second']:,.0f}"
     yield "waiting for data", f"{result['input_wait_fraction']:.1%}"
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield nested configuration as rows such as ("data.seed", "0")."""
-    for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", "—" if value is None or value in ([], (), {}) else str(value)
 
 
 @cache
