@@ -47,6 +47,11 @@ hypothesis.settings.load_profile("shardmill")
 # The folders whose tests begin: their tests start processes and wait for them.
 _FIRST = ("prefect_server", "browser", "end_to_end", "faults", "training")
 
+# A shell or nohup may start tests with these ignored. Then every process that a test starts ignores them too.
+for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
 THIRD_PARTY_WARNINGS: tuple[str, ...] = ()
 
 
