@@ -233,7 +233,11 @@ def test_the_exported_model_sees_what_prepare_sees(channels: int, tmp_path: Path
 
 def test_the_cases_are_what_they_say() -> None:
     """Orientations that the preparation reads, so that the test above compares something."""
-    assert [decode(CASES[f"jpeg {value} <"]).orientation for value in range(1, 9)] == list(range(1, 9))
-    turned = {name: decode(data).orientation for name, data in CASES.items() if decode(data).orientation != 1}
+    assert [decode(CASES[f"jpeg {value} <"]).source.orientation for value in range(1, 9)] == list(range(1, 9))
+    turned = {
+        name: decode(data).source.orientation
+        for name, data in CASES.items()
+        if decode(data).source.orientation != 1
+    }
     assert {"jpeg long value", "png exif", "png exif at the end", "webp exif", "jpeg cmyk"} <= set(turned)
     assert not {"jpeg without exif", "jpeg beyond what is searched", "jpeg no tiff"} & set(turned)

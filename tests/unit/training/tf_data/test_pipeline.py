@@ -207,7 +207,14 @@ def test_how_to_read_is_said_when_the_dataset_is_opened(dataset: Dataset) -> Non
 
 def test_options_in_python_are_the_settings() -> None:
     assert set(ReadingOptions.__annotations__) == set(ReadingSettings.model_fields)
-    named_otherwise = {"image_size", "global_batch_size", "normalization", "last_batch", "seed"}
+    named_otherwise = {
+        "image_size",
+        "image_channels",
+        "global_batch_size",
+        "normalization",
+        "last_batch",
+        "seed",
+    }
     assert set(OrderOptions.__annotations__) == set(DataSettings.model_fields) - named_otherwise
 
 
