@@ -27,7 +27,8 @@ row of the inputs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 # Remedy where finished work is kept: blocks, shards, checkpoints.
@@ -172,3 +173,11 @@ def from_event(event: Mapping[str, Any]) -> ShardmillError:
     """The error that a child process described with ``ShardmillError.to_event``."""
     kind = _subclasses(ShardmillError).get(str(event.get("type")), EnvironmentFault)
     return kind(str(event.get("message", "unknown error")), event.get("remedy"))
+
+
+def near_miss(name: str, known: Sequence[str]) -> str | None:
+    """Return a remedy for an unknown name: the nearest known one, or a list; None without any."""
+    near = difflib.get_close_matches(name, known, n=1)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    return f"there are: {', '.join(known[:20])}" if known else None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
 from infra.digests import sha256_hex
-from infra.errors import CorruptDataError, NotFoundError
+from infra.errors import CorruptDataError, NotFoundError, near_miss
 from infra.format.contract import INPUTS_SCHEMA, Manifest, Shard
 from infra.format.layout import manifest_file, version_of_manifest
 from infra.format.parquet import read_parquet
@@ -206,11 +205,6 @@ class Catalog:
 
     def _no_such_dataset(self, name: str) -> NotFoundError:
         known = self.datasets()
-        near = difflib.get_close_matches(name, known, n=1)
-        if near:
-            remedy = f"did you mean {near[0]!r}?"
-        elif known:
-            remedy = f"there are: {', '.join(known[:20])}"
-        else:
-            remedy = "there are none yet: `shardmill prepare SOURCE --dataset NAME` makes one"
+        none = "there are none yet: `shardmill prepare SOURCE --dataset NAME` makes one"
+        remedy = near_miss(name, known) or none
         return NotFoundError(f"no dataset {name!r} under {self.storage.uri}", remedy)

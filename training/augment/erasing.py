@@ -16,7 +16,7 @@ from training.order.streams import ImageStream, Purpose
 
 @dataclass(frozen=True, slots=True)
 class ErasingParameters:
-    """The box that is covered in each image, and with what.
+    """The box that erasing covers in each image, and its filling.
 
     Attributes:
         boxes: int32 [B, 4]: y, x, height, width in the image that is made (pixels); height 0 covers nothing.

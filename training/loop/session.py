@@ -22,6 +22,7 @@ from training.export.saved_model import export
 from training.loop.checkpoints.checkpoints import Checkpoints, Progress
 from training.loop.checkpoints.shared import SharedCheckpoints
 from training.loop.evaluating.final_evaluation import OUT_OF_SAMPLE, evaluate_splits, write_label_errors
+from training.loop.evaluating.trained_model import WEIGHTS_FILE
 from training.loop.loop import RunOutputs, TrainingData, TrainingLoop
 from training.loop.parts import TrainingParts, build_parts
 from training.loop.stopping.agreed_stop import AgreedStop
@@ -178,7 +179,7 @@ def _export(parts: TrainingParts, classes: list[str], folder: Path, *, grey: boo
     # The same model without synchronisation between replicas. Its initial weights are overwritten anyway.
     plain = build_model(replace(parts.spec, synchronized=False, weights=None))
     plain.set_weights(weights)
-    plain.save_weights(folder.parent / "model.weights.h5")
+    plain.save_weights(folder.parent / WEIGHTS_FILE)
     export(plain, classes, parts.spec.image_size, folder, grey=grey)
     return plain
 

@@ -62,7 +62,7 @@ def _slices(shares: Shares, global_batch_size: int) -> list[slice]:
 
 
 def shares_of_speed(seconds_per_example: Sequence[float], global_batch_size: int) -> tuple[int, ...]:
-    """Return the rows for each rank with which the slowest rank is done soonest.
+    """Return the number of rows for each rank that lets the slowest rank finish earliest.
 
     Every rank gets at least one.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.errors import CorruptDataError, DataError, NotFoundError
+from infra.errors import CorruptDataError, DataError, NotFoundError, near_miss
 from training.results.predictions.file import predictions_file
 
 _RESULT, _IDENTITY, _ENVIRONMENT = "result.json", "run.json", "environment.json"
@@ -121,13 +120,8 @@ def open_run(named: str, runs: Path) -> RunFolder:
         if (path / _IDENTITY).is_file():
             return _opened(path.resolve())
     known = [run.name for run in list_runs(runs)]
-    near = difflib.get_close_matches(named, known, n=1)
-    if near:
-        remedy = f"did you mean {near[0]!r}?"
-    elif known:
-        remedy = f"there are: {', '.join(known[:20])}"
-    else:
-        remedy = "there are none: `shardmill train NAME` makes one; --runs names another folder"
+    none = "there are none: `shardmill train NAME` makes one; --runs names another folder"
+    remedy = near_miss(named, known) or none
     raise NotFoundError(f"no training run {named!r} under {runs}", remedy)
 
 
