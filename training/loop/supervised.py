@@ -9,7 +9,7 @@ from typing import Any
 
 from infra.dataset.catalog import DatasetVersion
 from training.config import TrainConfig
-from training.ranks.supervision.attempt import Limits
+from training.ranks.supervision.silence import Limits
 from training.ranks.supervision.slots import RankCount, Slots
 from training.ranks.supervision.supervisor import RankPlan, Supervisor
 

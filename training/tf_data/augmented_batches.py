@@ -70,25 +70,30 @@ class WithBatchParameters:
         check_pairs(self.settings, rows)
         options = tf.data.Options()
         options.deterministic = True
-        draws = tf.data.Dataset.range(start, stop).map(self._draw, num_parallel_calls=2)
-        if rows != own:
-            draws = draws.unbatch().batch(rows, drop_remainder=True)
+        slices = own // rows
+        numbers = tf.data.Dataset.range(start * slices, stop * slices)
+        draws = numbers.map(lambda number: self._draw(number, slices), num_parallel_calls=2)
         both = tf.data.Dataset.zip(self.pipeline.dataset(start, stop, batch_size), draws)
         batches = both.map(lambda batch, of_batch: {**batch, "parameters": of_batch})
         return batches.prefetch(tf.data.AUTOTUNE).with_options(options)
 
-    def _draw(self, run_step: Any) -> BatchParameters:
-        tensors = tf.numpy_function(self._drawn, [run_step], _KINDS, stateful=False)
-        rows, num_ops = self.rows.stop - self.rows.start, self.settings.randaugment.num_ops
+    def _draw(self, run_slice: Any, slices: int) -> BatchParameters:
+        """Draw the parameters of one slice of a step; slices are counted over the whole run."""
+        tensors = tf.numpy_function(
+            lambda number: self._drawn(int(number), slices), [run_slice], _KINDS, stateful=False
+        )
+        rows, num_ops = (self.rows.stop - self.rows.start) // slices, self.settings.randaugment.num_ops
         shapes = {"ops": [num_ops], "amounts": [num_ops], "warps": [num_ops, 8], "boxes": [4]}
         for name, tensor in zip(BatchParameters._fields, tensors, strict=True):
             tensor.set_shape([rows, *shapes.get(name, [])])
         return BatchParameters(*tensors)
 
-    def _drawn(self, run_step: int) -> tuple[np.ndarray[Any, Any], ...]:
-        epoch, step = divmod(int(run_step), self.order.steps_per_epoch)
-        begin = step * self.order.global_batch_size
-        positions = np.arange(begin + self.rows.start, begin + self.rows.stop, dtype=np.int64)
+    def _drawn(self, run_slice: int, slices: int) -> tuple[np.ndarray[Any, Any], ...]:
+        run_step, number = divmod(run_slice, slices)
+        epoch, step = divmod(run_step, self.order.steps_per_epoch)
+        rows = (self.rows.stop - self.rows.start) // slices
+        begin = step * self.order.global_batch_size + self.rows.start + number * rows
+        positions = np.arange(begin, begin + rows, dtype=np.int64)
         assert self.image_size is not None, "whole images are not for training"
         return tuple(draw_batch_parameters(self.settings, self.order.seed, epoch, positions, self.image_size))
 

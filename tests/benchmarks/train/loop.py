@@ -54,6 +54,7 @@ class InMemory:
         self.order = self
         self.global_batch_size = len(self.batch["labels"])
         self.num_records = self.steps_per_epoch * self.global_batch_size
+        self.rows = slice(0, self.global_batch_size)
         self.image_size = self.batch["images"].shape[1]
 
     def dataset(self, start: int, stop: int, batch_size: int | None = None) -> Any:
@@ -87,8 +88,10 @@ def overhead(folder: Path, case: tuple[str, int, int], steps: int, rounds: int) 
     import keras
 
     from training.loop.checkpoints.checkpoints import Checkpoints, Progress
+    from training.loop.checkpoints.shared import SharedCheckpoints
     from training.loop.loop import RunOutputs, TrainingData, TrainingLoop
     from training.loop.stopping.interruption import StopFlag
+    from training.ranks.group import group_of
     from training.results.record.history import HistoryFiles
     from training.results.tensorboard_log import TensorBoardLog
 
@@ -114,16 +117,17 @@ def overhead(folder: Path, case: tuple[str, int, int], steps: int, rounds: int) 
                 ratios.append(of_loop / of_bare)
 
     MADE.append(Turns())
-    checkpoints = Checkpoints(Storage.at(folder / "checkpoints"), 1)
+    own = Checkpoints(Storage.at(folder / "checkpoints"), 1)
+    checkpoints = SharedCheckpoints(own, group_of(parts.strategy))
     history = HistoryFiles(Storage.at(folder))
     outputs = RunOutputs(checkpoints, TensorBoardLog(folder / "logs"), history, None)
     data: Any = TrainingData(pipeline, pipeline, None)  # type: ignore[arg-type]
     loop = TrainingLoop(config, parts, data, outputs, Progress(), StopFlag())
     loop.run()
     checkpoints.close()
-    own, whole = (statistics.median(column) * 1e3 for column in zip(*times, strict=True))
+    bare_ms, loop_ms = (statistics.median(column) * 1e3 for column in zip(*times, strict=True))
     wait = loop.rates()["input_wait_fraction"]
-    return f"{own:.2f} | {whole:.2f} | {statistics.median(ratios):.3f} | {wait:.1%}"
+    return f"{bare_ms:.2f} | {loop_ms:.2f} | {statistics.median(ratios):.3f} | {wait:.1%}"
 
 
 MADE: list[Any] = []

@@ -6,7 +6,6 @@ import contextlib
 import signal
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 
 from infra.errors import Cancelled, LossNotFinite, RankLost
@@ -21,6 +20,7 @@ from training.ranks.supervision.outcomes import (
     Stopped,
 )
 from training.ranks.supervision.rank_process import RankProcess, RankStart
+from training.ranks.supervision.silence import AllowedSilence, Limits
 from training.ranks.supervision.stop_requests import StopRequests
 
 _LOOK_SECONDS = 0.05
@@ -30,24 +30,6 @@ _SETTLE_SECONDS = 0.5
 _TERM_SECONDS = 1.0
 _STOPPED_SECONDS = 3.0
 _LAST_SECONDS = 30.0
-_FIRST_BEATS = 4  # the first two steps of a stage: each may compile
-_SLOWEST = 20
-_LEAST_SILENCE = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Times after which a rank counts as hung (seconds).
-
-    Attributes:
-        start: until the first steps are done, and until the first steps of each further stage are.
-        step: between two beats after that; None: 20 times the slowest step so far, and at least a minute.
-        stop: until all ranks have saved and ended when they were asked to.
-    """
-
-    start: float
-    step: float | None
-    stop: float
 
 
 class Attempt:
@@ -63,8 +45,7 @@ class Attempt:
         self._limits = limits
         self._on_event = on_event
         self._ranks: list[RankProcess] = []
-        self._slowest: dict[int, float] = {}
-        self._seen: dict[int, int] = {}
+        self._allowed: list[AllowedSilence] = []
 
     def __enter__(self) -> Attempt:
         return self
@@ -78,6 +59,7 @@ class Attempt:
         """Start all ranks."""
         for each in starts:
             self._ranks.append(RankProcess(each, self._relay))
+            self._allowed.append(AllowedSilence(self._limits))
 
     def wait(self, stop: StopRequests, may_grow: Callable[[], bool]) -> Outcome:
         """Watch the ranks to the end of the attempt.
@@ -173,9 +155,9 @@ class Attempt:
         for rank in self._ranks:
             if rank.poll() is None and rank.stopped_seconds() > _STOPPED_SECONDS:
                 return self._hang(rank, "stopped", "was stopped (SIGSTOP)")
-        for rank in self._ranks:
-            silent, allowed = rank.silent_seconds(), self._allowed_silence(rank)
-            if rank.poll() is None and silent > allowed:
+        for rank, allowed in zip(self._ranks, self._allowed, strict=True):
+            silent = rank.silent_seconds()
+            if rank.poll() is None and silent > allowed.seconds(rank.beat, silent):
                 # The others wait for the one that is behind.
                 behind = min(self._ranks, key=lambda one: one.beat.number)
                 return self._hang(behind, "silent", f"gave no sign of life for {silent:.0f} s")
@@ -183,18 +165,6 @@ class Attempt:
 
     def _hang(self, rank: RankProcess, reason: Reason, message: str) -> RankFailure:
         return RankFailure(rank.rank, len(self._ranks), reason, message, rank.beat.step)
-
-    def _allowed_silence(self, rank: RankProcess) -> float:
-        beat = rank.beat
-        if beat.in_stage < _FIRST_BEATS:
-            return self._limits.start
-        if self._limits.step is not None:
-            return self._limits.step
-        # Between two looks there may be many steps; then each took less than the time between the looks.
-        if beat.number > self._seen.get(rank.rank, 0):
-            self._seen[rank.rank] = beat.number
-        self._slowest[rank.rank] = max(self._slowest.get(rank.rank, 0.0), min(rank.silent_seconds(), 600.0))
-        return max(_LEAST_SILENCE, _SLOWEST * self._slowest[rank.rank])
 
     # -- ending ----------------------------------------------------------------------------------------
 

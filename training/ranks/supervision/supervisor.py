@@ -22,9 +22,10 @@ from infra.processes.process import num_cpus
 from infra.readable import counted
 from training.ranks.cluster import Cluster
 from training.ranks.rendezvous import free_port
-from training.ranks.supervision.attempt import Attempt, Limits
+from training.ranks.supervision.attempt import Attempt
 from training.ranks.supervision.outcomes import Failed, Finished, Outcome, RankFailure, Stopped
 from training.ranks.supervision.rank_process import RankStart
+from training.ranks.supervision.silence import Limits
 from training.ranks.supervision.slots import Slot, Slots
 from training.ranks.supervision.stop_requests import StopRequests, stop_requests
 

@@ -16,7 +16,7 @@ import pytest
 
 from infra import progress
 from infra.errors import Cancelled, DataError, EnvironmentFault, LossNotFinite, Preempted
-from training.ranks.supervision.attempt import Limits
+from training.ranks.supervision.silence import Limits
 from training.ranks.supervision.slots import RankCount, Slots
 from training.ranks.supervision.supervisor import RankPlan, Supervisor
 
