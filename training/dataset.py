@@ -175,7 +175,7 @@ class Dataset:
             shares: a whole number for each rank, its share of each step; default: equal shares.
             threads: the number of threads that decode; default: one for each CPU of this process.
             **options: batch and image size, seed, augmentation and order; see ``ExampleOptions``.
-                RandAugment, MixUp and CutMix need TensorFlow.
+                RandAugment, MixUp and CutMix need TensorFlow or PyTorch.
 
         Raises:
             NotFoundError: the version has no such split.
@@ -184,7 +184,7 @@ class Dataset:
         """
         asked = example_request_from(split, self.table(split), self.classes, options)
         asked.check_epochs(epochs)
-        asked.check_without_tensorflow()
+        asked.check_without_batched()
         steps = asked.order.steps_per_epoch
         if not 0 <= step <= steps:
             raise UsageError(f"step = {step} of an epoch of {steps} steps")
@@ -220,7 +220,8 @@ class Dataset:
     ) -> TorchLoader:
         """Return a loader of PyTorch batches of one rank; an iteration is an epoch.
 
-        The batches of all ranks together hold the same records, step by step, as those of ``tf``.
+        The batches of all ranks together hold the same records, step by step, as those of ``tf``. If
+        RandAugment, MixUp or CutMix is on, pass each batch to ``augment_on_device`` of the loader.
 
         Args:
             split: "train", "validation" or "test".
@@ -245,7 +246,6 @@ class Dataset:
         asked = example_request_from(
             split, self.table(split), self.classes, examples, evaluation_last_batch="pad"
         )
-        asked.check_without_tensorflow()
         request = LoaderRequest(
             rank_order(asked.order, rank, num_ranks, None if shares is None else tuple(shares)),
             asked.image_size,

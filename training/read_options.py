@@ -90,8 +90,8 @@ class ExampleRequest:
                 "use last_batch='drop' or 'pad'",
             )
 
-    def check_without_tensorflow(self) -> None:
-        """Check that the examples need no augmentation of whole batches, which only TensorFlow does.
+    def check_without_batched(self) -> None:
+        """Check that the examples need no augmentation of whole batches.
 
         Raises:
             UsageError: RandAugment, MixUp or CutMix is on.

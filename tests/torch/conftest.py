@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,3 +42,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def dataset(root: Path) -> Dataset:
     """It, opened."""
     return open_dataset("set@1", root=root)
+
+
+@pytest.fixture(scope="session")
+def tensorflow_python() -> str:
+    """The interpreter of the environment with TensorFlow."""
+    python = os.environ.get("TENSORFLOW_PYTHON", str(Path(__file__).parents[2] / ".venv" / "bin" / "python"))
+    if not Path(python).exists():
+        pytest.skip(f"no environment with TensorFlow at {python}: run `make test-torch`")
+    return python

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -15,15 +14,6 @@ from training.dataset import Dataset
 
 ROOT = Path(__file__).parents[2]
 EPOCHS = 2
-
-
-@pytest.fixture(scope="module")
-def tensorflow_python() -> str:
-    """The interpreter of the environment with TensorFlow."""
-    python = os.environ.get("TENSORFLOW_PYTHON", str(ROOT / ".venv" / "bin" / "python"))
-    if not Path(python).exists():
-        pytest.skip(f"no environment with TensorFlow at {python}: run `make test-torch`")
-    return python
 
 
 @pytest.mark.parametrize("balance", ["natural", "uniform", "sqrt"])

@@ -89,15 +89,15 @@ def draw_batch_parameters(
 
 
 def refuse_batched(settings: AugmentSettings | None) -> None:
-    """Check that the settings need no augmentation of whole batches, which only TensorFlow does.
+    """Check that the settings need no augmentation of whole batches, which batches of numpy cannot have.
 
     Raises:
         UsageError: RandAugment, MixUp or CutMix is on.
     """
     if settings is not None and settings.is_batched:
         raise UsageError(
-            "augment.randaugment, augment.mixup and augment.cutmix are only available with .tf(...)",
-            "read with .tf(...), or turn them off and apply them in your own training code",
+            "augment.randaugment, augment.mixup and augment.cutmix are only available with .tf and .torch",
+            "read with one of these, or turn them off and apply them in your own training code",
         )
 
 

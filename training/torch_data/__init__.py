@@ -6,6 +6,7 @@ Two data sets, and the classes that drive them:
   W makes steps w, w + W, ...; a ``DataLoader`` takes from its workers in turn, so the order is exact.
 - ``Examples``: map-style, one example by number, or by its ``Place`` in the order. ``OrderSampler`` is its
   ``batch_sampler`` and stands in for ``DistributedSampler``; ``pad_collate`` joins images of unlike sizes.
+- ``DeviceAugment``: RandAugment, MixUp and CutMix of whole batches, on the device where their images lie.
 - ``TorchLoader``: a ``DataLoader`` over either that tracks the position of the run: ``state_dict`` counts the
   batches that the training loop received, not those that workers have prepared ahead.
 
@@ -29,8 +30,11 @@ from training.torch_data.options import LoaderOptions, TorchOptions, auto_worker
 from training.torch_data.preload import PreloadedRecords
 from training.torch_data.ranks import RankOrder, this_rank
 from training.torch_data.steps import StepBatches
+from training.torch_data.transforms.device import AugmentedBatch, DeviceAugment
 
 __all__ = [
+    "AugmentedBatch",
+    "DeviceAugment",
     "Example",
     "Examples",
     "LoaderOptions",

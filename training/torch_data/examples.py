@@ -55,7 +55,8 @@ class Examples(Dataset):  # type: ignore[misc]
         Args:
             records: the records of the split.
             image_size: height and width of the images (pixels); None: whole images of their own sizes.
-            augment: how examples are augmented; None: not at all.
+            augment: how examples are augmented; None: not at all. RandAugment, MixUp and CutMix are left
+                to ``DeviceAugment``.
             seed: the seed of augmentation for examples requested by ordinal; a ``Place`` has its own.
             threads: the number of threads that decode in this process; default: one for each CPU. Worker
                 processes have one.
@@ -83,6 +84,11 @@ class Examples(Dataset):  # type: ignore[misc]
         self._in_worker: RecordReader | BatchMaker | None = None
         # In shared memory, so that it reaches workers that live through several epochs.
         self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()
+
+    @property
+    def augment(self) -> AugmentSettings | None:
+        """How examples are augmented; None: not at all."""
+        return None if self._maker is None else self._maker.augment
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of examples that are requested by ordinal."""

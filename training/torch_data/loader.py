@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, Unpack
 
@@ -16,6 +17,7 @@ from training.torch_data.failures import GuardedExamples, GuardedSteps, guarded_
 from training.torch_data.options import LoaderOptions, complete
 from training.torch_data.ranks import RankOrder
 from training.torch_data.steps import StepBatches
+from training.torch_data.transforms.device import AugmentedBatch, DeviceAugment, check_ranks
 
 # The steps of an endless sampler: more than any run has.
 _ENDLESS = 1 << 62
@@ -47,9 +49,13 @@ class TorchLoader:
 
         Raises:
             UsageError: an option is unknown, or a number out of range.
+            ConfigError: examples are mixed in pairs, and a rank takes an odd number of rows.
         """
         options = complete(loading)
+        check_ranks(source.augment, order)
         self.order = order
+        self._on_device = DeviceAugment(source.augment, order.order.seed)
+        self._is_augmented = source.augment is None or not source.augment.is_batched
         self.num_workers = options.num_workers
         self._source = source
         self._identity = dict(identity or {})
@@ -90,8 +96,31 @@ class TorchLoader:
             self._next += 1
             self._read_up_to = self._next
             yield batch
+        self._warn_unless_augmented()
         if not self._options.persistent_workers:
             self.close()
+
+    def augment_on_device(self, batch: TorchBatch) -> AugmentedBatch:
+        """Apply RandAugment, MixUp and CutMix, as far as they are on, on the device of the batch's images.
+
+        Args:
+            batch: a batch of this loader; its images may have been moved to a device.
+
+        Raises:
+            EnvironmentFault: RandAugment is on, and torchvision is not installed.
+        """
+        self._is_augmented = True
+        return self._on_device(batch)
+
+    def _warn_unless_augmented(self) -> None:
+        if self._is_augmented:
+            return
+        self._is_augmented = True  # one warning is enough
+        warnings.warn(
+            "augment.randaugment, augment.mixup and augment.cutmix are on, and had no effect in this epoch: "
+            "pass each batch to augment_on_device of its loader",
+            stacklevel=3,
+        )
 
     def _open(self) -> None:
         """Start workers at the next step."""

@@ -7,16 +7,12 @@ import itertools
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
-from PIL import Image, ImageEnhance, ImageOps
 
+from tests.samples.rand_augmented import SIZE, WARPS, Batch, images_of, operated
 from training.augment.batch_parameters import OPS, BatchParameters, draw_batch_parameters
 from training.augment.beta import beta_quantiles
 from training.config import AugmentSettings
-
-SIZE = 32
-Batch = npt.NDArray[np.uint8]
 
 
 def settings_of(**settings: object) -> AugmentSettings:
@@ -27,15 +23,6 @@ def draws_of(num: int, magnitude: float = 7.0, seed: int = 1, **settings: object
     if "num_ops" in settings:
         settings["randaugment"] = {"num_ops": settings.pop("num_ops"), "magnitude": magnitude}
     return draw_batch_parameters(settings_of(**settings), seed, 0, np.arange(num), SIZE)
-
-
-def images_of(num: int) -> Batch:
-    """Smooth, of few contrasts, so that stretching and equalising have something to do."""
-    rng = np.random.default_rng(7)
-    coarse = rng.integers(40, 200, (num, 4, 4, 3), dtype=np.uint8)
-    fine = np.repeat(np.repeat(coarse, SIZE // 4, axis=1), SIZE // 4, axis=2)
-    noisy: Batch = (fine + rng.integers(0, 20, fine.shape)).astype(np.uint8)
-    return noisy
 
 
 @functools.cache
@@ -117,36 +104,6 @@ def test_shares_of_mixup_and_cutmix() -> None:
     assert boxed.mean() == pytest.approx(0.3, abs=0.02)
 
 
-def pillow(name: str, image: Batch, amount: float) -> Batch:
-    picture = Image.fromarray(image)
-    done = {
-        "identity": lambda: picture,
-        "autocontrast": lambda: ImageOps.autocontrast(picture),
-        "equalize": lambda: ImageOps.equalize(picture),
-        "solarize": lambda: ImageOps.solarize(picture, round(amount)),
-        "posterize": lambda: ImageOps.posterize(picture, 8 - int(np.log2(amount))),
-        "color": lambda: ImageEnhance.Color(picture).enhance(amount),
-        "contrast": lambda: ImageEnhance.Contrast(picture).enhance(amount),
-        "brightness": lambda: ImageEnhance.Brightness(picture).enhance(amount),
-        "sharpness": lambda: ImageEnhance.Sharpness(picture).enhance(amount),
-    }[name]()
-    return np.asarray(done)
-
-
-def warped(image: Batch, warp: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    """The image with linear interpolation, grey beyond its border: in float64, pixel by pixel."""
-    framed = np.full((SIZE + 80, SIZE + 80, 3), 128.0)
-    framed[40:-40, 40:-40] = image
-    y, x = np.mgrid[:SIZE, :SIZE].astype(np.float64)
-    a, b, c, d, e, f, _, _ = warp.astype(np.float64)
-    column, row = a * x + b * y + c + 40, d * x + e * y + f + 40
-    left, top = np.floor(column).astype(int), np.floor(row).astype(int)
-    right, low = (column - left)[..., None], (row - top)[..., None]
-    upper = framed[top, left] * (1 - right) + framed[top, left + 1] * right
-    lower = framed[top + 1, left] * (1 - right) + framed[top + 1, left + 1] * right
-    return upper * (1 - low) + lower * low
-
-
 @pytest.mark.parametrize("magnitude", [0.0, 5.0, 10.0])
 def test_operations_are_pillows(magnitude: float) -> None:
     num = 112
@@ -157,10 +114,8 @@ def test_operations_are_pillows(magnitude: float) -> None:
     assert set(draws.ops[:, 0]) == set(range(len(OPS)))
     for row, number in enumerate(draws.ops[:, 0]):
         name = OPS[number]
-        if name in ("rotate", "shear_x", "shear_y", "translate_x", "translate_y"):
-            wanted, most = warped(images[row], draws.warps[row, 0]), 0.51
-        else:
-            wanted, most = pillow(name, images[row], float(draws.amounts[row, 0])), 1.0
+        wanted = operated(images[row], name, draws.amounts[row, 0], draws.warps[row, 0])
+        most = 0.51 if name in WARPS else 1.0
         assert np.abs(found[row] - wanted).max() <= most, (name, row)
 
 
