@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, get_args
 
 from infra.dataset.catalog import Catalog, DatasetVersion
 from infra.errors import NotFoundError, UsageError
 from infra.storage.locations import default_root
-from training.config.reading import Mode, ReadingSettings
+from training.config.reading import CacheForm, Mode, ReadingSettings
 from training.order import Order, rank_slice
 from training.order.options import order_options
 from training.read_options import ExampleOptions, example_request_from
 from training.reading import BatchMaker, RecordReader, SplitTable, load_table, open_records
 from training.reading.batches.iterate import NumpyBatches
 from training.reading.blocks.stored import by_block
+from training.reading.cache import CacheMemory
 from training.reading.damage import BadRecords
+from training.reading.opening import open_for_order
 from training.reading.options import ReadingOptions, reading_settings_from
 from training.reading.staging.staging import staging_for
 
@@ -32,8 +34,9 @@ def open_dataset(ref: str, root: str | Path | None = None, **reading: Unpack[Rea
         ref: ``name``, ``name@3`` or ``name@latest``.
         root: the folder or URI of the datasets; default ``$SHARDMILL_ROOT`` or ``./datasets``.
         **reading: how records are read, by the names of the settings ``train.reading`` (``ReadingOptions``):
-            ``staging_dir`` for shards in an object store, ``max_bad_records`` to leave out, and for ``tf``
-            ``decoder``, ``cache``, ``ram_budget_bytes``, ``mode="streaming"`` and others.
+            ``staging_dir`` for shards in an object store, ``max_bad_records`` to leave out, ``cache``,
+            ``cache_form`` and ``ram_budget_bytes`` for training examples of ``tf`` and all examples of
+            ``batches`` and ``torch``, and for ``tf`` ``decoder``, ``mode="streaming"`` and others.
 
     Raises:
         NotFoundError: there is no such dataset or version.
@@ -57,6 +60,7 @@ class Dataset:
         self.reading = reading or ReadingSettings()
         self.bad_records = BadRecords(self.reading.max_bad_records)
         self._staging = staging_for(version, self.reading)
+        self._memory = CacheMemory()
         self._table = cache(lambda split: load_table(version, split))
 
     @property
@@ -190,7 +194,7 @@ class Dataset:
             raise UsageError(f"step = {step} of an epoch of {steps} steps")
         own_shares = None if shares is None else tuple(shares)
         rank_slice(asked.order.global_batch_size, rank, num_ranks, own_shares)  # raises now if they are wrong
-        reader = self.reader(split, asked.order)
+        reader = self._through_cache(split, asked.order)
         return NumpyBatches(
             BatchMaker(
                 reader,
@@ -215,7 +219,7 @@ class Dataset:
         rank: int | None = None,
         num_ranks: int | None = None,
         shares: Sequence[int] | None = None,
-        preload: bool = False,
+        preload: bool | CacheForm = False,
         **options: Unpack[TorchOptions],
     ) -> TorchLoader:
         """Return a loader of PyTorch batches of one rank; an iteration is an epoch.
@@ -228,7 +232,8 @@ class Dataset:
             rank: the rank whose slice of each step is read; default: as ``torch.distributed`` says.
             num_ranks: the number of ranks; default: as ``torch.distributed`` says.
             shares: a whole number for each rank, its share of each step; default: equal shares.
-            preload: read all records into memory first.
+            preload: read all records into memory first, as they are stored (True or "encoded") or
+                "decoded"; workers share that memory. It takes the place of a cache.
             **options: batch and image size, seed, augmentation and order (see ``ExampleOptions``), and how
                 the loader works (see ``training.torch_data.LoaderOptions``). Whole images are not augmented.
 
@@ -254,6 +259,16 @@ class Dataset:
             asked.data.image_channels,
             {"training": asked.training, "seed": asked.data.seed, **order_options(examples)},
         )
-        return open_loader(
-            self.reader(split, None if preload else asked.order), request, loading, preload=preload
-        )
+        if preload is False:
+            return open_loader(self._through_cache(split, asked.order), request, loading)
+        form: CacheForm = "encoded" if preload is True else preload
+        if form not in get_args(CacheForm):
+            raise UsageError(
+                f"preload = {form!r}", f"give True, {' or '.join(map(repr, get_args(CacheForm)))}"
+            )
+        return open_loader(self.reader(split), request, loading, preload=form)
+
+    def _through_cache(self, split: str, order: Order) -> RecordReader:
+        """Open a reader of a split's records for an order, with the cache that ``reading`` asks for."""
+        reader, _ = open_for_order(self.reader(split), order, self.reading, self._memory)
+        return reader

@@ -156,7 +156,7 @@ def test_preload_says_what_does_not_fit(dataset: Dataset, monkeypatch: pytest.Mo
     class Memory:
         available = 1000
 
-    monkeypatch.setattr("training.torch_data.preload.psutil.virtual_memory", Memory)
+    monkeypatch.setattr("training.reading.cache.preload.psutil.virtual_memory", Memory)
     with pytest.raises(UsageError, match=r"'train' take .* GiB"):
         loader_of(dataset, preload=True)
 

@@ -11,9 +11,9 @@ from training.config.data import DataSettings
 from training.config.reading import ReadingSettings
 from training.order import Order
 from training.reading import RecordReader
-from training.reading.blocks.stored import by_block
 from training.reading.budget import RamBudget
-from training.reading.cache import CachePlan, describe, open_cached
+from training.reading.cache import CachePlan, describe
+from training.reading.opening import open_for_order
 from training.tf_data.augmented_batches import WithBatchParameters
 from training.tf_data.indexed import IndexedPipeline
 from training.tf_data.mode import ModeChoice, choose_mode
@@ -86,22 +86,13 @@ def open_images(
             f"several ranks need an exact order, and the shards are streamed ({choice.reason})",
             "set reading.staging_dir, or reading.mode to indexed",
         )
-    reader, cache = _opened(reading, source, order)
+    reader, cache = open_for_order(source, order, reading)
     pipeline: Pipeline
     if choice.mode == "indexed":
         pipeline = replace(_indexed(settings, reader, order, image_size, cache), own_rows=rows)
     else:
         pipeline = _streaming(settings, reader, order, image_size, cache)
     return TrainingInput(pipeline, choice, cache)
-
-
-def _opened(reading: ReadingSettings, source: RecordReader, order: Order) -> tuple[RecordReader, CachePlan]:
-    """Open the records, by block if the order is by block, and the cache."""
-    budget = reading.ram_budget_bytes
-    if reading.cache != "disk":
-        return open_cached(by_block(source, order, budget), reading)
-    reader, cache = open_cached(source, reading)
-    return by_block(reader, order, budget), cache
 
 
 def _indexed(

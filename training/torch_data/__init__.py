@@ -23,11 +23,11 @@ from infra.errors import EnvironmentFault
 if importlib.util.find_spec("torch") is None:
     raise EnvironmentFault("PyTorch is not installed", "pip install 'shardmill[torch]'")
 
+from training.reading.cache import PreloadedRecords
 from training.torch_data.batch import Example, TorchBatch, pad_collate
 from training.torch_data.examples import Examples, OrderSampler, Place
 from training.torch_data.loader import TorchLoader
 from training.torch_data.options import LoaderOptions, TorchOptions, auto_workers
-from training.torch_data.preload import PreloadedRecords
 from training.torch_data.ranks import RankOrder, this_rank
 from training.torch_data.steps import StepBatches
 from training.torch_data.transforms.device import AugmentedBatch, DeviceAugment

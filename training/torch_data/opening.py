@@ -9,13 +9,14 @@ from typing import Any
 from infra.errors import UsageError
 from infra.processes.process import num_cpus
 from training.config import AugmentSettings
+from training.config.reading import CacheForm
 from training.reading.batches.maker import BatchMaker
 from training.reading.budget import WindowMemory
+from training.reading.cache import PreloadedRecords
 from training.reading.record_reader import RecordReader
 from training.torch_data.examples import Examples
 from training.torch_data.loader import TorchLoader
 from training.torch_data.options import LoaderOptions, auto_workers
-from training.torch_data.preload import PreloadedRecords
 from training.torch_data.ranks import RankOrder, ranks_on_this_host
 
 
@@ -41,7 +42,7 @@ class LoaderRequest:
 
 
 def open_loader(
-    records: RecordReader, request: LoaderRequest, loading: LoaderOptions, *, preload: bool
+    records: RecordReader, request: LoaderRequest, loading: LoaderOptions, *, preload: CacheForm | None = None
 ) -> TorchLoader:
     """Open the loader of one rank.
 
@@ -49,15 +50,15 @@ def open_loader(
         records: the records of the split.
         request: the batches.
         loading: how the loader works.
-        preload: read all records into memory first.
+        preload: read all records into memory first, in this form; None: read them when they are needed.
 
     Raises:
         UsageError: an option is wrong, or the records do not fit into memory.
         ConfigError: the windows of the workers do not fit into memory.
     """
     version = records.split.version
-    if preload:
-        records = PreloadedRecords(records)
+    if preload is not None:
+        records = PreloadedRecords(records, preload)
     loading = _fitting(records.windows, loading)
     source: BatchMaker | Examples
     if request.image_size is None:
@@ -72,7 +73,7 @@ def open_loader(
             threads=threads,
             image_channels=request.image_channels,
         )
-    if not version.storage.is_local and not preload:
+    if not version.storage.is_local and preload is None:
         loading = {"multiprocessing_context": "spawn", **loading}
     described = {"dataset": version.ref, "split": records.table.split, **request.identity}
     return TorchLoader(source, request.order, identity=described, **loading)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from training.reading.cache.plan import CachePlan
-from training.reading.cache.reader import CachedReader, describe, open_cached
+from training.reading.cache.preload import PreloadedRecords
+from training.reading.cache.reader import CachedReader, CacheMemory, describe, open_cached
 
-__all__ = ["CachePlan", "CachedReader", "describe", "open_cached"]
+__all__ = ["CacheMemory", "CachePlan", "CachedReader", "PreloadedRecords", "describe", "open_cached"]

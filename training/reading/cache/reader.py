@@ -118,7 +118,23 @@ class CachedReader(RecordReader):
             self._held.close()
 
 
-def open_cached(source: RecordReader, reading: ReadingSettings) -> tuple[RecordReader, CachePlan]:
+class CacheMemory:
+    """The caches in memory of one dataset version, which several readers of this process use together."""
+
+    def __init__(self) -> None:
+        self._stores: dict[tuple[str, CacheForm], MemoryStore] = {}
+
+    def store(self, split: str, plan: CachePlan) -> MemoryStore:
+        """Return the store of a split; an empty one at the first call."""
+        key = (split, plan.form)
+        if key not in self._stores:
+            self._stores[key] = MemoryStore(plan.offsets)
+        return self._stores[key]
+
+
+def open_cached(
+    source: RecordReader, reading: ReadingSettings, memory: CacheMemory | None = None
+) -> tuple[RecordReader, CachePlan]:
     """Open the cache that ``reading`` asks for. Return the reader to use, and the plan of the cache.
 
     A cache in memory fills as records are read; one on disk is made whole first, unless it is there already.
@@ -139,7 +155,8 @@ def open_cached(source: RecordReader, reading: ReadingSettings) -> tuple[RecordR
     if plan.reason:
         events.log(f"{plan.reason}: {_instead(plan)}", level="warning")
     if plan.place == "memory":
-        return CachedReader(source, MemoryStore(plan.offsets), plan.form), plan
+        store = (memory or CacheMemory()).store(source.table.split, plan)
+        return CachedReader(source, store, plan.form), plan
     if plan.place == "disk":
         return _on_disk(source, reading, plan, budget)
     return source, plan
@@ -157,7 +174,7 @@ def _on_disk(
     name = cache_name(source.split.version, source.table.split, plan.form)
     size = plan.num_bytes + 16 * len(source.table)
     try:
-        opened = folder.opened(name, len(source.table), size, budget, lambda: _all_images(source, plan.form))
+        opened = folder.opened(name, len(source.table), size, budget, lambda: all_images(source, plan.form))
         store = held.enter_context(opened)
     except StorageError as error:
         if reading.cache_overflow == "refuse":
@@ -167,9 +184,17 @@ def _on_disk(
     return CachedReader(source, cast(ImageStore, store), plan.form, held), plan
 
 
-def _all_images(source: RecordReader, form: CacheForm) -> Iterator[tuple[bytes | memoryview, int]]:
-    """Yield every image of the split in the form of the cache, by ordinal, read by several threads."""
-    stage, total = f"cache {source.table.split}", len(source.table)
+def all_images(
+    source: RecordReader, form: CacheForm, purpose: str = "cache"
+) -> Iterator[tuple[bytes | memoryview, int]]:
+    """Yield every image of the split, and its channels, by ordinal. Several threads read.
+
+    Args:
+        source: reads the records.
+        form: the form of the images.
+        purpose: the stage of which progress is told.
+    """
+    stage, total = f"{purpose} {source.table.split}", len(source.table)
     begins = record_runs(source.table, _RUN_BYTES).tolist()
     events.stage(stage, total)
 

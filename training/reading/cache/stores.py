@@ -1,4 +1,4 @@
-"""Store cached images in memory that forked processes share, or in a mapped file.
+"""Store cached images in memory that child processes share, or in a mapped file.
 
 The file, written once and whole (``training.reading.cache.folder``), little-endian::
 
@@ -9,10 +9,14 @@ The file, written once and whole (``training.reading.cache.folder``), little-end
 from __future__ import annotations
 
 import mmap
+import os
 import struct
-from collections.abc import Iterable
+import weakref
+from collections.abc import Callable, Iterable
+from multiprocessing.context import get_spawning_popen
+from multiprocessing.reduction import DupFd
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import google_crc32c
 import numpy as np
@@ -43,14 +47,26 @@ class ImageStore(Protocol):
 
 
 class MemoryStore:
-    """Stores images in anonymous memory, which processes forked later share."""
+    """Stores images in memory, which processes that this one forks or spawns later share."""
 
-    def __init__(self, offsets: npt.NDArray[np.int64]) -> None:
-        """Reserve the memory. ``offsets``: int64 [N + 1], where each image begins, and the end (bytes)."""
+    def __init__(self, offsets: npt.NDArray[np.int64], descriptor: int | None = None) -> None:
+        """Reserve the memory.
+
+        Args:
+            offsets: int64 [N + 1], where each image begins, and the end (bytes).
+            descriptor: of the memory of another process, to share it; closed with this object.
+        """
+        num_images, num_bytes = offsets.size - 1, int(offsets[-1])
+        # A file in memory, and not in /dev/shm, which containers keep small.
+        self._descriptor = os.memfd_create("shardmill-cache") if descriptor is None else descriptor
+        weakref.finalize(self, os.close, self._descriptor)
+        if descriptor is None:
+            os.ftruncate(self._descriptor, max(num_bytes + num_images, 1))
+        memory = mmap.mmap(self._descriptor, 0)
         self._offsets = offsets
-        self._images = memoryview(mmap.mmap(-1, max(int(offsets[-1]), 1)))
+        self._images = memoryview(memory)[:num_bytes]
         # The channels of each image, 0 while it is missing: set last, so that a marked image is complete.
-        self._channels = np.frombuffer(mmap.mmap(-1, max(offsets.size - 1, 1)), np.uint8)
+        self._channels = np.frombuffer(memory, np.uint8, num_images, num_bytes)
 
     def get(self, ordinal: int) -> CachedImage | None:
         """See ``ImageStore``."""
@@ -67,8 +83,14 @@ class MemoryStore:
         self._images[begin:end] = image
         self._channels[ordinal] = channels
 
-    def __reduce__(self) -> tuple[type[MemoryStore], tuple[npt.NDArray[np.int64]]]:
-        return MemoryStore, (self._offsets,)  # another process starts with an empty store
+    def __reduce__(self) -> tuple[Callable[..., MemoryStore], tuple[Any, ...]]:
+        if get_spawning_popen() is None:
+            return MemoryStore, (self._offsets,)  # elsewhere, an empty store
+        return _shared_store, (self._offsets, DupFd(self._descriptor))
+
+
+def _shared_store(offsets: npt.NDArray[np.int64], descriptor: Any) -> MemoryStore:
+    return MemoryStore(offsets, descriptor.detach())
 
 
 class DiskStore:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import pickle
 import subprocess
@@ -16,12 +17,13 @@ from infra import progress as events
 from infra.dataset.catalog import DatasetVersion
 from infra.errors import ConfigError, CorruptDataError, StorageError
 from tests.samples.published import coloured, publish
+from tests.samples.shared_store import fill_second
 from training.config.reading import ReadingSettings
 from training.dataset import Dataset
 from training.reading import RecordReader
 from training.reading.cache import CachedReader, open_cached
 from training.reading.cache.folder import CacheFolder
-from training.reading.cache.stores import CachedImage, DiskStore
+from training.reading.cache.stores import CachedImage, DiskStore, MemoryStore
 
 COUNTS = {"train": {"a": 12, "b": 7}, "test": {"a": 2, "b": 1}}
 DECODED_BYTES = 19 * 40 * 52 * 3
@@ -282,3 +284,32 @@ def test_forked_processes_share_a_cache_in_memory(version: DatasetVersion, tmp_p
     assert os.waitpid(code, 0)[1] == 0
     remove_shards(version)
     assert len(images_of(reader, np.arange(19))) == 19
+
+
+@pytest.mark.parametrize("place", ["memory", "disk"])
+def test_batches_of_a_later_call_come_from_the_cache(
+    version: DatasetVersion, tmp_path: Path, place: str
+) -> None:
+    def images(dataset: Dataset, epoch: int) -> list[np.ndarray]:
+        options: Any = {"batch_size": 7, "image_size": 16, "last_batch": "pad", "epoch": epoch}
+        return [batch.images for batch in dataset.batches("train", **options)]
+
+    wanted = [images(Dataset(version), epoch) for epoch in range(2)]
+    cached = Dataset(version, settings(tmp_path, cache=place, cache_form="decoded"))
+    found = [images(cached, 0)]
+    remove_shards(version)
+    found.append(images(cached, 1))
+    assert np.array_equal(found, wanted)
+
+
+def test_spawned_processes_share_a_cache_in_memory() -> None:
+    store = MemoryStore(np.array([0, 2, 5]))
+    store.put(0, b"ab", 1)
+    child = multiprocessing.get_context("spawn").Process(target=fill_second, args=(store,))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
+    found = store.get(1)
+    assert found is not None
+    assert (bytes(found.image), found.channels) == (b"abc", 3)
+    assert pickle.loads(pickle.dumps(store)).get(0) is None, "elsewhere it begins empty"
