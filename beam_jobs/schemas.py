@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, Literal
 
 import pyarrow as pa
 
@@ -163,7 +163,8 @@ DECODE_REASONS: Final = (
 CRASHED: Final = "decoder_crashed"
 HUNG: Final = "decoder_hung"
 OUT_OF_MEMORY: Final = "decoder_out_of_memory"
-VERDICT_REASONS: Final = (CRASHED, HUNG, OUT_OF_MEMORY)
+VerdictReason = Literal["decoder_crashed", "decoder_hung", "decoder_out_of_memory"]
+VERDICT_REASONS: tuple[VerdictReason, ...] = (CRASHED, HUNG, OUT_OF_MEMORY)
 
 # Reasons that may be gone at the next run although the listing has not changed.
 PASSING_REASONS: Final = (UNREADABLE, VANISHED, CHANGED)

@@ -16,9 +16,9 @@ from collections.abc import Callable
 
 from beam_jobs.execution.pool.sandbox import Ending, SandboxResult, call_in_sandbox
 from beam_jobs.execution.task import Limits
-from beam_jobs.execution.verdicts import CRASHED, HUNG, OUT_OF_MEMORY, Reason
+from beam_jobs.schemas import CRASHED, HUNG, OUT_OF_MEMORY, VerdictReason
 
-_PROVES: dict[Ending, Reason] = {
+_PROVES: dict[Ending, VerdictReason] = {
     "hung": HUNG,
     "too_large": OUT_OF_MEMORY,
     "got_no_memory": OUT_OF_MEMORY,
@@ -26,7 +26,9 @@ _PROVES: dict[Ending, Reason] = {
 }
 
 
-def try_alone(decode: Callable[[bytes], object], data: bytes, limits: Limits) -> tuple[Reason | None, str]:
+def try_alone(
+    decode: Callable[[bytes], object], data: bytes, limits: Limits
+) -> tuple[VerdictReason | None, str]:
     """Decode a file alone.
 
     Args:

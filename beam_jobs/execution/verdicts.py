@@ -12,22 +12,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.config import MIB, RunnerConfig
+from beam_jobs.schemas import HUNG, OUT_OF_MEMORY, VERDICT_REASONS, VerdictReason
 from infra.storage.filesystem import Storage
 
 VERDICTS_FOLDER = "verdicts"
-
-Reason = Literal["decoder_crashed", "decoder_hung", "decoder_out_of_memory"]
-
-CRASHED: Final = "decoder_crashed"
-HUNG: Final = "decoder_hung"
-OUT_OF_MEMORY: Final = "decoder_out_of_memory"
-VERDICT_REASONS: tuple[Reason, ...] = (CRASHED, HUNG, OUT_OF_MEMORY)
 
 _LIMITS = ("image_seconds", "image_memory_bytes")
 
@@ -38,12 +32,12 @@ class Verdict:
 
     Attributes:
         sha256: of the content, 64 hexadecimal digits.
-        reason: one of VERDICT_REASONS.
+        reason: one of ``VERDICT_REASONS``.
         image_seconds, image_memory_bytes: the limits that were in force.
     """
 
     sha256: str
-    reason: Reason
+    reason: VerdictReason
     image_seconds: float
     image_memory_bytes: int
 
@@ -84,7 +78,7 @@ def holds_old_verdicts(facts: pa.Table, verdicts: Verdicts) -> bool:
     return any(sha256 not in verdicts for sha256 in judged["sha256"].to_pylist())
 
 
-def reasons_to_retry(then: Mapping[str, Any], now: RunnerConfig) -> tuple[Reason, ...]:
+def reasons_to_retry(then: Mapping[str, Any], now: RunnerConfig) -> tuple[VerdictReason, ...]:
     """The reasons of an earlier version's rows that may be over, since an image may take more now.
 
     Args:

@@ -13,7 +13,7 @@ from beam_jobs.execution.pool.limits import Watch, is_out_of_memory
 from beam_jobs.execution.pool.sandbox import Ending, call_in_sandbox
 from beam_jobs.execution.task import Limits
 from beam_jobs.execution.trial import try_alone
-from beam_jobs.execution.verdicts import Reason
+from beam_jobs.schemas import VerdictReason
 from infra.codecs import ImageRejected
 from tests.samples import decoders
 
@@ -68,7 +68,9 @@ def test_nothing_is_written(tmp_path: Path) -> None:
         (decoders.kill, b"", "decoder_out_of_memory"),
     ],
 )
-def test_what_a_trial_proves(decode: Callable[[bytes], object], data: bytes, reason: Reason | None) -> None:
+def test_what_a_trial_proves(
+    decode: Callable[[bytes], object], data: bytes, reason: VerdictReason | None
+) -> None:
     assert try_alone(decode, data, LIMITS)[0] == reason
 
 

@@ -13,22 +13,20 @@ from beam_jobs.config import PrepareConfig, RunnerConfig
 from beam_jobs.encode.blocks import cut_blocks, facts_file, reuse_blocks, spool_file, write_facts
 from beam_jobs.execution.verdicts import (
     NO_VERDICTS,
-    VERDICT_REASONS,
-    Reason,
     Verdict,
     keep_verdict,
     known_verdicts,
     reasons_to_retry,
 )
 from beam_jobs.report.findings import explain
-from beam_jobs.schemas import FACTS_SCHEMA
+from beam_jobs.schemas import FACTS_SCHEMA, VERDICT_REASONS, VerdictReason
 from infra.storage.filesystem import Storage
 from tests.unit.beam_jobs.encode.test_block_task import references
 
 LIMITS = RunnerConfig()
 
 
-def verdict(content: bytes = b"x", reason: Reason = "decoder_crashed", **limits: Any) -> Verdict:
+def verdict(content: bytes = b"x", reason: VerdictReason = "decoder_crashed", **limits: Any) -> Verdict:
     known = {"image_seconds": LIMITS.image_seconds, "image_memory_bytes": LIMITS.image_memory_bytes}
     return Verdict(hashlib.sha256(content).hexdigest(), reason, **(known | limits))
 
@@ -45,7 +43,7 @@ def test_they_hold_under_their_limits_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reason", VERDICT_REASONS)
-def test_every_reason_is_explained(reason: Reason) -> None:
+def test_every_reason_is_explained(reason: VerdictReason) -> None:
     assert explain(reason) != explain("not_known")
     assert explain(reason)[1] != explain("not_known")[1]
     guide = (Path(__file__).parents[4] / "docs/recover-from-failures.md").read_text()

@@ -114,5 +114,5 @@ def test_rules_lie_between_natural_and_uniform(name: str) -> None:
         ([0, 1e-9, 1], [90, 5, 5], [0, 0, 100]),  # nor does one without weight
     ],
 )
-def test_apportion(weights: list[float], counts: list[int], draws: list[int]) -> None:
+def test_divide_draws(weights: list[float], counts: list[int], draws: list[int]) -> None:
     assert divide_draws(np.array(weights, float), np.array(counts)).tolist() == draws
