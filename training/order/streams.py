@@ -23,6 +23,7 @@ class Purpose(IntEnum):
     ERASING_BOX = 6  # derived from the key of an image
     ERASING_NOISE = 7  # derived from the key of an image
     BATCH = 8  # augmentation of a whole batch: RandAugment, MixUp, CutMix
+    TRANSFORM = 9  # the user's own function of an example (PyTorch)
     BLOCK_SEQUENCE = 16  # the sequence of the blocks of an epoch
     BLOCK_WINDOW = 17  # the permutation of the records of a window
     STREAMED_SHARDS = 61  # the seed with which a stream shuffles its shards

@@ -31,6 +31,7 @@ from training.torch_data.options import LoaderOptions, TorchOptions, auto_worker
 from training.torch_data.ranks import RankOrder, this_rank
 from training.torch_data.steps import StepBatches
 from training.torch_data.transforms.device import AugmentedBatch, DeviceAugment
+from training.torch_data.transforms.records import Transform, TransformRecord
 
 __all__ = [
     "AugmentedBatch",
@@ -46,6 +47,8 @@ __all__ = [
     "TorchBatch",
     "TorchLoader",
     "TorchOptions",
+    "Transform",
+    "TransformRecord",
     "auto_workers",
     "pad_collate",
     "this_rank",

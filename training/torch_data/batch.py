@@ -14,7 +14,7 @@ class Example(NamedTuple):
     """One example.
 
     Attributes:
-        image: uint8 [C, h, w].
+        image: uint8 [C, h, w]; with a transform of the user's own, what that returned.
         label: index into the classes.
         weight: the weight in the loss; 0 for padding (``StepPlan.weights``).
         ordinal, position: the record, and its position in the epoch.
@@ -34,7 +34,7 @@ class TorchBatch(NamedTuple):
     """The examples of one step that a rank takes. ``DataLoader`` pins and moves it as it does any tuple.
 
     Attributes:
-        images: uint8 [b, C, h, w], channels last in memory.
+        images: uint8 [b, C, h, w], channels last in memory; with a transform, what that returned for each.
         labels: int64 [b].
         weights: float32 [b] (``StepPlan.weights``), 0 for padding. In training, ``(weights * losses).sum()``
             added up over the ranks is the mean over the step's real examples; in evaluation they are 1.
@@ -72,17 +72,17 @@ def pad_collate(examples: Sequence[Example]) -> TorchBatch:
     """Collate examples into one batch (a ``collate_fn``). Smaller images get zeros below and to the right.
 
     Args:
-        examples: the examples of one step; images uint8 [C, h, w] of any sizes.
+        examples: the examples of one step; images [C, h, w] of one type and any sizes.
 
     Returns:
-        Images uint8 [b, C, max h, max w]; ``sizes`` has the height and width of each image.
+        Images [b, C, max h, max w]; ``sizes`` has the height and width of each image.
     """
     shapes = [tuple(example.image.shape[1:]) for example in examples]
     height, width = (max(side) for side in zip(*shapes, strict=True))
     same = all(shape == (height, width) for shape in shapes)
     make = torch.empty if same else torch.zeros
-    channels = examples[0].image.shape[0]
-    images = make((len(examples), height, width, channels), dtype=torch.uint8).permute(0, 3, 1, 2)
+    channels, dtype = examples[0].image.shape[0], examples[0].image.dtype
+    images = make((len(examples), height, width, channels), dtype=dtype).permute(0, 3, 1, 2)
     for row, (example, (rows, columns)) in enumerate(zip(examples, shapes, strict=True)):
         images[row, :, :rows, :columns] = example.image
     return TorchBatch(

@@ -15,37 +15,42 @@ from infra.errors import ChildDied, ShardmillError, from_event
 from training.torch_data.batch import Example, TorchBatch, pad_collate
 from training.torch_data.examples import Examples, Place
 from training.torch_data.steps import StepBatches
+from training.torch_data.transforms.records import RecordTransform
 
 Event = dict[str, Any]
 
 
 class GuardedSteps(IterableDataset):  # type: ignore[misc]
-    """``StepBatches`` whose last element may be an error."""
+    """``StepBatches``, transformed, whose last element may be an error."""
 
-    def __init__(self, batches: StepBatches) -> None:
+    def __init__(self, batches: StepBatches, transform: RecordTransform | None = None) -> None:
         super().__init__()
         self._batches = batches
+        self._transform = transform
 
     def __iter__(self) -> Iterator[TorchBatch | Event]:
         try:
-            yield from self._batches
+            for batch in self._batches:
+                yield batch if self._transform is None else self._transform.batch(batch)
         except ShardmillError as error:
             yield error.to_event()
 
 
 class GuardedExamples(Dataset):  # type: ignore[misc]
-    """``Examples`` that returns an error in place of a batch; use it with ``guarded_collate``."""
+    """``Examples``, transformed, or an error in place of a batch; use it with ``guarded_collate``."""
 
-    def __init__(self, examples: Examples) -> None:
+    def __init__(self, examples: Examples, transform: RecordTransform | None = None) -> None:
         super().__init__()
         self._examples = examples
+        self._transform = transform
 
     def __len__(self) -> int:
         return len(self._examples)
 
     def __getitems__(self, keys: Sequence[int | Place]) -> list[Example] | Event:
         try:
-            return self._examples.__getitems__(keys)
+            examples = self._examples.__getitems__(keys)
+            return examples if self._transform is None else self._transform.examples(examples)
         except ShardmillError as error:
             return error.to_event()
 

@@ -18,6 +18,7 @@ from training.torch_data.options import LoaderOptions, complete
 from training.torch_data.ranks import RankOrder
 from training.torch_data.steps import StepBatches
 from training.torch_data.transforms.device import AugmentedBatch, DeviceAugment, check_ranks
+from training.torch_data.transforms.records import RecordTransform
 
 # The steps of an endless sampler: more than any run has.
 _ENDLESS = 1 << 62
@@ -54,6 +55,9 @@ class TorchLoader:
         options = complete(loading)
         check_ranks(source.augment, order)
         self.order = order
+        self._transform = None
+        if options.transform is not None:
+            self._transform = RecordTransform(options.transform, source.records.split, order.order.seed)
         self._on_device = DeviceAugment(source.augment, order.order.seed)
         self._is_augmented = source.augment is None or not source.augment.is_batched
         self.num_workers = options.num_workers
@@ -128,12 +132,13 @@ class TorchLoader:
         start, stop = self._next, self._stop()
         options = self._options.of_data_loader()
         if isinstance(self._source, BatchMaker):
-            steps = GuardedSteps(StepBatches(self._source, self.order, start, stop))
+            batches = StepBatches(self._source, self.order, start, stop)
+            steps = GuardedSteps(batches, self._transform)
             loader = DataLoader(steps, batch_size=None, **options)
         else:
             sampler = OrderSampler(self.order, start, _ENDLESS if stop is None else stop)
             loader = DataLoader(
-                GuardedExamples(self._source),
+                GuardedExamples(self._source, self._transform),
                 batch_sampler=sampler,
                 collate_fn=guarded_collate,
                 **options,

@@ -13,6 +13,7 @@ from infra.errors import UsageError
 from infra.processes.process import num_cpus
 from training.read_options import ExampleOptions
 from training.torch_data.ranks import ranks_on_this_host
+from training.torch_data.transforms.records import Transform, check_travels
 
 _MAX_AUTO_WORKERS = 16
 
@@ -32,6 +33,9 @@ class LoaderOptions(TypedDict, total=False):
             ones.
         multiprocessing_context: how workers are started (default: as PyTorch does; "spawn" if the shards
             are in an object store, whose client does not survive a fork).
+        transform: a function (image uint8 [C, h, w], ``TransformRecord``) -> tensor [D, H, W] that is applied
+            to each example by the process that decodes it, after windows, flips, jitter and erasing; spawned
+            workers must be able to unpickle it.
     """
 
     epoch: int
@@ -41,6 +45,7 @@ class LoaderOptions(TypedDict, total=False):
     pin_memory: bool
     persistent_workers: bool
     multiprocessing_context: Literal["fork", "spawn", "forkserver"] | None
+    transform: Transform | None
 
 
 class TorchOptions(ExampleOptions, LoaderOptions, total=False):
@@ -82,6 +87,7 @@ class Options:
     pin_memory: bool
     persistent_workers: bool
     multiprocessing_context: str | None
+    transform: Transform | None
 
     def __post_init__(self) -> None:
         least = {"epoch": 0, "num_epochs": 0, "num_workers": 0, "prefetch_factor": 1}
@@ -89,6 +95,9 @@ class Options:
             value = getattr(self, name)
             if value is not None and value < smallest:
                 raise UsageError(f"{name} = {value} must be at least {smallest}")
+        travels = self.num_workers and self.multiprocessing_context in ("spawn", "forkserver")
+        if self.transform is not None and travels:
+            check_travels(self.transform)
 
     def of_data_loader(self) -> dict[str, Any]:
         """Return the options of PyTorch's ``DataLoader``; its own persistence is not needed."""
@@ -104,7 +113,7 @@ def complete(given: LoaderOptions) -> Options:
     """Fill in the defaults.
 
     Raises:
-        UsageError: an option is unknown, or out of range.
+        UsageError: an option is unknown, out of range, or cannot be sent to spawned workers.
     """
     _refuse_unknown(given, [*LoaderOptions.__annotations__])
     workers = given.get("num_workers", "auto")
@@ -116,6 +125,7 @@ def complete(given: LoaderOptions) -> Options:
         pin_memory=given.get("pin_memory", False),
         persistent_workers=given.get("persistent_workers", True),
         multiprocessing_context=given.get("multiprocessing_context"),
+        transform=given.get("transform"),
     )
 
 

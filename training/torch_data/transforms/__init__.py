@@ -1,1 +1,1 @@
-"""Change the pixels of a batch beyond reading: RandAugment, MixUp and CutMix on the device."""
+"""Change pixels beyond reading: a function of the user's own; RandAugment, MixUp and CutMix on the device."""
