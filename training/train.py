@@ -2,7 +2,7 @@
 
 A run lives in ``<runs>/<dataset>-v<version>-<digest of the configuration>/``:
 
-    run.json               the configuration and the dataset version
+    run.json               the configuration, the dataset version, and what the run settled when it began
     environment.json       code, packages, devices, seeds, and the whole configuration
     checkpoints/           the latest ones and the best
     logs/                  for TensorBoard
@@ -33,6 +33,8 @@ from infra.storage.filesystem import Storage
 from infra.storage.locations import default_runs
 from training.config import TrainConfig, with_devices
 from training.loop.identity import run_identity, run_name
+from training.loop.lengthening import finished_answer, why_not_continued
+from training.loop.settled import RUN_FILE, read_settled, run_record, settled_by
 from training.loop.start import train_in_process
 from training.loop.supervised import supervised
 from training.ranks.cluster import Cluster, Meeting, cluster_from_environment
@@ -130,7 +132,7 @@ def train_dataset(
     name = run_name(config, version)
     folder = _local(runs).child(name)
     if place is not None and place.rank > 0:
-        if config.run.fresh or _finished(folder) is None:
+        if config.run.fresh or _answer(folder, config) is None:
             train_in_process(config, version, Path(folder.uri), _joined(place, config))
         return None
 
@@ -153,10 +155,9 @@ def _train_once(
     folder.sweep()  # the unfinished files of a killed process, at times a whole checkpoint
     if config.run.fresh:
         _clear(folder)
-    if (finished := _finished(folder)) is not None:
-        return {**finished, "unchanged": True}
-    identity = run_identity(config, version)
-    folder.write_atomic("run.json", json.dumps(identity, indent=1).encode("ascii"))
+    if (answer := _answer(folder, config)) is not None:
+        return answer
+    _begin(config, version, folder)
     try:
         result = train()
     except ConfigError:
@@ -165,6 +166,15 @@ def _train_once(
     result |= {"seconds": round(time.monotonic() - started, 3)}
     folder.write_atomic(_RESULT, json.dumps(result, indent=1).encode("ascii"))
     return result
+
+
+def _begin(config: TrainConfig, version: DatasetVersion, folder: Storage) -> None:
+    """Write run.json, with what the run settled when it first began."""
+    identity, run_dir = run_identity(config, version), Path(folder.uri)
+    settled = read_settled(run_dir)
+    if settled is None and (reason := why_not_continued(identity, run_dir.parent)) is not None:
+        events.log(reason)
+    folder.write_atomic(RUN_FILE, run_record(identity, config, settled or settled_by(config)))
 
 
 def _joined(place: Cluster | Meeting | None, config: TrainConfig) -> Cluster | None:
@@ -177,9 +187,9 @@ def _joined(place: Cluster | Meeting | None, config: TrainConfig) -> Cluster | N
 
 
 def has_finished(ref: str, config: TrainConfig, *, root: str | Path, runs: str | Path) -> bool:
-    """Return whether a training with this configuration on this version has finished."""
+    """Return whether a training with this configuration on this version has finished all its epochs."""
     version = Catalog(root).open(ref)
-    return _finished(_local(runs).child(run_name(config, version))) is not None
+    return _answer(_local(runs).child(run_name(config, version)), config) is not None
 
 
 def _check_trainable(version: DatasetVersion) -> None:
@@ -210,11 +220,11 @@ def _local(runs: str | Path) -> Storage:
     return Storage.at(location)
 
 
-def _finished(folder: Storage) -> dict[str, Any] | None:
+def _answer(folder: Storage, config: TrainConfig) -> dict[str, Any] | None:
+    """Return the result of a run that has finished; None: it has not, or shall train for more epochs."""
     if not folder.exists(_RESULT):
         return None
-    result: dict[str, Any] = json.loads(folder.read_bytes(_RESULT))
-    return result
+    return finished_answer(json.loads(folder.read_bytes(_RESULT)), config.run.epochs)
 
 
 def _clear(folder: Storage) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from infra.dataset.catalog import DatasetVersion
 from infra.digests import digest_of
 from training.config import TrainConfig
+from training.loop.lengthening import may_be_lengthened
 from training.tf_data.mode import choose_mode, consumed
 
 # Settings of [train.run] that do not change the outcome. A run can be resumed with other values of them.
@@ -19,10 +20,14 @@ _WITHOUT_EFFECT = (
     "keep_checkpoints",
     "log_every_steps",
 )
+# Settings that are newer than the first names of runs. At their defaults they are left out of them.
+_LATER: dict[str, tuple[str, ...]] = {}
 
 
 def run_identity(config: TrainConfig, version: DatasetVersion) -> dict[str, Any]:
     """Return everything that affects the outcome of a run. Runs with equal identities are the same.
+
+    The number of epochs is part of it only where the schedule depends on it: other runs can be lengthened.
 
     Raises:
         ConfigError: the version cannot be read as the settings ask for.
@@ -30,6 +35,8 @@ def run_identity(config: TrainConfig, version: DatasetVersion) -> dict[str, Any]
     settings = config.model_dump(mode="json")
     for key in _WITHOUT_EFFECT:
         del settings["run"][key]
+    if may_be_lengthened(config.optimizer):
+        del settings["run"]["epochs"]
     optimizer = config.optimizer
     settings["optimizer"] |= {"learning_rate": optimizer.rate, "weight_decay": optimizer.decay}
     del settings["ranks"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,10 @@ from training.loop.checkpoints.checkpoints import Checkpoints, Progress
 from training.loop.checkpoints.shared import SharedCheckpoints
 from training.loop.evaluating.final_evaluation import OUT_OF_SAMPLE, evaluate_splits, write_label_errors
 from training.loop.evaluating.trained_model import WEIGHTS_FILE
+from training.loop.lengthening import check_not_past
 from training.loop.loop import RunOutputs, TrainingData, TrainingLoop
 from training.loop.parts import TrainingParts, build_parts
+from training.loop.settled import Settled, read_settled, settled_by
 from training.loop.stopping.agreed_stop import AgreedStop
 from training.loop.stopping.interruption import StopFlag, raise_when_preempted, stop_at_boundaries
 from training.loop.stopping.second_signal import end_at_second_signal
@@ -32,7 +34,7 @@ from training.models import build_model
 from training.order import order_from_settings, rank_slice
 from training.ranks.cluster import Cluster
 from training.ranks.device_memory import peak_device_bytes
-from training.ranks.group import group_of
+from training.ranks.group import RankGroup, group_of
 from training.ranks.heartbeat import Heart
 from training.ranks.strategy import (
     Communication,
@@ -81,10 +83,12 @@ def train(
     raise_when_preempted(preemption)
     dataset = Dataset(version, config.reading)
     readers = {split: dataset.reader(split) for split in dataset.splits}
-    order = order_from_settings(config.data, readers["train"].table, version.manifest.classes)
     strategy = _strategy(config, cluster)
     raise_when_preempted(preemption)
     ranks = group_of(strategy)
+    order = order_from_settings(config.data, readers["train"].table, version.manifest.classes)
+    settled = _settled(config, run_dir, ranks)
+    config = settled.applied(config, order.steps_per_epoch)
     check_divisible(config.data.global_batch_size, strategy)
     rows = rank_slice(config.data.global_batch_size, ranks.rank, ranks.num_ranks)
     check_pairs(config.augment, (rows.stop - rows.start) // num_local_replicas(strategy))
@@ -118,7 +122,7 @@ def train(
         events.progress("export", 1, 1, unit="models")
         bad_records = ranks.all_values(dataset.bad_records.to_result())
     result = {
-        **_result(config, version, run_dir, parts, loop, metrics),
+        **_result(config, version, run_dir, parts, loop, metrics, settled.notes(config)),
         "reading": reading.described(),
         "bad_records": _of_all_ranks(bad_records),
         "label_errors": label_errors,
@@ -140,6 +144,12 @@ def _strategy(config: TrainConfig, cluster: Cluster | None) -> Any:
     )
 
 
+def _settled(config: TrainConfig, run_dir: Path, ranks: RankGroup) -> Settled:
+    """Return what the run settled when it began, as the folder of rank 0 says."""
+    own = (read_settled(run_dir) or settled_by(config)) if ranks.is_first else None
+    return Settled(**ranks.value_of_first(None if own is None else asdict(own)))
+
+
 def train_and_restore_best(
     config: TrainConfig, parts: TrainingParts, data: TrainingData, run_dir: Path, stop: StopFlag
 ) -> TrainingLoop:
@@ -152,6 +162,7 @@ def train_and_restore_best(
     with parts.strategy.scope():
         found = checkpoints.restore_latest(parts.state)
     progress = found or Progress()
+    check_not_past(progress.epoch, progress.step, config.run.epochs)
     if found is not None:
         steps = data.order.steps_per_epoch
         events.log(f"resuming at epoch {progress.epoch + 1}, step {progress.step} of {steps}")
@@ -196,9 +207,10 @@ def _result(
     parts: TrainingParts,
     loop: TrainingLoop,
     metrics: dict[str, Any],
+    more_notes: list[str],
 ) -> dict[str, Any]:
     missing = [split for split in EVALUATED_SPLITS if split not in metrics]
-    notes = list(parts.notes)
+    notes = [*parts.notes, *more_notes]
     notes += [f"{version.ref} has no {split} split: nothing was measured on it" for split in missing]
     if "validation" in missing:
         notes.append("without validation examples the last model counts as the best")

@@ -1,0 +1,90 @@
+"""Which runs can be trained for more epochs than they began with, and what such a wish is answered.
+
+A schedule that falls over the whole run (cosine, one-cycle) gives the steps of a longer run other rates from
+the beginning, so a longer run is another run. With a constant rate, or one that falls after given epochs, the
+longer run begins with the same steps, and only goes on. Imports no TensorFlow.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from infra.errors import ConfigError
+from infra.readable import counted
+from training.config import OptimizerSettings
+from training.loop.settled import RUN_FILE
+
+_ENDLESS = ("constant", "step")
+
+
+def may_be_lengthened(optimizer: OptimizerSettings) -> bool:
+    """Return whether the rates of a run's steps do not depend on its length."""
+    return optimizer.schedule in _ENDLESS
+
+
+def finished_answer(finished: Mapping[str, Any], epochs: int) -> dict[str, Any] | None:
+    """Return the answer of a finished run that is asked for; None: it shall train on.
+
+    Args:
+        finished: its result.
+        epochs: the epochs that are asked for.
+    """
+    done = int(finished.get("epochs", epochs))
+    if done < epochs and not finished.get("stopped_early"):
+        return None
+    answer = {**finished, "unchanged": True}
+    if done > epochs:
+        note = f"it has {counted(done, 'epoch')} and keeps them; run.epochs = {epochs} asks for fewer"
+        answer["notes"] = [*finished.get("notes", ()), note]
+    return answer
+
+
+def check_not_past(epoch: int, step: int, epochs: int) -> None:
+    """Check that a run which has reached ``step`` of ``epoch`` (both from 0) is not asked to end before.
+
+    Raises:
+        ConfigError: it is.
+    """
+    if epoch > epochs or (epoch == epochs and step > 0):
+        raise ConfigError(
+            f"run.epochs = {epochs}, but epoch {epoch + 1} of the run has begun already",
+            f"set run.epochs to {epoch + 1} or more, or run.fresh=true to begin anew",
+        )
+
+
+def why_not_continued(identity: Mapping[str, Any], runs: Path) -> str | None:
+    """Return why a run that begins does not continue another that differs only in its epochs.
+
+    Args:
+        identity: the identity of the run that begins.
+        runs: the folder of the runs.
+
+    Returns:
+        A sentence that names the other run; None if there is no such run.
+    """
+    wanted, schedule = _without_epochs(identity), identity["config"]["optimizer"]["schedule"]
+    if schedule in _ENDLESS:
+        return None
+    for path in sorted(runs.glob(f"*/{RUN_FILE}")):
+        try:
+            found = json.loads(path.read_bytes())
+        except (OSError, ValueError):  # a damaged run does not hinder another one
+            continue
+        if _without_epochs(found) == wanted:
+            epochs = found["config"]["run"]["epochs"]
+            return (
+                f"this begins a new run: {path.parent.name} differs only in run.epochs ({epochs}), but with the "
+                f"schedule {schedule!r} the learning rate of every step depends on that number. Runs with "
+                "optimizer.schedule = 'constant' or 'step' can be continued with more epochs"
+            )
+    return None
+
+
+def _without_epochs(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an identity, or the content of run.json, without what depends on the number of epochs."""
+    config = dict(identity["config"])
+    config["run"] = {name: value for name, value in config["run"].items() if name != "epochs"}
+    return {"plan": identity["plan"], "dataset": identity["dataset"], "config": config}

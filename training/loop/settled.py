@@ -1,0 +1,62 @@
+"""What a run settles when it begins, and keeps when it is resumed or lengthened: a part of run.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from training.config import TrainConfig
+from training.loop.optimization.schedules import warmup_steps
+
+RUN_FILE = "run.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The values that a run settled when it began.
+
+    Attributes:
+        epochs: the epochs with which it began. A warm-up that is a share of the run is a share of them, so
+            that a longer run has the same past.
+    """
+
+    epochs: int
+
+    def applied(self, config: TrainConfig, steps_per_epoch: int) -> TrainConfig:
+        """Return the configuration with the settled values in place of those that depend on the length."""
+        if self.epochs == config.run.epochs:
+            return config
+        steps = warmup_steps(config.optimizer, self.epochs * steps_per_epoch)
+        optimizer = config.optimizer.model_copy(update={"warmup_steps": steps})
+        return config.model_copy(update={"optimizer": optimizer})
+
+    def notes(self, config: TrainConfig) -> list[str]:
+        """Return what a reader of the result should know of a run that was lengthened."""
+        if self.epochs == config.run.epochs:
+            return []
+        return [f"the run began with run.epochs = {self.epochs}, which its warm-up is a share of"]
+
+
+def settled_by(config: TrainConfig) -> Settled:
+    """Return the values of a run that begins."""
+    return Settled(config.run.epochs)
+
+
+def read_settled(run_dir: Path) -> Settled | None:
+    """Return the values of the run in a folder; None: no run has begun there."""
+    path = run_dir / RUN_FILE
+    if not path.is_file():
+        return None
+    found = json.loads(path.read_bytes())
+    # Runs of earlier releases could not be lengthened.
+    return Settled(**found.get("settled", {"epochs": found["config"]["run"]["epochs"]}))
+
+
+def run_record(identity: Mapping[str, Any], config: TrainConfig, settled: Settled) -> bytes:
+    """Return the content of run.json: the identity, the epochs that are asked for, what is settled."""
+    run = {**identity["config"]["run"], "epochs": config.run.epochs}
+    record = {**identity, "config": {**identity["config"], "run": run}, "settled": asdict(settled)}
+    return json.dumps(record, indent=1).encode("ascii")
