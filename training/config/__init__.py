@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Self
+
+from pydantic import Field, model_validator
 
 from infra.settings import Settings, validate
 from training.config.augment import AugmentSettings
@@ -50,6 +52,21 @@ class TrainConfig(Settings):
     )
     run: RunSettings = Field(default_factory=RunSettings, description="how the run is carried out")
     ranks: RankSettings = Field(default_factory=RankSettings, description="training by several processes")
+
+    @model_validator(mode="after")
+    def _belong_together(self) -> Self:
+        if self.model.warm_head_epochs >= self.run.epochs:
+            raise ValueError(
+                f"model.warm_head_epochs = {self.model.warm_head_epochs} leaves none of run.epochs = "
+                f"{self.run.epochs} for the other layers; to train the classifier alone set model.freeze = "
+                "'backbone'"
+            )
+        return self
+
+    @property
+    def scheduled_epochs(self) -> int:
+        """The epochs that ``optimizer.schedule`` covers."""
+        return self.run.epochs - self.model.warm_head_epochs
 
 
 def with_devices(config: TrainConfig, devices: str | None, workers: str | None) -> TrainConfig:

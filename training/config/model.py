@@ -32,6 +32,12 @@ class ModelSettings(Settings):
         "weights), the number of layers with weights from the input on, or patterns of their names. Frozen "
         "batch normalisation works as in evaluation",
     )
+    warm_head_epochs: int = Field(
+        default=0,
+        ge=0,
+        description="first epochs of the run in which only the classifier learns, at "
+        "optimizer.head_learning_rate; then optimizer.schedule begins, with all layers but those of freeze",
+    )
     synchronized_batchnorm: bool = Field(
         default=True,
         description="with several devices, batch normalisation over the whole global batch as on one; "
@@ -54,6 +60,10 @@ class ModelSettings(Settings):
         if self.freeze != "none" and self.weights is None and "." not in self.name:
             raise ValueError(
                 f"freeze = {self.freeze!r} without weights would keep layers random: set model.weights too"
+            )
+        if self.warm_head_epochs and self.weights is None and "." not in self.name:
+            raise ValueError(
+                "warm_head_epochs without weights would train on random features: set model.weights"
             )
         return self
 

@@ -31,6 +31,12 @@ class OptimizerSettings(Settings):
         description="the highest, after warm-up; default: 0.002 for adamw and lamb, 0.05 for sgd, 0.0003 for "
         "lion, 1 for adadelta, 0.01 for adagrad, otherwise 0.001",
     )
+    head_learning_rate: float | None = Field(
+        default=None,
+        gt=0,
+        description="constant rate of the classifier in the epochs of model.warm_head_epochs; default: the "
+        "default of learning_rate",
+    )
     schedule: ScheduleName = Field(
         default="cosine",
         description="what follows the warm-up: 'cosine' (down to final_factor), 'step' (down by step_factor "
@@ -113,6 +119,12 @@ class OptimizerSettings(Settings):
     def rate(self) -> float:
         """The highest learning rate: the setting, or the default of the optimizer."""
         return OPTIMIZERS[self.name].learning_rate if self.learning_rate is None else self.learning_rate
+
+    @property
+    def head_rate(self) -> float:
+        """The rate of a classifier that learns alone: the setting, or the default of the optimizer."""
+        default = OPTIMIZERS[self.name].learning_rate
+        return default if self.head_learning_rate is None else self.head_learning_rate
 
     @property
     def decay(self) -> float:

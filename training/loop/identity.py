@@ -21,7 +21,7 @@ _WITHOUT_EFFECT = (
     "log_every_steps",
 )
 # Settings that are newer than the first names of runs. At their defaults they are left out of them.
-_LATER: dict[str, tuple[str, ...]] = {}
+_LATER = {"model": ("warm_head_epochs",), "optimizer": ("head_learning_rate",)}
 
 
 def run_identity(config: TrainConfig, version: DatasetVersion) -> dict[str, Any]:
@@ -35,6 +35,11 @@ def run_identity(config: TrainConfig, version: DatasetVersion) -> dict[str, Any]
     settings = config.model_dump(mode="json")
     for key in _WITHOUT_EFFECT:
         del settings["run"][key]
+    defaults = TrainConfig().model_dump(mode="json")
+    for table, keys in _LATER.items():
+        for key in keys:
+            if settings[table][key] == defaults[table][key]:
+                del settings[table][key]
     if may_be_lengthened(config.optimizer):
         del settings["run"]["epochs"]
     optimizer = config.optimizer

@@ -76,9 +76,9 @@ def why_not_continued(identity: Mapping[str, Any], runs: Path) -> str | None:
         if _without_epochs(found) == wanted:
             epochs = found["config"]["run"]["epochs"]
             return (
-                f"this begins a new run: {path.parent.name} differs only in run.epochs ({epochs}), but with the "
-                f"schedule {schedule!r} the learning rate of every step depends on that number. Runs with "
-                "optimizer.schedule = 'constant' or 'step' can be continued with more epochs"
+                f"this begins a new run: {path.parent.name} differs only in run.epochs ({epochs}), but with "
+                f"the schedule {schedule!r} the learning rate of every step depends on that number. Runs "
+                "with optimizer.schedule = 'constant' or 'step' can be continued with more epochs"
             )
     return None
 

@@ -85,13 +85,13 @@ class TrainingLoop:
         self._stop = stop
         self.progress = progress
         own = data.pipeline.rows
-        rows = (own.stop - own.start) // num_local_replicas(parts.strategy)
-        self._train_step = TrainStep(config, parts, rows)
+        self._rows = (own.stop - own.start) // num_local_replicas(parts.strategy)
+        self._head_alone = False
+        self._train_step: TrainStep | None = None
         self._callbacks = AttachedCallbacks(
             config.run.callbacks, parts.model, config.run.epochs, self._order.steps_per_epoch
         )
         self._reports = TrainingReports(config, parts, data.order, outputs.log)
-        self._steps_here = 0
         self._saved_at = time.monotonic()
 
     @property
@@ -122,13 +122,27 @@ class TrainingLoop:
         self._callbacks.train_begins()
         try:
             while self.progress.epoch < self._config.run.epochs and self.stopped_early is None:
+                train_step = self._step_of_stage()
                 self._callbacks.epoch_begins(self.progress.epoch)
-                self._train_epoch(batches)
+                self._train_epoch(batches, train_step)
                 self._finish_epoch()
         except Cancelled:
             self._save()
             raise
         self._callbacks.train_ends()
+
+    def _step_of_stage(self) -> TrainStep:
+        """Return the step of this epoch; where a stage begins, let the layers learn that do in it."""
+        head = self._parts.head_of(self.progress.epoch)
+        alone = head is not None
+        if self._train_step is None or alone != self._head_alone:
+            if head is not None:
+                head.alone.begin()
+            elif self._parts.head is not None:
+                self._parts.head.alone.end()
+            self._train_step = TrainStep(self._config, self._parts, self._rows, head)
+            self._head_alone, self._steps_here = alone, 0  # its first step compiles
+        return self._train_step
 
     @property
     def stopped_early(self) -> str | None:
@@ -143,7 +157,7 @@ class TrainingLoop:
             return "a callback of run.callbacks set model.stop_training"
         return None
 
-    def _train_epoch(self, batches: Any) -> None:
+    def _train_epoch(self, batches: Any, train_step: TrainStep) -> None:
         """Take the remaining steps of this epoch."""
         while self.progress.step < self._order.steps_per_epoch:
             started = time.perf_counter()
@@ -151,7 +165,7 @@ class TrainingLoop:
             waited = time.perf_counter() - started
             self._callbacks.step_begins(self.progress.step)
             num_real = self._num_real(self.progress.step)
-            self._train_step(batch, num_real)
+            train_step(batch, num_real)
             self._reports.count(num_real)
             if self._outputs.trace is not None:
                 self._outputs.trace.add(self.progress.epoch, self.progress.step, self._consumed(batch))

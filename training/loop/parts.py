@@ -18,10 +18,30 @@ from training.loop.optimization.schedules import Horizon, warmup_steps
 from training.loop.totals import DeviceTotals
 from training.models import ModelSpec, build_model
 from training.models.batch_normalization import limit_momentum, momentum_limit
-from training.models.freezing import freeze_layers
+from training.models.freezing import HeadAlone, freeze_layers
 from training.models.normalization import pixels_of
 from training.tasks.single_label import SingleLabel
 from training.tasks.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class HeadStage:
+    """The first epochs of a run, if only the classifier learns in them.
+
+    Attributes:
+        epochs: their number.
+        steps: the steps in them.
+        rate: the learning rate.
+        optimizer: the optimizer of the classifier. The other layers begin with an optimizer of their own:
+            Adam and its like would take far too large steps with moments that begin late.
+        alone: freezes and thaws the other layers.
+    """
+
+    epochs: int
+    steps: int
+    rate: float
+    optimizer: Any
+    alone: HeadAlone
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +54,11 @@ class TrainingParts:
         spec: the parameters from which the model was built.
         model: the Keras model.
         optimizer: the Keras optimizer.
-        schedule: the learning rate of each step.
+        schedule: the learning rate of each step of the optimizer.
         evaluator: evaluates the model on a split.
         totals: the sums of the steps since the last report.
         averages: the moving averages of the weights; None: the weights themselves are evaluated.
+        head: the first stage of the run, with an optimizer of its own; None: there is one stage.
         notes: what was changed in the model, for the result.
     """
 
@@ -50,12 +71,25 @@ class TrainingParts:
     evaluator: Evaluator
     totals: DeviceTotals
     averages: WeightAverages | None
+    head: HeadStage | None = None
     notes: tuple[str, ...] = ()
+
+    def head_of(self, epoch: int) -> HeadStage | None:
+        """Return the stage of an epoch (from 0) in which only the classifier learns; None: all layers do."""
+        return self.head if self.head is not None and epoch < self.head.epochs else None
+
+    def rate_at(self, run_step: int) -> float:
+        """Return the learning rate of a step, counted over all epochs."""
+        if self.head is None:
+            return self.schedule.at(run_step)
+        return self.head.rate if run_step < self.head.steps else self.schedule.at(run_step - self.head.steps)
 
     @property
     def state(self) -> list[Any]:
         """All variables of a checkpoint. First those that are evaluated, in the order of the model's."""
         own = [*self.model.variables, *self.optimizer.variables]
+        if self.head is not None:
+            own += self.head.optimizer.variables
         if self.averages is None:
             return own
         return [*self.averages.evaluated, *own, *self.averages.variables]
@@ -101,9 +135,11 @@ def build_parts(
         frozen = freeze_layers(model, config.model.freeze)
         total = config.run.epochs * steps_per_epoch
         limited = limit_momentum(model, momentum_limit(steps_per_epoch, total))
-        horizon = Horizon(total, steps_per_epoch, warmup_steps(config.optimizer, total))
+        scheduled = config.scheduled_epochs * steps_per_epoch
+        horizon = Horizon(scheduled, steps_per_epoch, warmup_steps(config.optimizer, scheduled))
         schedule = TabulatedRates(config.optimizer, horizon)
         optimizer = make_optimizer(config.optimizer, schedule, model, loss_scaling=mixed == "float16")
+        head = _head_stage(config, model, steps_per_epoch)
         decay = config.optimizer.ema_decay
         averages = None if decay is None else WeightAverages(model, decay)
         totals = DeviceTotals()
@@ -111,7 +147,21 @@ def build_parts(
     size = EvaluationSize(spec.image_size, config.data.global_batch_size, spec.image_channels)
     evaluator = Evaluator(strategy, model, task, size)
     notes = tuple(str(change) for change in (frozen, limited) if change is not None)
-    return TrainingParts(strategy, task, spec, model, optimizer, schedule, evaluator, totals, averages, notes)
+    return TrainingParts(
+        strategy, task, spec, model, optimizer, schedule, evaluator, totals, averages, head, notes
+    )
+
+
+def _head_stage(config: TrainConfig, model: Any, steps_per_epoch: int) -> HeadStage | None:
+    """Prepare the stage in which only the classifier learns, and leave the model as it is."""
+    epochs, rate = config.model.warm_head_epochs, config.optimizer.head_rate
+    if not epochs:
+        return None
+    alone, scaling = HeadAlone(model), config.run.mixed_precision == "float16"
+    alone.begin()
+    optimizer = make_optimizer(config.optimizer, rate, model, loss_scaling=scaling)
+    alone.end()
+    return HeadStage(epochs, epochs * steps_per_epoch, rate, optimizer, alone)
 
 
 def _load_weights(model: Any, weights: str | None) -> None:

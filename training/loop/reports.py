@@ -59,7 +59,7 @@ class TrainingReports:
         progress.num_examples += self._images
         step_figures = {
             "step_loss": sums.loss / self._images,
-            "learning_rate": self._parts.schedule.at(run_step - 1),
+            "learning_rate": self._parts.rate_at(run_step - 1),
             "gradient_norm": sums.gradient_norm / max(sums.num_finite, 1),
         }
         if self._run.mixed_precision == "float16":

@@ -29,7 +29,8 @@ class Settled:
         """Return the configuration with the settled values in place of those that depend on the length."""
         if self.epochs == config.run.epochs:
             return config
-        steps = warmup_steps(config.optimizer, self.epochs * steps_per_epoch)
+        scheduled = (self.epochs - config.model.warm_head_epochs) * steps_per_epoch
+        steps = warmup_steps(config.optimizer, scheduled)
         optimizer = config.optimizer.model_copy(update={"warmup_steps": steps})
         return config.model_copy(update={"optimizer": optimizer})
 

@@ -17,19 +17,22 @@ from training.augment.batch_parameters import check_pairs
 from training.augment.batched import BatchAugment
 from training.config import TrainConfig
 from training.loop.optimization.update import WeightUpdate
-from training.loop.parts import TrainingParts
+from training.loop.parts import HeadStage, TrainingParts
 
 
 class TrainStep:
     """Trains the model of a run on one global batch a call, and adds to its totals."""
 
-    def __init__(self, config: TrainConfig, parts: TrainingParts, rows: int) -> None:
-        """Prepare the step; it is compiled by its first call.
+    def __init__(
+        self, config: TrainConfig, parts: TrainingParts, rows: int, head: HeadStage | None = None
+    ) -> None:
+        """Prepare the step; it is compiled by its first call, with the layers that are trainable now.
 
         Args:
             config: the configuration of the run.
             parts: the model of the run with all that trains it.
             rows: the rows of a replica.
+            head: the stage, where only the classifier learns.
 
         Raises:
             ConfigError: ``run.accumulate_steps`` does not divide the rows.
@@ -41,11 +44,12 @@ class TrainStep:
         self._augment = None
         if config.augment.is_batched:
             self._augment = BatchAugment(mixes=self._mixes, deterministic=config.run.deterministic)
+        self._optimizer = parts.optimizer if head is None else head.optimizer
         self._update = WeightUpdate(
             parts.model,
-            parts.optimizer,
+            self._optimizer,
             clip_norm=config.optimizer.clip_norm,
-            first_layer_factor=config.optimizer.first_layer_factor,
+            first_layer_factor=config.optimizer.first_layer_factor if head is None else 1.0,
         )
         self._gradients = self._loss_and_gradients
         if config.run.jit_compile:
@@ -118,7 +122,7 @@ class TrainStep:
             loss = tf.reduce_sum(task.training_losses(outputs, labels, own_share) * batch["weights"])
             if model.losses:
                 loss += tf.add_n(model.losses) / (parts.strategy.num_replicas_in_sync * self._num_parts)
-            scaled = parts.optimizer.scale_loss(loss)
+            scaled = self._optimizer.scale_loss(loss)
         gradients = tape.gradient(scaled, model.trainable_variables)
         scores = task.scores(outputs, labels, own_share)
         return loss, tf.reduce_sum(tf.where(batch["weights"] > 0, scores, 0.0)), gradients

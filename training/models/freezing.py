@@ -74,6 +74,28 @@ def freeze_layers(model: Any, freeze: Freeze) -> Frozen | None:
     return Frozen(len(frozen), sum(layer.count_params() for layer in frozen), model.count_params())
 
 
+class HeadAlone:
+    """Lets the last layer with weights, the classifier, learn alone for a while."""
+
+    def __init__(self, model: Any) -> None:
+        """Remember which layers learn now, which ``end`` brings back."""
+        self._model = model
+        self._before = [(layer, layer.trainable) for layer in layers_of(model)]
+
+    def begin(self) -> None:
+        """Freeze all layers but the last one with weights.
+
+        Raises:
+            ConfigError: that one is frozen already.
+        """
+        freeze_layers(self._model, "backbone")
+
+    def end(self) -> None:
+        """Let those layers learn that did before."""
+        for layer, trainable in self._before:  # a layer comes before those inside it, which it sets too
+            layer.trainable = trainable
+
+
 def _named(model: Any, patterns: Sequence[str]) -> list[Any]:
     layers = layers_of(model)
     chosen = []

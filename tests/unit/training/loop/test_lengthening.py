@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from infra.dataset.catalog import DatasetVersion
 from infra.errors import ConfigError
 from infra.settings import load_settings
 from tests.samples.published import coloured, publish
+from tests.samples.sessions import last_state
 from training.config import TrainConfig
 from training.loop.identity import run_identity, run_name
 from training.loop.lengthening import check_not_past, finished_answer, why_not_continued
@@ -48,18 +48,11 @@ def results(version: DatasetVersion, tmp_path_factory: pytest.TempPathFactory) -
     return {"short": trained("one", 2), "longer": trained("one", 4), "whole": trained("two", 4)}
 
 
-def state(result: dict[str, Any]) -> dict[str, npt.NDArray[Any]]:
-    """Every variable of the last checkpoint of a run."""
-    last = max((Path(result["run_dir"]) / "checkpoints").glob("step-*.npz"))
-    with np.load(last) as archive:
-        return {name: archive[name] for name in archive.files if name != "progress"}
-
-
 def test_a_lengthened_run_is_that_of_its_length_to_the_last_bit(results: dict[str, Any]) -> None:
     short, longer, whole = (results[name] for name in ("short", "longer", "whole"))
     assert (short["epochs"], longer["epochs"], longer["unchanged"]) == (2, 4, False)
     assert longer["run_dir"] == short["run_dir"]
-    found, expected = state(longer), state(whole)
+    found, expected = (last_state(Path(one["run_dir"])) for one in (longer, whole))
     assert found.keys() == expected.keys()
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
     assert longer["history"] == whole["history"]

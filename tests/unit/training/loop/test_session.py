@@ -10,49 +10,18 @@ import pytest
 
 from infra.dataset.catalog import DatasetVersion
 from infra.errors import ConfigError
-from infra.settings import load_settings
 from tests.samples.published import coloured, publish
-from training.config import TrainConfig
-from training.dataset import Dataset
+from tests.samples.sessions import trained
 from training.loop.evaluating.best import is_better, looks_since_best
-from training.order import order_from_settings
 
 pytest.importorskip("tensorflow")
 
-BASE = [
-    "model.name=tests.samples.linear_model", "data.image_size=8", "data.global_batch_size=8",
-    "run.log_every_steps=2",
-]  # fmt: skip
 COUNTS = {"train": {"a": 12, "b": 8}, "validation": {"a": 3, "b": 2}}
 
 
 @pytest.fixture(scope="module")
 def version(tmp_path_factory: pytest.TempPathFactory) -> DatasetVersion:
     return publish(tmp_path_factory.mktemp("sets"), coloured(COUNTS, size=(8, 8)), name="set")
-
-
-def trained(version: DatasetVersion, run_dir: Path, *overrides: str) -> tuple[Any, Any]:
-    """Train, without the export, which takes most of the time of a small run; the loop and its parts."""
-    from training.loop.loop import TrainingData
-    from training.loop.parts import build_parts
-    from training.loop.session import train_and_restore_best
-    from training.loop.stopping.interruption import StopFlag
-    from training.ranks import tensorflow_runtime
-    from training.ranks.strategy import make_strategy
-    from training.tf_data.training_input import InputSettings, open_training_input
-
-    config = load_settings(TrainConfig, section="train", overrides=[*BASE, *overrides])
-    tensorflow_runtime.start(seed=1)
-    dataset = Dataset(version, config.reading)
-    train, validation = dataset.reader("train"), dataset.reader("validation")
-    order = order_from_settings(config.data, train.table, dataset.classes)
-    parts = build_parts(config, make_strategy(config.run.devices), version, order.steps_per_epoch)
-    settings = InputSettings(config.data, config.reading, config.augment)
-    pipeline = open_training_input(settings, train, order, 8).pipeline
-    data = TrainingData(pipeline, order, validation)
-    loop = train_and_restore_best(config, parts, data, run_dir, StopFlag())
-    found = parts.evaluator.evaluate(validation, lambda _: None)
-    return loop, found
 
 
 @pytest.mark.parametrize(
