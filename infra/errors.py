@@ -15,6 +15,7 @@
     │   ├── LockedError               4  another process holds the lock
     │   ├── ChildDied                 4  a child process ended without saying why
     │   ├── RankLost                  4  another process of the same training ended or does not answer
+    │   ├── OutOfMemory               4  a training step does not fit into the memory of its device
     │   ├── FormatVersionError        4  written by another version of the format
     │   └── PublishConflict           4  another writer published this version first
     └── Cancelled                   130  stopped on request
@@ -123,6 +124,10 @@ class ChildDied(EnvironmentFault):
 
 class RankLost(EnvironmentFault):
     """Another process of the same training ended or does not answer, so this one cannot go on."""
+
+
+class OutOfMemory(EnvironmentFault):
+    """A training step does not fit into the memory of its device."""
 
 
 class FormatVersionError(EnvironmentFault):

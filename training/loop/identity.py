@@ -13,6 +13,7 @@ from training.tf_data.mode import choose_mode, consumed
 # Settings of [train.run] that do not change the outcome. A run can be resumed with other values of them.
 _WITHOUT_EFFECT = (
     "devices",
+    "gpu_memory_limit_bytes",
     "fresh",
     "preemption_signal",
     "checkpoint_every_steps",

@@ -11,8 +11,10 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import tensorflow as tf
+
 from infra import progress as events
-from infra.errors import Cancelled
+from infra.errors import Cancelled, OutOfMemory
 from training.config import TrainConfig
 from training.loop.callbacks import AttachedCallbacks
 from training.loop.checkpoints.checkpoints import Progress
@@ -30,6 +32,8 @@ from training.results.metrics.tally import Evaluation
 from training.results.record.history import HistoryFiles
 from training.results.tensorboard_log import TensorBoardLog
 from training.tf_data.pipeline import Pipeline, reraise
+
+_MESSAGE_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +114,7 @@ class TrainingLoop:
         Raises:
             Cancelled: stopped on request, after a checkpoint of the last whole step.
             LossNotFinite: the loss is not finite.
+            OutOfMemory: a step does not fit into memory.
             CorruptDataError: a record is damaged.
         """
         self._reports.begin(self.run_step)
@@ -165,7 +170,7 @@ class TrainingLoop:
             waited = time.perf_counter() - started
             self._callbacks.step_begins(self.progress.step)
             num_real = self._num_real(self.progress.step)
-            train_step(batch, num_real)
+            _take(train_step, batch, num_real)
             self._reports.count(num_real)
             if self._outputs.trace is not None:
                 self._outputs.trace.add(self.progress.epoch, self.progress.step, self._consumed(batch))
@@ -282,3 +287,19 @@ class TrainingLoop:
             "images_per_second": self.progress.images / seconds if seconds else 0.0,
             "input_wait_fraction": self.progress.wait_seconds / seconds if seconds else 0.0,
         }
+
+
+def _take(train_step: TrainStep, batch: Any, num_real: int) -> None:
+    """Take a step.
+
+    Raises:
+        OutOfMemory: it does not fit into the memory of a device.
+    """
+    try:
+        train_step(batch, num_real)
+    except tf.errors.ResourceExhaustedError as error:
+        said = (str(error.message).strip().splitlines() or [""])[0]
+        raise OutOfMemory(
+            f"a training step does not fit into memory: {said[:_MESSAGE_CHARACTERS]}",
+            "lower data.global_batch_size, or set run.accumulate_steps to take each step in parts",
+        ) from error

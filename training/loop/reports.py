@@ -11,6 +11,7 @@ from training.config import TrainConfig
 from training.loop.checkpoints.checkpoints import Progress
 from training.loop.parts import TrainingParts
 from training.order import TrainingOrder
+from training.ranks.device_memory import memory_figures
 from training.results.tensorboard_log import TensorBoardLog
 
 
@@ -65,7 +66,7 @@ class TrainingReports:
         if self._run.mixed_precision == "float16":
             step_figures["overflowed_steps"] = self._steps - sums.num_finite
         self._steps = self._images = 0
-        self._log.scalars("train", run_step, step_figures)
+        self._log.scalars("train", run_step, {**step_figures, **memory_figures()})
         self._announce(progress, run_step, step_figures)
 
     def _announce(self, progress: Progress, run_step: int, step_figures: dict[str, float]) -> None:

@@ -9,13 +9,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from infra import progress as events
 from infra.dataset.catalog import DatasetVersion
 from infra.storage.filesystem import Storage
 from training.augment.batch_parameters import check_pairs
-from training.config import TrainConfig
+from training.config import TrainConfig, image_size_of
 from training.dataset import Dataset
 from training.export.forms import FormsRequest, write_forms
 from training.export.saved_model import export
@@ -25,8 +26,9 @@ from training.loop.evaluating.final_evaluation import OUT_OF_SAMPLE, evaluate_sp
 from training.loop.evaluating.trained_model import WEIGHTS_FILE
 from training.loop.lengthening import check_not_past
 from training.loop.loop import RunOutputs, TrainingData, TrainingLoop
+from training.loop.memory.fallback import within_memory
 from training.loop.parts import TrainingParts, build_parts
-from training.loop.settled import Settled, read_settled, settled_by
+from training.loop.settled import Settled, read_settled, settle_again, settled_by
 from training.loop.stopping.agreed_stop import AgreedStop
 from training.loop.stopping.interruption import StopFlag, raise_when_preempted, stop_at_boundaries
 from training.loop.stopping.second_signal import end_at_second_signal
@@ -88,22 +90,39 @@ def train(
     ranks = group_of(strategy)
     order = order_from_settings(config.data, readers["train"].table, version.manifest.classes)
     settled = _settled(config, run_dir, ranks)
-    config = settled.applied(config, order.steps_per_epoch)
+    asked, config = config, settled.applied(config, order.steps_per_epoch)
     check_divisible(config.data.global_batch_size, strategy)
     rows = rank_slice(config.data.global_batch_size, ranks.rank, ranks.num_ranks)
-    check_pairs(config.augment, (rows.stop - rows.start) // num_local_replicas(strategy))
-    parts = build_parts(config, strategy, version, order.steps_per_epoch)
+    of_replica = (rows.stop - rows.start) // num_local_replicas(strategy)
+    check_pairs(config.augment, of_replica)
+    built = [build_parts(config, strategy, version, order.steps_per_epoch)]
     environment = describe_environment(config, version, list(strategy.extended.worker_devices))
     Storage.at(run_dir).write_atomic("environment.json", json.dumps(environment, indent=1).encode("ascii"))
     settings = InputSettings(config.data, config.reading, config.augment)
     own_rows = rows if ranks.num_ranks > 1 else None
-    reading = open_training_input(settings, readers["train"], order, parts.spec.image_size, own_rows)
+    reading = open_training_input(settings, readers["train"], order, image_size_of(config), own_rows)
     events.log(f"reading {version.ref} train: {reading}")
     data = TrainingData(reading.pipeline, order, readers.get("validation"))
     ranks.on_batch = None if heart is None else heart.beat
     stop = AgreedStop(ranks, heart)
+
+    def attempt(config: TrainConfig) -> tuple[TrainingParts, TrainingLoop]:
+        """Train; a second time with a model that is built as the first was."""
+        if not built:
+            keras.utils.set_random_seed(config.data.seed % 2**32)
+        parts = built.pop() if built else build_parts(config, strategy, version, order.steps_per_epoch)
+        return parts, train_and_restore_best(config, parts, data, run_dir, stop)
+
+    def remember(number: int) -> None:
+        nonlocal settled
+        settled = replace(settled, accumulate_steps=number)
+        settle_again(run_dir, settled)
+
     with stop_at_boundaries(stop, preemption), end_at_second_signal():
-        loop = train_and_restore_best(config, parts, data, run_dir, stop)
+        if ranks.num_ranks == 1:
+            parts, loop = within_memory(config, of_replica, attempt, remember)
+        else:
+            parts, loop = attempt(config)
         evaluated = [readers[split] for split in EVALUATED_SPLITS if split in readers]
         metrics = evaluate_splits(parts.evaluator, evaluated, run_dir, stop.check)
         label_errors = write_label_errors(run_dir)
@@ -122,7 +141,7 @@ def train(
         events.progress("export", 1, 1, unit="models")
         bad_records = ranks.all_values(dataset.bad_records.to_result())
     result = {
-        **_result(config, version, run_dir, parts, loop, metrics, settled.notes(config)),
+        **_result(config, version, run_dir, parts, loop, metrics, settled.notes(asked)),
         "reading": reading.described(),
         "bad_records": _of_all_ranks(bad_records),
         "label_errors": label_errors,

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from infra.storage.filesystem import Storage
 from training.config import TrainConfig
 from training.loop.optimization.schedules import warmup_steps
 
@@ -21,24 +22,39 @@ class Settled:
     Attributes:
         epochs: the epochs with which it began. A warm-up that is a share of the run is a share of them, so
             that a longer run has the same past.
+        accumulate_steps: the parts of a step since one did not fit into memory; None: as configured.
     """
 
     epochs: int
+    accumulate_steps: int | None = None
 
     def applied(self, config: TrainConfig, steps_per_epoch: int) -> TrainConfig:
-        """Return the configuration with the settled values in place of those that depend on the length."""
-        if self.epochs == config.run.epochs:
-            return config
-        scheduled = (self.epochs - config.model.warm_head_epochs) * steps_per_epoch
-        steps = warmup_steps(config.optimizer, scheduled)
-        optimizer = config.optimizer.model_copy(update={"warmup_steps": steps})
-        return config.model_copy(update={"optimizer": optimizer})
+        """Return the configuration with the settled values in place of those that it asks for."""
+        if self.epochs != config.run.epochs:
+            scheduled = (self.epochs - config.model.warm_head_epochs) * steps_per_epoch
+            steps = warmup_steps(config.optimizer, scheduled)
+            optimizer = config.optimizer.model_copy(update={"warmup_steps": steps})
+            config = config.model_copy(update={"optimizer": optimizer})
+        if self.accumulate_steps is not None:
+            run = config.run.model_copy(update={"accumulate_steps": self.accumulate_steps})
+            config = config.model_copy(update={"run": run})
+        return config
 
     def notes(self, config: TrainConfig) -> list[str]:
-        """Return what a reader of the result should know of a run that was lengthened."""
-        if self.epochs == config.run.epochs:
-            return []
-        return [f"the run began with run.epochs = {self.epochs}, which its warm-up is a share of"]
+        """Return what a reader of the result should know.
+
+        Args:
+            config: the configuration as it was asked for.
+        """
+        found = []
+        if self.epochs != config.run.epochs:
+            found.append(f"the run began with run.epochs = {self.epochs}, which its warm-up is a share of")
+        if self.accumulate_steps is not None:
+            found.append(
+                f"a step did not fit into memory: since then its examples are taken in "
+                f"{self.accumulate_steps} parts (run.accumulate_steps), with the same global batch"
+            )
+        return found
 
 
 def settled_by(config: TrainConfig) -> Settled:
@@ -54,6 +70,13 @@ def read_settled(run_dir: Path) -> Settled | None:
     found = json.loads(path.read_bytes())
     # Runs of earlier releases could not be lengthened.
     return Settled(**found.get("settled", {"epochs": found["config"]["run"]["epochs"]}))
+
+
+def settle_again(run_dir: Path, settled: Settled) -> None:
+    """Write what a run has settled anew to its run.json."""
+    record = json.loads((run_dir / RUN_FILE).read_bytes())
+    record["settled"] = asdict(settled)
+    Storage.at(run_dir).write_atomic(RUN_FILE, json.dumps(record, indent=1).encode("ascii"))
 
 
 def run_record(identity: Mapping[str, Any], config: TrainConfig, settled: Settled) -> bytes:

@@ -35,6 +35,7 @@ def train_in_process(
             seed=config.data.seed,
             deterministic=config.run.deterministic,
             in_cluster=cluster is not None,
+            gpu_memory_limit_bytes=config.run.gpu_memory_limit_bytes,
         )
         import tensorflow as tf
 

@@ -6,8 +6,11 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from training.ranks.devices import DeviceRequest
+
+_MIB = 1 << 20
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -34,7 +37,12 @@ def quiet_start() -> Iterator[None]:
 
 
 def start(
-    *, devices: str = "all", seed: int | None = None, deterministic: bool = False, in_cluster: bool = False
+    *,
+    devices: str = "all",
+    seed: int | None = None,
+    deterministic: bool = False,
+    in_cluster: bool = False,
+    gpu_memory_limit_bytes: int | None = None,
 ) -> None:
     """Import TensorFlow and set what must be set before its first operation.
 
@@ -43,6 +51,7 @@ def start(
         seed: of weights and dropout.
         deterministic: only operations whose result is the same each time.
         in_cluster: this process is one of several ranks: its strategy must come before the first operation.
+        gpu_memory_limit_bytes: most memory of each GPU; None: as much as is needed.
     """
     request = DeviceRequest.parse(devices)
     with quiet_start():
@@ -50,8 +59,7 @@ def start(
         import tensorflow as tf
 
         for gpu in tf.config.list_physical_devices("GPU"):
-            # Otherwise the first process takes all of a GPU's memory.
-            tf.config.experimental.set_memory_growth(gpu, True)
+            _bound_memory(gpu, gpu_memory_limit_bytes)
         if request.on_cpu:
             tf.config.set_visible_devices([], "GPU")
         if request.on_cpu and not in_cluster:
@@ -64,3 +72,15 @@ def start(
             tf.config.experimental.enable_op_determinism()
         if not in_cluster:
             tf.constant(0)  # the first operation starts the devices, which print too
+
+
+def _bound_memory(gpu: Any, limit_bytes: int | None) -> None:
+    """Let TensorFlow take memory of a GPU as it needs it, or a fixed part of it."""
+    import tensorflow as tf
+
+    if limit_bytes is None:
+        # Otherwise the first process takes all of a GPU's memory.
+        tf.config.experimental.set_memory_growth(gpu, True)
+        return
+    part = tf.config.LogicalDeviceConfiguration(memory_limit=limit_bytes // _MIB)
+    tf.config.set_logical_device_configuration(gpu, [part])

@@ -1,0 +1,1 @@
+"""Keep the steps of a run within the memory of its devices."""

@@ -1,0 +1,67 @@
+"""When a step does not fit into memory, take its examples in more parts, with the same global batch."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import TypeVar
+
+from infra import progress as events
+from infra.errors import ConfigError, OutOfMemory
+from training.augment.batch_parameters import check_pairs
+from training.config import AugmentSettings, TrainConfig
+
+T = TypeVar("T")
+
+
+def within_memory(
+    config: TrainConfig, rows: int, attempt: Callable[[TrainConfig], T], remember: Callable[[int], None]
+) -> T:
+    """Train, and after each step that does not fit again, from the last checkpoint with more parts a step.
+
+    Args:
+        config: the configuration of the run.
+        rows: the examples of a step on one replica.
+        attempt: trains with a configuration; it must not leave anything in memory where it fails.
+        remember: notes the number of parts for later processes of the run.
+
+    Raises:
+        OutOfMemory: a step does not fit in any number of parts.
+    """
+    while True:
+        try:
+            return attempt(config)
+        except OutOfMemory as error:
+            number = more_parts(config.run.accumulate_steps, rows, config.augment)
+            if number is None:
+                raise
+            said = error.message
+        gc.collect()  # what the failed attempt held, now that its error is gone
+        events.log(
+            f"{said}; going on with run.accumulate_steps = {number} and the same global batch",
+            level="warning",
+        )
+        remember(number)
+        config = config.model_copy(update={"run": config.run.model_copy(update={"accumulate_steps": number})})
+
+
+def more_parts(parts: int, rows: int, augment: AugmentSettings) -> int | None:
+    """Return the next number of parts, at least twice ``parts``; None: a part cannot be smaller.
+
+    Args:
+        parts: the parts of a step now.
+        rows: the examples of a step on one replica, which the parts must divide.
+        augment: MixUp and CutMix need an even number of examples in a part.
+    """
+    for number in range(2 * parts, rows + 1):
+        if rows % number == 0 and _fits(augment, rows // number):
+            return number
+    return None
+
+
+def _fits(augment: AugmentSettings, rows: int) -> bool:
+    try:
+        check_pairs(augment, rows)
+    except ConfigError:
+        return False
+    return True
