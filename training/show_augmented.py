@@ -125,7 +125,7 @@ def _value(value: Any) -> str:
 
 
 def _first_examples(config: TrainConfig, dataset: Dataset, reader: RecordReader) -> StepPlan:
-    check_pairs(config.augment, config.data.global_batch_size)
+    check_pairs(config.augment, config.data.batch_size)
     plan = order_from_settings(config.data, reader.table, dataset.classes).step(0, 0)
     num = min(_EXAMPLES, plan.num_real + plan.num_real % 2, plan.ordinals.size)
     return replace(

@@ -34,6 +34,7 @@ from infra.storage.locations import default_runs
 from training.config import TrainConfig, with_devices
 from training.loop.identity import run_identity, run_name
 from training.loop.lengthening import finished_answer, why_not_continued
+from training.loop.memory.largest_batch import find_largest_batch
 from training.loop.settled import RUN_FILE, read_settled, run_record, settled_by
 from training.loop.start import train_in_process
 from training.loop.supervised import supervised
@@ -127,6 +128,11 @@ def train_dataset(
             "ranks.workers starts ranks, but TF_CONFIG or RANK and WORLD_SIZE say that this process is one",
             "unset ranks.workers, or these variables",
         )
+    if config.data.global_batch_size == "auto" and (place is not None or config.ranks.workers is not None):
+        raise ConfigError(
+            "data.global_batch_size = 'auto' is found for one process, and this run has several ranks",
+            "set data.global_batch_size, for example to what one device finds times the ranks",
+        )
     version = Catalog(root).open(ref)
     _check_trainable(version)
     name = run_name(config, version)
@@ -137,6 +143,7 @@ def train_dataset(
         return None
 
     def train() -> dict[str, Any]:
+        _begin(config, version, root, folder)
         if config.ranks.workers is not None:
             return supervised(config, version, root, Path(folder.uri))
         # TensorFlow loads only now, so that wrong arguments and finished runs return at once.
@@ -144,12 +151,10 @@ def train_dataset(
         return {**result, "peak_rss_bytes": own_peak_rss_bytes(), "restarts": []}
 
     with _local(runs).exclusive_lock(f"{_LOCKS}/{name}", purpose="the same training run"):
-        return _train_once(config, version, folder, train)
+        return _train_once(config, folder, train)
 
 
-def _train_once(
-    config: TrainConfig, version: DatasetVersion, folder: Storage, train: Callable[[], dict[str, Any]]
-) -> dict[str, Any]:
+def _train_once(config: TrainConfig, folder: Storage, train: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Train unless the run has finished. The caller holds the lock on its folder."""
     started = time.monotonic()
     folder.sweep()  # the unfinished files of a killed process, at times a whole checkpoint
@@ -157,7 +162,6 @@ def _train_once(
         _clear(folder)
     if (answer := _answer(folder, config)) is not None:
         return answer
-    _begin(config, version, folder)
     try:
         result = train()
     except ConfigError:
@@ -168,13 +172,16 @@ def _train_once(
     return result
 
 
-def _begin(config: TrainConfig, version: DatasetVersion, folder: Storage) -> None:
+def _begin(config: TrainConfig, version: DatasetVersion, root: str | Path, folder: Storage) -> None:
     """Write run.json, with what the run settled when it first began."""
     identity, run_dir = run_identity(config, version), Path(folder.uri)
     settled = read_settled(run_dir)
     if settled is None and (reason := why_not_continued(identity, run_dir.parent)) is not None:
         events.log(reason)
-    folder.write_atomic(RUN_FILE, run_record(identity, config, settled or settled_by(config)))
+    if settled is None:
+        automatic = config.data.global_batch_size == "auto"
+        settled = settled_by(config, find_largest_batch(config, version, root) if automatic else None)
+    folder.write_atomic(RUN_FILE, run_record(identity, config, settled))
 
 
 def _joined(place: Cluster | Meeting | None, config: TrainConfig) -> Cluster | None:

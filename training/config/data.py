@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
 
+from infra.errors import ConfigError
 from infra.settings import Settings
 
 Balance = Literal["natural", "uniform", "sqrt", "effective-number", "repeat-factor", "weights"]
@@ -29,7 +30,11 @@ class DataSettings(Settings):
         default=3,
         description="channels of the model's input: 3, or 1 for grey images (the luma of coloured ones)",
     )
-    global_batch_size: int = Field(default=64, ge=1, description="examples a step, over all devices together")
+    global_batch_size: int | Literal["auto"] = Field(
+        default=64,
+        description="examples a step, over all devices together; 'auto': the largest power of two times the "
+        "devices that fits into memory, found by trial before a run begins",
+    )
     normalization: Literal["dataset", "fixed"] = Field(
         default="dataset",
         description="pixels as small_cnn and models of your own see them: 'dataset' (mean 0 and deviation 1 "
@@ -82,6 +87,14 @@ class DataSettings(Settings):
         default=0, ge=0, lt=2**63, description="seed of the order, the augmentation and the initial weights"
     )
 
+    @field_validator("global_batch_size", mode="before")
+    @classmethod
+    def _number_or_auto(cls, value: Any) -> Any:
+        """Check the value here, since pydantic's message for a union would name both types."""
+        if value != "auto" and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+            raise ValueError("give 'auto', or a number greater than or equal to 1")
+        return value
+
     @field_validator("class_weights", mode="before")
     @classmethod
     def _name_or_weights(cls, value: Any) -> Any:
@@ -111,3 +124,17 @@ class DataSettings(Settings):
                 "data.class_weights instead of data.balance"
             )
         return self
+
+    @property
+    def batch_size(self) -> int:
+        """``global_batch_size`` where it is a number.
+
+        Raises:
+            ConfigError: it is still to be found.
+        """
+        if self.global_batch_size == "auto":
+            raise ConfigError(
+                "data.global_batch_size = 'auto' is found by a training that begins; this needs a number",
+                "set data.global_batch_size, for example to that in the result of a run",
+            )
+        return self.global_batch_size

@@ -27,8 +27,8 @@ class RunSettings(Settings):
     gpu_memory_limit_bytes: int | None = Field(
         default=None,
         ge=1 << 27,
-        description="memory of each GPU that the run takes when it starts and never exceeds; unset: as much as "
-        "it needs, when it needs it",
+        description="memory of each GPU that the run takes when it starts and never exceeds; unset: as much "
+        "as it needs, when it needs it",
     )
     mixed_precision: Literal["off", "bfloat16", "float16"] = Field(
         default="off", description="type of the computation; weights and loss stay float32"

@@ -144,7 +144,7 @@ def build_parts(
         averages = None if decay is None else WeightAverages(model, decay)
         totals = DeviceTotals()
     task = SingleLabel(spec.num_classes, config.optimizer.label_smoothing)
-    size = EvaluationSize(spec.image_size, config.data.global_batch_size, spec.image_channels)
+    size = EvaluationSize(spec.image_size, config.data.batch_size, spec.image_channels)
     evaluator = Evaluator(strategy, model, task, size)
     notes = tuple(str(change) for change in (frozen, limited) if change is not None)
     return TrainingParts(

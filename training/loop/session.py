@@ -88,11 +88,12 @@ def train(
     strategy = _strategy(config, cluster)
     raise_when_preempted(preemption)
     ranks = group_of(strategy)
-    order = order_from_settings(config.data, readers["train"].table, version.manifest.classes)
     settled = _settled(config, run_dir, ranks)
-    asked, config = config, settled.applied(config, order.steps_per_epoch)
-    check_divisible(config.data.global_batch_size, strategy)
-    rows = rank_slice(config.data.global_batch_size, ranks.rank, ranks.num_ranks)
+    asked, config = config, settled.with_batch_size(config)
+    order = order_from_settings(config.data, readers["train"].table, version.manifest.classes)
+    config = settled.applied(config, order.steps_per_epoch)
+    check_divisible(config.data.batch_size, strategy)
+    rows = rank_slice(config.data.batch_size, ranks.rank, ranks.num_ranks)
     of_replica = (rows.stop - rows.start) // num_local_replicas(strategy)
     check_pairs(config.augment, of_replica)
     built = [build_parts(config, strategy, version, order.steps_per_epoch)]
@@ -243,7 +244,7 @@ def _result(
         "classes": version.manifest.classes,
         "epochs": loop.progress.epoch,
         "steps": loop.run_step,
-        "global_batch_size": config.data.global_batch_size,
+        "global_batch_size": config.data.batch_size,
         "num_replicas": parts.strategy.num_replicas_in_sync,
         "devices": list(parts.strategy.extended.worker_devices),
         "metrics": metrics,

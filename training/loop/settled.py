@@ -22,11 +22,20 @@ class Settled:
     Attributes:
         epochs: the epochs with which it began. A warm-up that is a share of the run is a share of them, so
             that a longer run has the same past.
+        global_batch_size: the size that was found for "auto"; None: it was not asked for.
         accumulate_steps: the parts of a step since one did not fit into memory; None: as configured.
     """
 
     epochs: int
+    global_batch_size: int | None = None
     accumulate_steps: int | None = None
+
+    def with_batch_size(self, config: TrainConfig) -> TrainConfig:
+        """Return the configuration with a number as ``data.global_batch_size``."""
+        if self.global_batch_size is None:
+            return config
+        data = config.data.model_copy(update={"global_batch_size": self.global_batch_size})
+        return config.model_copy(update={"data": data})
 
     def applied(self, config: TrainConfig, steps_per_epoch: int) -> TrainConfig:
         """Return the configuration with the settled values in place of those that it asks for."""
@@ -47,6 +56,8 @@ class Settled:
             config: the configuration as it was asked for.
         """
         found = []
+        if self.global_batch_size is not None:
+            found.append(f"data.global_batch_size = 'auto' found {self.global_batch_size}")
         if self.epochs != config.run.epochs:
             found.append(f"the run began with run.epochs = {self.epochs}, which its warm-up is a share of")
         if self.accumulate_steps is not None:
@@ -57,9 +68,9 @@ class Settled:
         return found
 
 
-def settled_by(config: TrainConfig) -> Settled:
-    """Return the values of a run that begins."""
-    return Settled(config.run.epochs)
+def settled_by(config: TrainConfig, global_batch_size: int | None = None) -> Settled:
+    """Return the values of a run that begins, with the batch size that was found for "auto"."""
+    return Settled(config.run.epochs, global_batch_size)
 
 
 def read_settled(run_dir: Path) -> Settled | None:

@@ -51,7 +51,7 @@ def order_from_settings(data: DataSettings, table: SplitLabels, classes: Sequenc
     return TrainingOrder(
         table.label,
         seed=data.seed,
-        global_batch_size=data.global_batch_size,
+        global_batch_size=data.batch_size,
         balance=balance_rule(data, classes),
         last_batch=data.last_batch,
         blocks=blocks,

@@ -66,5 +66,5 @@ def make_order(data: DataSettings, table: SplitLabels, classes: Sequence[str], *
         ConfigError: a class is unknown.
     """
     if not training:
-        return SequentialOrder(len(table), data.global_batch_size, data.last_batch)
+        return SequentialOrder(len(table), data.batch_size, data.last_batch)
     return order_from_settings(data, table, classes)
