@@ -61,6 +61,10 @@ class TrainConfig(Settings):
                 f"{self.run.epochs} for the other layers; to train the classifier alone set model.freeze = "
                 "'backbone'"
             )
+        pruning = self.optimizer.pruning
+        if pruning.final_sparsity and (pruning.end_epochs or 0) > self.run.epochs:
+            end = f"{pruning.end_epochs:g}"
+            raise ValueError(f"optimizer.pruning.end_epochs = {end} is beyond run.epochs = {self.run.epochs}")
         return self
 
     @property

@@ -12,6 +12,33 @@ from training.config.optimizer_names import OPTIMIZERS, check_options, resolve_o
 ScheduleName = Literal["cosine", "step", "one-cycle", "constant"]
 
 
+class PruningSettings(Settings):
+    """Magnitude pruning: the smallest weights become zero during training, and stay zero."""
+
+    final_sparsity: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="share of the weights of each layer that are zero in the end, biases and normalisation "
+        "layers excepted; 0 turns pruning off",
+    )
+    begin_epochs: float = Field(default=0.0, ge=0, description="epochs after which pruning begins")
+    end_epochs: float | None = Field(
+        default=None, gt=0, description="epochs after which final_sparsity is reached; must be set"
+    )
+    every_steps: int = Field(
+        default=100, ge=1, description="steps between two choices of the weights that become zero"
+    )
+
+    @model_validator(mode="after")
+    def _has_an_end(self) -> Self:
+        if self.final_sparsity and self.end_epochs is None:
+            raise ValueError("pruning needs end_epochs, the epochs after which final_sparsity is reached")
+        if self.end_epochs is not None and self.end_epochs <= self.begin_epochs:
+            raise ValueError(f"end_epochs = {self.end_epochs:g} must be above begin_epochs")
+        return self
+
+
 class OptimizerSettings(Settings):
     """How weights follow gradients."""
 
@@ -88,6 +115,9 @@ class OptimizerSettings(Settings):
         "0.999 is usual for runs of thousands of steps. They warm up: after n steps the decay is at most "
         "(1 + n) / (10 + n)",
     )
+    pruning: PruningSettings = Field(
+        default_factory=PruningSettings, description="magnitude pruning with a schedule"
+    )
     label_smoothing: float = Field(
         default=0.0, ge=0, lt=1, description="share of the target spread over all classes"
     )
@@ -104,6 +134,10 @@ class OptimizerSettings(Settings):
             raise ValueError(
                 f"adam has no weight decay, but weight_decay is {self.weight_decay:g}: "
                 "set optimizer.name = 'adamw', which is Adam with weight decay"
+            )
+        if self.pruning.final_sparsity and self.ema_decay is not None:
+            raise ValueError(
+                "pruning and ema_decay exclude each other: averages of weights with other zeros have fewer"
             )
         if (self.schedule == "step") != bool(self.step_epochs):
             raise ValueError(

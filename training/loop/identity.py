@@ -22,7 +22,7 @@ _WITHOUT_EFFECT = (
     "log_every_steps",
 )
 # Settings that are newer than the first names of runs. At their defaults they are left out of them.
-_LATER = {"model": ("warm_head_epochs",), "optimizer": ("head_learning_rate",)}
+_LATER = {"model": ("warm_head_epochs",), "optimizer": ("head_learning_rate", "pruning")}
 
 
 def run_identity(config: TrainConfig, version: DatasetVersion) -> dict[str, Any]:

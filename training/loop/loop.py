@@ -171,6 +171,8 @@ class TrainingLoop:
             self._callbacks.step_begins(self.progress.step)
             num_real = self._num_real(self.progress.step)
             _take(train_step, batch, num_real)
+            if self._parts.pruning is not None:
+                self._parts.pruning.after_step(self.run_step + 1)
             self._reports.count(num_real)
             if self._outputs.trace is not None:
                 self._outputs.trace.add(self.progress.epoch, self.progress.step, self._consumed(batch))
@@ -261,9 +263,11 @@ class TrainingLoop:
     def _remember_best(self, row: dict[str, Any]) -> None:
         """Note the epoch as the best if it is, by its validation; ``_save`` then keeps its model.
 
-        Without a validation split the last model is the best.
+        Without a validation split the last model is the best. A model that is not pruned to the end is none.
         """
-        figures = row.get("validation")
+        figures, pruning = row.get("validation"), self._parts.pruning
+        if pruning is not None and not pruning.is_complete(row["step"]):
+            return
         if self._data.validation is None:
             self.progress.best = {"epoch": row["epoch"], **row["train"]}
         elif figures is not None and is_better(figures, self.progress.best, self._config.run.best_metric):

@@ -14,6 +14,7 @@ from training.loop.evaluating.evaluation import EvaluationSize, Evaluator
 from training.loop.optimization.averaging import WeightAverages
 from training.loop.optimization.optimizers import TabulatedRates, make_optimizer
 from training.loop.optimization.precision import precision
+from training.loop.optimization.pruning import Pruning
 from training.loop.optimization.schedules import Horizon, warmup_steps
 from training.loop.totals import DeviceTotals
 from training.models import ModelSpec, build_model
@@ -58,6 +59,7 @@ class TrainingParts:
         evaluator: evaluates the model on a split.
         totals: the sums of the steps since the last report.
         averages: the moving averages of the weights; None: the weights themselves are evaluated.
+        pruning: makes weights zero; None: all stay.
         head: the first stage of the run, with an optimizer of its own; None: there is one stage.
         notes: what was changed in the model, for the result.
     """
@@ -71,6 +73,7 @@ class TrainingParts:
     evaluator: Evaluator
     totals: DeviceTotals
     averages: WeightAverages | None
+    pruning: Pruning | None = None
     head: HeadStage | None = None
     notes: tuple[str, ...] = ()
 
@@ -90,6 +93,8 @@ class TrainingParts:
         own = [*self.model.variables, *self.optimizer.variables]
         if self.head is not None:
             own += self.head.optimizer.variables
+        if self.pruning is not None:
+            own += self.pruning.variables
         if self.averages is None:
             return own
         return [*self.averages.evaluated, *own, *self.averages.variables]
@@ -142,13 +147,15 @@ def build_parts(
         head = _head_stage(config, model, steps_per_epoch)
         decay = config.optimizer.ema_decay
         averages = None if decay is None else WeightAverages(model, decay)
+        rules = config.optimizer.pruning
+        pruning = Pruning(rules, model, steps_per_epoch, strategy) if rules.final_sparsity else None
         totals = DeviceTotals()
     task = SingleLabel(spec.num_classes, config.optimizer.label_smoothing)
     size = EvaluationSize(spec.image_size, config.data.batch_size, spec.image_channels)
     evaluator = Evaluator(strategy, model, task, size)
     notes = tuple(str(change) for change in (frozen, limited) if change is not None)
     return TrainingParts(
-        strategy, task, spec, model, optimizer, schedule, evaluator, totals, averages, head, notes
+        strategy, task, spec, model, optimizer, schedule, evaluator, totals, averages, pruning, head, notes
     )
 
 

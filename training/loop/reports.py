@@ -63,6 +63,8 @@ class TrainingReports:
             "learning_rate": self._parts.rate_at(run_step - 1),
             "gradient_norm": sums.gradient_norm / max(sums.num_finite, 1),
         }
+        if self._parts.pruning is not None:
+            step_figures["sparsity"] = self._parts.pruning.sparsity(run_step)
         if self._run.mixed_precision == "float16":
             step_figures["overflowed_steps"] = self._steps - sums.num_finite
         self._steps = self._images = 0

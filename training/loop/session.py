@@ -231,6 +231,8 @@ def _result(
 ) -> dict[str, Any]:
     missing = [split for split in EVALUATED_SPLITS if split not in metrics]
     notes = [*parts.notes, *more_notes]
+    if parts.pruning is not None:
+        notes.append(f"pruned: {parts.pruning.share_of_zeros():.1%} of the weights in pruned layers are zero")
     notes += [f"{version.ref} has no {split} split: nothing was measured on it" for split in missing]
     if "validation" in missing:
         notes.append("without validation examples the last model counts as the best")

@@ -107,6 +107,8 @@ class TrainStep:
 
     def _apply(self, gradients: list[Any]) -> None:
         self._parts.totals.add_norm(self._update(gradients))
+        if self._parts.pruning is not None:
+            self._parts.pruning.keep_zeros()
         if self._parts.averages is not None:
             self._parts.averages.update()
 
