@@ -54,15 +54,13 @@ def fitting_sizes(config: TrainConfig, version: DatasetVersion, ram_bytes: int) 
         ConfigError: the model cannot be built.
     """
     strategy = make_strategy(config.run.devices)
-    reading = config.reading.model_copy(update={"cache": "none"})
-    train = Dataset(version, reading).reader("train")
-    parts = build_parts(config, strategy, version, 1)
+    train = Dataset(version, config.reading).reader("train")
+    sizes = _sizes(config, strategy.num_replicas_in_sync, len(train.table))
+    parts = build_parts(_sized(config, sizes[0]), strategy, version, 1)
     last: Trial | None = None
-    for size in _sizes(config, strategy.num_replicas_in_sync, len(train.table)):
-        data = config.data.model_copy(update={"global_batch_size": size})
-        sized = config.model_copy(update={"data": data, "reading": reading})
+    for size in sizes:
         try:
-            _take_steps(sized, version, parts, train)
+            _take_steps(_sized(config, size), version, parts, train)
         except tf.errors.ResourceExhaustedError:
             return
         trial = Trial(size, max(peak_device_bytes().values(), default=0) or own_peak_rss_bytes())
@@ -88,13 +86,19 @@ def available_ram_bytes() -> int:
     return int(_SHARE_OF_RAM * free)
 
 
-def _sizes(config: TrainConfig, num_replicas: int, num_records: int) -> Iterator[int]:
-    """Yield sizes that all replicas share and all parts of a step divide, each twice the one before."""
-    size = num_replicas * config.run.accumulate_steps * (2 if config.augment.mixes else 1)
-    yield size
-    while 2 * size <= min(_MOST, num_records // _LEAST_STEPS_PER_EPOCH):
-        size *= 2
-        yield size
+def _sizes(config: TrainConfig, num_replicas: int, num_records: int) -> list[int]:
+    """Return sizes that all replicas share and all parts of a step divide, each twice the one before."""
+    sizes = [num_replicas * config.run.accumulate_steps * (2 if config.augment.mixes else 1)]
+    while 2 * sizes[-1] <= min(_MOST, num_records // _LEAST_STEPS_PER_EPOCH):
+        sizes.append(2 * sizes[-1])
+    return sizes
+
+
+def _sized(config: TrainConfig, size: int) -> TrainConfig:
+    """Return the configuration with a batch size, and without a cache, which would be filled for nothing."""
+    data = config.data.model_copy(update={"global_batch_size": size})
+    reading = config.reading.model_copy(update={"cache": "none"})
+    return config.model_copy(update={"data": data, "reading": reading})
 
 
 def _take_steps(

@@ -40,10 +40,8 @@ class Pruning:
         self._pairs: list[tuple[Any, Any]] = []
         for variable in model.trainable_variables:
             if id(variable) not in left_alone:
-                name = variable.path.replace("/", ":")
-                mask = keras.Variable(
-                    np.ones(tuple(variable.shape), bool), trainable=False, dtype="bool", name=name
-                )
+                every, name = np.ones(tuple(variable.shape), bool), f"keep_{variable.path.replace('/', ':')}"
+                mask = keras.Variable(every, trainable=False, dtype="bool", name=name)
                 self._pairs.append((mask, variable))
         self.variables = [mask for mask, _ in self._pairs]
         self._choose = tf.function(lambda sparsity: strategy.run(self._choose_on_replica, args=(sparsity,)))

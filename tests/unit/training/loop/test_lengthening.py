@@ -20,6 +20,8 @@ from training.loop.settled import Settled, read_settled, run_record, settled_by
 from training.train import train_dataset
 
 pytest.importorskip("tensorflow")
+# Keras converts variables to NumPy arrays so, when it saves weights.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword")
 
 BASE = [
     "model.name=tests.samples.linear_model", "data.image_size=8", "data.global_batch_size=8",
