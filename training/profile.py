@@ -2,7 +2,7 @@
 
 Each stage is measured alone on one thread, over the records of the train split in the order of training; then
 the batches, the pipeline, and with ``--model`` the training steps of the configuration. Only the
-picture is written.
+picture is written. With ``--torch`` a PyTorch loader is measured instead, with several numbers of workers.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 
 from infra import progress as events
 from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.errors import UsageError
 from infra.processes.job_command import JobParser, settings_of
 from infra.processes.process import exit_at_once, num_cpus, own_peak_rss_bytes, run_main
 from infra.storage.output_file import writes
@@ -26,6 +27,7 @@ from training.order import TrainingOrder, order_from_settings
 from training.profiling.bottleneck import Rates, find_bottleneck
 from training.profiling.picture import profile_svg
 from training.profiling.stages import Stage, Subject, measure_stages
+from training.profiling.workers import image_size, measure_workers, propose
 from training.ranks import tensorflow_runtime
 from training.reading import open_records
 
@@ -41,6 +43,9 @@ def _parser() -> JobParser:
     parser.add_argument(
         "--model", action="store_true", help="measure training steps of the configuration too"
     )
+    parser.add_argument(
+        "--torch", action="store_true", help="measure numbers of workers of a PyTorch loader instead"
+    )
     parser.add_argument("--picture", metavar="FILE.svg", type=Path, help="draw it, too")
     parser.add_job_arguments("train")
     return parser
@@ -54,8 +59,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None) -> int:
     args = _parser().parse_args(argv)
     config = settings_of(args, TrainConfig, "train")
+    if args.torch and (args.model or args.picture):
+        raise UsageError("--torch measures a loader alone", "leave out --model and --picture")
     with events.shown_to_people():
-        result = profile(args.dataset, config, args.root, seconds=args.seconds, model=args.model)
+        if args.torch:
+            result = profile_workers(args.dataset, config, args.root, seconds=args.seconds)
+        else:
+            result = profile(args.dataset, config, args.root, seconds=args.seconds, model=args.model)
     if args.picture is not None:
         _write_picture(args.picture, result)
         result["picture"] = str(args.picture)
@@ -63,7 +73,7 @@ def _run(argv: Sequence[str] | None) -> int:
     if args.json:
         print(json.dumps(result), flush=True)
     elif not events.events_go_to_parent():
-        print(summary(result), flush=True)
+        print(summary_of_workers(result) if args.torch else summary(result), flush=True)
     return 0
 
 
@@ -116,6 +126,44 @@ def profile(
     }
 
 
+def profile_workers(
+    ref: str, config: TrainConfig, root: str | Path, *, seconds: float = 2.0
+) -> dict[str, Any]:
+    """Measure a PyTorch loader of the train split with several numbers of workers.
+
+    Args:
+        ref: ``name`` or ``name@version``.
+        config: the configuration of the training run.
+        root: the folder of the datasets.
+        seconds: the time to spend on each measurement.
+
+    Returns:
+        JSON-able: the measurements (``workers``), and the ``proposal`` with ``num_workers`` and ``reason``.
+
+    Raises:
+        NotFoundError: there is no such dataset. CorruptDataError: it is damaged.
+        EnvironmentFault: PyTorch is not installed.
+    """
+    version = Catalog(root).open(ref)
+    rates = measure_workers(version, config, seconds, lambda name: events.log(f"measuring {name}"))
+    return {
+        "dataset": version.name,
+        "version": version.version,
+        "image_size": image_size(config),
+        "batch_size": config.data.global_batch_size,
+        "num_cpus": num_cpus(),
+        "workers": [
+            {
+                "num_workers": rate.num_workers,
+                "images_per_second": round(rate.images_per_second, 1),
+                "first_batch_seconds": round(rate.first_batch_seconds, 2),
+            }
+            for rate in rates
+        ],
+        "proposal": asdict(propose(rates)),
+    }
+
+
 def _together(
     subject: Subject, config: TrainConfig, version: DatasetVersion, order: TrainingOrder, *, model: bool
 ) -> tuple[list[Stage], Rates]:
@@ -155,6 +203,16 @@ def summary(result: dict[str, Any]) -> str:
     found = result["bottleneck"]
     lines += [f"bottleneck: {found['stage']}: {found['reason']}", f"remedy: {found['remedy']}"]
     return "\n".join(lines)
+
+
+def summary_of_workers(result: dict[str, Any]) -> str:
+    """Summarize the result of ``profile_workers`` in a few lines."""
+    lines = [f"{'num_workers':>11}{'images/s':>12}{'first batch, s':>17}"]
+    for rate in result["workers"]:
+        figures = f"{rate['images_per_second']:>12,.0f}{rate['first_batch_seconds']:>17.2f}"
+        lines.append(f"{rate['num_workers']:>11}{figures}")
+    found = result["proposal"]
+    return "\n".join([*lines, f"proposal: num_workers={found['num_workers']}: {found['reason']}"])
 
 
 if __name__ == "__main__":

@@ -11,6 +11,9 @@ from flows.cli import options
 
 Seconds = Annotated[float, typer.Option("--seconds", min=0.1, help="Duration of each measurement")]
 Model = Annotated[bool, typer.Option("--model", help="Measure training steps of the configuration too")]
+Torch = Annotated[
+    bool, typer.Option("--torch", help="Measure numbers of workers of a PyTorch loader, and propose one")
+]
 Picture = Annotated[
     Path | None, typer.Option("--picture", metavar="FILE.svg", help="Draw the result in this file")
 ]
@@ -20,6 +23,7 @@ def profile(
     dataset: options.Ref,
     seconds: Seconds = 2.0,
     model: Model = False,
+    torch: Torch = False,
     picture: Picture = None,
     root: options.Root = None,
     config: options.Config = None,
@@ -35,6 +39,8 @@ def profile(
       shardmill profile photos
 
       shardmill profile photos --model --set model.name=ResNet50 --picture profile.svg
+
+      shardmill profile photos --torch --set data.image_size=224
     """
     from flows.cli import output
     from flows.cli.jobs.job_process import result_of
@@ -45,10 +51,13 @@ def profile(
     settings = train_settings(config, overrides or [])
     command = [*PROFILE, dataset, "--root", root_or_default(root), "--seconds", str(seconds)]
     command += ["--config-json", settings.model_dump_json(), *(["--model"] if model else [])]
+    command += ["--torch"] if torch else []
     command += ["--picture", str(picture.absolute())] if picture is not None else []
     result = result_of(command)
     if json_output:
         output.print_json(result)
+    elif torch:
+        _show_workers(result)
     else:
         _show(result)
 
@@ -56,10 +65,7 @@ def profile(
 def _show(result: dict[str, Any]) -> None:
     from flows.cli import output
 
-    output.say(
-        f"{result['dataset']}@{result['version']}: batches of {result['batch_size']} at "
-        f"{result['image_size']} pixels, {output.counted(result['num_cpus'], 'CPU')}"
-    )
+    output.say(_subject(result))
     rows = [
         [stage["name"], stage["microseconds"], stage["images_per_second"], stage["detail"]]
         for stage in result["stages"]
@@ -71,3 +77,25 @@ def _show(result: dict[str, Any]) -> None:
     output.say(f"Bottleneck: {found['stage']}: {found['reason']}", f"Remedy:     {found['remedy']}")
     if result.get("picture"):
         output.say(f"Picture:    {result['picture']}")
+
+
+def _show_workers(result: dict[str, Any]) -> None:
+    from flows.cli import output
+
+    output.say(_subject(result))
+    rows = [
+        [rate["num_workers"], rate["images_per_second"], rate["first_batch_seconds"]]
+        for rate in result["workers"]
+    ]
+    output.print_table("A PyTorch loader", ["num_workers", "images/s", "first batch, s"], rows)
+    found = result["proposal"]
+    output.say(f"Proposal: num_workers={found['num_workers']}: {found['reason']}")
+
+
+def _subject(result: dict[str, Any]) -> str:
+    from flows.cli import output
+
+    return (
+        f"{result['dataset']}@{result['version']}: batches of {result['batch_size']} at "
+        f"{result['image_size']} pixels, {output.counted(result['num_cpus'], 'CPU')}"
+    )
