@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from infra.settings import Settings
 
-ExportFormat = Literal["litert", "litert-int8"]
+ExportFormat = Literal["litert", "litert-int8", "onnx"]
 
 
 class ExportSettings(Settings):
@@ -17,7 +17,8 @@ class ExportSettings(Settings):
     formats: tuple[ExportFormat, ...] = Field(
         default=(),
         description="'litert' (a .tflite file), 'litert-int8' (weights and most computation in 8 bits, about "
-        "a quarter of the size); each is compared with the model on the test split",
+        "a quarter of the size), 'onnx' (needs the extra of that name); each is compared with the model on "
+        "the test split",
     )
     max_accuracy_loss: float = Field(
         default=0.02,

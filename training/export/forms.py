@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from infra import progress as events
-from infra.errors import ShardmillError
+from infra.errors import EnvironmentFault, ShardmillError
 from infra.storage.filesystem import Storage
 from training.config.export import ExportFormat, ExportSettings
 from training.order import SequentialOrder
@@ -22,7 +23,13 @@ _BATCH = 64
 # Other kernels round differently; a wrong conversion differs by far more.
 _MOST_DIFFERENCE = 1e-3
 
-_FILES: dict[ExportFormat, str] = {"litert": "model.tflite", "litert-int8": "model-int8.tflite"}
+_FILES: dict[ExportFormat, str] = {
+    "litert": "model.tflite",
+    "litert-int8": "model-int8.tflite",
+    "onnx": "model.onnx",
+}
+# images uint8 [b, S, S, C] -> float32 [b, K]
+Probabilities = Callable[[Any], np.ndarray[Any, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,20 @@ class FormsRequest:
     checked_on: RecordReader
 
 
+def check_packages(formats: Sequence[ExportFormat]) -> None:
+    """Check that what converts to these formats is installed.
+
+    Raises:
+        EnvironmentFault: a package is missing.
+    """
+    for package in ("tf2onnx", "onnxruntime") if "onnx" in formats else ():
+        if find_spec(package) is None:
+            raise EnvironmentFault(
+                f"export.formats has 'onnx', which needs the package {package}",
+                "pip install 'shardmill[onnx]', or take 'onnx' out of export.formats",
+            )
+
+
 def write_forms(model: Any, request: FormsRequest, folder: Path) -> dict[str, dict[str, Any]]:
     """Write each form to ``folder``, and remove it again if it does not do what the model does.
 
@@ -81,16 +102,11 @@ def write_forms(model: Any, request: FormsRequest, folder: Path) -> dict[str, di
 
 
 def _write(model: Any, kind: ExportFormat, request: FormsRequest, folder: Path) -> dict[str, Any]:
-    from training.export.litert import LiteRTModel, convert
-
-    calibration = None
-    if kind == "litert-int8":
-        calibration = next(iter(_batches(model, request.calibration, _CALIBRATION_IMAGES))).images
-    content = convert(model, calibration)
-    compared = compare(model, LiteRTModel(content).probabilities, request.checked_on)
+    content, probabilities = _converted(model, kind, request.calibration)
+    compared = compare(model, probabilities, request.checked_on)
     figures = asdict(compared)
     loss = compared.model_accuracy - compared.accuracy
-    if kind == "litert" and compared.max_difference > _MOST_DIFFERENCE:
+    if kind != "litert-int8" and compared.max_difference > _MOST_DIFFERENCE:
         return {**figures, "problem": f"probabilities differ by up to {compared.max_difference:.3g}"}
     if loss > request.settings.max_accuracy_loss:
         return {**figures, "problem": f"it loses {loss:.1%} of accuracy (export.max_accuracy_loss)"}
@@ -98,9 +114,23 @@ def _write(model: Any, kind: ExportFormat, request: FormsRequest, folder: Path) 
     return {"path": str(folder / _FILES[kind]), "size_bytes": len(content), **figures}
 
 
-def compare(
-    model: Any, probabilities: Callable[[Any], np.ndarray[Any, Any]], reader: RecordReader
-) -> Comparison:
+def _converted(model: Any, kind: ExportFormat, calibration: RecordReader) -> tuple[bytes, Probabilities]:
+    """Return the file of a form, and what computes its probabilities."""
+    if kind == "onnx":
+        from training.export import onnx
+
+        content = onnx.convert(model)
+        return content, onnx.OnnxModel(content).probabilities
+    from training.export import litert
+
+    images = None
+    if kind == "litert-int8":
+        images = next(iter(_batches(model, calibration, _CALIBRATION_IMAGES))).images
+    content = litert.convert(model, images)
+    return content, litert.LiteRTModel(content).probabilities
+
+
+def compare(model: Any, probabilities: Probabilities, reader: RecordReader) -> Comparison:
     """Compare another form of a model with the model, on all records of a split.
 
     Args:

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.samples.published import coloured, publish
-from training.config import ExportSettings
+from infra.errors import EnvironmentFault
+from tests.samples.published import coloured, digits, publish
+from training.config import AugmentSettings, ExportSettings
 from training.dataset import Dataset, open_dataset
-from training.export.forms import FormsRequest, compare, write_forms
+from training.export.forms import FormsRequest, check_packages, compare, write_forms
 from training.models import ModelSpec, build_model
 
 
@@ -52,6 +53,43 @@ def test_litert_predicts_as_the_model_does_and_int8_is_smaller(
     assert exact["accuracy"] == exact["model_accuracy"]
     assert small["max_difference"] < 0.05
     assert small["size_bytes"] < 0.4 * exact["size_bytes"]
+
+
+def test_onnx_predicts_as_the_model_does(dataset: Dataset, model: Any, tmp_path: Path) -> None:
+    pytest.importorskip("tf2onnx")
+    pytest.importorskip("onnxruntime")
+    figures = write_forms(model, request(dataset, formats=["onnx"]), tmp_path)["onnx"]
+    assert Path(figures["path"]).name == "model.onnx"
+    assert Path(figures["path"]).stat().st_size == figures["size_bytes"]
+    assert (figures["split"], figures["num_examples"], figures["agreement"]) == ("test", 15, 1.0)
+    assert figures["max_difference"] < 1e-5
+
+
+def test_missing_packages_are_noticed_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("training.export.forms.find_spec", lambda name: None)
+    check_packages(["litert", "litert-int8"])
+    with pytest.raises(EnvironmentFault, match="needs the package tf2onnx"):
+        check_packages(["onnx"])
+
+
+@pytest.mark.slow
+def test_8_bits_cost_a_trained_model_little_accuracy(tmp_path: Path) -> None:
+    """Handwritten digits: the model learns to read most of them, so that there is accuracy to lose."""
+    import keras
+
+    publish(tmp_path, digits(size=16), name="digits")
+    dataset = open_dataset("digits", root=tmp_path)
+    keras.utils.set_random_seed(3)
+    model = build_model(ModelSpec("small_cnn", num_classes=10, image_size=16))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.003), loss)
+    examples = dataset.tf("train", batch_size=32, image_size=16, epochs=4, augment=AugmentSettings(
+        random_resized_crop=False, horizontal_flip=False))  # fmt: skip
+    model.fit(examples, shuffle=False, verbose=0)
+    figures = write_forms(model, request(dataset, formats=["litert-int8"]), tmp_path)["litert-int8"]
+    assert figures["model_accuracy"] > 0.8
+    assert abs(figures["accuracy"] - figures["model_accuracy"]) <= 0.02
+    assert figures["agreement"] > 0.95
 
 
 def test_the_comparison_counts_what_another_model_does(dataset: Dataset, model: Any) -> None:

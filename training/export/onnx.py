@@ -1,0 +1,81 @@
+"""Convert a trained model to ONNX, and run the file with ONNX Runtime. Imports TensorFlow.
+
+Needs the packages of the extra ``onnx``.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+from training.ranks.tensorflow_runtime import quiet_start
+from training.reading.decode import Pixels
+
+_OPSET = 17  # of 2022, which today's runtimes read
+_INPUT, _OUTPUT = "images", "probabilities"
+
+
+def convert(model: Any) -> bytes:
+    """Convert a model to an ONNX file.
+
+    Input ``images``: uint8 [N, S, S, C], decoded; N is any number. Output ``probabilities``: float32 [N, K].
+
+    Args:
+        model: a Keras model from images to logits, on one device.
+    """
+    from tf2onnx import convert as converter
+
+    def classify(images: Any) -> Any:
+        return tf.nn.softmax(tf.cast(model(images, training=False), tf.float32))
+
+    shape = [None, *model.input_shape[1:]]
+    traced = tf.function(classify, input_signature=[tf.TensorSpec(shape, tf.uint8, name=_INPUT)])
+    # With from_function constants that a model captured would become inputs of the file.
+    frozen = convert_variables_to_constants_v2(traced.get_concrete_function())
+    (given,), (found,) = frozen.inputs, frozen.outputs
+    logging.getLogger("tf2onnx").setLevel(logging.ERROR)
+    with quiet_start(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made, _ = converter.from_graph_def(
+            frozen.graph.as_graph_def(),
+            input_names=[given.name],
+            output_names=[found.name],
+            opset=_OPSET,
+        )
+    _rename(made.graph, {given.name: _INPUT, found.name: _OUTPUT})
+    content: bytes = made.SerializeToString()
+    return content
+
+
+def _rename(graph: Any, names: Mapping[str, str]) -> None:
+    """Rename values of an ONNX graph, everywhere."""
+    for value in (*graph.input, *graph.output):
+        value.name = names.get(value.name, value.name)
+    for node in graph.node:
+        for ends in (node.input, node.output):
+            ends[:] = [names.get(name, name) for name in ends]
+
+
+class OnnxModel:
+    """Runs an ONNX file of ``convert`` on this machine's CPU."""
+
+    def __init__(self, content: bytes) -> None:
+        import onnxruntime
+
+        self._session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+
+    def probabilities(self, images: Pixels) -> npt.NDArray[np.float32]:
+        """Return the probabilities of the classes of each image: float32 [b, K].
+
+        Args:
+            images: uint8 [b, S, S, C].
+        """
+        (found,) = self._session.run([_OUTPUT], {_INPUT: images})
+        return np.asarray(found, np.float32)
