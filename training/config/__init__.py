@@ -15,6 +15,7 @@ from training.config.optimizer import OptimizerSettings
 from training.config.ranks import RankSettings
 from training.config.reading import ReadingSettings
 from training.config.run import RunSettings
+from training.config.tracking import TrackingSettings
 from training.models import default_image_size
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "RankSettings",
     "ReadingSettings",
     "RunSettings",
+    "TrackingSettings",
     "TrainConfig",
     "image_size_of",
     "with_devices",
@@ -52,6 +54,9 @@ class TrainConfig(Settings):
     )
     run: RunSettings = Field(default_factory=RunSettings, description="how the run is carried out")
     ranks: RankSettings = Field(default_factory=RankSettings, description="training by several processes")
+    tracking: TrackingSettings = Field(
+        default_factory=TrackingSettings, description="what other systems are told about a run"
+    )
 
     @model_validator(mode="after")
     def _belong_together(self) -> Self:

@@ -80,6 +80,18 @@ class DataSettings(Settings):
     window_blocks: int = Field(
         default=256, ge=1, description="with granularity 'block': blocks that are mixed record by record"
     )
+    folds: int | None = Field(
+        default=None,
+        ge=2,
+        le=100,
+        description="number of folds of the train split, for left_out_fold; groups stay whole",
+    )
+    left_out_fold: int | None = Field(
+        default=None,
+        ge=1,
+        description="train without this fold (from 1 to folds) and predict its examples in the end; "
+        "`shardmill label-errors` sets both",
+    )
     last_batch: Literal["pad", "drop"] = Field(
         default="pad", description="a last step that is not full: padded at weight zero, or dropped"
     )
@@ -117,6 +129,15 @@ class DataSettings(Settings):
             raise ValueError("balance 'weights' needs balance_weights, as in balance_weights = { cat = 3 }")
         if self.balance_weights and self.balance != "weights":
             raise ValueError(f"balance_weights go with balance 'weights', not with {self.balance!r}")
+        if (self.folds is None) != (self.left_out_fold is None):
+            raise ValueError("folds and left_out_fold go together, as in folds = 5, left_out_fold = 2")
+        if self.folds is not None and self.left_out_fold is not None:
+            if self.left_out_fold > self.folds:
+                raise ValueError(f"left_out_fold = {self.left_out_fold} of {self.folds} folds")
+            if self.granularity == "block":
+                raise ValueError(
+                    "left_out_fold needs granularity 'record': a block has neighbouring records of all folds"
+                )
         if self.granularity == "block" and self.balance != "natural":
             raise ValueError(
                 "data.granularity=block reads every record exactly once, so it cannot be combined with "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, field_validator
 
 from infra.settings import Settings
 from training.ranks.devices import DeviceRequest
@@ -68,6 +68,16 @@ class RunSettings(Settings):
     )
     keep_checkpoints: int = Field(default=2, ge=1, description="latest checkpoints kept, besides the best")
     log_every_steps: int = Field(default=10, ge=1, description="steps between figures of the train split")
+    log_pictures: bool = Field(
+        default=True,
+        description="pictures in TensorBoard: the first training examples as augmented, and the hardest "
+        "validation examples whenever the model is the best so far",
+    )
+    profile_steps: tuple[int, int] | None = Field(
+        default=None,
+        description="first and last step (counted from 1 over the run) of a profile for TensorBoard, as in "
+        "[10, 15]",
+    )
     trace_records: bool = Field(
         default=False, description="write the ids of all records consumed to consumed.jsonl"
     )
@@ -77,3 +87,10 @@ class RunSettings(Settings):
         "SIGTERM always does",
     )
     fresh: bool = Field(default=False, description="forget what an earlier run of this configuration did")
+
+    @field_validator("profile_steps")
+    @classmethod
+    def _in_order(cls, steps: tuple[int, int] | None) -> tuple[int, int] | None:
+        if steps is not None and not 1 <= steps[0] <= steps[1]:
+            raise ValueError("give two steps from 1 on, the first one first, as in [10, 15]")
+        return steps

@@ -1,0 +1,26 @@
+"""The table [train.tracking]: what other systems are told about a run. None of it changes the outcome."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from infra.settings import Settings
+
+
+class TrackingSettings(Settings):
+    """What MLflow and Weights & Biases are told about a run, where their environment variables are set."""
+
+    experiment: str = Field(
+        default="shardmill", min_length=1, description="experiment of MLflow, project of Weights & Biases"
+    )
+    registered_model: str | None = Field(
+        default=None,
+        min_length=1,
+        description="registered model of MLflow: a finished run uploads its SavedModel as a new version",
+    )
+    alias: str = Field(
+        default="champion",
+        min_length=1,
+        description="alias of the registered model that a new version takes over if its run.best_metric on "
+        "the validation split is better than that of the version which has the alias",
+    )

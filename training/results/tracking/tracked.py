@@ -1,0 +1,76 @@
+"""What other systems are told of a run when it begins, and the interface of such a system."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from infra.storage.filesystem import Storage
+from training.config import TrackingSettings
+
+IDENTITIES_FILE = "tracking.json"
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedRun:
+    """A run as other systems see it.
+
+    Attributes:
+        run_dir: the folder of the run.
+        environment: the content of environment.json, among it the configuration and the dataset.
+        settings: the settings of tracking.
+        best_metric: the figure of the validation split that decides which model is the best.
+    """
+
+    run_dir: Path
+    environment: Mapping[str, Any]
+    settings: TrackingSettings
+    best_metric: str
+
+    @property
+    def name(self) -> str:
+        """The name of the run."""
+        return self.run_dir.name
+
+    @property
+    def dataset(self) -> str:
+        """The dataset version, as ``name@version``."""
+        return f"{self.environment['dataset']['name']}@{self.environment['dataset']['version']}"
+
+    @property
+    def manifest_sha256(self) -> str:
+        """The SHA-256 of the manifest of the dataset version."""
+        return str(self.environment["dataset"]["manifest_sha256"])
+
+    def identity(self, system: str) -> dict[str, str] | None:
+        """Return what ``remember`` kept of a system; None: the run is new to it."""
+        found: dict[str, str] | None = self._identities().get(system)
+        return found
+
+    def remember(self, system: str, identity: dict[str, str]) -> None:
+        """Keep the identity of this run in a system, so that a resumed run goes on there."""
+        content = json.dumps({**self._identities(), system: identity}, indent=1)
+        Storage.at(self.run_dir).write_atomic(IDENTITIES_FILE, content.encode("ascii"))
+
+    def _identities(self) -> dict[str, Any]:
+        path = self.run_dir / IDENTITIES_FILE
+        found: dict[str, Any] = json.loads(path.read_bytes()) if path.is_file() else {}
+        return found
+
+
+class Tracker(Protocol):
+    """Another system that is told about one run. Every function may raise anything."""
+
+    name: str
+
+    def epoch(self, row: Mapping[str, Any]) -> None:
+        """An epoch has ended, with the figures of a row of metrics.jsonl."""
+
+    def end(self, result: Mapping[str, Any]) -> None:
+        """The run has finished with a result."""
+
+    def close(self, *, is_finished: bool) -> None:
+        """This process is done with the run."""
