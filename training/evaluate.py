@@ -1,7 +1,8 @@
 """``python -m training.evaluate RUN``: evaluate the best model of a finished run again, on any split.
 
 On the dataset version of the run, the predictions and pictures in the run's folder are written again, with
-equal content. On another version they go to ``evaluations/<dataset>-v<version>/`` in it.
+equal content, and its report is drawn with all splits that were evaluated. On another version they go to
+``evaluations/<dataset>-v<version>/`` in it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from infra.storage.locations import default_root, default_runs
 from training.config import TrainConfig
 from training.dataset import Dataset
 from training.results.record.run_folder import RunFolder, open_run
+from training.results.report.drawing import draw_run_report
 
 
 def _parser() -> JobParser:
@@ -79,12 +81,12 @@ def evaluate_run(run: RunFolder, root: str | Path, split: str, ref: str | None =
     config = TrainConfig.model_validate(run.config())
     dataset = Dataset(version, config.reading)
     reader = dataset.reader(split)
-    folder = run.path
-    if version.ref != trained_on.ref:
-        folder = run.path / "evaluations" / f"{version.name}-v{version.version}"
-        folder.mkdir(parents=True, exist_ok=True)
+    folder = run.evaluation_dir(version.ref)
+    folder.mkdir(parents=True, exist_ok=True)
     metrics = _evaluated(config, trained_on, run, reader, folder)
     dataset.close()
+    if folder == run.path:
+        draw_run_report(run, root)
     return {
         "run": run.name,
         "dataset": version.name,

@@ -24,7 +24,8 @@ from flows.cli.datasets.export import export
 from flows.cli.datasets.report import report
 from flows.cli.jobs import commands as jobs
 from flows.cli.jobs.profile import profile
-from flows.cli.runs import looking, using
+from flows.cli.runs import comparing, looking, using
+from flows.cli.runs.label_errors import label_errors
 from flows.cli.server import service
 from flows.cli.server.schedule import schedule
 from infra.errors import GO_ON, ShardmillError
@@ -99,9 +100,10 @@ for _command, _panel in (
     (versions.diff, _LOOK),
     (export, _LOOK),
     (looking.runs, _MODELS),
-    (looking.compare, _MODELS),
+    (comparing.compare, _MODELS),
     (using.evaluate, _MODELS),
     (using.predict, _MODELS),
+    (label_errors, _MODELS),
     (upkeep.rollback, _KEEP),
     (upkeep.compact, _KEEP),
     (upkeep.gc, _KEEP),

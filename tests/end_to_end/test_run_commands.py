@@ -53,6 +53,8 @@ def test_evaluate_measures_what_training_measured(
     assert f"{name} on colours@1, train: 40 examples" in shown
     rows = pq.read_table(Path(result["run_dir"]) / "predictions-train.parquet")
     assert rows.num_rows == 40
+    report = Path(result["report"]).read_text(encoding="utf-8")
+    assert 'id="train"' in report, "the report has every split that was evaluated"
     error = command(capsys, "evaluate", name, "--split", "trial", *places, status=2)
     assert "colours@1 has no split 'trial'" in error
 
@@ -109,6 +111,36 @@ def test_runs_are_listed_and_compared(
     assert same.count("no clear difference") == 3
     error = command(capsys, "compare", "colours-v1-one", "colours-v1-on", *places, status=2)
     assert "did you mean 'colours-v1-one'" in error
+
+
+def test_runs_are_compared_on_another_version(
+    trained: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, result = trained
+    publish(root / "datasets", coloured({**COUNTS, "test": {"blue": 3, "green": 5}}), name="others")
+    name = Path(result["run_dir"]).name
+    places = ["--runs", str(root / "runs"), "--root", str(root / "datasets")]
+    shown = command(capsys, "compare", name, name, "--dataset", "others", *places)
+    assert "others@1, test: 8 records" in shown
+    found = json.loads(command(capsys, "compare", name, name, "--dataset", "others@1", *places, "--json"))
+    assert (found["dataset"], found["num_examples"]) == ("others@1", 8)
+    own = json.loads(command(capsys, "compare", name, name, "--dataset", "colours@1", *places, "--json"))
+    assert own["num_examples"] == 17, "predictions of its own version are those that training wrote"
+
+
+def test_the_report_of_a_run_is_drawn_again(
+    trained: tuple[Path, dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, result = trained
+    path = Path(result["report"])
+    path.unlink()
+    places = ["--runs", str(root / "runs"), "--root", str(root / "datasets")]
+    assert command(capsys, "report", path.parent.name, *places).strip() == str(path)
+    assert 'id="test"' in path.read_text(encoding="utf-8")
+    copy = tmp_path / "copy.html"
+    shown = command(capsys, "report", path.parent.name, "--out", str(copy), "--json", *places)
+    assert json.loads(shown) == {"run": path.parent.name, "report": str(copy), "rebuilt": True}
+    assert copy.read_bytes() == path.read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from infra.errors import Cancelled
 from infra.settings import load_settings
 from training.config import TrainConfig
 from training.dataset import Dataset
+from training.loop.folds import divide_train_split
 from training.loop.stopping.interruption import StopFlag
-from training.order import order_from_settings
 
 SMALL = [
     "model.name=tests.samples.linear_model", "data.image_size=8", "data.global_batch_size=8",
@@ -47,7 +47,7 @@ def trained(
     tensorflow_runtime.start(seed=1)
     dataset = Dataset(version, config.reading)
     train, validation = dataset.reader("train"), dataset.reader("validation")
-    order = order_from_settings(config.data, train.table, dataset.classes)
+    order = divide_train_split(config.data, train, dataset.classes).order
     parts = build_parts(config, make_strategy(config.run.devices), version, order.steps_per_epoch)
     settings = InputSettings(config.data, config.reading, config.augment)
     pipeline = open_training_input(settings, train, order, 8).pipeline

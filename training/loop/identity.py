@@ -20,6 +20,8 @@ _WITHOUT_EFFECT = (
     "checkpoint_every_seconds",
     "keep_checkpoints",
     "log_every_steps",
+    "log_pictures",
+    "profile_steps",
 )
 # Settings that are newer than the first names of runs. At their defaults they are left out of them.
 _LATER = {"model": ("warm_head_epochs",), "optimizer": ("head_learning_rate", "pruning")}
@@ -45,7 +47,7 @@ def run_identity(config: TrainConfig, version: DatasetVersion) -> dict[str, Any]
         del settings["run"]["epochs"]
     optimizer = config.optimizer
     settings["optimizer"] |= {"learning_rate": optimizer.rate, "weight_decay": optimizer.decay}
-    del settings["ranks"]
+    del settings["ranks"], settings["tracking"]
     choice = choose_mode(version, config.reading, config.data)
     settings["reading"] = consumed(config.reading, choice.mode)
     return {"plan": version.manifest.plan_digest, "dataset": version.ref, "config": settings}

@@ -20,17 +20,22 @@ from training.loop.callbacks import AttachedCallbacks
 from training.loop.checkpoints.checkpoints import Progress
 from training.loop.checkpoints.shared import SharedCheckpoints
 from training.loop.evaluating.best import is_better, looks_since_best
+from training.loop.evaluating.evaluation import Sink
 from training.loop.parts import TrainingParts
 from training.loop.reports import TrainingReports
+from training.loop.showing.pictures import HardestExamples, log_training_examples
+from training.loop.showing.step_profile import StepProfile
 from training.loop.step import TrainStep
 from training.loop.stopping.interruption import StopFlag
-from training.order import TrainingOrder
+from training.order import Order
+from training.ranks.group import group_of
 from training.ranks.strategy import distribute, gather, num_local_replicas
 from training.reading import RecordReader
 from training.results.consumed import ConsumedTrace
 from training.results.metrics.tally import Evaluation
 from training.results.record.history import HistoryFiles
 from training.results.tensorboard_log import TensorBoardLog
+from training.results.tracking.trackers import Trackers
 from training.tf_data.pipeline import Pipeline, reraise
 
 _MESSAGE_CHARACTERS = 200
@@ -47,7 +52,7 @@ class TrainingData:
     """
 
     pipeline: Pipeline
-    order: TrainingOrder
+    order: Order
     validation: RecordReader | None
 
 
@@ -60,12 +65,14 @@ class RunOutputs:
         log: the curves for TensorBoard.
         history: the figures of each epoch as files.
         trace: the ids of all consumed records; None: they are not recorded.
+        trackers: other systems that are told about the run.
     """
 
     checkpoints: SharedCheckpoints
     log: TensorBoardLog
     history: HistoryFiles
     trace: ConsumedTrace | None
+    trackers: Trackers
 
 
 class TrainingLoop:
@@ -96,6 +103,8 @@ class TrainingLoop:
             config.run.callbacks, parts.model, config.run.epochs, self._order.steps_per_epoch
         )
         self._reports = TrainingReports(config, parts, data.order, outputs.log)
+        self._profile = StepProfile(config.run.profile_steps, outputs.log.folder)
+        self._shows_pictures = config.run.log_pictures and group_of(parts.strategy).is_first
         self._saved_at = time.monotonic()
 
     @property
@@ -134,6 +143,8 @@ class TrainingLoop:
         except Cancelled:
             self._save()
             raise
+        finally:
+            self._profile.close()
         self._callbacks.train_ends()
 
     def _step_of_stage(self) -> TrainStep:
@@ -170,9 +181,14 @@ class TrainingLoop:
             waited = time.perf_counter() - started
             self._callbacks.step_begins(self.progress.step)
             num_real = self._num_real(self.progress.step)
+            if self.run_step == 0 and self._shows_pictures:
+                classes = self._data.pipeline.reader.split.version.manifest.classes
+                log_training_examples(self._outputs.log, self._config, self._parts.strategy, batch, classes)
+            self._profile.step_begins(self.run_step + 1)
             _take(train_step, batch, num_real)
             if self._parts.pruning is not None:
                 self._parts.pruning.after_step(self.run_step + 1)
+            self._profile.step_ends(self.run_step + 1)
             self._reports.count(num_real)
             if self._outputs.trace is not None:
                 self._outputs.trace.add(self.progress.epoch, self.progress.step, self._consumed(batch))
@@ -229,10 +245,13 @@ class TrainingLoop:
         self._outputs.log.scalars("train", self.run_step, {**row["train"], **self.rates()})
         last = epoch == run.epochs
         if self._data.validation is not None and (last or epoch % run.validate_every_epochs == 0):
-            evaluation = self._validate(self._data.validation)
+            hardest = HardestExamples()
+            evaluation = self._validate(self._data.validation, hardest)
             row["validation"] = evaluation.figures()
             self._outputs.log.scalars("validation", self.run_step, row["validation"])
             events.metrics(split="validation", epoch=epoch, step=self.run_step, **row["validation"])
+            if self._shows_pictures and is_better(row["validation"], progress.best, run.best_metric):
+                hardest.write(self._outputs.log, self.run_step, self._data.validation)
         self.progress = Progress(
             **{
                 **asdict(progress),
@@ -246,19 +265,20 @@ class TrainingLoop:
         )
         self._remember_best(row)
         self._outputs.history.write(self.progress.history)
+        self._outputs.trackers.epoch(row)
         self._callbacks.epoch_ends(epoch - 1, row)
         started = time.perf_counter()
         self._save()
         self.progress.seconds += time.perf_counter() - started
 
-    def _validate(self, validation: RecordReader) -> Evaluation:
+    def _validate(self, validation: RecordReader, sink: Sink) -> Evaluation:
         def on_batch(done: int) -> None:
             events.progress("validate", done, len(validation.table))
             self._stop.check()
 
         events.stage("validate", len(validation.table))
         with self._parts.evaluated():
-            return self._parts.evaluator.evaluate(validation, on_batch)
+            return self._parts.evaluator.evaluate(validation, on_batch, sink)
 
     def _remember_best(self, row: dict[str, Any]) -> None:
         """Note the epoch as the best if it is, by its validation; ``_save`` then keeps its model.

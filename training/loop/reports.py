@@ -10,7 +10,7 @@ from infra.errors import LossNotFinite
 from training.config import TrainConfig
 from training.loop.checkpoints.checkpoints import Progress
 from training.loop.parts import TrainingParts
-from training.order import TrainingOrder
+from training.order import Order
 from training.ranks.device_memory import memory_figures
 from training.results.tensorboard_log import TensorBoardLog
 
@@ -18,9 +18,7 @@ from training.results.tensorboard_log import TensorBoardLog
 class TrainingReports:
     """The reports of a run, each over the steps since the one before it."""
 
-    def __init__(
-        self, config: TrainConfig, parts: TrainingParts, order: TrainingOrder, log: TensorBoardLog
-    ) -> None:
+    def __init__(self, config: TrainConfig, parts: TrainingParts, order: Order, log: TensorBoardLog) -> None:
         self._run = config.run
         self._parts = parts
         self._order = order

@@ -18,12 +18,13 @@ from infra.storage.filesystem import Storage
 from training.augment.batch_parameters import check_pairs
 from training.config import TrainConfig, image_size_of
 from training.dataset import Dataset
-from training.export.forms import FormsRequest, write_forms
+from training.export.forms import FormsRequest, check_packages, write_forms
 from training.export.saved_model import export
 from training.loop.checkpoints.checkpoints import Checkpoints, Progress
 from training.loop.checkpoints.shared import SharedCheckpoints
-from training.loop.evaluating.final_evaluation import OUT_OF_SAMPLE, evaluate_splits, write_label_errors
+from training.loop.evaluating.final_evaluation import evaluate_left_out, evaluate_splits, write_label_errors
 from training.loop.evaluating.trained_model import WEIGHTS_FILE
+from training.loop.folds import divide_train_split
 from training.loop.lengthening import check_not_past
 from training.loop.loop import RunOutputs, TrainingData, TrainingLoop
 from training.loop.memory.fallback import within_memory
@@ -33,7 +34,7 @@ from training.loop.stopping.agreed_stop import AgreedStop
 from training.loop.stopping.interruption import StopFlag, raise_when_preempted, stop_at_boundaries
 from training.loop.stopping.second_signal import end_at_second_signal
 from training.models import build_model
-from training.order import order_from_settings, rank_slice
+from training.order import rank_slice
 from training.ranks.cluster import Cluster
 from training.ranks.device_memory import peak_device_bytes
 from training.ranks.group import RankGroup, group_of
@@ -47,10 +48,13 @@ from training.ranks.strategy import (
 )
 from training.results.consumed import ConsumedTrace
 from training.results.predictions.file import predictions_file
+from training.results.predictions.label_errors import OUT_OF_SAMPLE
 from training.results.record.environment import describe_environment
 from training.results.record.history import HistoryFiles
 from training.results.report.writing import write_run_report
 from training.results.tensorboard_log import TensorBoardLog
+from training.results.tracking.tracked import TrackedRun
+from training.results.tracking.trackers import Trackers
 from training.tf_data.training_input import InputSettings, open_training_input
 
 EVALUATED_SPLITS = OUT_OF_SAMPLE
@@ -83,6 +87,7 @@ def train(
     """
     preemption = (signal.SIGTERM, signal.Signals[config.run.preemption_signal])
     raise_when_preempted(preemption)
+    check_packages(config.export.formats)
     dataset = Dataset(version, config.reading)
     readers = {split: dataset.reader(split) for split in dataset.splits}
     strategy = _strategy(config, cluster)
@@ -90,7 +95,8 @@ def train(
     ranks = group_of(strategy)
     settled = _settled(config, run_dir, ranks)
     asked, config = config, settled.with_batch_size(config)
-    order = order_from_settings(config.data, readers["train"].table, version.manifest.classes)
+    records = divide_train_split(config.data, readers["train"], version.manifest.classes)
+    order = records.order
     config = settled.applied(config, order.steps_per_epoch)
     check_divisible(config.data.batch_size, strategy)
     rows = rank_slice(config.data.batch_size, ranks.rank, ranks.num_ranks)
@@ -112,20 +118,29 @@ def train(
         if not built:
             keras.utils.set_random_seed(config.data.seed % 2**32)
         parts = built.pop() if built else build_parts(config, strategy, version, order.steps_per_epoch)
-        return parts, train_and_restore_best(config, parts, data, run_dir, stop)
+        return parts, train_and_restore_best(config, parts, data, run_dir, stop, trackers)
 
     def remember(number: int) -> None:
         nonlocal settled
         settled = replace(settled, accumulate_steps=number)
         settle_again(run_dir, settled)
 
-    with stop_at_boundaries(stop, preemption), end_at_second_signal():
+    tracked = TrackedRun(run_dir, environment, config.tracking, config.run.best_metric)
+    with (
+        Trackers(tracked if ranks.is_first else None) as trackers,
+        stop_at_boundaries(stop, preemption),
+        end_at_second_signal(),
+    ):
         if ranks.num_ranks == 1:
             parts, loop = within_memory(config, of_replica, attempt, remember)
         else:
             parts, loop = attempt(config)
         evaluated = [readers[split] for split in EVALUATED_SPLITS if split in readers]
         metrics = evaluate_splits(parts.evaluator, evaluated, run_dir, stop.check)
+        left_out = None
+        if records.left_out is not None:
+            unseen = readers["train"], records.left_out
+            left_out = evaluate_left_out(parts.evaluator, *unseen, run_dir, stop.check)
         label_errors = write_label_errors(run_dir)
         stop.check()
         events.stage("export", 1, unit="models")
@@ -141,15 +156,17 @@ def train(
             forms = write_forms(plain, FormsRequest(config.export, train_records, checked_on[0]), run_dir)
         events.progress("export", 1, 1, unit="models")
         bad_records = ranks.all_values(dataset.bad_records.to_result())
-    result = {
-        **_result(config, version, run_dir, parts, loop, metrics, settled.notes(asked)),
-        "reading": reading.described(),
-        "bad_records": _of_all_ranks(bad_records),
-        "label_errors": label_errors,
-        "exports": forms,
-    }
-    if ranks.is_first:
-        result["report"] = str(write_run_report(run_dir, result, readers))
+        result = {
+            **_result(config, version, run_dir, parts, loop, metrics, settled.notes(asked)),
+            "reading": reading.described(),
+            "bad_records": _of_all_ranks(bad_records),
+            "label_errors": label_errors,
+            "left_out": left_out,
+            "exports": forms,
+        }
+        if ranks.is_first:
+            result["report"] = str(write_run_report(run_dir, result, readers))
+            trackers.end(result)
     dataset.close()
     return result
 
@@ -171,7 +188,12 @@ def _settled(config: TrainConfig, run_dir: Path, ranks: RankGroup) -> Settled:
 
 
 def train_and_restore_best(
-    config: TrainConfig, parts: TrainingParts, data: TrainingData, run_dir: Path, stop: StopFlag
+    config: TrainConfig,
+    parts: TrainingParts,
+    data: TrainingData,
+    run_dir: Path,
+    stop: StopFlag,
+    trackers: Trackers | None = None,
 ) -> TrainingLoop:
     """Run the loop from the latest checkpoint in ``run_dir``, then restore the best model."""
     ranks = group_of(parts.strategy)
@@ -194,7 +216,8 @@ def train_and_restore_best(
             trace = ConsumedTrace(run_dir / "consumed.jsonl", num_bytes)
             open_files.enter_context(contextlib.closing(trace))
         open_files.callback(checkpoints.close)  # first of all, since it puts the trace on disk
-        outputs = RunOutputs(checkpoints, log, HistoryFiles(Storage.at(run_dir)), trace)
+        history = HistoryFiles(Storage.at(run_dir))
+        outputs = RunOutputs(checkpoints, log, history, trace, trackers or Trackers(None))
         loop = TrainingLoop(config, parts, data, outputs, progress, stop)
         stop.steps_done = lambda: loop.run_step
         loop.run()
@@ -233,6 +256,10 @@ def _result(
     notes = [*parts.notes, *more_notes]
     if parts.pruning is not None:
         notes.append(f"pruned: {parts.pruning.share_of_zeros():.1%} of the weights in pruned layers are zero")
+    if config.data.left_out_fold is not None:
+        notes.append(
+            f"fold {config.data.left_out_fold} of {config.data.folds} of the train split was left out"
+        )
     notes += [f"{version.ref} has no {split} split: nothing was measured on it" for split in missing]
     if "validation" in missing:
         notes.append("without validation examples the last model counts as the best")

@@ -58,6 +58,9 @@ works with blocks. Class weights work with every order.
 **Weights** (``balance``). The weight of a real example is w_i / sum w, where w is the weight of its class, or
 1. The sum runs over the global batch, whatever the ranks. Padding has weight 0.
 
+**Folds** (``folding``). With ``data.left_out_fold`` a run trains on the M records of the other
+folds, which are numbered 0 to M - 1 in the order of their ordinals. All of the above holds with M for N.
+
 **Last step.** If B does not divide N, the last step is dropped (``drop``) or filled with the records of the
 epoch's first positions at weight zero (``pad``). So the shape of a batch stays fixed, and batch normalisation
 sees real images.
@@ -67,18 +70,23 @@ from __future__ import annotations
 
 from training.order.blocks import BlockSizes
 from training.order.epochs import TrainingOrder
+from training.order.folding.folds import FoldedRecords, fold_numbers
+from training.order.folding.subset import SubsetOrder
 from training.order.from_settings import order_from_settings
 from training.order.shares import Shares, rank_slice, shares_of_speed
 from training.order.steps import LastBatch, Order, SequentialOrder, StepPlan
 
 __all__ = [
     "BlockSizes",
+    "FoldedRecords",
     "LastBatch",
     "Order",
     "SequentialOrder",
     "Shares",
     "StepPlan",
+    "SubsetOrder",
     "TrainingOrder",
+    "fold_numbers",
     "order_from_settings",
     "rank_slice",
     "shares_of_speed",

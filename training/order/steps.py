@@ -71,14 +71,24 @@ class StepPlan:
 
 
 class SequentialOrder:
-    """Every record once, in stored order: for evaluation."""
+    """Every record once, in stored order: for evaluation.
+
+    With ``records`` (int64 [M], ascending ordinals) only these.
+    """
 
     seed = 0  # nothing is drawn: evaluation is not augmented
     blocks: Blocks | None = None
     class_weights: Floats | None = None
 
-    def __init__(self, num_records: int, global_batch_size: int, last_batch: LastBatch = "pad") -> None:
-        self.num_records = num_records
+    def __init__(
+        self,
+        num_records: int,
+        global_batch_size: int,
+        last_batch: LastBatch = "pad",
+        records: Ints | None = None,
+    ) -> None:
+        self.num_records = num_records = num_records if records is None else records.size
+        self._records = records
         self.global_batch_size = global_batch_size
         full, rest = divmod(num_records, global_batch_size)
         self.steps_per_epoch = full + (1 if rest and last_batch == "pad" else 0)
@@ -89,5 +99,7 @@ class SequentialOrder:
         positions = np.arange(start, start + self.global_batch_size, dtype=np.int64)
         real = positions < self.num_records
         ordinals = np.where(real, positions, 0)
+        if self._records is not None:
+            ordinals = self._records[ordinals]
         weights = real.astype(np.float32)
         return StepPlan(self.seed, epoch, step, positions, ordinals, int(real.sum()), weights)

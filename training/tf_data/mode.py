@@ -75,6 +75,8 @@ def _obstacle(reading: ReadingSettings, data: DataSettings) -> str | None:
         return f"data.balance = {data.balance!r} needs an exact order"
     if data.granularity != "record":
         return f"data.granularity = {data.granularity!r} needs an exact order"
+    if data.left_out_fold is not None:
+        return "data.left_out_fold needs an exact order"
     if reading.max_bad_records:
         return f"reading.max_bad_records = {reading.max_bad_records} needs reading record by record"
     return None

@@ -1,4 +1,4 @@
-"""report: find, open, copy or rebuild the HTML page of a version."""
+"""report: find, open, copy or rebuild the HTML page of a dataset version or of a training run."""
 
 from __future__ import annotations
 
@@ -12,50 +12,83 @@ from flows.cli.datasets.open_catalog import catalog_at
 
 if TYPE_CHECKING:
     from infra.dataset.catalog import Catalog, DatasetVersion
+    from training.results.record.run_folder import RunFolder
 
 Open = Annotated[bool, typer.Option("--open", help="Open it in the browser")]
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="FILE", help="Copy it to this file, to send or to keep")
 ]
 Rebuild = Annotated[bool, typer.Option("--rebuild", help="Write it again from the version's files")]
+Subject = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME[@VERSION]|RUN", help="A dataset, its newest version by default; or a training run"
+    ),
+]
 
 
 def report(
-    dataset: options.Ref,
+    subject: Subject,
     open_it: Open = False,
     out: Out = None,
     rebuild: Rebuild = False,
     root: options.Root = None,
+    runs: options.Runs = None,
     json_output: options.Json = False,
 ) -> None:
-    """Print the path of a version's report: one HTML page about its inputs and records.
+    """Print the path of a report: one HTML page about a dataset version, or about a training run.
+
+    The page of a run is drawn again from its files, also while the run is unfinished.
 
     [bold]Examples[/bold]
 
       shardmill report photos --open
 
       shardmill report photos@2 --out photos-2.html
+
+      shardmill report photos-v1-3f2a9c --open
     """
     from flows.cli import output
+    from infra.storage.filesystem import Storage
     from infra.storage.output_file import writes
 
-    catalog = catalog_at(root)
-    opened = _with_page(catalog, catalog.open(dataset))
-    path, rebuilt = _page(catalog, opened, rebuild)
-    local = opened.storage.local_path(path)
-    place = str(local) if local is not None else f"{opened.storage.uri}/{path}"
+    run = _run(subject, runs)
+    if run is None:
+        catalog = catalog_at(root)
+        opened = _with_page(catalog, catalog.open(subject))
+        path, rebuilt = _page(catalog, opened, rebuild)
+        storage, about = opened.storage, {"dataset": opened.name, "version": opened.version}
+    else:
+        path, rebuilt = _run_page(run, root), True
+        storage, about = Storage.at(run.path), {"run": run.name}
+    local = storage.local_path(path)
+    place = str(local) if local is not None else f"{storage.uri}/{path}"
     if out is not None:
-        page = opened.storage.read_bytes(path)
+        page = storage.read_bytes(path)
         with writes(out):
             out.write_bytes(page)
         local, place = out.absolute(), str(out)
     if json_output:
-        found = {"dataset": opened.name, "version": opened.version, "report": place, "rebuilt": rebuilt}
-        output.print_json(found)
+        output.print_json({**about, "report": place, "rebuilt": rebuilt})
     else:
         output.say(place)
     if open_it:
         _open(local, place)
+
+
+def _run(subject: str, runs: str | None) -> RunFolder | None:
+    from flows.cli.runs.folder import runs_folder
+    from training.results.record.run_folder import find_run
+
+    return find_run(subject, runs_folder(runs))
+
+
+def _run_page(run: RunFolder, root: str | None) -> str:
+    """Draw the page of a run; return its path in the run's folder."""
+    from flows.parameters import root_or_default
+    from training.results.report.drawing import draw_run_report
+
+    return draw_run_report(run, root_or_default(root)).name
 
 
 def _with_page(catalog: Catalog, version: DatasetVersion) -> DatasetVersion:

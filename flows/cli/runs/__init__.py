@@ -1,1 +1,1 @@
-"""Commands about training runs: list, compare, evaluate, predict."""
+"""Commands about training runs: list, compare, evaluate, predict, and look for label errors."""

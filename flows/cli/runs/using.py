@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flows.cli import options
 from flows.cli.runs.looking import Run, Split
+
+if TYPE_CHECKING:
+    from training.results.record.run_folder import RunFolder
 
 EVALUATE: tuple[str, ...] = (sys.executable, "-m", "training.evaluate")
 PREDICT: tuple[str, ...] = (sys.executable, "-m", "training.predict")
@@ -45,23 +48,26 @@ def evaluate(
       shardmill evaluate photos-v1-3f2a --dataset photos@4
     """
     from flows.cli import output
-    from flows.cli.jobs.job_process import result_of
     from flows.cli.runs.folder import runs_folder
     from flows.parameters import root_or_default
     from training.evaluate import summary
     from training.results.record.run_folder import open_run
 
-    folder = runs_folder(runs)
-    found = open_run(run, folder)
+    found = open_run(run, runs_folder(runs))
     found.finished()
-    command = [*EVALUATE, str(found.path), "--split", split, "--root", root_or_default(root)]
-    command += ["--runs", str(folder)]
-    command += ["--dataset", dataset] if dataset is not None else []
-    result = result_of(command)
+    result = evaluate_in_child(found, split, dataset, root_or_default(root))
     if json_output:
         output.print_json(result)
     else:
         output.say(*summary(result).splitlines())
+
+
+def evaluate_in_child(run: RunFolder, split: str, dataset: str | None, root: str) -> dict[str, Any]:
+    """Evaluate a run in a process that loads TensorFlow; see ``training.evaluate.evaluate_run``."""
+    from flows.cli.jobs.job_process import result_of
+
+    command = [*EVALUATE, str(run.path), "--split", split, "--root", root]
+    return result_of([*command, *(["--dataset", dataset] if dataset is not None else [])])
 
 
 def predict(

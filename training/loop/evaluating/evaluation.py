@@ -61,7 +61,11 @@ class Evaluator:
         self._prepared: dict[RecordReader, tuple[IndexedPipeline, Any]] = {}
 
     def evaluate(
-        self, reader: RecordReader, on_batch: Callable[[int], None], sink: Sink | None = None
+        self,
+        reader: RecordReader,
+        on_batch: Callable[[int], None],
+        sink: Sink | None = None,
+        records: Ints | None = None,
     ) -> Evaluation:
         """Evaluate every record of the reader's split once, in stored order.
 
@@ -69,11 +73,12 @@ class Evaluator:
             reader: the records of the split.
             on_batch: called with the number of evaluated examples.
             sink: takes the predictions of each batch.
+            records: int64 [M], ordinals of the only records to evaluate, ascending; None: all.
 
         Raises:
             CorruptDataError: a record is damaged.
         """
-        pipeline, dataset = self._prepare(reader)
+        pipeline, dataset = self._prepare(reader) if records is None else self._opened(reader, records)
         tally = self._task.tally()
         batches = reraise([pipeline], lambda: iter(dataset))
         done = 0
@@ -97,17 +102,19 @@ class Evaluator:
     def _prepare(self, reader: RecordReader) -> tuple[IndexedPipeline, Any]:
         """Return the pipeline of a split, made once: TensorFlow never frees the functions of a dataset."""
         if reader not in self._prepared:
-            order = SequentialOrder(len(reader.table), self._size.batch_size)
-            pipeline = IndexedPipeline(
-                reader,
-                order,
-                self._size.image_size,
-                image_channels=self._size.image_channels,
-                own_rows=self._own_rows,
-            )
-            dataset = distribute(self._strategy, pipeline, 0, order.steps_per_epoch)
-            self._prepared[reader] = pipeline, dataset
+            self._prepared[reader] = self._opened(reader, None)
         return self._prepared[reader]
+
+    def _opened(self, reader: RecordReader, records: Ints | None) -> tuple[IndexedPipeline, Any]:
+        order = SequentialOrder(len(reader.table), self._size.batch_size, records=records)
+        pipeline = IndexedPipeline(
+            reader,
+            order,
+            self._size.image_size,
+            image_channels=self._size.image_channels,
+            own_rows=self._own_rows,
+        )
+        return pipeline, distribute(self._strategy, pipeline, 0, order.steps_per_epoch)
 
 
 def _evaluation_step(strategy: Any, model: Any, task: Task) -> Any:

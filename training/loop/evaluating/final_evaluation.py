@@ -8,15 +8,15 @@ from typing import Any
 
 from infra import progress as events
 from infra.storage.filesystem import Storage
+from training.arrays import Ints
 from training.loop.evaluating.evaluation import Evaluator
 from training.reading import RecordReader
 from training.results.metrics.single_label import SingleLabelEvaluation
+from training.results.metrics.tally import Evaluation
 from training.results.pictures.confusion import confusion_svg
 from training.results.pictures.reliability import reliability_svg
-from training.results.predictions.file import PredictionsWriter, predictions_file
-from training.results.predictions.label_errors import LABEL_ERRORS_FILE, find_label_errors
-
-OUT_OF_SAMPLE = ("validation", "test")
+from training.results.predictions.file import LEFT_OUT_FILE, PredictionsWriter, predictions_file
+from training.results.predictions.label_errors import LABEL_ERRORS_FILE, OUT_OF_SAMPLE, find_label_errors
 
 
 def evaluate_splits(
@@ -39,21 +39,56 @@ def evaluate_splits(
     folder = Storage.at(run_dir)
     results = {}
     for reader in readers:
-        split, total = reader.table.split, len(reader.table)
-        events.stage(f"evaluate {split}", total)
-
-        def on_batch(done: int, split: str = split, total: int = total) -> None:
-            events.progress(f"evaluate {split}", done, total)
-            check()
-
-        with PredictionsWriter(folder, reader.split.version, reader.table) as predictions:
-            evaluation = evaluator.evaluate(reader, on_batch, predictions)
-        classes = reader.split.version.manifest.classes
+        split, classes = reader.table.split, reader.split.version.manifest.classes
+        evaluation = _evaluated(evaluator, reader, folder, check)
         results[split] = evaluation.to_result(classes)
         events.metrics(split=split, final=True, **evaluation.figures())
         if isinstance(evaluation, SingleLabelEvaluation):
             _draw(folder, split, evaluation, classes)
     return results
+
+
+def evaluate_left_out(
+    evaluator: Evaluator, reader: RecordReader, records: Ints, run_dir: Path, check: Callable[[], None]
+) -> dict[str, Any]:
+    """Evaluate a model on the records of the train split that it has not learned from.
+
+    Args:
+        evaluator: evaluates the model.
+        reader: the records of the train split.
+        records: int64 [M], the ordinals of those that were left out, ascending.
+        run_dir: the folder of the run, which gets ``predictions-left-out.parquet``.
+        check: called after each batch; may raise.
+
+    Returns:
+        The figures and the path of the predictions, JSON-able.
+    """
+    evaluation = _evaluated(evaluator, reader, Storage.at(run_dir), check, records)
+    return {
+        "metrics": evaluation.to_result(reader.split.version.manifest.classes),
+        "predictions": str(run_dir / LEFT_OUT_FILE),
+    }
+
+
+def _evaluated(
+    evaluator: Evaluator,
+    reader: RecordReader,
+    folder: Storage,
+    check: Callable[[], None],
+    records: Ints | None = None,
+) -> Evaluation:
+    """Evaluate a model on a split, or on some of its records, and write the predictions."""
+    table, name = reader.table, None if records is None else LEFT_OUT_FILE
+    what = f"evaluate {table.split if records is None else 'the left-out fold'}"
+    total = len(table) if records is None else records.size
+    events.stage(what, total)
+
+    def on_batch(done: int) -> None:
+        events.progress(what, done, total)
+        check()
+
+    with PredictionsWriter(folder, reader.split.version, table, name) as predictions:
+        return evaluator.evaluate(reader, on_batch, predictions, records)
 
 
 def write_label_errors(run_dir: Path) -> dict[str, Any] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -36,6 +36,9 @@ _METADATA = b"shardmill"
 _GROUP_VALUES = 1 << 21  # probabilities in a row group, 8 MiB
 
 
+LEFT_OUT_FILE = "predictions-left-out.parquet"  # of the fold of the train split that a run left out
+
+
 def predictions_file(split: str) -> str:
     """Return the name of the file of a split, in the folder of the run."""
     return f"predictions-{split}.parquet"
@@ -48,9 +51,12 @@ class PredictionsWriter:
     ``training.loop.evaluating.evaluation.Sink``.
     """
 
-    def __init__(self, folder: Storage, version: DatasetVersion, table: SplitTable) -> None:
-        """Prepare to write the predictions of the split of ``table`` into ``folder``."""
+    def __init__(
+        self, folder: Storage, version: DatasetVersion, table: SplitTable, name: str | None = None
+    ) -> None:
+        """Prepare to write predictions of the split of ``table`` to ``name``, by default the split's file."""
         self._folder = folder
+        self._name = name or predictions_file(table.split)
         self._version = version
         self._table = table
         self._names = [uri_of(name) for name in version.manifest.classes]
@@ -63,7 +69,7 @@ class PredictionsWriter:
         self._schema = pa.schema(PREDICTION_COLUMNS, metadata={_METADATA: json.dumps(about).encode("ascii")})
 
     def __enter__(self) -> Self:
-        stream: AbstractContextManager[Any] = self._folder.atomic_writer(predictions_file(self._table.split))
+        stream: AbstractContextManager[Any] = self._folder.atomic_writer(self._name)
         opened = self._ends.enter_context(stream)
         self._file = self._ends.enter_context(pq.ParquetWriter(opened, self._schema, compression="zstd"))
         return self
@@ -123,6 +129,19 @@ class _Sources:
                 self._shard, self._uris = shard, rows["source_uri"].combine_chunks()
             found.append(self._uris[ordinal - int(self._firsts[shard])].as_py() or "")
         return found
+
+
+def join_predictions(paths: Sequence[Path], folder: Storage, name: str) -> None:
+    """Write the rows of several files of predictions, one after the other, to a file of the same kind.
+
+    Raises:
+        CorruptDataError: one is no such file.
+    """
+    schema = _opened(paths[0]).schema_arrow
+    with folder.atomic_writer(name) as stream, pq.ParquetWriter(stream, schema, compression="zstd") as file:
+        for path in paths:
+            for rows in read_predictions(path, schema.names):
+                file.write_table(rows.cast(schema))
 
 
 def read_classes(path: Path) -> list[str]:

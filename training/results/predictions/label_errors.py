@@ -6,8 +6,8 @@ classes the likeliest counts. The counts of (label, confident class) are the con
 diagonal are likely errors; its rows, scaled to the number of examples of each label, estimate how many there
 are.
 
-The probabilities must be out of sample: those of the validation and test splits are. The train split would
-need models that have not seen their own fold, so it is left out.
+The probabilities must be out of sample: those of the validation and test splits are. For the train split
+``training.label_errors`` trains K models, each without one fold, which it then predicts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import csv
 import heapq
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -28,7 +28,9 @@ from training.results.metrics.confusion import ratio
 from training.results.predictions.file import probabilities_of, read_classes, read_predictions
 
 LABEL_ERRORS_FILE = "label-errors.csv"
+OUT_OF_SAMPLE = ("validation", "test")  # splits that a model has not learned from
 LISTED = 10_000
+_PAIRS = 30
 COLUMNS = ("id", "source_uri", "split", "given_label", "suggested_label", "score")
 
 
@@ -58,12 +60,14 @@ class LabelErrors:
         num_likely: examples off the diagonal of the confident joint.
         estimated: the number of errors that the confident joint estimates.
         listed: the errors of the highest scores, the likeliest first.
+        pairs: (given label, suggested label, likely errors of this kind), the most frequent first.
     """
 
     num_examples: int
     num_likely: int
     estimated: float
     listed: Sequence[LabelError]
+    pairs: Sequence[tuple[str, str, int]] = ()
 
     def to_csv(self) -> bytes:
         """Return the listed errors as CSV (UTF-8) with the header ``COLUMNS``."""
@@ -105,7 +109,14 @@ def find_label_errors(files: dict[str, Path]) -> LabelErrors | None:
                 likely.append(LabelError(score, *place, classes[given], classes[suggested]))
         likely = _likeliest(likely)
     off_diagonal = int(joint.sum() - np.trace(joint))
-    return LabelErrors(int(counts.sum()), off_diagonal, _estimated(joint, counts), likely)
+    pairs = heapq.nsmallest(_PAIRS, _pairs(joint, classes), key=lambda pair: (-pair[2], pair[:2]))
+    return LabelErrors(int(counts.sum()), off_diagonal, _estimated(joint, counts), likely, pairs)
+
+
+def _pairs(joint: Ints, classes: list[str]) -> Iterator[tuple[str, str, int]]:
+    for given, suggested in np.argwhere(joint).tolist():
+        if given != suggested:
+            yield classes[given], classes[suggested], int(joint[given, suggested])
 
 
 def _likeliest(errors: list[LabelError]) -> list[LabelError]:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from infra.errors import CorruptDataError
 from infra.storage.filesystem import Storage
+
+_FILE = "metrics.jsonl"
+_SPLITS = ("train", "validation")
 
 
 class HistoryFiles:
@@ -23,7 +28,7 @@ class HistoryFiles:
         """Write the rows of all epochs so far: ``epoch``, ``step``, and ``<split>_<figure>``."""
         rows = [flat(row) for row in history]
         lines = "".join(json.dumps(row) + "\n" for row in rows)
-        self._folder.write_atomic("metrics.jsonl", lines.encode("ascii"))
+        self._folder.write_atomic(_FILE, lines.encode("ascii"))
         names = list(dict.fromkeys(name for row in rows for name in row))
         table = pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
         stream = io.BytesIO()
@@ -39,4 +44,32 @@ def flat(row: dict[str, Any]) -> dict[str, Any]:
             found |= {f"{key}_{name}": figure for name, figure in value.items()}
         else:
             found[key] = value
+    return found
+
+
+def read_history(run_dir: Path) -> list[dict[str, Any]]:
+    """Return the epochs of ``metrics.jsonl`` so far, the figures by split as in the result of a run.
+
+    Raises:
+        CorruptDataError: the file is damaged.
+    """
+    path = run_dir / _FILE
+    if not path.is_file():
+        return []
+    try:
+        return [_by_split(json.loads(line)) for line in path.read_text(encoding="ascii").splitlines()]
+    except (OSError, ValueError) as error:
+        raise CorruptDataError(
+            f"{path} cannot be read: {error}", "train again: the next epoch writes it again"
+        ) from error
+
+
+def _by_split(row: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in row.items():
+        split, _, name = key.partition("_")
+        if split not in _SPLITS:
+            found[key] = value
+        elif value is not None:
+            found.setdefault(split, {})[name] = value
     return found

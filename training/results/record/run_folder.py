@@ -61,13 +61,24 @@ class RunFolder:
         found = (self.result or {}).get("metrics", {}).get("test", {}).get("accuracy")
         return None if found is None else float(found)
 
+    @property
+    def environment_file(self) -> Path:
+        """The file of code, packages, devices and configuration, written when training begins."""
+        return self.path / _ENVIRONMENT
+
     def config(self) -> dict[str, Any]:
         """Return the settings of the run, the whole ones where environment.json has them."""
-        path = self.path / _ENVIRONMENT
+        path = self.environment_file
         if path.is_file():
             return dict(_read(path)["config"])
         # Settings of reading stand in run.json only as far as they change the outcome.
         return {name: table for name, table in self.identity["config"].items() if name != "reading"}
+
+    def evaluation_dir(self, ref: str) -> Path:
+        """Return the folder of the predictions on a dataset version, given as ``name@version``."""
+        if ref == self.dataset:
+            return self.path
+        return self.path / "evaluations" / ref.replace("@", "-v")
 
     def finished(self) -> dict[str, Any]:
         """Return the result.
@@ -82,18 +93,24 @@ class RunFolder:
             )
         return self.result
 
-    def predictions(self, split: str) -> Path:
+    def predictions(self, split: str, ref: str | None = None) -> Path:
         """Return the file of predictions of a split.
+
+        Args:
+            split: the split.
+            ref: the dataset version as ``name@version``; None: that of the run.
 
         Raises:
             DataError: the run is unfinished. NotFoundError: it has no such file.
         """
         self.finished()
-        path = self.path / predictions_file(split)
+        path = self.evaluation_dir(ref or self.dataset) / predictions_file(split)
         if not path.is_file():
+            on, option = ("", "") if ref is None else (f" of {ref}", f" --dataset {ref}")
             raise NotFoundError(
-                f"the run {self.name} has no predictions of the {split} split",
-                f"write them, if the dataset has that split: shardmill evaluate {self.name} --split {split}",
+                f"the run {self.name} has no predictions of the {split} split{on}",
+                "write them, if the dataset has that split: "
+                f"shardmill evaluate {self.name} --split {split}{option}",
             )
         return path
 
@@ -116,13 +133,21 @@ def open_run(named: str, runs: Path) -> RunFolder:
     Raises:
         NotFoundError: there is no such run; suggests the near miss.
     """
-    for path in (runs / named, Path(named)):
-        if (path / _IDENTITY).is_file():
-            return _opened(path.resolve())
+    found = find_run(named, runs)
+    if found is not None:
+        return found
     known = [run.name for run in list_runs(runs)]
     none = "there are none: `shardmill train NAME` makes one; --runs names another folder"
     remedy = near_miss(named, known) or none
     raise NotFoundError(f"no training run {named!r} under {runs}", remedy)
+
+
+def find_run(named: str, runs: Path) -> RunFolder | None:
+    """Open a run like ``open_run``; None: there is none."""
+    for path in (runs / named, Path(named)):
+        if (path / _IDENTITY).is_file():
+            return _opened(path.resolve())
+    return None
 
 
 def _opened(path: Path) -> RunFolder:

@@ -9,7 +9,7 @@ from importlib import resources
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment
+from jinja2 import Environment, Template
 from markupsafe import Markup, escape
 
 from infra.html.formatting import setting_rows
@@ -41,7 +41,7 @@ class Contents:
 
     Attributes:
         run: the name of the run.
-        result: its result.
+        result: its result; of an unfinished run what is known so far, without ``images_per_second``.
         environment: code, packages, machine, devices and configuration.
         hardest: split -> examples that the model got most wrong.
         label_errors: likely label errors; None: there was nothing to look at.
@@ -85,24 +85,21 @@ def render_page(contents: Contents) -> str:
     style, result = style_sheet(), contents.result
     splits = [_view(name, figures, result["classes"]) for name, figures in result["metrics"].items()]
     splits.sort(key=lambda view: view.name != "test")  # the test split first
-    return (
-        _environment()
-        .get_template("run.html.j2")
-        .render(
-            run=contents.run,
-            result=result,
-            style=style,
-            style_hash=style_hash(style),
-            splits=splits,
-            charts=list(_charts(result["history"])),
-            in_sight=_CLASSES_IN_SIGHT,
-            hardest=[(view.name, contents.hardest.get(view.name, ())) for view in splits],
-            label_errors=contents.label_errors,
-            label_errors_shown=contents.label_errors_shown,
-            thumbnails=contents.thumbnails,
-            config=list(setting_rows(contents.environment["config"])),
-            facts=list(_facts(contents.environment, result)),
-        )
+    return template("run.html.j2").render(
+        run=contents.run,
+        result=result,
+        style=style,
+        style_hash=style_hash(style),
+        splits=splits,
+        is_finished="images_per_second" in result,
+        charts=list(_charts(result["history"])),
+        in_sight=_CLASSES_IN_SIGHT,
+        hardest=[(view.name, contents.hardest.get(view.name, ())) for view in splits],
+        label_errors=contents.label_errors,
+        label_errors_shown=contents.label_errors_shown,
+        thumbnails=contents.thumbnails,
+        config=list(setting_rows(contents.environment["config"])),
+        facts=list(_facts(contents.environment, result)),
     )
 
 
@@ -157,8 +154,14 @@ def _facts(found: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[tupl
     yield "seed", str(found["seed"])
     yield "dataset source", dataset["source"]
     yield "manifest SHA-256", dataset["manifest_sha256"]
-    yield "images a second", f"{result['images_per_second']:,.0f}"
-    yield "waiting for data", f"{result['input_wait_fraction']:.1%}"
+    if "images_per_second" in result:
+        yield "images a second", f"{result['images_per_second']:,.0f}"
+        yield "waiting for data", f"{result['input_wait_fraction']:.1%}"
+
+
+def template(name: str) -> Template:
+    """Return a template of this package."""
+    return _environment().get_template(name)
 
 
 @cache

@@ -11,7 +11,7 @@ from infra.storage.filesystem import Storage
 from training.reading import RecordReader
 from training.results.predictions.file import predictions_file
 from training.results.predictions.hardest import HardExample, find_hardest
-from training.results.predictions.label_errors import LabelErrors, find_label_errors
+from training.results.predictions.label_errors import OUT_OF_SAMPLE, LabelErrors, find_label_errors
 from training.results.report.gallery import Thumbnail, read_thumbnails
 from training.results.report.page import Contents, render_page
 
@@ -25,7 +25,7 @@ def write_run_report(run_dir: Path, result: Mapping[str, Any], readers: Mapping[
     Args:
         run_dir: the folder of the run, with its files of predictions and environment.json.
         result: the result of the run.
-        readers: split -> its records, for pictures.
+        readers: split -> its records, for pictures; a split that is missing here has none.
 
     Returns:
         The path of the page.
@@ -33,9 +33,10 @@ def write_run_report(run_dir: Path, result: Mapping[str, Any], readers: Mapping[
     Raises:
         CorruptDataError: a file of predictions is damaged.
     """
-    files = {split: run_dir / predictions_file(split) for split in result["metrics"]}
+    paths = {split: run_dir / predictions_file(split) for split in result["metrics"]}
+    files = {split: path for split, path in paths.items() if path.is_file()}
     hardest = {split: find_hardest(path, _HARDEST) for split, path in files.items()}
-    errors = find_label_errors(files)
+    errors = find_label_errors({split: files[split] for split in OUT_OF_SAMPLE if split in files})
     contents = Contents(
         run=run_dir.name,
         result=result,
@@ -56,8 +57,8 @@ def _thumbnails(
 ) -> dict[str, Thumbnail]:
     found: dict[str, Thumbnail] = {}
     listed = [] if errors is None else errors.listed[:_LABEL_ERRORS]
-    for split, examples in hardest.items():
-        wanted = {example.id: example.source_uri for example in examples}
+    for split in hardest.keys() & readers.keys():
+        wanted = {example.id: example.source_uri for example in hardest[split]}
         wanted |= {error.id: error.source_uri for error in listed if error.split == split}
         found |= read_thumbnails(readers[split], wanted.items())
     return found

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 
@@ -12,7 +14,10 @@ from infra.dataset.catalog import DatasetVersion
 from infra.errors import ConfigError
 from tests.samples.published import coloured, publish
 from tests.samples.sessions import trained
+from training.config import DataSettings
+from training.dataset import Dataset
 from training.loop.evaluating.best import is_better, looks_since_best
+from training.loop.folds import divide_train_split
 
 pytest.importorskip("tensorflow")
 
@@ -74,6 +79,67 @@ def test_callbacks_are_called_and_may_stop_the_run(version: DatasetVersion, tmp_
     assert "stop_training" in loop.stopped_early
     best = loop.progress.history[int(loop.progress.best["epoch"]) - 1]["validation"]
     assert found.figures() == pytest.approx(best), "the averages were evaluated, kept and restored"
+
+
+def test_a_run_learns_from_all_folds_but_one(version: DatasetVersion, tmp_path: Path) -> None:
+    trained(
+        version, tmp_path, "data.folds=4", "data.left_out_fold=3", "run.epochs=2", "run.trace_records=true"
+    )
+    steps = [json.loads(line) for line in (tmp_path / "consumed.jsonl").read_text().splitlines()]
+    seen = [name for step in steps for name in step["ids"]]
+    reader = Dataset(version).reader("train")
+    asked = DataSettings(folds=4, left_out_fold=3)
+    left_out = divide_train_split(asked, reader, ["a", "b"]).left_out
+    assert left_out is not None
+    ids = set(reader.table.ids(np.arange(20))) - set(reader.table.ids(left_out))
+    assert len(ids) == 15
+    assert sorted(seen) == sorted([*ids, *ids])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"folds": 3}, "go together"),
+        ({"folds": 3, "left_out_fold": 4}, "left_out_fold = 4 of 3 folds"),
+        ({"folds": 3, "left_out_fold": 1, "granularity": "block"}, "needs granularity 'record'"),
+    ],
+)
+def test_folds_that_cannot_be_left_out_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        DataSettings.model_validate(settings)
+
+
+def test_an_empty_fold_is_refused(version: DatasetVersion) -> None:
+    asked, reader = DataSettings(folds=30, left_out_fold=30), Dataset(version).reader("train")
+    with pytest.raises(ConfigError, match="fold 30 of 30 has no records"):
+        divide_train_split(asked, reader, ["a", "b"])
+
+
+def test_tensorboard_gets_pictures_and_a_profile(version: DatasetVersion, tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    trained(version, tmp_path, "run.epochs=2", "run.profile_steps=[2,3]", "augment.mixup=0.2")
+    (profile,) = (tmp_path / "logs" / "plugins" / "profile").glob("*/*.xplane.pb")
+    assert profile.stat().st_size > 0
+    for split, name in (("train", "examples"), ("validation", "hardest")):
+        events = EventAccumulator(str(tmp_path / "logs" / split))
+        events.Reload()
+        first = events.Tensors(name)[0]
+        width, height, content = first.tensor_proto.string_val
+        decoded = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR)
+        assert decoded.shape == (int(height), int(width), 3)
+        assert first.step == (0 if split == "train" else 3)
+
+
+def test_no_pictures_and_no_profile_are_written_where_none_are_asked_for(
+    version: DatasetVersion, tmp_path: Path
+) -> None:
+    trained(version, tmp_path / "with", "run.epochs=1")
+    trained(version, tmp_path / "without", "run.epochs=1", "run.log_pictures=false")
+    sizes = [sum(path.stat().st_size for path in (tmp_path / name / "logs").rglob("events*"))
+             for name in ("with", "without")]  # fmt: skip
+    assert sizes[1] < sizes[0] / 4
+    assert not (tmp_path / "with" / "logs" / "plugins").exists()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ _MOST_OPERATIONS = 4  # of RandAugment (AugmentSettings)
 
 
 def test_the_values_never_change() -> None:
-    assert [purpose.value for purpose in Purpose] == [1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 61, 62]
+    assert [purpose.value for purpose in Purpose] == [1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 24, 61, 62]
     assert [stream.value for stream in ImageStream] == [0, 100, 200, 300, 400, 401, 600, 601, 602, 603, 700]
     assert [stream.value for stream in BatchStream] == [0, 100, 200, 201, 202, 203, 204]
 

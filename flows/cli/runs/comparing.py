@@ -1,0 +1,101 @@
+"""compare: compare two training runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flows.cli import options
+from flows.cli.runs.looking import Run, Split
+
+if TYPE_CHECKING:
+    from training.results.record.run_folder import RunFolder
+
+Other = Annotated[str, typer.Argument(metavar="RUN", help="The run to compare with it")]
+OnDataset = Annotated[
+    str | None,
+    typer.Option(
+        "--dataset",
+        metavar="NAME[@VERSION]",
+        help="Compare on this version; by default on the version that both were trained on",
+    ),
+]
+_WORSE_IF_HIGHER = ("loss",)
+
+
+def compare(
+    first: Run,
+    second: Other,
+    split: Split = "test",
+    dataset: OnDataset = None,
+    root: options.Root = None,
+    runs: options.Runs = None,
+    json_output: options.Json = False,
+) -> None:
+    """Compare two training runs on the same records, with a paired bootstrap.
+
+    With --dataset, a run without predictions of that version is evaluated on it first.
+
+    [bold]Examples[/bold]
+
+      shardmill compare photos-v1-3f2a photos-v1-90bc
+
+      shardmill compare photos-v1-3f2a photos-v1-90bc --split validation --json
+
+      shardmill compare photos-v1-3f2a photos-v2-77cd --dataset photos@2
+    """
+    from flows.cli import output
+    from flows.cli.runs.folder import runs_folder
+    from flows.parameters import root_or_default
+    from infra.dataset.catalog import Catalog
+    from training.results.predictions import comparison
+    from training.results.record.run_folder import open_run
+
+    folder = runs_folder(runs)
+    one, other = open_run(first, folder), open_run(second, folder)
+    ref = None if dataset is None else Catalog(root_or_default(root)).open(dataset).ref
+    if ref is not None:
+        for each in (one, other):
+            _evaluate_if_missing(each, split, ref, root_or_default(root))
+    found = comparison.compare(one.predictions(split, ref), other.predictions(split, ref))
+    if json_output:
+        about = {"first": one.name, "second": other.name, "dataset": ref, "split": split}
+        output.print_json({**about, **found.to_json()})
+        return
+    rows: list[list[object]] = [
+        [
+            name,
+            f"{each.first:.4f}",
+            f"{each.second:.4f}",
+            f"{each.second - each.first:+.4f}",
+            f"{each.low:+.4f} to {each.high:+.4f}",
+            _verdict(name, each),
+        ]
+        for name, each in found.figures.items()
+    ]
+    columns = ["", "first", "second", "difference", "95 % interval", ""]
+    output.say(f"first:  {one.name}", f"second: {other.name}")
+    where = split if ref is None else f"{ref}, {split}"
+    output.print_table(f"{where}: {output.counted(found.num_examples, 'record')}", columns, rows)
+    output.say(f"Only the first is right on {found.only_first:,}, only the second on {found.only_second:,}.")
+
+
+def _evaluate_if_missing(run: RunFolder, split: str, ref: str, root: str) -> None:
+    """Evaluate a run on a split of a dataset version, unless it has predictions of it."""
+    from flows.cli import output
+    from flows.cli.runs.using import evaluate_in_child
+    from infra.errors import NotFoundError
+
+    try:
+        run.predictions(split, ref)
+    except NotFoundError:
+        output.note(f"evaluating {run.name} on {ref}, {split}")
+        evaluate_in_child(run, split, ref, root)
+
+
+def _verdict(name: str, each: Any) -> str:
+    if each.low <= 0 <= each.high:
+        return "no clear difference"
+    is_better = (each.low > 0) != (name in _WORSE_IF_HIGHER)
+    return "the second is better" if is_better else "the first is better"

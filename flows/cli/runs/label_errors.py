@@ -1,0 +1,63 @@
+"""label-errors: likely label errors of the train split, by models that have not seen the examples."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from flows.cli import options
+
+Folds = Annotated[int, typer.Option("--folds", min=2, max=100, help="Number of folds, and of trainings")]
+
+
+def label_errors(
+    dataset: options.Ref,
+    folds: Folds = 5,
+    devices: options.Devices = None,
+    workers: options.Workers = None,
+    root: options.Root = None,
+    runs: options.Runs = None,
+    recipe: options.Recipe = None,
+    config: options.Config = None,
+    overrides: options.Overrides = None,
+    json_output: options.Json = False,
+) -> None:
+    """List likely label errors of the train split: train K models, each without one fold, which it predicts.
+
+    Each fold is a training run. After an interruption the same command goes on where it stopped.
+
+    [bold]Examples[/bold]
+
+      shardmill label-errors photos
+
+      shardmill label-errors photos@3 --folds 10 --recipe clothing-from-scratch-cpu
+    """
+    import sys
+
+    from flows.cli import output
+    from flows.cli.jobs.job_process import result_of
+    from flows.cli.jobs.settings import train_settings
+    from flows.cli.runs.folder import runs_folder
+    from flows.parameters import root_or_default
+    from infra.dataset.catalog import Catalog
+    from training.config import with_devices
+    from training.label_errors import summary
+
+    settings = with_devices(train_settings(config, overrides or [], recipe), devices, workers)
+    folder = root_or_default(root)
+    ref = Catalog(folder).open(dataset).ref
+    command = [sys.executable, "-m", "training.label_errors", ref, "--folds", str(folds)]
+    command += [
+        "--root",
+        folder,
+        "--runs",
+        str(runs_folder(runs)),
+        "--config-json",
+        settings.model_dump_json(),
+    ]
+    result = result_of(command)
+    if json_output:
+        output.print_json(result)
+    else:
+        output.say(*summary(result).splitlines())

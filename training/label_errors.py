@@ -1,0 +1,194 @@
+"""``python -m training.label_errors NAME[@V]``: likely label errors of the train split, over K folds.
+
+K models are trained, each without one fold of the train split, and predict the examples that they have not
+seen. Each is an ordinary run (``data.left_out_fold``) in a process of its own. The same command again goes on
+with the fold that was interrupted, and the finished ones stay. The outcome lies in
+``<runs>/<dataset>-v<version>-label-errors-<digest>/``:
+
+    label-errors.csv          likely label errors, the likeliest first
+    label-errors.html         the same with pictures
+    predictions-train.parquet out-of-sample predictions of the whole train split, fold by fold
+    result.json               counts, figures, and the runs of the folds
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from infra import progress as events
+from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.digests import digest_of
+from infra.errors import DataError, UsageError
+from infra.processes.children import run_child
+from infra.processes.job_command import JobParser, settings_of
+from infra.processes.process import run_main
+from infra.readable import counted
+from infra.settings import validate
+from infra.storage.filesystem import Storage
+from infra.storage.locations import default_runs
+from training.config import ExportSettings, TrainConfig, with_devices
+from training.reading import load_table, open_records
+from training.recipes import recipe_names, recipe_path
+from training.results.predictions.figures import figures_of
+from training.results.predictions.file import join_predictions, predictions_file
+from training.results.predictions.label_errors import LABEL_ERRORS_FILE, find_label_errors
+from training.results.report.label_errors_page import Fold, LabelErrorsPage, write_label_errors_page
+
+DEFAULT_FOLDS = 5
+_TRAIN = (sys.executable, "-m", "training.train")
+_SPLIT = "train"
+
+
+def _parser() -> JobParser:
+    parser = JobParser(
+        "python -m training.label_errors",
+        "Find likely label errors of the train split with K models, each trained without one fold.",
+        "example: python -m training.label_errors clothing --folds 5 --set run.epochs=20",
+    )
+    parser.add_argument("dataset", metavar="NAME[@VERSION]", help="dataset; the newest version by default")
+    parser.add_argument(
+        "--folds", type=int, default=DEFAULT_FOLDS, metavar="K", help="number of folds (default: 5)"
+    )
+    parser.add_argument("--runs", default=default_runs(), metavar="DIR", help="folder of the training runs")
+    parser.add_argument(
+        "--recipe", metavar="NAME", help=f"settings to begin with: {', '.join(recipe_names())}"
+    )
+    parser.add_argument("--devices", metavar="all|one|N|cpu:N", help="run.devices")
+    parser.add_argument("--workers", metavar="N|MIN..MAX", help="ranks.workers")
+    parser.add_job_arguments("train")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    return run_main(lambda: _run(argv))
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    args = _parser().parse_args(argv)
+    recipe = None if args.recipe is None else recipe_path(args.recipe)
+    config = settings_of(args, TrainConfig, "train", recipe=recipe)
+    config = with_devices(config, args.devices, args.workers)
+    with events.shown_to_people():
+        result = label_errors_over_folds(args.dataset, config, args.folds, root=args.root, runs=args.runs)
+    events.result(result)
+    if args.json:
+        print(json.dumps(result), flush=True)
+    elif not events.events_go_to_parent():
+        print(summary(result), flush=True)
+    return 0
+
+
+def label_errors_over_folds(
+    ref: str, config: TrainConfig, num_folds: int, *, root: str | Path, runs: str | Path
+) -> dict[str, Any]:
+    """Train a model without each fold, and find likely label errors in what they predict.
+
+    Args:
+        ref: ``name`` or ``name@version``.
+        config: the configuration of each training; forms of the model besides the SavedModel are left out.
+        num_folds: the number of folds, K >= 2.
+        root: the folder of the datasets.
+        runs: folder of this machine for the runs and the outcome.
+
+    Returns:
+        JSON-able: counts, figures of the out-of-sample predictions, paths and the runs of the folds.
+
+    Raises:
+        ConfigError: the settings are wrong. NotFoundError: there is no such dataset.
+        DataError: all examples have one label. Cancelled: stopped on request.
+        ShardmillError: a training failed.
+    """
+    if config.data.left_out_fold is not None:
+        raise UsageError("data.left_out_fold is set", "leave it out: this command sets it for each fold")
+    version = Catalog(root).open(ref)
+    configs = [_without_fold(config, fold, num_folds) for fold in range(1, num_folds + 1)]
+    folds = []
+    for number, of_fold in enumerate(configs, 1):
+        events.log(f"fold {number} of {num_folds}")
+        folds.append(_train(of_fold, version, f"fold {number} of {num_folds}", root=root, runs=runs))
+    return _collected(version, folds, Path(runs))
+
+
+def _without_fold(config: TrainConfig, fold: int, num_folds: int) -> TrainConfig:
+    values = config.model_dump()
+    values["data"] |= {"folds": num_folds, "left_out_fold": fold}
+    values["export"] = ExportSettings().model_dump()
+    return validate(TrainConfig, values, where="--folds")
+
+
+def _train(
+    config: TrainConfig, version: DatasetVersion, name: str, *, root: str | Path, runs: str | Path
+) -> dict[str, Any]:
+    """Train a model in a process of its own; its progress becomes that of this process."""
+
+    def relay(event: events.Event) -> None:
+        kind = event.get("event")
+        if kind in ("stage", "progress"):
+            events.emit({**event, "stage": f"{name}, {event['stage']}"})
+        elif kind == "log":
+            events.emit(event)
+
+    command = [*_TRAIN, version.ref, "--root", str(root), "--runs", str(runs)]
+    return run_child([*command, "--config-json", config.model_dump_json()], on_event=relay).reported()
+
+
+def _collected(version: DatasetVersion, folds: list[dict[str, Any]], runs: Path) -> dict[str, Any]:
+    """Find the errors in the predictions of all folds, and write the outcome."""
+    names = [Path(fold["run_dir"]).name for fold in folds]
+    path = runs / f"{version.name}-v{version.version}-label-errors-{digest_of(names, length=10)}"
+    path.mkdir(parents=True, exist_ok=True)
+    folder = Storage.at(path)
+    left_out = [fold["left_out"] for fold in folds]
+    join_predictions([Path(fold["predictions"]) for fold in left_out], folder, predictions_file(_SPLIT))
+    errors = find_label_errors({_SPLIT: path / predictions_file(_SPLIT)})
+    if errors is None:
+        raise DataError(f"all train examples of {version.ref} have one label", "use a dataset of two classes")
+    folder.write_atomic(LABEL_ERRORS_FILE, errors.to_csv())
+    figures = figures_of(path / predictions_file(_SPLIT))
+    page = LabelErrorsPage(
+        version.ref,
+        errors,
+        figures,
+        [
+            Fold(name, fold["metrics"]["num_examples"], fold["metrics"]["accuracy"])
+            for name, fold in zip(names, left_out, strict=True)
+        ],
+    )
+    report = write_label_errors_page(folder, page, open_records(version, load_table(version, _SPLIT)))
+    result = {
+        "dataset": version.name,
+        "version": version.version,
+        "num_examples": errors.num_examples,
+        "num_likely": errors.num_likely,
+        "estimated": round(errors.estimated, 1),
+        "metrics": figures,
+        "file": str(path / LABEL_ERRORS_FILE),
+        "report": str(path / report),
+        "predictions": str(path / predictions_file(_SPLIT)),
+        "runs": [fold["run_dir"] for fold in folds],
+    }
+    folder.write_atomic("result.json", json.dumps(result, indent=1).encode("ascii"))
+    return result
+
+
+def summary(result: dict[str, Any]) -> str:
+    """Summarize the result in a few lines."""
+    examples, folds = counted(result["num_examples"], "train example"), counted(len(result["runs"]), "fold")
+    likely, estimated = f"{result['num_likely']:,}", f"{result['estimated']:,.0f}"
+    lines = [
+        f"{result['dataset']}@{result['version']}: {likely} of {examples} look like another class",
+        f"  estimated number of wrong labels: {estimated}",
+        f"  accuracy on unseen examples: {result['metrics']['accuracy']:.2%} ({folds})",
+        f"  list:   {result['file']}",
+        f"  report: {result['report']}",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

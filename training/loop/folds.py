@@ -1,0 +1,80 @@
+"""The records that a run trains on, if it leaves out a fold of the train split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infra.dataset.catalog import DatasetVersion
+from infra.errors import ConfigError
+from training.arrays import Ints
+from training.config import DataSettings
+from training.order import FoldedRecords, Order, SubsetOrder, fold_numbers, order_from_settings
+from training.reading import RecordReader
+
+
+@dataclass(frozen=True, slots=True)
+class TrainRecords:
+    """The records of the train split as a run uses them.
+
+    Attributes:
+        order: the order of those it learns from.
+        left_out: int64 [M], the ordinals of those that it leaves out; None: it uses all.
+    """
+
+    order: Order
+    left_out: Ints | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Labels:
+    """The labels of some records. Implements ``training.order.from_settings.SplitLabels``."""
+
+    label: npt.NDArray[np.int32]
+
+    @property
+    def shard_sizes(self) -> Ints:
+        return np.array([self.label.size], np.int64)
+
+    def __len__(self) -> int:
+        return int(self.label.size)
+
+
+def divide_train_split(data: DataSettings, reader: RecordReader, classes: list[str]) -> TrainRecords:
+    """Return the records that a run learns from in their order, and those of the fold that it leaves out.
+
+    Args:
+        data: the settings.
+        reader: the records of the train split.
+        classes: the name of each label.
+
+    Raises:
+        DataError: there are no records to train on.
+        ConfigError: the fold is empty, or the settings do not fit the data.
+    """
+    table = reader.table
+    if data.left_out_fold is None or data.folds is None:
+        return TrainRecords(order_from_settings(data, table, classes), None)
+    facts = FoldedRecords(table.id, table.label, _groups(reader.split.version, table.split))
+    is_left_out = fold_numbers(facts, data.folds, data.seed) == data.left_out_fold - 1
+    if not is_left_out.any():
+        raise ConfigError(
+            f"fold {data.left_out_fold} of {data.folds} has no records: the train split has too few",
+            "set data.folds to a smaller number",
+        )
+    kept = np.flatnonzero(~is_left_out)
+    order = order_from_settings(data, _Labels(table.label[kept]), classes)
+    return TrainRecords(SubsetOrder(order, kept), np.flatnonzero(is_left_out))
+
+
+def _groups(version: DatasetVersion, split: str) -> Ints:
+    """Return the number of each record's group, -1 for none: int64 [N]."""
+    parts = [version.table(shard.index_path, columns=["group"])["group"] for shard in version.shards(split)]
+    column: Any = pa.chunked_array([part for parted in parts for part in parted.chunks], pa.string())
+    codes = column.combine_chunks().dictionary_encode().indices
+    return np.asarray(pc.fill_null(codes, -1).to_numpy(zero_copy_only=False), np.int64)

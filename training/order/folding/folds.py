@@ -1,0 +1,51 @@
+"""Divide the records of a split into folds: a pure function of their ids, labels, groups and a seed.
+
+Records of one group are one unit, and so is a record without a group. A unit has the least keyed hash of its
+members' ids, and the label of that member. The units of all classes, sorted by (label, hash), are dealt to
+the folds in turn. So each fold has nearly the same share of each class, groups stay whole, and neither shards
+nor the order of the records matter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from training.arrays import Ints
+from training.order.random_numbers import key_of
+from training.order.streams import Purpose
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedRecords:
+    """The facts about records by which they are divided.
+
+    Attributes:
+        ids: bytes [N], 16 hexadecimal digits each.
+        labels: int32 [N].
+        groups: int64 [N], the number of each record's group; negative: it has none.
+    """
+
+    ids: npt.NDArray[np.bytes_]
+    labels: npt.NDArray[np.int32]
+    groups: Ints
+
+
+def fold_numbers(records: FoldedRecords, num_folds: int, seed: int) -> Ints:
+    """Return the fold of each record: int64 [N], from 0 to ``num_folds`` - 1."""
+    ids = np.array([int(name, 16) for name in records.ids.tolist()], np.uint64)
+    hashes = key_of(Purpose.FOLD, seed, ids) if ids.size else ids
+    single = records.groups < 0
+    units = np.where(single, records.groups.max(initial=-1) + 1 + np.arange(ids.size), records.groups)
+    by_hash = np.lexsort((ids, hashes))
+    # The first record of each unit in the order of hashes stands for it.
+    _, firsts, unit_of = np.unique(units[by_hash], return_index=True, return_inverse=True)
+    leaders = by_hash[firsts]
+    ranking = np.lexsort((ids[leaders], hashes[leaders], records.labels[leaders]))
+    folds = np.empty(leaders.size, np.int64)
+    folds[ranking] = np.arange(leaders.size) % num_folds
+    found = np.empty(ids.size, np.int64)
+    found[by_hash] = folds[unit_of]
+    return found
