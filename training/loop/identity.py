@@ -24,7 +24,11 @@ _WITHOUT_EFFECT = (
     "profile_steps",
 )
 # Settings that are newer than the first names of runs. At their defaults they are left out of them.
-_LATER = {"model": ("warm_head_epochs",), "optimizer": ("head_learning_rate", "pruning")}
+_LATER = {
+    "data": ("folds", "left_out_fold"),
+    "model": ("warm_head_epochs",),
+    "optimizer": ("head_learning_rate", "pruning"),
+}
 
 
 def run_identity(config: TrainConfig, version: DatasetVersion) -> dict[str, Any]:
