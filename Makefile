@@ -20,6 +20,8 @@ SOURCE ?=
 PHOTOS ?= $(wildcard ../shared/data/clothing)
 # The codec of the peers of prepare: shardmill (ours, lent to them) or opencv (as most people would).
 CODEC ?= shardmill
+# How many trainings test-ranks disturbs.
+TRIALS ?= 30
 # How many photographs bench-peers prepares; 32000 makes start-up count little.
 IMAGES ?= 8000
 
@@ -97,6 +99,10 @@ coverage: $(VENV)/.stamp ## The tests of `make test` again, measured: prints the
 .PHONY: test-faults
 test-faults: $(VENV)/.stamp ## The slow checks: jobs killed by the dozen, and resumed
 	$(PYTEST) -m slow --ignore tests/third_party
+
+.PHONY: test-ranks
+test-ranks: $(VENV)/.stamp ## Kill or stop a random rank in each of TRIALS trainings; print the time to the next step
+	TRIALS="$(TRIALS)" $(PYTEST) -m slow -s tests/faults/test_train_ranks_trials.py
 
 .PHONY: test-native
 test-native: $(VENV)/.stamp ## The C code beside its references, under the address and undefined-behaviour sanitizers (needs gcc)

@@ -25,6 +25,7 @@ from flows.cli.datasets.report import report
 from flows.cli.jobs import commands as jobs
 from flows.cli.jobs.profile import profile
 from flows.cli.runs import comparing, looking, using
+from flows.cli.runs.balance import balance
 from flows.cli.runs.label_errors import label_errors
 from flows.cli.server import service
 from flows.cli.server.schedule import schedule
@@ -101,6 +102,7 @@ for _command, _panel in (
     (export, _LOOK),
     (looking.runs, _MODELS),
     (comparing.compare, _MODELS),
+    (balance, _MODELS),
     (using.evaluate, _MODELS),
     (using.predict, _MODELS),
     (label_errors, _MODELS),

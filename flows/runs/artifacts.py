@@ -2,7 +2,7 @@
 
 Keys are ``<dataset>-<subject>``, so that Prefect shows the history of each over the runs of a dataset:
 ``progress``, ``splits-and-shards``, ``accounting``, ``quarantine``, ``class-balance``, ``training-curve``,
-``final-figures``, ``per-class`` and ``where-to-look``.
+``final-figures``, ``per-class``, ``rank-balance`` and ``where-to-look``.
 """
 
 from __future__ import annotations
@@ -161,6 +161,13 @@ def publish_trained(result: Result, metrics: Sequence[Mapping[str, Any]]) -> Non
     if per_class:
         create_table_artifact(
             table=per_class, key=artifact_key(name, "per-class"), description=f"Figures by class on {ref}"
+        )
+    if balance := result.get("rank_balance"):
+        warnings = "".join(f" Warning: {text}." for text in balance["warnings"])
+        create_table_artifact(
+            table=balance["ranks"],
+            key=artifact_key(name, "rank-balance"),
+            description=f"What each rank did in epoch {balance['epoch']} of {result['run_dir']}.{warnings}",
         )
     places = {"Run": result["run_dir"], "Exported model": result.get("export_dir")}
     create_markdown_artifact(

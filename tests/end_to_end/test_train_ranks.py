@@ -8,11 +8,10 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.samples.published import coloured, publish
-from tests.samples.ranks import signal_rank_after
+from tests.samples.ranks import assert_same_training, signal_rank_after
 from tests.samples.trainer import Trainer, settings, train
 
 # 50 records by 8 leave a padded step; 13 examples of validation leave a padded batch.
@@ -30,29 +29,9 @@ CONFIG = settings(
 )
 
 
-def by_ranks(workers: str) -> dict[str, Any]:
+def by_ranks(workers: str, **ranks: Any) -> dict[str, Any]:
     """The same by several ranks."""
-    return {**CONFIG, "ranks": {"workers": workers}}
-
-
-def weights_of(result: dict[str, Any]) -> dict[str, np.ndarray]:
-    """The variables of model and optimizer in a run's last checkpoint."""
-    with np.load(max((Path(result["run_dir"]) / "checkpoints").glob("step-*.npz"))) as archive:
-        return {name: archive[name] for name in archive.files if name != "progress"}
-
-
-def assert_same_training(result: dict[str, Any], expected: dict[str, Any]) -> None:
-    """The same records in the same steps, the same weights, losses and confusion matrix."""
-    traces = [(Path(one["run_dir"]) / "consumed.jsonl").read_bytes() for one in (result, expected)]
-    assert traces[0] == traces[1]
-    weights = weights_of(expected)
-    assert weights
-    for name, found in weights_of(result).items():
-        assert found == pytest.approx(weights[name], rel=1e-4, abs=1e-5), name
-    for row, wanted in zip(result["history"], expected["history"], strict=True):
-        assert row["train"]["loss"] == pytest.approx(wanted["train"]["loss"], rel=1e-4)
-        assert row["validation"]["loss"] == pytest.approx(wanted["validation"]["loss"], rel=1e-3)
-    assert result["metrics"]["validation"]["num_examples"] == 13
+    return {**CONFIG, "ranks": {"workers": workers, **ranks}}
 
 
 @pytest.fixture(scope="module")
@@ -69,23 +48,26 @@ def beside(alone: tuple[Path, dict[str, Any]], root: Path) -> dict[str, Any]:
     return alone[1]
 
 
-def test_two_ranks_of_which_one_is_killed_equal_one_device(
+def test_two_unequal_ranks_of_which_one_is_killed_equal_one_device(
     alone: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
     expected = beside(alone, tmp_path)
-    trainer = Trainer(tmp_path, "colours", by_ranks("2"))
+    trainer = Trainer(tmp_path, "colours", by_ranks("2", shares=[3, 1]))
     signal_rank_after(trainer, 9, 1, signal.SIGKILL)
     status, out, err = trainer.finish()
     assert status == 0, err
     result = json.loads(out.splitlines()[-1])
     assert result["num_replicas"] == 2
     assert_same_training(result, expected)
+    assert result["metrics"]["validation"]["num_examples"] == 13
     (restart,) = result["restarts"]
     assert (restart["rank"], restart["reason"]) == (1, "signal")
     assert "SIGKILL" in restart["message"]
     assert restart["step"] >= 9
+    assert [row["rows"] for row in result["rank_balance"]["ranks"]] == [6, 2]
     logs = Path(result["run_dir"]) / "logs" / "ranks"
-    assert {path.name for path in logs.iterdir()} == {"rank-0.log", "rank-1.log", "restarts.jsonl"}
+    names = {"rank-0.log", "rank-1.log", "restarts.jsonl", "balance.jsonl"}
+    assert {path.name for path in logs.iterdir()} == names
 
 
 @pytest.mark.slow

@@ -9,16 +9,14 @@ import json
 import random
 import signal
 import statistics
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from tests.samples.published import coloured, publish
-from tests.samples.ranks import rank_processes
+from tests.samples.ranks import Progress, recovered, running_ranks
 from tests.samples.trainer import Trainer, settings, train
 
 COUNTS = {"train": {"a": 60, "b": 31, "c": 14}, "validation": {"a": 6, "b": 4, "c": 2}}
@@ -38,28 +36,9 @@ CONFIG = settings(
 BY_RANKS = {**CONFIG, "ranks": {"workers": "2", "max_restarts": 9}}
 
 
-class Progress(threading.Thread):
-    """Follows the events of a training."""
-
-    def __init__(self, trainer: Trainer) -> None:
-        super().__init__(daemon=True)
-        self.steps = 0
-        self.last_step_at = 0.0
-        self.is_over = False
-        self._trainer = trainer
-        self.start()
-
-    def run(self) -> None:
-        for event in self._trainer.events():
-            if event["event"] == "metrics" and event["split"] == "train":
-                self.steps += 1
-                self.last_step_at = time.monotonic()
-        self.is_over = True
-
-
 def disturb(trainer: Trainer, progress: Progress, chance: random.Random) -> str | None:
     """Kill or stop a random rank at a random moment; what was done, or None if the training ended before."""
-    while len(ranks := _running(trainer)) < 2:
+    while len(ranks := running_ranks(trainer)) < 2:
         if progress.is_over:
             return None
         time.sleep(0.05)
@@ -70,29 +49,12 @@ def disturb(trainer: Trainer, progress: Progress, chance: random.Random) -> str 
         until = progress.steps + chance.randint(2, 12)
         while progress.steps < until and not progress.is_over:
             time.sleep(0.01)
-    ranks = _running(trainer)
+    ranks = running_ranks(trainer)
     if progress.is_over or not ranks:
         return None
     number, rank = chance.choice([signal.SIGKILL, signal.SIGSTOP]), chance.randrange(len(ranks))
     ranks[rank].send_signal(number)
     return f"{number.name} to rank {rank}{' while starting' if while_starting else ''}"
-
-
-def _running(trainer: Trainer) -> list[psutil.Process]:
-    try:
-        return rank_processes(trainer)
-    except psutil.Error:
-        return []
-
-
-def recovered(progress: Progress, since: float) -> float | None:
-    """Wait for the next step but two; the seconds until the first of them, None if the training ended."""
-    # A step may be under way when the signal is sent: the first that is later by a second is a new one.
-    while not progress.is_over:
-        if progress.last_step_at > since + 1.0:
-            return progress.last_step_at - since
-        time.sleep(0.05)
-    return None
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from typing import Any
 
 import keras
@@ -24,6 +26,19 @@ class Recorder(keras.callbacks.Callback):
 
     def on_train_end(self, logs: Any = None) -> None:
         SEEN.append(("train ends", 0, []))
+
+
+class StopsOnRankOne(keras.callbacks.Callback):
+    """Stops after the first epoch, but only rank 1 says so."""
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        task = json.loads(os.environ.get("TF_CONFIG") or "{}").get("task", {})
+        self.model.stop_training = task.get("index") == 1
+
+
+def make_stop_on_rank_one() -> keras.callbacks.Callback:
+    """The callback of which only rank 1 stops."""
+    return StopsOnRankOne()
 
 
 def make() -> keras.callbacks.Callback:

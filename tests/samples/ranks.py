@@ -1,10 +1,16 @@
-"""Supervised training by several processes, for tests: find the ranks and signal them."""
+"""Supervised training by several processes, for tests: find the ranks, signal them, compare what they did."""
 
 from __future__ import annotations
 
 import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import psutil
+import pytest
 
 from tests.samples.trainer import Trainer
 
@@ -28,3 +34,59 @@ def signal_rank_after(trainer: Trainer, steps: int, rank: int, number: signal.Si
             rank_processes(trainer)[rank].send_signal(number)
             return
     raise AssertionError("it ended before it was disturbed")
+
+
+def weights_of(result: dict[str, Any]) -> dict[str, np.ndarray]:
+    """The variables of model and optimizer in a run's last checkpoint."""
+    with np.load(max((Path(result["run_dir"]) / "checkpoints").glob("step-*.npz"))) as archive:
+        return {name: archive[name] for name in archive.files if name != "progress"}
+
+
+def assert_same_training(result: dict[str, Any], expected: dict[str, Any], rel: float = 1e-4) -> None:
+    """The same records in the same steps, the same weights and losses."""
+    traces = [(Path(one["run_dir"]) / "consumed.jsonl").read_bytes() for one in (result, expected)]
+    assert traces[0] == traces[1]
+    weights = weights_of(expected)
+    assert weights
+    for name, found in weights_of(result).items():
+        assert found == pytest.approx(weights[name], rel=rel, abs=rel / 10), name
+    for row, wanted in zip(result["history"], expected["history"], strict=True):
+        assert row["train"]["loss"] == pytest.approx(wanted["train"]["loss"], rel=rel)
+        assert row["validation"]["loss"] == pytest.approx(wanted["validation"]["loss"], rel=10 * rel)
+
+
+class Progress(threading.Thread):
+    """Follows the events of a training."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        super().__init__(daemon=True)
+        self.steps = 0
+        self.last_step_at = 0.0
+        self.is_over = False
+        self._trainer = trainer
+        self.start()
+
+    def run(self) -> None:
+        for event in self._trainer.events():
+            if event["event"] == "metrics" and event["split"] == "train":
+                self.steps += 1
+                self.last_step_at = time.monotonic()
+        self.is_over = True
+
+
+def running_ranks(trainer: Trainer) -> list[psutil.Process]:
+    """The running ranks, by rank; none if the training has ended."""
+    try:
+        return rank_processes(trainer)
+    except psutil.Error:
+        return []
+
+
+def recovered(progress: Progress, since: float) -> float | None:
+    """Wait for the next step but two; the seconds until the first of them, None if the training ended."""
+    # A step may be under way when the signal is sent: the first that is later by a second is a new one.
+    while not progress.is_over:
+        if progress.last_step_at > since + 1.0:
+            return progress.last_step_at - since
+        time.sleep(0.05)
+    return None

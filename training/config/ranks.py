@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from infra.settings import Settings
 from training.ranks.supervision.slots import RankCount
@@ -24,6 +24,12 @@ class RankSettings(Settings):
         default=None,
         description="train with so many supervised processes, one a device; a range such as '2..4' goes on "
         "with fewer when a device is gone; unset: one process for all devices",
+    )
+    shares: Literal["auto", "equal", "measured"] | list[Annotated[int, Field(ge=1)]] = Field(
+        default="auto",
+        description="how the ranks share the examples of a step: 'equal' parts; 'measured': each rank "
+        "computes a few steps for itself at first, and takes what suits its speed; 'auto': measured if the "
+        "devices of the ranks have different names, else equal; or a number for each rank, such as [3, 1]",
     )
     max_restarts: int = Field(
         default=3, ge=0, description="restarts in a row that gain no step, before the run fails"
@@ -53,3 +59,15 @@ class RankSettings(Settings):
     stop_timeout_seconds: float = Field(
         default=120.0, gt=0, description="time for all ranks to save and end when a signal asks them to stop"
     )
+
+    @model_validator(mode="after")
+    def _a_share_for_each_rank(self) -> RankSettings:
+        if self.workers is None or isinstance(self.shares, str):
+            return self
+        count = RankCount.parse(self.workers)
+        if {count.least, count.most} != {len(self.shares)}:
+            raise ValueError(
+                f"ranks.shares = {self.shares} has {len(self.shares)} shares for ranks.workers = "
+                f"{self.workers}: give one for each rank, or set it to auto"
+            )
+        return self

@@ -23,12 +23,15 @@ from training.loop.evaluating.best import is_better, looks_since_best
 from training.loop.evaluating.evaluation import Sink
 from training.loop.parts import TrainingParts
 from training.loop.reports import TrainingReports
+from training.loop.sharing.balance_record import BalanceRecord
+from training.loop.showing.gpu_figures import gpu_figures
 from training.loop.showing.pictures import HardestExamples, log_training_examples
 from training.loop.showing.step_profile import StepProfile
 from training.loop.step import TrainStep
 from training.loop.stopping.interruption import StopFlag
 from training.order import Order
 from training.ranks.group import group_of
+from training.ranks.hardware.gpu_use import GpuSampler
 from training.ranks.strategy import distribute, gather, num_local_replicas
 from training.reading import RecordReader
 from training.results.consumed import ConsumedTrace
@@ -49,11 +52,13 @@ class TrainingData:
         pipeline: the batches of the train split.
         order: the order of the train split.
         validation: the records of the validation split; None: there are none.
+        balance: counts what each rank does; None: there is one rank.
     """
 
     pipeline: Pipeline
     order: Order
     validation: RecordReader | None
+    balance: BalanceRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,7 @@ class RunOutputs:
         history: the figures of each epoch as files.
         trace: the ids of all consumed records; None: they are not recorded.
         trackers: other systems that are told about the run.
+        gpus: figures of the GPUs of this process.
     """
 
     checkpoints: SharedCheckpoints
@@ -73,6 +79,7 @@ class RunOutputs:
     history: HistoryFiles
     trace: ConsumedTrace | None
     trackers: Trackers
+    gpus: GpuSampler
 
 
 class TrainingLoop:
@@ -105,6 +112,7 @@ class TrainingLoop:
         self._reports = TrainingReports(config, parts, data.order, outputs.log)
         self._profile = StepProfile(config.run.profile_steps, outputs.log.folder)
         self._shows_pictures = config.run.log_pictures and group_of(parts.strategy).is_first
+        self._callback_stops = False
         self._saved_at = time.monotonic()
 
     @property
@@ -169,7 +177,7 @@ class TrainingLoop:
         if patience is not None and looks_since_best(self.progress.history, best) >= patience:
             metric = self._config.run.best_metric
             return f"validation {metric} was best after epoch {best['epoch']:.0f} (run.patience = {patience})"
-        if self._callbacks.stop_asked:
+        if self._callback_stops:
             return "a callback of run.callbacks set model.stop_training"
         return None
 
@@ -220,6 +228,8 @@ class TrainingLoop:
         self.progress.seconds += seconds
         self.progress.wait_seconds += waited
         self.progress.images += num_real
+        if self._data.balance is not None:
+            self._data.balance.count_step(seconds, waited)
 
     def _is_time(self, setting: str) -> bool:
         every = getattr(self._config.run, setting)
@@ -252,6 +262,9 @@ class TrainingLoop:
             events.metrics(split="validation", epoch=epoch, step=self.run_step, **row["validation"])
             if self._shows_pictures and is_better(row["validation"], progress.best, run.best_metric):
                 hardest.write(self._outputs.log, self.run_step, self._data.validation)
+        if devices := gpu_figures(self._outputs.gpus, group_of(self._parts.strategy)):
+            row["devices"] = devices
+            self._outputs.log.scalars("devices", self.run_step, devices)
         self.progress = Progress(
             **{
                 **asdict(progress),
@@ -266,7 +279,11 @@ class TrainingLoop:
         self._remember_best(row)
         self._outputs.history.write(self.progress.history)
         self._outputs.trackers.epoch(row)
+        if self._data.balance is not None:
+            self._data.balance.end_epoch(epoch - 1)
         self._callbacks.epoch_ends(epoch - 1, row)
+        # A callback may decide by something that only its rank knows, such as the time.
+        self._callback_stops = self._stop.any_rank(self._callbacks.stop_asked)
         started = time.perf_counter()
         self._save()
         self.progress.seconds += time.perf_counter() - started

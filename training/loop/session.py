@@ -30,14 +30,16 @@ from training.loop.loop import RunOutputs, TrainingData, TrainingLoop
 from training.loop.memory.fallback import within_memory
 from training.loop.parts import TrainingParts, build_parts
 from training.loop.settled import Settled, read_settled, settle_again, settled_by
+from training.loop.sharing.balance_record import BalanceRecord, RankLabels
+from training.loop.sharing.division import measured_division, planned_division
 from training.loop.stopping.agreed_stop import AgreedStop
 from training.loop.stopping.interruption import StopFlag, raise_when_preempted, stop_at_boundaries
 from training.loop.stopping.second_signal import end_at_second_signal
 from training.models import build_model
-from training.order import rank_slice
 from training.ranks.cluster import Cluster
 from training.ranks.device_memory import peak_device_bytes
 from training.ranks.group import RankGroup, group_of
+from training.ranks.hardware.gpu_use import GpuSampler, nvml_reader
 from training.ranks.heartbeat import Heart
 from training.ranks.strategy import (
     Communication,
@@ -99,17 +101,22 @@ def train(
     order = records.order
     config = settled.applied(config, order.steps_per_epoch)
     check_divisible(config.data.batch_size, strategy)
-    rows = rank_slice(config.data.batch_size, ranks.rank, ranks.num_ranks)
-    of_replica = (rows.stop - rows.start) // num_local_replicas(strategy)
+    division = planned_division(config, strategy)
+    of_replica = division.rows[ranks.rank] // num_local_replicas(strategy)
     check_pairs(config.augment, of_replica)
     built = [build_parts(config, strategy, version, order.steps_per_epoch)]
     environment = describe_environment(config, version, list(strategy.extended.worker_devices))
     Storage.at(run_dir).write_atomic("environment.json", json.dumps(environment, indent=1).encode("ascii"))
     settings = InputSettings(config.data, config.reading, config.augment)
-    own_rows = rows if ranks.num_ranks > 1 else None
+    own_rows = balance = None
+    if ranks.num_ranks > 1:
+        division = measured_division(division, config, built[0], run_dir)
+        own_rows = division.slice_of(ranks.rank)
+        labels = RankLabels(version.manifest.classes, readers["train"].table.label)
+        balance = BalanceRecord(run_dir, ranks, division, order, labels)
     reading = open_training_input(settings, readers["train"], order, image_size_of(config), own_rows)
     events.log(f"reading {version.ref} train: {reading}")
-    data = TrainingData(reading.pipeline, order, readers.get("validation"))
+    data = TrainingData(reading.pipeline, order, readers.get("validation"), balance)
     ranks.on_batch = None if heart is None else heart.beat
     stop = AgreedStop(ranks, heart)
 
@@ -164,6 +171,9 @@ def train(
             "left_out": left_out,
             "exports": forms,
         }
+        if balance is not None and (found := balance.latest()) is not None:
+            result["rank_balance"] = found.to_json()
+            result["notes"] += found.warnings
         if ranks.is_first:
             result["report"] = str(write_run_report(run_dir, result, readers))
             trackers.end(result)
@@ -217,7 +227,8 @@ def train_and_restore_best(
             open_files.enter_context(contextlib.closing(trace))
         open_files.callback(checkpoints.close)  # first of all, since it puts the trace on disk
         history = HistoryFiles(Storage.at(run_dir))
-        outputs = RunOutputs(checkpoints, log, history, trace, trackers or Trackers(None))
+        gpus = open_files.enter_context(GpuSampler(nvml_reader()))
+        outputs = RunOutputs(checkpoints, log, history, trace, trackers or Trackers(None), gpus)
         loop = TrainingLoop(config, parts, data, outputs, progress, stop)
         stop.steps_done = lambda: loop.run_step
         loop.run()

@@ -30,6 +30,8 @@ from infra.storage.filesystem import Storage
 from tests.samples.published import coloured, publish
 from training.config import TrainConfig
 from training.ranks import tensorflow_runtime
+from training.ranks.hardware.gpu_use import GpuSampler
+from training.results.tracking.trackers import Trackers
 
 CASES = {
     "small_cnn, 64 pixels, batch 32": ("small_cnn", 64, 32),
@@ -120,7 +122,9 @@ def overhead(folder: Path, case: tuple[str, int, int], steps: int, rounds: int) 
     own = Checkpoints(Storage.at(folder / "checkpoints"), 1)
     checkpoints = SharedCheckpoints(own, group_of(parts.strategy))
     history = HistoryFiles(Storage.at(folder))
-    outputs = RunOutputs(checkpoints, TensorBoardLog(folder / "logs"), history, None)
+    outputs = RunOutputs(
+        checkpoints, TensorBoardLog(folder / "logs"), history, None, Trackers(None), GpuSampler(None)
+    )
     data: Any = TrainingData(pipeline, pipeline, None)  # type: ignore[arg-type]
     loop = TrainingLoop(config, parts, data, outputs, Progress(), StopFlag())
     loop.run()

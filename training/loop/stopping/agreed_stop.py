@@ -45,6 +45,10 @@ class AgreedStop(StopFlag):
         self._wanted = wanted and not granted
         return granted
 
+    def any_rank(self, wanted: bool) -> bool:
+        """Return whether any rank wants something now. Every rank must call this at the same point."""
+        return bool(self._ranks.total(np.array([wanted], np.float32))[0] > 0)
+
     def check(self) -> None:
         """Raise on all ranks if one was asked to stop and they meet here.
 

@@ -42,6 +42,10 @@ class StopFlag:
         """Return whether the run shall do something that this process wants, such as a timely checkpoint."""
         return wanted
 
+    def any_rank(self, wanted: bool) -> bool:
+        """Return whether any rank wants something now. Every rank must call this at the same point."""
+        return wanted
+
     def check(self) -> None:
         """Raise if the run was asked to stop.
 

@@ -160,7 +160,10 @@ class Attempt:
             if rank.poll() is None and silent > allowed.seconds(rank.beat, silent):
                 # The others wait for the one that is behind.
                 behind = min(self._ranks, key=lambda one: one.beat.number)
-                return self._hang(behind, "silent", f"gave no sign of life for {silent:.0f} s")
+                message = f"gave no sign of life for {silent:.0f} s"
+                if len({one.beat.number for one in self._ranks}) == 1 < len(self._ranks):
+                    message += ", nor did any other rank: one of them hangs in the same step"
+                return self._hang(behind, "silent", message)
         return None
 
     def _hang(self, rank: RankProcess, reason: Reason, message: str) -> RankFailure:

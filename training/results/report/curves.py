@@ -15,12 +15,13 @@ _TICKS = 4
 Points = Sequence[tuple[float, float]]
 
 
-def curves_svg(series: Mapping[str, Points], label: str) -> Markup:
+def curves_svg(series: Mapping[str, Points], label: str, kind: str | None = None) -> Markup:
     """Draw figures over epochs.
 
     Args:
         series: split -> (epoch, value); the name of a split is the class of its curve.
         label: for those who cannot see the picture.
+        kind: the class of all curves, if they are not those of splits.
     """
     points = [point for curve in series.values() for point in curve if math.isfinite(point[1])]
     if not points:
@@ -47,16 +48,16 @@ def curves_svg(series: Mapping[str, Points], label: str) -> Markup:
     for split, curve in series.items():
         shown = [(epoch, value) for epoch, value in curve if math.isfinite(value)]
         path = " L".join(f"{x(epoch):.1f} {y(value):.1f}" for epoch, value in shown)
-        parts.append(f'<path class="curve-{escape(split)}" d="M{path}"/>' if len(shown) > 1 else "")
-        parts += [_dot(split, x(epoch), y(value), epoch, value) for epoch, value in shown]
+        style = escape(kind or split)
+        parts.append(f'<path class="curve-{style}" d="M{path}"/>' if len(shown) > 1 else "")
+        for epoch, value in shown:
+            tip = f"{escape(split)}, epoch {epoch:g}: {value:.4g}"
+            parts.append(_dot(style, x(epoch), y(value), tip))
     return Markup("".join([*parts, "</svg>"]))
 
 
-def _dot(split: str, x: float, y: float, epoch: float, value: float) -> str:
-    tip = f"{escape(split)}, epoch {epoch:g}: {value:.4g}"
-    return (
-        f'<circle class="curve-{escape(split)}" cx="{x:.1f}" cy="{y:.1f}" r="3"><title>{tip}</title></circle>'
-    )
+def _dot(style: str, x: float, y: float, tip: str) -> str:
+    return f'<circle class="curve-{style}" cx="{x:.1f}" cy="{y:.1f}" r="3"><title>{tip}</title></circle>'
 
 
 def _ticks(low: float, high: float) -> tuple[float, float, float]:

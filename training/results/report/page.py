@@ -32,6 +32,11 @@ _NAMES = {
     "calibration_error": "calibration error",
     "loss": "loss",
 }
+# The end of a figure's name, the title of its chart, and the factor of its unit there.
+_DEVICE_CHARTS = (
+    ("_utilization", "GPU utilisation (%)", 100.0),
+    ("_memory_bytes", "GPU memory, peak (GiB)", 1 / (1 << 30)),
+)
 _AS_SHARES = ("accuracy", "balanced_accuracy", "macro_f1", "top5_accuracy")
 
 
@@ -138,6 +143,20 @@ def _charts(history: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Markup]
                 series[split] = points
         if series:
             yield _NAMES[key], curves_svg(series, f"{_NAMES[key]} by epoch")
+    yield from _device_charts(history)
+
+
+def _device_charts(history: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Markup]]:
+    """Yield (title, picture) of the use of each GPU; nothing if none was sampled."""
+    for figure, title, factor in _DEVICE_CHARTS:
+        series: dict[str, list[tuple[float, float]]] = {}
+        for row in history:
+            for name, value in row.get("devices", {}).items():
+                if name.endswith(figure):
+                    points = series.setdefault(name.removesuffix(figure), [])
+                    points.append((row["epoch"], value * factor))
+        if series:
+            yield title, curves_svg(series, f"{title} by epoch", kind="device")
 
 
 def _facts(found: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -63,6 +63,7 @@ def test_help_has_examples_and_imports_nothing_heavy() -> None:
         "diff",
         "export",
         "runs",
+        "balance",
         "compare",
         "evaluate",
         "predict",

@@ -1,0 +1,96 @@
+"""``logs/ranks/balance.jsonl``: what each rank did in each epoch, a line an epoch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from training.arrays import Ints
+from training.loop.sharing.division import Division
+from training.order import Order
+from training.ranks.group import RankGroup
+from training.ranks.hardware.device_name import kind_of_device
+from training.results.record.rank_balance import BALANCE_FILE, RankBalance, read_balance
+
+
+@dataclass(frozen=True, slots=True)
+class RankLabels:
+    """The classes of a split.
+
+    Attributes:
+        names: their names.
+        of_records: int32 [N], the class of each record.
+    """
+
+    names: Sequence[str]
+    of_records: npt.NDArray[np.int32]
+
+
+class BalanceRecord:
+    """Counts the steps of this rank, and writes the counts of all ranks at the end of each epoch.
+
+    Times are those of the steps that this process took; an epoch that was resumed has fewer of them.
+    """
+
+    def __init__(
+        self, run_dir: Path, ranks: RankGroup, division: Division, order: Order, labels: RankLabels
+    ) -> None:
+        self._run_dir = run_dir
+        self._path = run_dir / BALANCE_FILE
+        self._ranks = ranks
+        self._division = division
+        self._order = order
+        self._labels = labels
+        self._num_steps = 0
+        self._seconds = self._input_seconds = 0.0
+
+    def count_step(self, seconds: float, input_seconds: float) -> None:
+        """Count a step that took so long, a part of it waiting for data."""
+        self._num_steps += 1
+        self._seconds += seconds
+        self._input_seconds += input_seconds
+
+    def end_epoch(self, epoch: int) -> None:
+        """Write the line of ``epoch`` (from 0), which has ended, on rank 0. Every rank must call this."""
+        rows = self._ranks.all_values(self._own_row(epoch))
+        self._num_steps, self._seconds, self._input_seconds = 0, 0.0, 0.0
+        if self._ranks.is_first:
+            line = {"epoch": epoch + 1, "classes": list(self._labels.names), "ranks": rows}
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+
+    def latest(self) -> RankBalance | None:
+        """Return the balance of the last epoch that ranks have ended; None: there is none in this folder."""
+        return read_balance(self._run_dir) if self._path.is_file() else None
+
+    def _own_row(self, epoch: int) -> dict[str, Any]:
+        rank, speeds = self._ranks.rank, self._division.seconds_per_example
+        rows, steps = self._division.rows[rank], max(self._num_steps, 1)
+        counts = self._class_counts(epoch)
+        return {
+            "rank": rank,
+            "device": kind_of_device(),
+            "rows": rows,
+            "examples": int(counts.sum()),
+            "class_counts": counts.tolist(),
+            "step_seconds": self._seconds / steps,
+            "input_seconds": self._input_seconds / steps,
+            "compute_seconds": None if speeds is None else rows * speeds[rank],
+        }
+
+    def _class_counts(self, epoch: int) -> Ints:
+        """Return the real examples of each class in this rank's part of an epoch: int64 [C]."""
+        own = self._division.slice_of(self._ranks.rank)
+        counts = np.zeros(len(self._labels.names), np.int64)
+        for step in range(self._order.steps_per_epoch):
+            plan = self._order.step(epoch, step).of_rows(own)
+            labels = self._labels.of_records[plan.ordinals[plan.weights > 0]]
+            counts += np.bincount(labels, minlength=counts.size)
+        return counts

@@ -1,0 +1,155 @@
+"""Divide the global batch among the ranks (``ranks.shares``).
+
+The order of the records does not depend on the division, and the weights of a step's rows add up to 1 over
+all ranks. So any division gives the gradient of the global batch, and a run may go on with another one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infra import progress as events
+from infra.errors import ConfigError, UsageError
+from infra.storage.filesystem import Storage
+from training.config import TrainConfig
+from training.loop.parts import TrainingParts
+from training.loop.sharing.speed import seconds_per_example
+from training.order import rank_slice, shares_of_speed
+from training.ranks.group import RankGroup, group_of
+from training.ranks.hardware.device_name import kind_of_device, place_of_device
+from training.ranks.strategy import num_local_replicas
+
+SHARES_FILE = "logs/ranks/shares.json"
+# Equal shares stay if measured ones would shorten a step by less: speeds are never measured exactly.
+_LEAST_GAIN = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """The rows of each global batch that each rank takes, one rank's after the other's.
+
+    Attributes:
+        rows: the number of rows of each rank.
+        seconds_per_example: of each rank, as measured; None: not measured.
+    """
+
+    rows: tuple[int, ...]
+    seconds_per_example: tuple[float, ...] | None = None
+
+    def slice_of(self, rank: int) -> slice:
+        """Return the rows of a rank."""
+        start = sum(self.rows[:rank])
+        return slice(start, start + self.rows[rank])
+
+
+def planned_division(config: TrainConfig, strategy: Any) -> Division:
+    """Return the division that the settings give: equal, unless ``ranks.shares`` is a list.
+
+    Raises:
+        ConfigError: the list does not fit the ranks.
+    """
+    num_ranks, shares = group_of(strategy).num_ranks, config.ranks.shares
+    size = config.data.batch_size
+    if isinstance(shares, str) or num_ranks == 1:
+        return equal_division(size, num_ranks)
+    return given_division(shares, size, num_ranks, _unit(config, strategy))
+
+
+def given_division(shares: Sequence[int], global_batch_size: int, num_ranks: int, unit: int = 1) -> Division:
+    """Return the division in proportion to ``shares``, one for each rank.
+
+    Args:
+        shares: a whole number for each rank.
+        global_batch_size: rows to divide.
+        num_ranks: the number of ranks.
+        unit: the rows of each rank are a multiple of it, if the global batch is.
+
+    Raises:
+        ConfigError: the shares do not fit the ranks, or leave one without rows.
+    """
+    unit = unit if global_batch_size % unit == 0 else 1
+    num_units = global_batch_size // unit
+    try:
+        slices = [rank_slice(num_units, rank, num_ranks, shares) for rank in range(num_ranks)]
+    except UsageError as error:
+        raise ConfigError(
+            f"ranks.shares = {list(shares)}: {error.message}", error.remedy or "set it to 'auto'"
+        ) from error
+    return Division(tuple(unit * (part.stop - part.start) for part in slices))
+
+
+def equal_division(global_batch_size: int, num_ranks: int) -> Division:
+    """Return the division into parts that differ by one row at most."""
+    slices = [rank_slice(global_batch_size, rank, num_ranks) for rank in range(num_ranks)]
+    return Division(tuple(part.stop - part.start for part in slices))
+
+
+def measured_division(
+    planned: Division, config: TrainConfig, parts: TrainingParts, run_dir: Path
+) -> Division:
+    """Return the division by the speed of the ranks, if the settings ask for it; else ``planned``.
+
+    The speeds are measured once for the same devices, and kept in ``logs/ranks/shares.json`` of the run. With
+    ``ranks.shares = "auto"`` devices of the same name count as equally fast. Every rank must call this.
+    """
+    ranks, setting = group_of(parts.strategy), config.ranks.shares
+    unit, size = _unit(config, parts.strategy), config.data.batch_size
+    if ranks.num_ranks == 1 or setting not in ("auto", "measured") or size % unit:
+        return planned
+    devices = [str(kind) for kind in ranks.all_values(kind_of_device())]
+    if setting == "auto" and len(set(devices)) == 1:
+        return planned
+    places = ranks.all_values(f"{place_of_device()}: {kind_of_device()}")
+    basis = {"devices": places, "global_batch_size": size, "unit": unit}
+    seconds = _kept(run_dir, basis, ranks)
+    if seconds is None:
+        events.log("measuring the speed of each rank")
+        seconds = tuple(seconds_per_example(parts, config, planned.rows[ranks.rank]))
+        if ranks.is_first:
+            kept = json.dumps({**basis, "seconds_per_example": seconds}, indent=1)
+            Storage.at(run_dir).write_atomic(SHARES_FILE, kept.encode())
+    division = division_of_speed(seconds, size, unit)
+    events.log(f"rows of each global batch by rank: {', '.join(map(str, division.rows))}")
+    return division
+
+
+def division_of_speed(seconds: tuple[float, ...], global_batch_size: int, unit: int = 1) -> Division:
+    """Return the division that shortens a step most; equal, if that shortens it by less than a tenth.
+
+    Args:
+        seconds: the measured time for an example, by rank.
+        global_batch_size: rows to divide, a multiple of ``unit``.
+        unit: the rows of each rank are a multiple of it.
+    """
+    units = shares_of_speed(seconds, global_batch_size // unit)
+    balanced = tuple(unit * number for number in units)
+    equal = equal_division(global_batch_size, len(seconds)).rows
+    keeps_units = all(number % unit == 0 for number in equal)
+    gained = _slowest(balanced, seconds) <= (1 - _LEAST_GAIN) * _slowest(equal, seconds)
+    return Division(balanced if gained or not keeps_units else equal, seconds)
+
+
+def _slowest(rows: tuple[int, ...], seconds: tuple[float, ...]) -> float:
+    return max(count * each for count, each in zip(rows, seconds, strict=True))
+
+
+def _unit(config: TrainConfig, strategy: Any) -> int:
+    """Return the number of which the rows of a rank must be a multiple: devices, parts and pairs."""
+    pairs = 2 if config.augment.mixes else 1
+    return num_local_replicas(strategy) * config.run.accumulate_steps * pairs
+
+
+def _kept(run_dir: Path, basis: dict[str, Any], ranks: RankGroup) -> tuple[float, ...] | None:
+    """Return the speeds that an earlier process of the run measured on the same devices, if any."""
+    found = None
+    folder = Storage.at(run_dir)
+    if ranks.is_first and folder.exists(SHARES_FILE):
+        kept = json.loads(folder.read_bytes(SHARES_FILE))
+        if {name: kept[name] for name in basis} == basis:
+            found = kept["seconds_per_example"]
+    found = ranks.value_of_first(found)
+    return None if found is None else tuple(float(each) for each in found)

@@ -1,0 +1,15 @@
+"""The figures of the GPUs of all ranks."""
+
+from __future__ import annotations
+
+from training.ranks.group import RankGroup
+from training.ranks.hardware.gpu_use import GpuSampler
+
+
+def gpu_figures(own: GpuSampler, ranks: RankGroup) -> dict[str, float]:
+    """Return the figures of all GPUs since the last call; empty without GPUs or NVML.
+
+    Those of several ranks begin with the rank. Every rank must call this.
+    """
+    found = own.take(f"rank{ranks.rank}_" if ranks.num_ranks > 1 else "")
+    return {name: value for figures in ranks.all_values(found) for name, value in figures.items()}
