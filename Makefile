@@ -117,7 +117,7 @@ test-third-party: $(VENV)/.stamp ## Other libraries read our shards (makes .venv
 	$(PYTEST) -m "" tests/third_party
 
 .PHONY: test-torch
-test-torch: $(VENV)/.stamp .venv-torch/.stamp ## The PyTorch data sets, ranks killed and resumed (makes .venv-torch, 6 GB, on first use)
+test-torch: $(VENV)/.stamp .venv-torch/.stamp ## PyTorch: data sets and training, ranks killed and resumed (makes .venv-torch, 6 GB, on first use)
 	TENSORFLOW_PYTHON="$(abspath $(PY))" .venv-torch/bin/python -m pytest tests/torch
 
 .venv-torch/.stamp: tests/torch/requirements.txt constraints.txt

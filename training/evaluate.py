@@ -20,6 +20,7 @@ from infra.processes.process import exit_at_once, run_main
 from infra.storage.locations import default_root, default_runs
 from training.config import TrainConfig
 from training.dataset import Dataset
+from training.loop.evaluating.interface import SplitEvaluator
 from training.results.record.run_folder import RunFolder, open_run
 from training.results.report.drawing import draw_run_report
 
@@ -100,19 +101,29 @@ def evaluate_run(run: RunFolder, root: str | Path, split: str, ref: str | None =
 def _evaluated(
     config: TrainConfig, trained_on: DatasetVersion, run: RunFolder, reader: Any, folder: Path
 ) -> dict[str, Any]:
-    # TensorFlow loads only now, so that mistakes fail at once.
+    # The framework loads only now, so that mistakes fail at once.
+    from training.loop.evaluating.final_evaluation import evaluate_splits
+
+    evaluator = _evaluator(config, trained_on, run)
+    results = evaluate_splits(evaluator, [reader], folder, lambda: None)
+    found: dict[str, Any] = results[reader.table.split]
+    return found
+
+
+def _evaluator(config: TrainConfig, trained_on: DatasetVersion, run: RunFolder) -> SplitEvaluator:
+    """Return what evaluates the best model of a run, with the framework that trained it."""
+    if config.run.framework == "torch":
+        from training.torch_loop.trained import open_evaluator
+
+        return open_evaluator(config, trained_on, run.path)
     from training.ranks import tensorflow_runtime
 
     with tensorflow_runtime.quiet_start():
         tensorflow_runtime.start(seed=config.data.seed, deterministic=config.run.deterministic)
-        from training.loop.evaluating.final_evaluation import evaluate_splits
         from training.loop.evaluating.trained_model import load_trained
         from training.ranks.strategy import make_strategy
 
-        trained = load_trained(config, trained_on, run.path, make_strategy("one"))
-    results = evaluate_splits(trained.evaluator, [reader], folder, lambda: None)
-    found: dict[str, Any] = results[reader.table.split]
-    return found
+        return load_trained(config, trained_on, run.path, make_strategy("one")).evaluator
 
 
 def _check_classes(run: RunFolder, trained_on: DatasetVersion, version: DatasetVersion) -> None:

@@ -110,10 +110,15 @@ def _predicted(model: Model, inputs: list[Input]) -> Iterator[Prediction]:
 
 
 def _load(run: RunFolder) -> Model:
-    # TensorFlow loads only now, so that mistakes fail at once.
+    # The framework loads only now, so that mistakes fail at once.
+    folder = run.path / "export"
+    if run.finished().get("framework") == "torch":
+        from training.torch_loop.trained import open_predictor
+
+        channels = int(run.config()["data"]["image_channels"])
+        return open_predictor(folder, channels)
     from training.ranks import tensorflow_runtime
 
-    folder = run.path / "export"
     with tensorflow_runtime.quiet_start():
         tensorflow_runtime.start()
         import tensorflow as tf

@@ -8,7 +8,7 @@ A run lives in ``<runs>/<dataset>-v<version>-<digest of the configuration>/``:
     logs/                  for TensorBoard
     metrics.jsonl, metrics.parquet     figures of each epoch
     consumed.jsonl         with run.trace_records: the ids of the records of each step
-    model.weights.h5, export/
+    model.weights.h5, export/          with run.framework = "torch": model.pt, export/
     predictions-<split>.parquet, confusion-<split>.svg, reliability-<split>.svg, label-errors.csv
     report.html            curves, confusion, classes, hardest examples, label errors, settings
     result.json            written last: the run is finished, and asking again returns it
@@ -41,6 +41,8 @@ from training.loop.supervised import supervised
 from training.ranks.cluster import Cluster, Meeting, cluster_from_environment
 from training.ranks.rendezvous import meet
 from training.recipes import recipe_names, recipe_path
+from training.torch_loop.ranks.processes import with_a_rank_for_each_device
+from training.torch_loop.start import train_in_process as train_with_torch
 
 # Beside the runs, since lock files stay, and a refused run must leave no folder.
 _LOCKS = ".locks"
@@ -70,6 +72,7 @@ def _parser() -> JobParser:
     )
     parser.add_argument("--devices", metavar="all|one|N|cpu:N", help="run.devices")
     parser.add_argument("--workers", metavar="N|MIN..MAX", help="ranks.workers")
+    parser.add_argument("--framework", choices=["tensorflow", "torch"], help="run.framework")
     parser.add_job_arguments("train")
     return parser
 
@@ -90,6 +93,8 @@ def _run(argv: Sequence[str] | None) -> int:
 def _train_as_asked(argv: Sequence[str] | None) -> int:
     args = _parser().parse_args(argv)
     recipe = None if args.recipe is None else recipe_path(args.recipe)
+    if args.framework is not None:
+        args.overrides = [*args.overrides, f"run.framework={args.framework}"]
     config = settings_of(args, TrainConfig, "train", recipe=recipe)
     config = with_devices(config, args.devices, args.workers)
     with events.shown_to_people():
@@ -123,6 +128,8 @@ def train_dataset(
         DataError: there is nothing to train on, or it is damaged. Cancelled: stopped on request.
     """
     place = cluster_from_environment()
+    if place is None and config.run.framework == "torch":
+        config = with_a_rank_for_each_device(config)
     if place is not None and config.ranks.workers is not None:
         raise UsageError(
             "ranks.workers starts ranks, but TF_CONFIG or RANK and WORLD_SIZE say that this process is one",
@@ -139,15 +146,15 @@ def train_dataset(
     folder = _local(runs).child(name)
     if place is not None and place.rank > 0:
         if config.run.fresh or _answer(folder, config) is None:
-            train_in_process(config, version, Path(folder.uri), _joined(place, config))
+            _train_here(config, version, folder, place)
         return None
 
     def train() -> dict[str, Any]:
         _begin(config, version, root, folder)
         if config.ranks.workers is not None:
             return supervised(config, version, root, Path(folder.uri))
-        # TensorFlow loads only now, so that wrong arguments and finished runs return at once.
-        result = train_in_process(config, version, Path(folder.uri), _joined(place, config))
+        # The framework loads only now, so that wrong arguments and finished runs return at once.
+        result = _train_here(config, version, folder, place)
         return {**result, "peak_rss_bytes": own_peak_rss_bytes(), "restarts": []}
 
     with _local(runs).exclusive_lock(f"{_LOCKS}/{name}", purpose="the same training run"):
@@ -182,6 +189,15 @@ def _begin(config: TrainConfig, version: DatasetVersion, root: str | Path, folde
         automatic = config.data.global_batch_size == "auto"
         settled = settled_by(config, find_largest_batch(config, version, root) if automatic else None)
     folder.write_atomic(RUN_FILE, run_record(identity, config, settled))
+
+
+def _train_here(
+    config: TrainConfig, version: DatasetVersion, folder: Storage, place: Cluster | Meeting | None
+) -> dict[str, Any]:
+    """Train in this process, with the framework of the run."""
+    if config.run.framework == "torch":
+        return train_with_torch(config, version, Path(folder.uri), place)
+    return train_in_process(config, version, Path(folder.uri), _joined(place, config))
 
 
 def _joined(place: Cluster | Meeting | None, config: TrainConfig) -> Cluster | None:

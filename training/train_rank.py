@@ -19,6 +19,7 @@ from training.config import TrainConfig
 from training.loop.start import train_in_process
 from training.ranks.cluster import Cluster, cluster_from_environment
 from training.ranks.heartbeat import heart_of_this_process
+from training.torch_loop.start import train_in_process as train_with_torch
 
 # As in training.train: the frames of an error hold what must not be destroyed.
 _unfinished: list[BaseException] = []
@@ -48,7 +49,8 @@ def _run(argv: Sequence[str] | None) -> int:
     try:
         version = Catalog(args.root).open(args.dataset)
         cluster = place if isinstance(place, Cluster) else None
-        result = train_in_process(config, version, Path(args.run_dir), cluster, heart)
+        train = train_with_torch if config.run.framework == "torch" else train_in_process
+        result = train(config, version, Path(args.run_dir), cluster, heart)
     except BaseException as error:
         _unfinished.append(error)
         raise

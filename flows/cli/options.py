@@ -51,6 +51,14 @@ Workers = Annotated[
         "--workers", metavar="N|MIN..MAX", help="Train with supervised processes, one a device, that restart"
     ),
 ]
+Framework = Annotated[
+    str | None,
+    typer.Option(
+        "--framework",
+        metavar="tensorflow|torch",
+        help=r"What trains; torch needs shardmill\[torch] \[default: tensorflow]",
+    ),
+]
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object as the last line of standard output")
 ]

@@ -15,6 +15,7 @@ from training.config.optimizer import OptimizerSettings
 from training.config.ranks import RankSettings
 from training.config.reading import ReadingSettings
 from training.config.run import RunSettings
+from training.config.torch_settings import check_framework
 from training.config.tracking import TrackingSettings
 from training.models import default_image_size
 
@@ -70,6 +71,7 @@ class TrainConfig(Settings):
         if pruning.final_sparsity and (pruning.end_epochs or 0) > self.run.epochs:
             end = f"{pruning.end_epochs:g}"
             raise ValueError(f"optimizer.pruning.end_epochs = {end} is beyond run.epochs = {self.run.epochs}")
+        check_framework(self)
         return self
 
     @property

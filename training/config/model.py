@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from infra.settings import Settings
 from training.models import resolve_name
+from training.models.torchvision_table import find_torchvision
 
 
 class ModelSettings(Settings):
@@ -16,12 +17,13 @@ class ModelSettings(Settings):
     name: str = Field(
         default="small_cnn",
         description="small_cnn, a model of keras.applications (ResNet50, EfficientNetB0, …), "
-        "or a module with a build function by its dotted name",
+        "or a module with a build function by its dotted name; with run.framework 'torch' a model of "
+        "torchvision (resnet50, vit_b_16, …)",
     )
     weights: str | None = Field(
         default=None,
         description="initial weights: none (random), 'imagenet' (downloaded by Keras), or the path of a "
-        ".weights.h5 or .keras file",
+        ".weights.h5 or .keras file; with run.framework 'torch' of a .pt file",
     )
     dropout: float = Field(
         default=0.2, ge=0, lt=1, description="share of features dropped before the classifier"
@@ -70,4 +72,9 @@ class ModelSettings(Settings):
     @field_validator("name")
     @classmethod
     def _known(cls, name: str) -> str:
-        return resolve_name(name)
+        try:
+            return resolve_name(name)
+        except ValueError:
+            if (found := find_torchvision(name)) is not None:
+                return found  # whether the framework of the run has it, TrainConfig checks
+            raise

@@ -18,6 +18,11 @@ def _devices(value: object) -> str:
 class RunSettings(Settings):
     """How the run is carried out."""
 
+    framework: Literal["tensorflow", "torch"] = Field(
+        default="tensorflow",
+        description="'tensorflow', or 'torch': PyTorch, with small_cnn, models of torchvision and modules of "
+        "PyTorch of your own; one process a device",
+    )
     epochs: int = Field(default=12, ge=1, description="passes over the train split")
     devices: Annotated[str, BeforeValidator(_devices)] = Field(
         default="all",

@@ -7,6 +7,7 @@ from typing import Any
 from infra.dataset.catalog import DatasetVersion
 from infra.digests import digest_of
 from training.config import TrainConfig
+from training.config.reading import Mode
 from training.loop.lengthening import may_be_lengthened
 from training.tf_data.mode import choose_mode, consumed
 
@@ -27,6 +28,7 @@ _WITHOUT_EFFECT = (
 _LATER = {
     "data": ("folds", "left_out_fold"),
     "model": ("warm_head_epochs",),
+    "run": ("framework",),
     "optimizer": ("head_learning_rate", "pruning"),
 }
 
@@ -52,9 +54,15 @@ def run_identity(config: TrainConfig, version: DatasetVersion) -> dict[str, Any]
     optimizer = config.optimizer
     settings["optimizer"] |= {"learning_rate": optimizer.rate, "weight_decay": optimizer.decay}
     del settings["ranks"], settings["tracking"]
-    choice = choose_mode(version, config.reading, config.data)
-    settings["reading"] = consumed(config.reading, choice.mode)
+    settings["reading"] = consumed(config.reading, _mode(config, version))
     return {"plan": version.manifest.plan_digest, "dataset": version.ref, "config": settings}
+
+
+def _mode(config: TrainConfig, version: DatasetVersion) -> Mode:
+    """Return how the run reads; PyTorch always reads by the exact order."""
+    if config.run.framework == "torch":
+        return "indexed"
+    return choose_mode(version, config.reading, config.data).mode
 
 
 def run_name(config: TrainConfig, version: DatasetVersion) -> str:

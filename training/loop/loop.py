@@ -20,7 +20,7 @@ from training.loop.callbacks import AttachedCallbacks
 from training.loop.checkpoints.checkpoints import Progress
 from training.loop.checkpoints.shared import SharedCheckpoints
 from training.loop.evaluating.best import is_better, looks_since_best
-from training.loop.evaluating.evaluation import Sink
+from training.loop.evaluating.interface import Sink
 from training.loop.parts import TrainingParts
 from training.loop.reports import TrainingReports
 from training.loop.sharing.balance_record import BalanceRecord
@@ -30,6 +30,7 @@ from training.loop.showing.step_profile import StepProfile
 from training.loop.step import TrainStep
 from training.loop.stopping.interruption import StopFlag
 from training.order import Order
+from training.ranks.device_memory import memory_figures
 from training.ranks.group import group_of
 from training.ranks.hardware.gpu_use import GpuSampler
 from training.ranks.strategy import distribute, gather, num_local_replicas
@@ -109,7 +110,7 @@ class TrainingLoop:
         self._callbacks = AttachedCallbacks(
             config.run.callbacks, parts.model, config.run.epochs, self._order.steps_per_epoch
         )
-        self._reports = TrainingReports(config, parts, data.order, outputs.log)
+        self._reports = TrainingReports(config, parts, data.order, outputs.log, memory_figures)
         self._profile = StepProfile(config.run.profile_steps, outputs.log.folder)
         self._shows_pictures = config.run.log_pictures and group_of(parts.strategy).is_first
         self._callback_stops = False

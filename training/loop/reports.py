@@ -1,28 +1,82 @@
-"""Report how training goes: fetch the figures from the device, and hand them to people and files."""
+"""Report how training goes: fetch the figures from the device, and hand them to people and files.
+
+No TensorFlow: training with PyTorch reports through this module too.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from infra import progress as events
 from infra.errors import LossNotFinite
 from training.config import TrainConfig
 from training.loop.checkpoints.checkpoints import Progress
-from training.loop.parts import TrainingParts
 from training.order import Order
-from training.ranks.device_memory import memory_figures
-from training.results.tensorboard_log import TensorBoardLog
+
+
+@dataclass(frozen=True, slots=True)
+class StepTotals:
+    """Sums over the steps since the last report, over all replicas.
+
+    Attributes:
+        loss: of the mean losses of the steps, each times the number of its real examples.
+        score: of the scores of the task.
+        gradient_norm: of the gradient norms that are finite.
+        num_finite: the steps whose gradient norm is finite.
+    """
+
+    loss: float
+    score: float
+    gradient_norm: float
+    num_finite: int
+
+
+class ReportedParts(Protocol):
+    """The parts of a training whose figures are reported, with any framework."""
+
+    @property
+    def totals(self) -> Any:
+        """The sums of the steps since the last report; ``take`` returns ``StepTotals``, and begins anew."""
+
+    @property
+    def task(self) -> Any:
+        """The task, with its ``score_name``."""
+
+    @property
+    def pruning(self) -> Any | None:
+        """The pruning, with the ``sparsity`` of a step; None: weights are not pruned."""
+
+    def rate_at(self, step: int) -> float:
+        """Return the learning rate of a step of the run."""
+
+
+class CurveLog(Protocol):
+    """Takes curves."""
+
+    def scalars(self, split: str, step: int, values: Mapping[str, float]) -> None:
+        """Write one point of each curve; ``step`` counts over all epochs."""
 
 
 class TrainingReports:
     """The reports of a run, each over the steps since the one before it."""
 
-    def __init__(self, config: TrainConfig, parts: TrainingParts, order: Order, log: TensorBoardLog) -> None:
+    def __init__(
+        self,
+        config: TrainConfig,
+        parts: ReportedParts,
+        order: Order,
+        log: CurveLog,
+        memory: Callable[[], Mapping[str, float]],
+    ) -> None:
+        """Report the steps of ``parts``; ``memory`` returns the bytes in use by name, for the curves."""
         self._run = config.run
         self._parts = parts
         self._order = order
         self._log = log
+        self._memory = memory
         self._steps = 0
         self._images = 0
 
@@ -66,7 +120,7 @@ class TrainingReports:
         if self._run.mixed_precision == "float16":
             step_figures["overflowed_steps"] = self._steps - sums.num_finite
         self._steps = self._images = 0
-        self._log.scalars("train", run_step, {**step_figures, **memory_figures()})
+        self._log.scalars("train", run_step, {**step_figures, **self._memory()})
         self._announce(progress, run_step, step_figures)
 
     def _announce(self, progress: Progress, run_step: int, step_figures: dict[str, float]) -> None:

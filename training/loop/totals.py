@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
-
-@dataclass(frozen=True, slots=True)
-class StepTotals:
-    """Sums over the steps since the last report, over all replicas.
-
-    Attributes:
-        loss: of the mean losses of the steps, each times the number of its real examples.
-        score: of the scores of the task.
-        gradient_norm: of the gradient norms that are finite.
-        num_finite: the steps whose gradient norm is finite.
-    """
-
-    loss: float
-    score: float
-    gradient_norm: float
-    num_finite: int
+from training.loop.reports import StepTotals
 
 
 class DeviceTotals:

@@ -61,6 +61,7 @@ def train(
     dataset: options.Ref,
     devices: options.Devices = None,
     workers: options.Workers = None,
+    framework: options.Framework = None,
     root: options.Root = None,
     runs: options.Runs = None,
     recipe: options.Recipe = None,
@@ -79,12 +80,15 @@ def train(
       shardmill train photos@3 --set run.epochs=20 --set model.name=EfficientNetB0
 
       shardmill train photos --workers 4      (a process a GPU; a rank that dies costs a restart)
+
+      shardmill train photos --framework torch --set model.name=resnet50
     """
     from flows.parameters import root_or_default, runs_or_default
     from infra.dataset.catalog import Catalog
     from training.config import with_devices
 
-    settings = with_devices(train_settings(config, overrides or [], recipe), devices, workers)
+    changes = [*(overrides or []), *([] if framework is None else [f"run.framework={framework}"])]
+    settings = with_devices(train_settings(config, changes, recipe), devices, workers)
     folder = root_or_default(root)
     # The newest version now, not when the run starts.
     ref = Catalog(folder).open(dataset).ref

@@ -11,13 +11,13 @@ from dataclasses import asdict
 from typing import Any
 
 from training.loop.checkpoints.checkpoints import Checkpoints, Progress
-from training.ranks.group import RankGroup
+from training.ranks.peers import Peers
 
 
 class SharedCheckpoints:
     """The checkpoints of rank 0, for all ranks. Every rank calls each method at the same point."""
 
-    def __init__(self, own: Checkpoints | None, ranks: RankGroup) -> None:
+    def __init__(self, own: Checkpoints | None, ranks: Peers) -> None:
         """Share checkpoints.
 
         Args:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy.typing as npt
 import tensorflow as tf
 
 from training.arrays import Ints
+from training.loop.evaluating.interface import Sink
 from training.order import SequentialOrder, rank_slice
 from training.ranks.group import group_of
 from training.ranks.strategy import distribute, gather
@@ -18,19 +19,6 @@ from training.results.metrics.tally import Evaluation, Rows
 from training.tasks.task import Task, evaluated
 from training.tf_data.indexed import IndexedPipeline
 from training.tf_data.pipeline import reraise
-
-
-class Sink(Protocol):
-    """Takes each evaluated batch, for example to write it to a file."""
-
-    def add(self, ordinals: Ints, labels: npt.NDArray[Any], rows: Rows) -> None:
-        """Take n examples.
-
-        Args:
-            ordinals: int64 [n], the records in the table of the split.
-            labels: [n, ...], as the task needs them.
-            rows: ``losses`` float32 [n] and the predictions of the task, each [n, ...].
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +37,7 @@ class EvaluationSize:
 
 
 class Evaluator:
-    """Evaluates one model on splits; the compiled step serves all of them."""
+    """Evaluates one model on splits; the compiled step serves all of them. A ``SplitEvaluator``."""
 
     def __init__(self, strategy: Any, model: Any, task: Task, size: EvaluationSize) -> None:
         self._strategy = strategy
@@ -67,17 +55,7 @@ class Evaluator:
         sink: Sink | None = None,
         records: Ints | None = None,
     ) -> Evaluation:
-        """Evaluate every record of the reader's split once, in stored order.
-
-        Args:
-            reader: the records of the split.
-            on_batch: called with the number of evaluated examples.
-            sink: takes the predictions of each batch.
-            records: int64 [M], ordinals of the only records to evaluate, ascending; None: all.
-
-        Raises:
-            CorruptDataError: a record is damaged.
-        """
+        """Evaluate the records of the reader's split once, in stored order; see ``SplitEvaluator``."""
         pipeline, dataset = self._prepare(reader) if records is None else self._opened(reader, records)
         tally = self._task.tally()
         batches = reraise([pipeline], lambda: iter(dataset))

@@ -9,7 +9,7 @@ from typing import Any
 from infra import progress as events
 from infra.storage.filesystem import Storage
 from training.arrays import Ints
-from training.loop.evaluating.evaluation import Evaluator
+from training.loop.evaluating.interface import SplitEvaluator
 from training.reading import RecordReader
 from training.results.metrics.single_label import SingleLabelEvaluation
 from training.results.metrics.tally import Evaluation
@@ -20,7 +20,7 @@ from training.results.predictions.label_errors import LABEL_ERRORS_FILE, OUT_OF_
 
 
 def evaluate_splits(
-    evaluator: Evaluator, readers: Sequence[RecordReader], run_dir: Path, check: Callable[[], None]
+    evaluator: SplitEvaluator, readers: Sequence[RecordReader], run_dir: Path, check: Callable[[], None]
 ) -> dict[str, Any]:
     """Evaluate a model on splits.
 
@@ -49,7 +49,7 @@ def evaluate_splits(
 
 
 def evaluate_left_out(
-    evaluator: Evaluator, reader: RecordReader, records: Ints, run_dir: Path, check: Callable[[], None]
+    evaluator: SplitEvaluator, reader: RecordReader, records: Ints, run_dir: Path, check: Callable[[], None]
 ) -> dict[str, Any]:
     """Evaluate a model on the records of the train split that it has not learned from.
 
@@ -71,7 +71,7 @@ def evaluate_left_out(
 
 
 def _evaluated(
-    evaluator: Evaluator,
+    evaluator: SplitEvaluator,
     reader: RecordReader,
     folder: Storage,
     check: Callable[[], None],

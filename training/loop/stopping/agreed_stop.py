@@ -12,8 +12,8 @@ import time
 import numpy as np
 
 from training.loop.stopping.interruption import StopFlag
-from training.ranks.group import RankGroup
 from training.ranks.heartbeat import Heart
+from training.ranks.peers import Peers
 
 _SECONDS_BETWEEN = 1.0
 _MOST_BOUNDARIES = 1000
@@ -22,7 +22,7 @@ _MOST_BOUNDARIES = 1000
 class AgreedStop(StopFlag):
     """A ``StopFlag`` of all ranks together. Every rank checks it at the same boundaries."""
 
-    def __init__(self, ranks: RankGroup, heart: Heart | None = None) -> None:
+    def __init__(self, ranks: Peers, heart: Heart | None = None) -> None:
         """Make a flag that is not set.
 
         Args:

@@ -48,7 +48,7 @@ class PredictionsWriter:
     """Writes the predictions of a single-label classifier, in memory for one row group.
 
     A context manager; the file appears when the block ends without an error. Implements
-    ``training.loop.evaluating.evaluation.Sink``.
+    ``training.loop.evaluating.interface.Sink``.
     """
 
     def __init__(

@@ -17,6 +17,8 @@ from training.config import TrainConfig
 _PACKAGES = (
     "tensorflow",
     "keras",
+    "torch",
+    "torchvision",
     "numpy",
     "pyarrow",
     "opencv-python-headless",

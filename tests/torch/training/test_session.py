@@ -1,0 +1,200 @@
+"""Whole runs with PyTorch in this process: what they leave, how they resume, and that steps add up."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+import torch
+
+from infra.dataset.catalog import DatasetVersion
+from infra.errors import Cancelled, ConfigError
+from infra.format.records import unframe
+from infra.storage.filesystem import Storage
+from tests.samples.torch_runs import assert_same_model, consumed, settings, weights
+from training.dataset import Dataset
+from training.evaluate import evaluate_run
+from training.loop.checkpoints.checkpoints import Checkpoints
+from training.order import order_from_settings
+from training.predict import predict
+from training.results.record.run_folder import open_run
+from training.torch_loop.session import train
+from training.torch_loop.trained import open_predictor
+from training.train import summary, train_dataset
+
+
+@pytest.fixture(autouse=True)
+def _own_signal_handlers() -> Iterator[None]:
+    """A run takes over the signals of its process."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture(scope="module")
+def version(dataset: Dataset) -> DatasetVersion:
+    return dataset.version
+
+
+@pytest.fixture(scope="module")
+def result(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """An unbroken run of one process."""
+    found = train_dataset("set", settings(), root=root, runs=tmp_path_factory.mktemp("runs"))
+    assert found is not None
+    return found
+
+
+def planned(version: DatasetVersion, *overrides: str) -> list[tuple[int, int, list[str]]]:
+    """What a run shall consume, by the order alone."""
+    config = settings(*overrides)
+    table = Dataset(version).table("train")
+    order = order_from_settings(config.data, table, version.manifest.classes)
+    plans = [
+        order.step(epoch, step) for epoch in range(config.run.epochs) for step in range(order.steps_per_epoch)
+    ]
+    return [(plan.epoch, plan.step, table.ids(plan.ordinals[plan.weights > 0])) for plan in plans]
+
+
+def test_a_run_leaves_its_folder_and_no_tensorflow(result: dict[str, Any], version: DatasetVersion) -> None:
+    run_dir = Path(result["run_dir"])
+    assert "tensorflow" not in sys.modules
+    assert "keras" not in sys.modules
+    assert (result["framework"], result["epochs"], result["steps"]) == ("torch", 2, 12)
+    assert consumed(run_dir) == planned(version)
+    for name in ("result.json", "environment.json", "metrics.jsonl", "metrics.parquet", "report.html"):
+        assert (run_dir / name).stat().st_size
+    assert json.loads((run_dir / "environment.json").read_bytes())["packages"]["torch"]
+    assert result["metrics"]["test"]["num_examples"] == 8
+    assert "trained tests.samples.torch_model on set@1 for 2 epochs" in summary(result)
+    assert json.loads((run_dir / "export" / "classes.json").read_bytes()) == ["a", "b", "c"]
+    compared = result["exports"]["torch"]
+    assert (compared["split"], compared["num_examples"], compared["agreement"]) == ("test", 8, 1.0)
+
+
+def test_curves_are_event_files_of_tensorboard(result: dict[str, Any]) -> None:
+    from tensorboard.compat.proto.event_pb2 import Event
+
+    (path,) = Path(result["tensorboard_dir"], "train").iterdir()
+    data, events = path.read_bytes(), []
+    while data:
+        length = int.from_bytes(data[:8], "little") + 16
+        events.append(Event.FromString(unframe(data[:length])))
+        data = data[length:]
+    assert events[0].file_version == "brain.Event:2"
+    losses = {event.step: point.simple_value for event in events for point in event.summary.value
+              if point.tag == "loss"}  # fmt: skip
+    assert losses == {6: pytest.approx(result["history"][0]["train"]["loss"]),
+                      12: pytest.approx(result["history"][1]["train"]["loss"])}  # fmt: skip
+
+
+def test_a_finished_run_is_evaluated_again_and_predicts(
+    result: dict[str, Any], root: Path, tmp_path: Path
+) -> None:
+    run = open_run(result["run_dir"], tmp_path)
+    again = evaluate_run(run, root, "test")["metrics"]
+    assert again["confusion_matrix"] == result["metrics"]["test"]["confusion_matrix"]
+    assert again["loss"] == pytest.approx(result["metrics"]["test"]["loss"], rel=1e-5)
+    picture = tmp_path / "one.png"
+    cv2.imwrite(str(picture), np.full((30, 40, 3), 90, np.uint8))
+    counts = predict(run, [picture], tmp_path / "found.json", "json")
+    assert counts["predicted"] == 1
+    square = bytes(cv2.imencode(".png", np.full((16, 16, 3), 90, np.uint8))[1])
+    probabilities = open_predictor(run.path / "export", 3)([square])
+    assert probabilities.shape == (1, 3)
+    assert float(probabilities.sum()) == pytest.approx(1.0, abs=1e-5)
+
+
+class Interrupting:
+    """A heart that stops the run at a step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def beat(self, step: int | None = None) -> None:
+        """Stop if the step is reached."""
+        if step == self.step:
+            raise Cancelled("stopped by the test")
+
+
+def test_an_interrupted_run_ends_in_the_same_weights(
+    result: dict[str, Any], version: DatasetVersion, tmp_path: Path
+) -> None:
+    for step in (4, 9):
+        with pytest.raises(Cancelled):
+            train(settings(), version, tmp_path, None, Interrupting(step))  # type: ignore[arg-type]
+    resumed = train(settings(), version, tmp_path)
+    assert consumed(tmp_path) == planned(version)
+    assert_same_model(tmp_path, Path(result["run_dir"]))
+    losses = [row["train"]["loss"] for row in resumed["history"]]
+    assert losses == pytest.approx([row["train"]["loss"] for row in result["history"]], rel=1e-5)
+
+
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(
+    result: dict[str, Any], version: DatasetVersion, tmp_path: Path
+) -> None:
+    with pytest.raises(Cancelled):
+        train(settings(), version, tmp_path, None, Interrupting(5))  # type: ignore[arg-type]
+    newest = sorted((tmp_path / "checkpoints").glob("step-*.npz"))[-1]
+    newest.write_bytes(newest.read_bytes()[:-200])
+    train(settings(), version, tmp_path)
+    assert consumed(tmp_path) == planned(version)
+    assert_same_model(tmp_path, Path(result["run_dir"]))
+
+
+EVERYTHING = (
+    "optimizer.name=sgd", "optimizer.ema_decay=0.9", "optimizer.clip_norm=0.5", "model.dropout=0.5",
+    "optimizer.first_layer_factor=0.3", "run.mixed_precision=bfloat16", "optimizer.label_smoothing=0.1",
+    "data.class_weights=balanced", "optimizer.schedule=one-cycle",
+)  # fmt: skip
+
+
+def test_averages_momentum_and_dropout_resume_too(version: DatasetVersion, tmp_path: Path) -> None:
+    config = settings(*EVERYTHING)
+    train(config, version, tmp_path / "whole")
+    with pytest.raises(Cancelled):
+        train(config, version, tmp_path / "broken", None, Interrupting(5))  # type: ignore[arg-type]
+    train(config, version, tmp_path / "broken")
+    left, right = weights(tmp_path / "whole"), weights(tmp_path / "broken")
+    assert all(torch.equal(left[name], right[name]) for name in left)
+
+
+def test_the_parts_of_a_step_add_up(result: dict[str, Any], version: DatasetVersion, tmp_path: Path) -> None:
+    train(settings("run.accumulate_steps=3"), version, tmp_path)
+    assert_same_model(tmp_path, Path(result["run_dir"]))
+
+
+def test_the_best_model_stays_beside_the_last_checkpoints(result: dict[str, Any]) -> None:
+    names = sorted(path.name for path in Path(result["run_dir"], "checkpoints").iterdir())
+    # The last but one names the best of its time.
+    assert names == ["best-000001.npz", "best-000002.npz", "step-000000011.npz", "step-000000012.npz"]
+    folder = Storage.at(Path(result["run_dir"], "checkpoints"))
+    assert Checkpoints(folder, 2).restore_best(2, []).epoch == 2
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (("run.mixed_precision=float16",), "float16' needs a GPU"),
+        (("run.devices=4",), "PyTorch sees no GPU"),
+        (("ranks.collectives=nccl",), "needs NVIDIA GPUs"),
+        (("run.accumulate_steps=11",), "has too few rows for 1 ranks in 11 parts"),
+        (("model.weights=/no/such.pt",), "no such file"),
+        (("model.name=vgg11", "data.image_size=8"), "vgg11 does not accept images"),
+        (('model.freeze=["head"]', "model.weights=x.pt"), "no such file"),
+        (("optimizer.name=sgd", "optimizer.options={momentum = -1}"), "torch.optim.SGD refuses them"),
+    ],
+)
+@pytest.mark.skipif(torch.cuda.is_available(), reason="what only a machine without a GPU refuses")
+def test_what_cannot_be_done_here_is_refused(
+    overrides: tuple[str, ...], message: str, version: DatasetVersion, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        train(settings(*overrides), version, tmp_path)

@@ -1,0 +1,137 @@
+"""The settings that a training with PyTorch has a meaning for. All others must keep their defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from infra.errors import ConfigError
+from infra.settings import Settings
+from training.models.torchvision_table import TORCHVISION, find_torchvision
+
+if TYPE_CHECKING:
+    from training.config import TrainConfig
+
+# Table -> its settings that training.torch_loop follows. A setting that is added elsewhere is refused until
+# it stands here too.
+_KNOWN: Final = {
+    "model": "name weights dropout freeze synchronized_batchnorm",
+    "data": "image_size image_channels global_batch_size normalization balance balance_beta "
+    "balance_threshold balance_weights folds left_out_fold class_weights "
+    "granularity block_records window_blocks last_batch seed",
+    "reading": "ram_budget_bytes cache cache_form cache_bytes cache_overflow cache_dir staging_dir "
+    "staging_bytes max_bad_records",
+    "augment": "random_resized_crop scale ratio horizontal_flip vertical_flip color_jitter erasing",
+    "optimizer": "name options learning_rate schedule warmup_fraction warmup_steps final_factor step_epochs "
+    "step_factor weight_decay first_layer_factor clip_norm ema_decay label_smoothing",
+    "export": "",
+    "run": "framework epochs devices mixed_precision accumulate_steps deterministic validate_every_epochs "
+    "best_metric patience checkpoint_every_steps checkpoint_every_seconds keep_checkpoints log_every_steps "
+    "trace_records preemption_signal fresh",
+    "tracking": "experiment registered_model alias",
+    "ranks": "workers max_restarts collectives peer_timeout_seconds start_timeout_seconds "
+    "step_timeout_seconds stop_timeout_seconds",
+}
+# Further values that mean the same as the default.
+_ALSO_FINE: Final = {
+    "reading.decoder": ("turbo",),
+    "reading.mode": ("indexed",),
+    "run.log_pictures": (False,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TorchOptimizer:
+    """An optimizer of PyTorch that trains as the optimizer of Keras of the same name.
+
+    Attributes:
+        class_name: its name in ``torch.optim``.
+        options: an option of Keras -> its name in PyTorch.
+    """
+
+    class_name: str
+    options: dict[str, str]
+
+
+_BETAS = {"beta_1": "beta_1", "beta_2": "beta_2", "epsilon": "eps"}
+TORCH_OPTIMIZERS: Final = {
+    "adadelta": TorchOptimizer("Adadelta", {"rho": "rho", "epsilon": "eps"}),
+    "adagrad": TorchOptimizer(
+        "Adagrad", {"initial_accumulator_value": "initial_accumulator_value", "epsilon": "eps"}
+    ),
+    "adam": TorchOptimizer("Adam", {**_BETAS, "amsgrad": "amsgrad"}),
+    "adamax": TorchOptimizer("Adamax", _BETAS),
+    "adamw": TorchOptimizer("Adam", {**_BETAS, "amsgrad": "amsgrad"}),
+    "nadam": TorchOptimizer("NAdam", _BETAS),
+    "rmsprop": TorchOptimizer(
+        "RMSprop", {"rho": "alpha", "momentum": "momentum", "epsilon": "eps", "centered": "centered"}
+    ),
+    "sgd": TorchOptimizer("SGD", {"momentum": "momentum", "nesterov": "nesterov"}),
+}
+
+
+def check_framework(config: TrainConfig) -> None:
+    """Check that the framework of a run can do what its settings ask for.
+
+    Raises:
+        ConfigError: it cannot; names the setting.
+    """
+    only_torch = config.model.name in TORCHVISION
+    if config.run.framework == "tensorflow":
+        if only_torch:
+            raise ConfigError(
+                f"model.name = {config.model.name!r} is a model of torchvision",
+                "set run.framework to torch (--framework torch), or choose a model of keras.applications",
+            )
+        return
+    for key, value, default in _settings(config):
+        table, _, name = key.partition(".")
+        if name in _KNOWN.get(table, "").split() or value == default or value in _ALSO_FINE.get(key, ()):
+            continue
+        raise _refused(key, value, f"leave {key} out, or train with run.framework = 'tensorflow'")
+    if config.data.global_batch_size == "auto":
+        raise _refused("data.global_batch_size", "auto", "set it to a number")
+    _check_model(config)
+    _check_optimizer(config)
+
+
+def _settings(config: TrainConfig) -> Iterator[tuple[str, Any, Any]]:
+    """Yield key, value and default of each setting of each table."""
+    for table, fields in config:
+        if isinstance(fields, Settings):
+            defaults = type(fields)()
+            for name, value in fields:
+                yield f"{table}.{name}", value, getattr(defaults, name)
+
+
+def _check_model(config: TrainConfig) -> None:
+    name = config.model.name
+    if "." not in name and name != "small_cnn" and find_torchvision(name) is None:
+        raise _refused(
+            "model.name",
+            name,
+            "choose small_cnn, a model of torchvision such as resnet50, or a module of your own",
+        )
+    if config.model.weights == "imagenet":
+        raise _refused(
+            "model.weights", "imagenet", "give the path of a .pt file of weights from the torchvision site"
+        )
+
+
+def _check_optimizer(config: TrainConfig) -> None:
+    settings = config.optimizer
+    known = TORCH_OPTIMIZERS.get(settings.name)
+    if known is None:
+        raise _refused("optimizer.name", settings.name, f"choose one of: {', '.join(TORCH_OPTIMIZERS)}")
+    for option in settings.options:
+        if option not in known.options:
+            raise _refused(
+                f"optimizer.options.{option}",
+                settings.options[option],
+                f"{settings.name} has {', '.join(known.options)} there",
+            )
+
+
+def _refused(key: str, value: object, remedy: str) -> ConfigError:
+    return ConfigError(f"{key} = {value!r} does not work with run.framework = 'torch'", remedy)

@@ -1,0 +1,48 @@
+"""What evaluates a model on a split, with any framework, and what takes the predictions. No TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy.typing as npt
+
+from training.arrays import Ints
+from training.reading import RecordReader
+from training.results.metrics.tally import Evaluation, Rows
+
+
+class Sink(Protocol):
+    """Takes each evaluated batch, for example to write it to a file."""
+
+    def add(self, ordinals: Ints, labels: npt.NDArray[Any], rows: Rows) -> None:
+        """Take n examples.
+
+        Args:
+            ordinals: int64 [n], the records in the table of the split.
+            labels: [n, ...], as the task needs them.
+            rows: ``losses`` float32 [n] and the predictions of the task, each [n, ...].
+        """
+
+
+class SplitEvaluator(Protocol):
+    """Evaluates one model on splits."""
+
+    def evaluate(
+        self,
+        reader: RecordReader,
+        on_batch: Callable[[int], None],
+        sink: Sink | None = None,
+        records: Ints | None = None,
+    ) -> Evaluation:
+        """Evaluate every record of the reader's split once, in stored order.
+
+        Args:
+            reader: the records of the split.
+            on_batch: called with the number of evaluated examples.
+            sink: takes the predictions of each batch.
+            records: int64 [M], ordinals of the only records to evaluate, ascending; None: all.
+
+        Raises:
+            CorruptDataError: a record is damaged.
+        """

@@ -1,0 +1,28 @@
+"""The interface of the ranks of a run, however they talk to each other. No framework.
+
+All methods must be called by every rank, in the same sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy.typing as npt
+
+
+class Peers(Protocol):
+    """The ranks that train together; see ``training.ranks.group`` and ``training.torch_loop.ranks``."""
+
+    @property
+    def num_ranks(self) -> int:
+        """The number of ranks."""
+
+    def total(self, value: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Return the sum of a float array over all ranks. It has the same shape everywhere."""
+
+    def value_of_first(self, value: Any) -> Any:
+        """Return the JSON-able ``value`` of rank 0."""
+
+    def variables_of_first(self, variables: Sequence[Any]) -> None:
+        """Give all variables the values that rank 0 has."""

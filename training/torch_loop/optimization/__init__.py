@@ -1,0 +1,1 @@
+"""How gradients become new weights in PyTorch: optimizer, weight decay, rates by layer, averages."""

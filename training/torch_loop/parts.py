@@ -1,0 +1,142 @@
+"""The model of a run with everything that trains and evaluates it, built from the configuration."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from infra.dataset.catalog import DatasetVersion
+from training.config import TrainConfig
+from training.loop.optimization.schedules import Horizon, warmup_steps
+from training.models import ModelSpec
+from training.models.batch_normalization import momentum_limit
+from training.models.normalization import pixels_of
+from training.torch_loop.models import build_model, image_size_of, load_weights
+from training.torch_loop.models.batch_normalization import limit_momentum, synchronized
+from training.torch_loop.models.layers import freeze_modules
+from training.torch_loop.optimization.averaging import WeightAverages
+from training.torch_loop.optimization.optimizers import RateTable, make_optimizer, prepare_state
+from training.torch_loop.ranks.group import TorchRanks
+from training.torch_loop.state import Saved, ScaleState, model_state, optimizer_state
+from training.torch_loop.task import SingleLabel
+from training.torch_loop.totals import DeviceTotals
+
+_MIXED = {"off": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingParts:
+    """The objects that the loop, the evaluation and the export share.
+
+    Attributes:
+        ranks: the ranks that train together.
+        device: the ``torch.device`` of this rank.
+        task: loss and measures.
+        spec: the parameters from which the model was built.
+        model: the ``torch.nn.Module``.
+        optimizer: the optimizer of its weights.
+        schedule: the learning rate of each step.
+        scaler: scales the loss, if the run computes in float16.
+        mixed: the type in which the model computes; None: float32.
+        totals: the sums of the steps since the last report.
+        averages: the moving averages of the weights; None: the weights themselves are evaluated.
+        notes: what was changed in the model, for the result.
+    """
+
+    ranks: TorchRanks
+    device: Any
+    task: SingleLabel
+    spec: ModelSpec
+    model: Any
+    optimizer: Any
+    schedule: RateTable
+    scaler: Any
+    mixed: Any
+    totals: DeviceTotals
+    averages: WeightAverages | None
+    notes: tuple[str, ...] = ()
+    pruning: None = None  # the settings refuse it
+
+    def rate_at(self, run_step: int) -> float:
+        """Return the learning rate of a step, counted over all epochs."""
+        return self.schedule.at(run_step)
+
+    @property
+    def state(self) -> list[Saved]:
+        """All arrays of a checkpoint. First those that are evaluated, in the order of the model's."""
+        own: list[Saved] = [*model_state(self.model), *optimizer_state(self.optimizer)]
+        if self.scaler.is_enabled():
+            own.append(ScaleState(self.scaler))
+        if self.averages is None:
+            return own
+        return [*self.averages.evaluated, *own, *self.averages.saved]
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Compute in the type of ``run.mixed_precision`` while the block runs."""
+        if self.mixed is None:
+            return nullcontext()
+        cast: AbstractContextManager[Any] = torch.autocast(self.device.type, self.mixed)
+        return cast
+
+    def evaluated(self) -> AbstractContextManager[None]:
+        """Let the model have the weights that are evaluated, kept as the best and exported."""
+        return nullcontext() if self.averages is None else self.averages.in_model()
+
+
+def model_spec(config: TrainConfig, version: DatasetVersion, num_ranks: int) -> ModelSpec:
+    """Return the parameters from which the model of a run is built."""
+    channels = config.data.image_channels
+    use_statistics = config.data.normalization == "dataset"
+    return ModelSpec(
+        name=config.model.name,
+        num_classes=len(version.manifest.classes),
+        image_size=image_size_of(config),
+        image_channels=channels,
+        dropout=config.model.dropout,
+        synchronized=config.model.synchronized_batchnorm and num_ranks > 1,
+        weights=config.model.weights,
+        seed=config.data.seed,
+        pixels=pixels_of(version.manifest, channels) if use_statistics else None,
+    )
+
+
+def build_parts(
+    config: TrainConfig, version: DatasetVersion, steps_per_epoch: int, ranks: TorchRanks, device: Any
+) -> TrainingParts:
+    """Build model, optimizer and schedule, and load the initial weights.
+
+    Raises:
+        ConfigError: the model cannot be built, or its weights cannot be loaded.
+    """
+    spec = model_spec(config, version, ranks.num_ranks)
+    torch.manual_seed(config.data.seed)
+    model = build_model(spec)
+    loaded = None if spec.weights is None else load_weights(model, spec.weights)
+    frozen = freeze_modules(model, config.model.freeze)
+    total = config.run.epochs * steps_per_epoch
+    limited = limit_momentum(model, momentum_limit(steps_per_epoch, total))
+    if spec.synchronized:
+        model = synchronized(model, device)
+    model = model.to(device, memory_format=torch.channels_last)
+    optimizer = make_optimizer(config.optimizer, model)
+    prepare_state(optimizer)
+    decay = config.optimizer.ema_decay
+    return TrainingParts(
+        ranks=ranks,
+        device=device,
+        task=SingleLabel(spec.num_classes, config.optimizer.label_smoothing),
+        spec=spec,
+        model=model,
+        optimizer=optimizer,
+        schedule=RateTable(
+            config.optimizer, Horizon(total, steps_per_epoch, warmup_steps(config.optimizer, total))
+        ),
+        scaler=torch.amp.GradScaler(device.type, enabled=config.run.mixed_precision == "float16"),
+        mixed=_MIXED[config.run.mixed_precision],
+        totals=DeviceTotals(ranks, device),
+        averages=None if decay is None else WeightAverages(model_state(model), decay),
+        notes=tuple(str(note) for note in (loaded, frozen, limited) if note is not None),
+    )

@@ -1,0 +1,153 @@
+"""The batches of a run: read, decoded and augmented in threads while the device works on those before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from infra.errors import ConfigError
+from training.augment.batch_parameters import refuse_batched
+from training.config import TrainConfig
+from training.config.augment import AugmentSettings
+from training.order import Order, rank_slice
+from training.reading import BatchMaker, RecordReader
+from training.reading.batches.iterate import NumpyBatches
+from training.reading.blocks.stored import by_block
+from training.reading.budget import RamBudget
+from training.reading.cache import CachePlan, describe, open_cached
+from training.torch_data.batch import TorchBatch, to_torch
+from training.torch_loop.ranks.group import RankDevice, TorchRanks
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """One rank's rows of the steps of an order.
+
+    Attributes:
+        maker: makes the batches of the split.
+        order: the steps.
+        ranks: the ranks that share each step.
+        device: where the batches go.
+    """
+
+    maker: BatchMaker
+    order: Order
+    ranks: TorchRanks
+    device: Any
+
+    @property
+    def rows(self) -> slice:
+        """The rows of each global batch that this rank takes."""
+        return rank_slice(self.order.global_batch_size, self.ranks.rank, self.ranks.num_ranks)
+
+    def steps(self, start: int, stop: int) -> Iterator[TorchBatch]:
+        """Yield the batches of the steps ``start`` to ``stop`` of the run.
+
+        Raises:
+            CorruptDataError: a record is damaged; names the record and its shard.
+        """
+        ranks = self.ranks
+        for batch in NumpyBatches(self.maker, self.order, start, stop, ranks.rank, ranks.num_ranks):
+            if ranks.on_batch is not None:
+                ranks.on_batch()
+            yield on_device(to_torch(batch), self.device)
+
+
+def on_device(batch: TorchBatch, device: Any) -> TorchBatch:
+    """Return a batch whose images, labels and weights are on a device; copies go on in the background."""
+    if device.type == "cpu":
+        return batch
+    there = {
+        name: getattr(batch, name).pin_memory().to(device, non_blocking=True)
+        for name in ("images", "labels", "weights")
+    }
+    return batch._replace(**there)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingInput:
+    """The batches of the train split, and how they are read.
+
+    Attributes:
+        batches: the batches.
+        cache: the plan of the cache.
+    """
+
+    batches: Batches
+    cache: CachePlan
+
+    def described(self) -> dict[str, Any]:
+        """Describe the input for the result of the run, JSON-able."""
+        return {"mode": "indexed", "reason": "run.framework = 'torch'", "cache": describe(self.cache)}
+
+
+def open_training_input(
+    config: TrainConfig,
+    source: RecordReader,
+    order: Order,
+    image_size: int,
+    ranks: TorchRanks,
+    own: RankDevice,
+) -> TrainingInput:
+    """Open the batches of the train split.
+
+    Args:
+        config: the configuration of the run.
+        source: the records of the split.
+        order: the order of the run.
+        image_size: height and width of the images (pixels).
+        ranks: the ranks that share each step.
+        own: the device and the threads of this rank.
+
+    Raises:
+        ConfigError: the settings contradict each other, or need more memory than they allow.
+    """
+    check_rows(config, ranks.num_ranks)
+    reading = config.reading
+    # A cache on disk holds records in stored order, so it lies below the windows of an order by block.
+    if reading.cache == "disk":
+        reader, cache = open_cached(source, reading)
+        reader = by_block(reader, order, reading.ram_budget_bytes)
+    else:
+        reader, cache = open_cached(by_block(source, order, reading.ram_budget_bytes), reading)
+    budget = RamBudget(reading.ram_budget_bytes, cache=cache.memory_bytes, windows=reader.windows.num_bytes)
+    budget.check(order.global_batch_size * image_size * image_size * 3)
+    batches = open_batches(config, reader, order, image_size, ranks, own, augment=config.augment)
+    return TrainingInput(batches, cache)
+
+
+def open_batches(
+    config: TrainConfig,
+    reader: RecordReader,
+    order: Order,
+    image_size: int,
+    ranks: TorchRanks,
+    own: RankDevice,
+    augment: AugmentSettings | None = None,
+) -> Batches:
+    """Return the batches of a split; see ``open_training_input``. ``augment``: None: the central squares."""
+    refuse_batched(augment)
+    maker = BatchMaker(
+        reader,
+        image_size=image_size,
+        augment=augment,
+        threads=own.threads,
+        image_channels=config.data.image_channels,
+    )
+    return Batches(maker, order, ranks, own.device)
+
+
+def check_rows(config: TrainConfig, num_ranks: int) -> None:
+    """Check that each rank has a row for every part of a step.
+
+    Raises:
+        ConfigError: the global batch is too small.
+    """
+    size, parts = config.data.batch_size, config.run.accumulate_steps
+    if size // num_ranks < parts:
+        in_parts = f" in {parts} parts (run.accumulate_steps)" if parts > 1 else ""
+        raise ConfigError(
+            f"data.global_batch_size = {size} has too few rows for {num_ranks} ranks{in_parts}",
+            f"set it to at least {num_ranks * parts}",
+        )

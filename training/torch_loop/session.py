@@ -1,0 +1,222 @@
+"""One training run with PyTorch from its configuration to its result, from top to bottom."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from infra import progress as events
+from infra.dataset.catalog import DatasetVersion
+from infra.storage.filesystem import Storage
+from training.config import TrainConfig
+from training.dataset import Dataset
+from training.loop.checkpoints.checkpoints import Checkpoints, Progress
+from training.loop.checkpoints.shared import SharedCheckpoints
+from training.loop.evaluating.final_evaluation import evaluate_left_out, evaluate_splits, write_label_errors
+from training.loop.folds import divide_train_split
+from training.loop.lengthening import check_not_past
+from training.loop.settled import Settled, read_settled, settled_by
+from training.loop.stopping.agreed_stop import AgreedStop
+from training.loop.stopping.interruption import StopFlag, raise_when_preempted, stop_at_boundaries
+from training.loop.stopping.second_signal import end_at_second_signal
+from training.ranks.heartbeat import Heart
+from training.results.consumed import ConsumedTrace
+from training.results.predictions.file import predictions_file
+from training.results.predictions.label_errors import OUT_OF_SAMPLE
+from training.results.record.environment import describe_environment
+from training.results.record.history import HistoryFiles
+from training.results.report.writing import write_run_report
+from training.results.tracking.tracked import TrackedRun
+from training.results.tracking.trackers import Trackers
+from training.torch_loop.evaluation import Evaluator
+from training.torch_loop.loop import RunOutputs, TrainingData, TrainingLoop
+from training.torch_loop.memory import peak_device_bytes
+from training.torch_loop.models.layers import num_parameters
+from training.torch_loop.outputs.event_log import EventLog
+from training.torch_loop.outputs.export import export_model
+from training.torch_loop.parts import TrainingParts, build_parts
+from training.torch_loop.ranks.group import Place, choose_device, join
+from training.torch_loop.reading import open_training_input
+from training.torch_loop.state import model_state
+
+
+def train(
+    config: TrainConfig,
+    version: DatasetVersion,
+    run_dir: Path,
+    place: Place = None,
+    heart: Heart | None = None,
+) -> dict[str, Any]:
+    """Train, evaluate and export. Continue where an earlier process with the same ``run_dir`` stopped.
+
+    The caller holds the lock on ``run_dir``. Of several ranks, each calls this; all but the first with a
+    folder that is thrown away.
+
+    Args:
+        config: the configuration.
+        version: the dataset version.
+        run_dir: the folder of the run.
+        place: the place of this process among the ranks; None: it trains alone.
+        heart: beats for the parent that watches this process; None: nobody does.
+
+    Returns:
+        The result of the run, JSON-able; of ranks other than the first only parts of it are of use.
+
+    Raises:
+        Cancelled: stopped on request; the run can be resumed.
+    """
+    preemption = (signal.SIGTERM, signal.Signals[config.run.preemption_signal])
+    raise_when_preempted(preemption)
+    own = choose_device(config, place)
+    torch.use_deterministic_algorithms(config.run.deterministic)
+    dataset = Dataset(version, config.reading)
+    readers = {split: dataset.reader(split) for split in dataset.splits}
+    records = divide_train_split(config.data, readers["train"], version.manifest.classes)
+    order = records.order
+    ranks = join(config, place, own.device)
+    # The folder of rank 0 says what the run settled when it began.
+    settled = Settled(**ranks.value_of_first(asdict(read_settled(run_dir) or settled_by(config))))
+    asked, config = config, settled.applied(config, order.steps_per_epoch)
+    parts = build_parts(config, version, order.steps_per_epoch, ranks, own.device)
+    devices = ranks.all_values(_name(own.device))
+    environment = describe_environment(config, version, devices)
+    Storage.at(run_dir).write_atomic("environment.json", json.dumps(environment, indent=1).encode("ascii"))
+    reading = open_training_input(config, readers["train"], order, parts.spec.image_size, ranks, own)
+    data = TrainingData(reading.batches, order, readers.get("validation"))
+    evaluator = Evaluator(config, parts, own)
+    ranks.on_batch = None if heart is None else heart.beat
+    stop = AgreedStop(ranks, heart)
+    tracked = TrackedRun(run_dir, environment, config.tracking, config.run.best_metric)
+    with (
+        Trackers(tracked if ranks.is_first else None) as trackers,
+        stop_at_boundaries(stop, preemption),
+        end_at_second_signal(),
+    ):
+        loop = _train_and_restore_best(config, parts, evaluator, data, run_dir, stop, trackers)
+        evaluated = [readers[split] for split in OUT_OF_SAMPLE if split in readers]
+        metrics = evaluate_splits(evaluator, evaluated, run_dir, stop.check)
+        left_out = None
+        if records.left_out is not None:
+            unseen = readers["train"], records.left_out
+            left_out = evaluate_left_out(evaluator, *unseen, run_dir, stop.check)
+        label_errors = write_label_errors(run_dir)
+        stop.check()
+        events.stage("export", 1, unit="models")
+        exported = None
+        if ranks.is_first:
+            checked_on = next(readers[split] for split in ("test", "validation", "train") if split in readers)
+            exported = export_model(
+                parts.model, version.manifest.classes, evaluator.maker(checked_on), run_dir
+            )
+        events.progress("export", 1, 1, unit="models")
+        bad_records = ranks.all_values(dataset.bad_records.to_result())
+        result = {
+            **_result(config, version, run_dir, parts, loop, metrics, settled.notes(asked)),
+            "devices": devices,
+            "reading": reading.described(),
+            "bad_records": list({record["id"]: record for found in bad_records for record in found}.values()),
+            "label_errors": label_errors,
+            "left_out": left_out,
+            "exports": {} if exported is None else {"torch": exported},
+            "device_peak_bytes": peak_device_bytes(own.device),
+        }
+        if ranks.is_first:
+            result["report"] = str(write_run_report(run_dir, result, readers))
+            trackers.end(result)
+    dataset.close()
+    return result
+
+
+def _train_and_restore_best(
+    config: TrainConfig,
+    parts: TrainingParts,
+    evaluator: Evaluator,
+    data: TrainingData,
+    run_dir: Path,
+    stop: StopFlag,
+    trackers: Trackers,
+) -> TrainingLoop:
+    """Run the loop from the latest checkpoint in ``run_dir``, then restore the best model."""
+    ranks = parts.ranks
+    kept = None
+    if ranks.is_first:
+        kept = Checkpoints(Storage.at(run_dir / "checkpoints"), config.run.keep_checkpoints)
+    checkpoints = SharedCheckpoints(kept, ranks)
+    found = checkpoints.restore_latest(parts.state)
+    progress = found or Progress()
+    check_not_past(progress.epoch, progress.step, config.run.epochs)
+    if found is not None:
+        steps = data.order.steps_per_epoch
+        events.log(f"resuming at epoch {progress.epoch + 1}, step {progress.step} of {steps}")
+    with contextlib.ExitStack() as open_files:
+        log = open_files.enter_context(contextlib.closing(EventLog(run_dir / "logs")))
+        trace = None
+        if config.run.trace_records:
+            num_bytes = progress.trace_bytes if ranks.is_first else 0  # the others begin a new file
+            trace = ConsumedTrace(run_dir / "consumed.jsonl", num_bytes)
+            open_files.enter_context(contextlib.closing(trace))
+        open_files.callback(checkpoints.close)  # first of all, since it puts the trace on disk
+        outputs = RunOutputs(checkpoints, log, HistoryFiles(Storage.at(run_dir)), trace, trackers)
+        loop = TrainingLoop(config, parts, evaluator, data, outputs, progress, stop)
+        stop.steps_done = lambda: loop.run_step
+        loop.run()
+    assert loop.progress.best is not None, "the last epoch is always compared"
+    checkpoints.restore_best(int(loop.progress.best["epoch"]), list(model_state(parts.model)))
+    return loop
+
+
+def _result(
+    config: TrainConfig,
+    version: DatasetVersion,
+    run_dir: Path,
+    parts: TrainingParts,
+    loop: TrainingLoop,
+    metrics: dict[str, Any],
+    settled: list[str],
+) -> dict[str, Any]:
+    missing = [split for split in OUT_OF_SAMPLE if split not in metrics]
+    notes = [*parts.notes, *settled]
+    if config.data.left_out_fold is not None:
+        notes.append(
+            f"fold {config.data.left_out_fold} of {config.data.folds} of the train split was left out"
+        )
+    notes += [f"{version.ref} has no {split} split: nothing was measured on it" for split in missing]
+    if "validation" in missing:
+        notes.append("without validation examples the last model counts as the best")
+    return {
+        "run_dir": str(run_dir),
+        "dataset": version.name,
+        "version": version.version,
+        "framework": "torch",
+        "model": config.model.name,
+        "image_size": parts.spec.image_size,
+        "num_parameters": num_parameters(parts.model),
+        "classes": version.manifest.classes,
+        "epochs": loop.progress.epoch,
+        "steps": loop.run_step,
+        "global_batch_size": config.data.batch_size,
+        "num_replicas": parts.ranks.num_ranks,
+        "metrics": metrics,
+        "best": loop.progress.best,
+        "stopped_early": loop.stopped_early,
+        "history": loop.progress.history,
+        **{name: round(value, 4) for name, value in loop.rates().items()},
+        "export_dir": str(run_dir / "export"),
+        "tensorboard_dir": str(run_dir / "logs"),
+        "predictions": {split: str(run_dir / predictions_file(split)) for split in metrics},
+        "confusion_pictures": {split: str(run_dir / f"confusion-{split}.svg") for split in metrics},
+        "notes": notes,
+        "unchanged": False,
+        "torch": torch.__version__,
+    }
+
+
+def _name(device: Any) -> str:
+    """Return the name of a device for people."""
+    return str(device) if device.type == "cpu" else f"{device} ({torch.cuda.get_device_name(device)})"

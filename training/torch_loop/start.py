@@ -1,0 +1,69 @@
+"""Train in this process with PyTorch, alone or as one of several ranks. Imports PyTorch only when called."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from infra.dataset.catalog import DatasetVersion
+from infra.errors import GO_ON, EnvironmentFault, RankLost
+from training.config import TrainConfig
+from training.ranks.cluster import Cluster, Meeting
+from training.ranks.heartbeat import Heart
+
+if TYPE_CHECKING:
+    from training.torch_loop.ranks.group import Place
+
+_LINE_CHARACTERS = 300
+# What gloo and NCCL say when another rank has gone. PyTorch raises a plain RuntimeError for gloo.
+_LOST = ("gloo", "nccl", "connection closed by peer", "connection reset by peer", "process group")
+
+
+def train_in_process(
+    config: TrainConfig,
+    version: DatasetVersion,
+    run_dir: Path,
+    place: Cluster | Meeting | None = None,
+    heart: Heart | None = None,
+) -> dict[str, Any]:
+    """Train in this process. See ``training.torch_loop.session.train``.
+
+    Raises:
+        EnvironmentFault: PyTorch is not installed. RankLost: another rank ended or does not answer.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise EnvironmentFault("PyTorch is not installed", "pip install 'shardmill[torch]'")
+    if config.run.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS starts
+    from training.torch_loop import session
+
+    try:
+        return _trained(session.train, config, version, run_dir, place, heart)
+    except RuntimeError as error:
+        said = " ".join(str(error).split())
+        if place is None or not any(word in said.lower() for word in _LOST):
+            raise
+        raise RankLost(
+            f"rank {place.rank} lost another rank: {said[:_LINE_CHARACTERS]}",
+            f"all ranks must be started again; {GO_ON}",
+        ) from error
+
+
+def _trained(
+    train: Any,
+    config: TrainConfig,
+    version: DatasetVersion,
+    run_dir: Path,
+    place: Place,
+    heart: Heart | None,
+) -> dict[str, Any]:
+    if place is None or place.rank == 0:
+        result: dict[str, Any] = train(config, version, run_dir, place, heart)
+        return result
+    # Rank 0 writes the run's folder; what the others write on their way is the same, and of no use.
+    with tempfile.TemporaryDirectory(prefix="shardmill-rank-") as scratch:
+        found: dict[str, Any] = train(config, version, Path(scratch), place, heart)
+        return found

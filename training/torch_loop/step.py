@@ -1,0 +1,99 @@
+"""One step of training on this rank's rows: loss, gradients, update.
+
+The weights of the rows add up to 1 over all ranks, so each rank sums its weighted losses, and the sum over
+the ranks is the mean over the global batch. ``DistributedDataParallel`` averages gradients over the ranks;
+the factor ``num_ranks`` undoes it. With accumulation the rows are taken in parts, whose gradients add up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import numpy as np
+import torch
+
+from infra.splitmix import splitmix64
+from training.config import TrainConfig
+from training.torch_data.batch import TorchBatch
+from training.torch_loop.models.layers import set_training
+from training.torch_loop.optimization.optimizers import set_rate
+from training.torch_loop.parts import TrainingParts
+
+
+class TrainStep:
+    """Trains the model of a run on one global batch a call, and adds to its totals."""
+
+    def __init__(self, config: TrainConfig, parts: TrainingParts, network: Any) -> None:
+        """Prepare the step.
+
+        Args:
+            config: the configuration of the run.
+            parts: the model of the run with all that trains it.
+            network: the model, or ``DistributedDataParallel`` around it.
+        """
+        self._config = config
+        self._parts = parts
+        self._network = network
+        self._trainable = [own for own in parts.model.parameters() if own.requires_grad]
+
+    def __call__(self, batch: TorchBatch, run_step: int, num_real: int) -> None:
+        """Take one step.
+
+        Args:
+            batch: the rows of this rank.
+            run_step: the number of the step, over all epochs.
+            num_real: real examples of the global batch.
+        """
+        parts = self._parts
+        # Dropout is a function of seed, step and rank: a resumed run needs no saved random state.
+        torch.manual_seed(_seed(self._config.data.seed, run_step, parts.ranks.rank))
+        if not parts.model.training:
+            set_training(parts.model)
+        set_rate(parts.optimizer, parts.rate_at(run_step))
+        count = self._config.run.accumulate_steps
+        columns = (column.tensor_split(count) for column in (batch.images, batch.labels, batch.weights))
+        pieces = list(zip(*columns, strict=True))
+        for number, (images, labels, weights) in enumerate(pieces, 1):
+            is_last = number == len(pieces)
+            with contextlib.nullcontext() if is_last else self._without_exchange():
+                loss, score = self._loss(images, labels, weights)
+                parts.scaler.scale(loss * parts.ranks.num_ranks).backward()
+            parts.totals.add(loss.detach() * num_real, score)
+        self._update()
+
+    def _without_exchange(self) -> Any:
+        """Let gradients add up on this rank; the last part of a step exchanges them."""
+        return self._network.no_sync() if self._parts.ranks.num_ranks > 1 else contextlib.nullcontext()
+
+    def _loss(self, images: Any, labels: Any, weights: Any) -> tuple[Any, Any]:
+        """Return the part of these rows in the loss and in the sum of scores."""
+        parts, task = self._parts, self._parts.task
+        with parts.autocast():
+            outputs = self._network(pixels(images)).float()
+        losses = task.training_losses(outputs, labels)
+        scores = task.scores(outputs.detach(), labels)
+        return (losses * weights).sum(), (scores & (weights > 0)).sum()
+
+    def _update(self) -> None:
+        parts, clip = self._parts, self._config.optimizer.clip_norm
+        parts.scaler.unscale_(parts.optimizer)
+        norm = torch.nn.utils.get_total_norm([own.grad for own in self._trainable if own.grad is not None])
+        if clip is not None:
+            torch.nn.utils.clip_grads_with_norm_(self._trainable, clip, norm)
+        parts.totals.add_norm(norm)
+        parts.scaler.step(parts.optimizer)
+        parts.scaler.update()
+        parts.optimizer.zero_grad(set_to_none=True)
+        if parts.averages is not None:
+            parts.averages.update()
+
+
+def pixels(images: Any) -> Any:
+    """Return images uint8 [b, C, S, S] as a model takes them: float32, 0 to 255."""
+    return images.float()
+
+
+def _seed(seed: int, run_step: int, rank: int) -> int:
+    mixed = splitmix64(np.array([seed], np.uint64)) ^ np.uint64(run_step)
+    return int((splitmix64(mixed) ^ np.uint64(rank))[0]) % 2**63

@@ -1,0 +1,51 @@
+"""What a model of PyTorch learns: each example has exactly one of C classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch.nn import functional
+
+from training.results.metrics.single_label import SingleLabelTally
+
+
+@dataclass(frozen=True, slots=True)
+class SingleLabel:
+    """Softmax cross-entropy over logits, as ``training.tasks.single_label`` with TensorFlow.
+
+    Attributes:
+        num_outputs: the number of classes, C.
+        label_smoothing: share of the target that training spreads over all classes (Szegedy et al. 2016).
+    """
+
+    num_outputs: int
+    label_smoothing: float = 0.0
+    score_name = "accuracy"
+
+    def training_losses(self, outputs: Any, labels: Any) -> Any:
+        """Return the loss of each example, with label smoothing: float32 [b].
+
+        Args:
+            outputs: float32 [b, C], logits.
+            labels: int64 [b].
+        """
+        return functional.cross_entropy(
+            outputs, labels, reduction="none", label_smoothing=self.label_smoothing
+        )
+
+    def scores(self, outputs: Any, labels: Any) -> Any:
+        """Return whether the class of each example was predicted: bool [b]."""
+        return outputs.argmax(dim=1) == labels
+
+    def evaluated(self, outputs: Any, labels: Any) -> dict[str, Any]:
+        """Return ``losses`` float32 [b] (nats), ``predicted`` int64 [b], ``probabilities`` float32 [b, C]."""
+        return {
+            "losses": functional.cross_entropy(outputs, labels, reduction="none"),
+            "predicted": outputs.argmax(dim=1),
+            "probabilities": outputs.softmax(dim=1),
+        }
+
+    def tally(self) -> SingleLabelTally:
+        """Return an empty tally."""
+        return SingleLabelTally(self.num_outputs)

@@ -1,0 +1,36 @@
+"""Sums over training steps that stay on the device until they are reported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from training.loop.reports import StepTotals
+from training.torch_loop.ranks.group import TorchRanks
+
+
+class DeviceTotals:
+    """``StepTotals`` in one tensor: a report fetches it once, a step fetches nothing."""
+
+    def __init__(self, ranks: TorchRanks, device: Any) -> None:
+        self._ranks = ranks
+        self._sums = torch.zeros(4, dtype=torch.float64, device=device)
+
+    def add(self, loss: Any, score: Any) -> None:
+        """Add this rank's part of the loss, times the number of real examples, and the sum of its scores."""
+        self._sums[0] += loss
+        self._sums[1] += score
+
+    def add_norm(self, norm: Any) -> None:
+        """Add the gradient norm of a step, which is the same on all ranks."""
+        if self._ranks.is_first:
+            finite = torch.isfinite(norm)
+            self._sums[2] += torch.where(finite, norm, 0.0)
+            self._sums[3] += finite
+
+    def take(self) -> StepTotals:
+        """Return the sums over all ranks, and begin again at zero. It waits for the device."""
+        loss, score, norm, finite = self._ranks.total(self._sums.cpu().numpy()).tolist()
+        self._sums.zero_()
+        return StepTotals(loss, score, norm, round(finite))

@@ -1,0 +1,70 @@
+"""Open the model of a finished run with PyTorch: to evaluate it again, or to predict with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from infra.dataset.catalog import DatasetVersion
+from infra.errors import CorruptDataError
+from training.config import TrainConfig
+from training.reading.grey import luma
+from training.torch_loop.evaluation import Evaluator
+from training.torch_loop.outputs.export import WEIGHTS_FILE, load_program
+from training.torch_loop.parts import build_parts
+from training.torch_loop.ranks.group import TorchRanks, choose_device
+
+
+def open_evaluator(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> Evaluator:
+    """Return what evaluates the best model of a run as training did.
+
+    Args:
+        config: the settings of the run.
+        version: the dataset version that it was trained on.
+        run_dir: the folder of the run.
+
+    Raises:
+        CorruptDataError: the weights are missing or damaged.
+    """
+    own = choose_device(config, None)
+    plain = config.model.model_copy(update={"weights": None, "freeze": "none"})
+    parts = build_parts(
+        config.model_copy(update={"model": plain}), version, 1, TorchRanks(0, 1, own.device), own.device
+    )
+    path = run_dir / WEIGHTS_FILE
+    try:
+        parts.model.load_state_dict(torch.load(path, map_location=own.device, weights_only=True))
+    except (OSError, RuntimeError, ValueError) as error:
+        raise CorruptDataError(
+            f"the weights {path} cannot be loaded: {error}", "train again with run.fresh=true"
+        ) from error
+    return Evaluator(config, parts, own)
+
+
+def open_predictor(folder: Path, image_channels: int) -> Callable[[list[bytes]], npt.NDArray[np.float32]]:
+    """Return a function from PNGs in the size of the model to probabilities, float32 [n, C].
+
+    Args:
+        folder: the folder of the exported model.
+        image_channels: channels of the model's input.
+
+    Raises:
+        CorruptDataError: it is missing or damaged.
+    """
+    program = load_program(folder)
+
+    def predict(images: list[bytes]) -> npt.NDArray[np.float32]:
+        decoded = [cv2.imdecode(np.frombuffer(image, np.uint8), cv2.IMREAD_COLOR_RGB) for image in images]
+        pixels = np.stack([np.asarray(image, np.uint8) for image in decoded])
+        if image_channels == 1:
+            pixels = luma(pixels)
+        with torch.no_grad():
+            probabilities = program(torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous())
+        return np.asarray(probabilities.numpy(), np.float32)
+
+    return predict
