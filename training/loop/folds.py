@@ -68,7 +68,8 @@ def divide_train_split(data: DataSettings, reader: RecordReader, classes: list[s
             "set data.folds to a smaller number",
         )
     kept = np.flatnonzero(~is_left_out)
-    order = order_from_settings(data, _Labels(table.label[kept]), classes)
+    undivided = data.model_copy(update={"folds": None, "left_out_fold": None})
+    order = order_from_settings(undivided, _Labels(table.label[kept]), classes)
     return TrainRecords(SubsetOrder(order, kept), np.flatnonzero(is_left_out))
 
 

@@ -47,6 +47,11 @@ def order_from_settings(data: DataSettings, table: SplitLabels, classes: Sequenc
         DataError: there are no records.
         ConfigError: a class is unknown, or the settings do not fit the data.
     """
+    if data.left_out_fold is not None:
+        raise ConfigError(
+            "data.left_out_fold is obeyed by training with TensorFlow alone",
+            "take data.folds and data.left_out_fold out of the settings",
+        )
     blocks = BlockSizes(data.block_records, data.window_blocks) if data.granularity == "block" else None
     return TrainingOrder(
         table.label,

@@ -14,9 +14,9 @@ from infra.dataset.catalog import DatasetVersion
 from infra.processes.process import own_peak_rss_bytes
 from training.config import TrainConfig, image_size_of
 from training.dataset import Dataset
+from training.loop.folds import divide_train_split
 from training.loop.parts import TrainingParts, build_parts
 from training.loop.step import TrainStep
-from training.order import order_from_settings
 from training.ranks.device_memory import peak_device_bytes
 from training.ranks.strategy import distribute, make_strategy
 from training.reading import RecordReader
@@ -109,7 +109,7 @@ def _take_steps(
     Raises:
         ResourceExhaustedError: they do not fit into memory.
     """
-    order = order_from_settings(config.data, train.table, version.manifest.classes)
+    order = divide_train_split(config.data, train, version.manifest.classes).order
     settings = InputSettings(config.data, config.reading, config.augment)
     pipeline = open_training_input(settings, train, order, image_size_of(config)).pipeline
     step = TrainStep(config, parts, config.data.batch_size // parts.strategy.num_replicas_in_sync)

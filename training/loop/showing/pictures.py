@@ -79,7 +79,8 @@ class HardestExamples:
         values = zip(self._ordinals, self._labels, self._predicted, self._losses, strict=True)
         for ordinal, label, predicted, loss in values:
             (stored,) = reader.read_images(np.array([ordinal]))
-            captions = (classes[label], f"taken for {classes[predicted]}", f"loss {loss:.2f}")
+            taken = "predicted rightly" if label == predicted else f"taken for {classes[predicted]}"
+            captions = (classes[label], taken, f"loss {loss:.2f}")
             cells.append(Cell(reader.decoded(int(ordinal), stored), captions))
         split = reader.table.split
         _write(log, split, "hardest", step, f"hardest {split} examples after step {step}", cells)
