@@ -42,6 +42,7 @@ from training.ranks.cluster import Cluster, Meeting, cluster_from_environment
 from training.ranks.rendezvous import meet
 from training.recipes import recipe_names, recipe_path
 from training.torch_loop.ranks.processes import with_a_rank_for_each_device
+from training.torch_loop.start import check_installed
 from training.torch_loop.start import train_in_process as train_with_torch
 
 # Beside the runs, since lock files stay, and a refused run must leave no folder.
@@ -150,6 +151,8 @@ def train_dataset(
         return None
 
     def train() -> dict[str, Any]:
+        if config.run.framework == "torch":
+            check_installed()
         _begin(config, version, root, folder)
         if config.ranks.workers is not None:
             return supervised(config, version, root, Path(folder.uri))

@@ -22,7 +22,8 @@ _KNOWN: Final = {
     "granularity block_records window_blocks last_batch seed",
     "reading": "ram_budget_bytes cache cache_form cache_bytes cache_overflow cache_dir staging_dir "
     "staging_bytes max_bad_records",
-    "augment": "random_resized_crop scale ratio horizontal_flip vertical_flip color_jitter erasing",
+    "augment": "random_resized_crop scale ratio horizontal_flip vertical_flip color_jitter erasing "
+    "randaugment mixup cutmix mix_probability",
     "optimizer": "name options learning_rate schedule warmup_fraction warmup_steps final_factor step_epochs "
     "step_factor weight_decay first_layer_factor clip_norm ema_decay label_smoothing",
     "export": "",
@@ -31,7 +32,7 @@ _KNOWN: Final = {
     "trace_records preemption_signal fresh",
     "tracking": "experiment registered_model alias",
     "ranks": "workers max_restarts collectives peer_timeout_seconds start_timeout_seconds "
-    "step_timeout_seconds stop_timeout_seconds",
+    "step_timeout_seconds stop_timeout_seconds shares",
 }
 # Further values that mean the same as the default.
 _ALSO_FINE: Final = {
@@ -92,6 +93,10 @@ def check_framework(config: TrainConfig) -> None:
         raise _refused(key, value, f"leave {key} out, or train with run.framework = 'tensorflow'")
     if config.data.global_batch_size == "auto":
         raise _refused("data.global_batch_size", "auto", "set it to a number")
+    if config.ranks.shares == "measured":
+        raise _refused(
+            "ranks.shares", "measured", "set it to auto (equal parts), or to a number for each rank"
+        )
     _check_model(config)
     _check_optimizer(config)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.errors import ConfigError
-from training.augment.batch_parameters import refuse_batched
+from training.augment.batch_parameters import check_pairs
 from training.config import TrainConfig
 from training.config.augment import AugmentSettings
 from training.order import Order, rank_slice
@@ -29,17 +29,20 @@ class Batches:
         order: the steps.
         ranks: the ranks that share each step.
         device: where the batches go.
+        shares: a whole number for each rank, in proportion to which it takes rows; None: all alike.
     """
 
     maker: BatchMaker
     order: Order
     ranks: TorchRanks
     device: Any
+    shares: tuple[int, ...] | None = None
 
     @property
     def rows(self) -> slice:
         """The rows of each global batch that this rank takes."""
-        return rank_slice(self.order.global_batch_size, self.ranks.rank, self.ranks.num_ranks)
+        ranks = self.ranks
+        return rank_slice(self.order.global_batch_size, ranks.rank, ranks.num_ranks, self.shares)
 
     def steps(self, start: int, stop: int) -> Iterator[TorchBatch]:
         """Yield the batches of the steps ``start`` to ``stop`` of the run.
@@ -48,7 +51,9 @@ class Batches:
             CorruptDataError: a record is damaged; names the record and its shard.
         """
         ranks = self.ranks
-        for batch in NumpyBatches(self.maker, self.order, start, stop, ranks.rank, ranks.num_ranks):
+        for batch in NumpyBatches(
+            self.maker, self.order, start, stop, ranks.rank, ranks.num_ranks, self.shares
+        ):
             if ranks.on_batch is not None:
                 ranks.on_batch()
             yield on_device(to_torch(batch), self.device)
@@ -127,7 +132,6 @@ def open_batches(
     augment: AugmentSettings | None = None,
 ) -> Batches:
     """Return the batches of a split; see ``open_training_input``. ``augment``: None: the central squares."""
-    refuse_batched(augment)
     maker = BatchMaker(
         reader,
         image_size=image_size,
@@ -135,19 +139,29 @@ def open_batches(
         threads=own.threads,
         image_channels=config.data.image_channels,
     )
-    return Batches(maker, order, ranks, own.device)
+    return Batches(maker, order, ranks, own.device, _shares(config, ranks.num_ranks))
 
 
 def check_rows(config: TrainConfig, num_ranks: int) -> None:
-    """Check that each rank has a row for every part of a step.
+    """Check that each rank has a row for every part of a step, and each mixed row a partner on its rank.
 
     Raises:
-        ConfigError: the global batch is too small.
+        ConfigError: the global batch is too small, or cannot be divided so. UsageError: ``ranks.shares`` do
+            not fit the ranks.
     """
     size, parts = config.data.batch_size, config.run.accumulate_steps
-    if size // num_ranks < parts:
-        in_parts = f" in {parts} parts (run.accumulate_steps)" if parts > 1 else ""
-        raise ConfigError(
-            f"data.global_batch_size = {size} has too few rows for {num_ranks} ranks{in_parts}",
-            f"set it to at least {num_ranks * parts}",
-        )
+    for rank in range(num_ranks):
+        rows = rank_slice(size, rank, num_ranks, _shares(config, num_ranks))
+        if rows.stop - rows.start < parts:
+            in_parts = f" in {parts} parts (run.accumulate_steps)" if parts > 1 else ""
+            raise ConfigError(
+                f"data.global_batch_size = {size} has too few rows for {num_ranks} ranks{in_parts}",
+                f"set it to at least {num_ranks * parts}",
+            )
+        check_pairs(config.augment, rows.stop - rows.start)
+
+
+def _shares(config: TrainConfig, num_ranks: int) -> tuple[int, ...] | None:
+    """Return the shares that the settings give; None: all ranks take as many rows."""
+    given = config.ranks.shares
+    return None if isinstance(given, str) or num_ranks == 1 else tuple(given)

@@ -22,6 +22,16 @@ _LINE_CHARACTERS = 300
 _LOST = ("gloo", "nccl", "connection closed by peer", "connection reset by peer", "process group")
 
 
+def check_installed() -> None:
+    """Check that PyTorch is there, without importing it.
+
+    Raises:
+        EnvironmentFault: it is not.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise EnvironmentFault("PyTorch is not installed", "pip install 'shardmill[torch]'")
+
+
 def train_in_process(
     config: TrainConfig,
     version: DatasetVersion,
@@ -32,10 +42,8 @@ def train_in_process(
     """Train in this process. See ``training.torch_loop.session.train``.
 
     Raises:
-        EnvironmentFault: PyTorch is not installed. RankLost: another rank ended or does not answer.
+        RankLost: another rank ended or does not answer.
     """
-    if importlib.util.find_spec("torch") is None:
-        raise EnvironmentFault("PyTorch is not installed", "pip install 'shardmill[torch]'")
     if config.run.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS starts
     from training.torch_loop import session

@@ -1,4 +1,4 @@
-"""One step of training on this rank's rows: loss, gradients, update.
+"""One step of training on this rank's rows: augmentation of the batch, loss, gradients, update.
 
 The weights of the rows add up to 1 over all ranks, so each rank sums its weighted losses, and the sum over
 the ranks is the mean over the global batch. ``DistributedDataParallel`` averages gradients over the ranks;
@@ -16,6 +16,7 @@ import torch
 from infra.splitmix import splitmix64
 from training.config import TrainConfig
 from training.torch_data.batch import TorchBatch
+from training.torch_data.transforms.device import AugmentedBatch, DeviceAugment
 from training.torch_loop.models.layers import set_training
 from training.torch_loop.optimization.optimizers import set_rate
 from training.torch_loop.parts import TrainingParts
@@ -35,6 +36,7 @@ class TrainStep:
         self._config = config
         self._parts = parts
         self._network = network
+        self._augment = DeviceAugment(config.augment, config.data.seed)
         self._trainable = [own for own in parts.model.parameters() if own.requires_grad]
 
     def __call__(self, batch: TorchBatch, run_step: int, num_real: int) -> None:
@@ -52,12 +54,12 @@ class TrainStep:
             set_training(parts.model)
         set_rate(parts.optimizer, parts.rate_at(run_step))
         count = self._config.run.accumulate_steps
-        columns = (column.tensor_split(count) for column in (batch.images, batch.labels, batch.weights))
+        columns = (column.tensor_split(count) for column in (*self._augment(batch), batch.weights))
         pieces = list(zip(*columns, strict=True))
-        for number, (images, labels, weights) in enumerate(pieces, 1):
+        for number, (*examples, weights) in enumerate(pieces, 1):
             is_last = number == len(pieces)
             with contextlib.nullcontext() if is_last else self._without_exchange():
-                loss, score = self._loss(images, labels, weights)
+                loss, score = self._loss(AugmentedBatch(*examples), weights)
                 parts.scaler.scale(loss * parts.ranks.num_ranks).backward()
             parts.totals.add(loss.detach() * num_real, score)
         self._update()
@@ -66,13 +68,16 @@ class TrainStep:
         """Let gradients add up on this rank; the last part of a step exchanges them."""
         return self._network.no_sync() if self._parts.ranks.num_ranks > 1 else contextlib.nullcontext()
 
-    def _loss(self, images: Any, labels: Any, weights: Any) -> tuple[Any, Any]:
+    def _loss(self, batch: AugmentedBatch, weights: Any) -> tuple[Any, Any]:
         """Return the part of these rows in the loss and in the sum of scores."""
         parts, task = self._parts, self._parts.task
         with parts.autocast():
-            outputs = self._network(pixels(images)).float()
-        losses = task.training_losses(outputs, labels)
-        scores = task.scores(outputs.detach(), labels)
+            outputs = self._network(pixels(batch.images)).float()
+        if self._config.augment.mixes:
+            losses = batch.losses(lambda labels: task.training_losses(outputs, labels))
+        else:
+            losses = task.training_losses(outputs, batch.labels)
+        scores = task.scores(outputs.detach(), batch.dominating_labels())
         return (losses * weights).sum(), (scores & (weights > 0)).sum()
 
     def _update(self) -> None:

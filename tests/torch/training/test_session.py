@@ -152,7 +152,8 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(
 EVERYTHING = (
     "optimizer.name=sgd", "optimizer.ema_decay=0.9", "optimizer.clip_norm=0.5", "model.dropout=0.5",
     "optimizer.first_layer_factor=0.3", "run.mixed_precision=bfloat16", "optimizer.label_smoothing=0.1",
-    "data.class_weights=balanced", "optimizer.schedule=one-cycle",
+    "data.class_weights=balanced", "optimizer.schedule=one-cycle", "augment.mixup=0.2", "augment.cutmix=1",
+    "augment.randaugment.num_ops=1",
 )  # fmt: skip
 
 
@@ -169,6 +170,15 @@ def test_averages_momentum_and_dropout_resume_too(version: DatasetVersion, tmp_p
 def test_the_parts_of_a_step_add_up(result: dict[str, Any], version: DatasetVersion, tmp_path: Path) -> None:
     train(settings("run.accumulate_steps=3"), version, tmp_path)
     assert_same_model(tmp_path, Path(result["run_dir"]))
+
+
+def test_mixed_examples_may_be_taken_in_parts(version: DatasetVersion, tmp_path: Path) -> None:
+    mixing = ("augment.mixup=0.2", "augment.cutmix=1", "run.epochs=1")
+    train(settings(*mixing), version, tmp_path / "whole")
+    train(settings(*mixing, "run.accumulate_steps=3"), version, tmp_path / "parts")
+    assert_same_model(tmp_path / "parts", tmp_path / "whole")
+    with pytest.raises(ConfigError, match="a device takes 9 of each batch"):
+        train(settings(*mixing, "data.global_batch_size=9"), version, tmp_path / "odd")
 
 
 def test_the_best_model_stays_beside_the_last_checkpoints(result: dict[str, Any]) -> None:

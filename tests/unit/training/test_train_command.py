@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import signal
 from collections.abc import Iterator
@@ -75,6 +76,18 @@ def test_a_refused_run_leaves_no_folder_and_a_begun_one_stays(tmp_path: Path) ->
             train_dataset("set", config, root=tmp_path, runs=tmp_path / "runs")
         assert run_dir.exists() == (checkpoints is not None)
     assert [path.name for path in (run_dir / "checkpoints").iterdir()] == ["step-000000005.npz"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="PyTorch is installed")
+def test_a_missing_framework_is_said_before_a_run_begins(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish(tmp_path / "sets", coloured(TRAINABLE), name="set")
+    for ranks in ((), ("--workers", "2")):
+        where = ("--root", str(tmp_path / "sets"), "--runs", str(tmp_path / "runs"))
+        assert main(["set", *where, "--framework", "torch", *ranks]) == 4
+        assert "PyTorch is not installed" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == [".locks"]
 
 
 @pytest.mark.parametrize(
