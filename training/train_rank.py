@@ -6,7 +6,9 @@ ranks are. Not for people.
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,6 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     die_at_once_with_parent()
+    # The parent asks a rank that hangs, also in foreign code, where it is: the answer is in its log.
+    faulthandler.register(signal.SIGQUIT)
     parser = JobParser("python -m training.train_rank", "One rank of a training.", "")
     parser.add_argument("dataset", metavar="NAME@VERSION")
     parser.add_argument("--run-dir", required=True, metavar="DIR")

@@ -44,6 +44,8 @@ def test_ranks_that_hang_in_a_collective_start_again(tmp_path: Path, monkeypatch
     (restart,) = result["restarts"]
     assert restart["reason"] == "silent"
     assert restart["step"] == HANG_AT - 1
+    log = Path(result["run_dir"]) / "logs" / "ranks" / "rank-1.log"
+    assert "in _passed_on" in log.read_text(), "the place where it hung"
     consumed = (Path(result["run_dir"]) / "consumed.jsonl").read_text().splitlines()
     assert len(consumed) == result["steps"] == 2 * 7
 

@@ -1,7 +1,8 @@
 """Trials: in each training a random rank is killed or stopped once, in a step, during a save or at start.
 
-``make test-ranks TRIALS=30`` prints a row for each, with the time from the signal to the next step. Every
-training finishes by itself, with exactly the planned records and the loss of an undisturbed run.
+``make test-ranks TRIALS=30`` prints a row for each, with the seconds from the signal until the parent has
+noticed and ended all ranks, until the new ranks have found each other and built the model, and until the next
+step. Every training finishes by itself, with exactly the planned records and the loss of an undisturbed run.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import random
 import signal
 import statistics
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +65,27 @@ def _saves(root: Path) -> bool:
     )
 
 
-def disturbed(root: Path, number: int) -> tuple[dict[str, Any], list[str], float | None]:
-    """Train with one disturbance: the result, what was done, and the seconds to the next step."""
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What was done to a training, and what came of it.
+
+    Attributes:
+        deed: signal, rank, moment and step.
+        result: the result of the training.
+        seconds: from the signal to the restart, the built model and the next step; empty if none followed.
+    """
+
+    deed: tuple[str, str, str, str]
+    result: dict[str, Any]
+    seconds: tuple[float, ...]
+
+    def __str__(self) -> str:
+        cells = [f"{cell:<14}" for cell in self.deed]
+        return "".join([*cells, *(f"{each:>10.1f}" for each in self.seconds)])
+
+
+def disturbed(root: Path, number: int) -> Trial:
+    """Train with one disturbance."""
     chance, moment = random.Random(number), MOMENTS[number % len(MOMENTS)]
     trainer = Trainer(root, "colours", BY_RANKS)
     progress = Progress(trainer)
@@ -72,13 +93,15 @@ def disturbed(root: Path, number: int) -> tuple[dict[str, Any], list[str], float
     ranks = running_ranks(trainer)
     rank, kind = chance.randrange(2), chance.choice([signal.SIGKILL, signal.SIGSTOP])
     assert rank < len(ranks), "the training ended before it was disturbed"
-    at_step = progress.steps
+    deed = (kind.name, f"rank {rank}", moment, f"step {progress.steps}")
+    since = time.monotonic()
     ranks[rank].send_signal(kind)
-    seconds = recovered(progress, time.monotonic())
+    seconds = recovered(progress, since)
+    times = (progress.restarted_at - since, progress.built_at - since, seconds or 0.0)
     progress.join()
     status, out, err = trainer.finish()
     assert status == 0, err
-    return json.loads(out.splitlines()[-1]), [kind.name, f"rank {rank}", moment, f"step {at_step}"], seconds
+    return Trial(deed, json.loads(out.splitlines()[-1]), () if seconds is None else times)
 
 
 @pytest.mark.slow
@@ -90,18 +113,17 @@ def test_each_training_ends_as_if_nothing_had_happened(tmp_path: Path) -> None:
     consumed = (Path(expected["run_dir"]) / "consumed.jsonl").read_bytes()
     assert len(consumed.splitlines()) == EPOCHS * STEPS_PER_EPOCH
     took: list[float] = []
-    print(f"\n{'trial':<6} {'signal':<8} {'to':<7} {'moment':<14} {'after':<9} seconds to the next step")
+    heads = "".join(f"{name:<14}" for name in ("signal", "to", "moment", "after"))
+    print(f"\n{heads}{'restarted':>10}{'built':>10}{'next step':>10}")
     for number in range(TRIALS):
         root = tmp_path / f"trial-{number}"
         root.mkdir()
         (root / "datasets").symlink_to(data / "datasets")
-        result, deed, seconds = disturbed(root, number)
-        took += [] if seconds is None else [seconds]
-        name, rank, moment, step = deed
-        shown = "none followed" if seconds is None else f"{seconds:.1f}"
-        print(f"{number:<6} {name:<8} {rank:<7} {moment:<14} {step:<9} {shown}", flush=True)
-        assert (Path(result["run_dir"]) / "consumed.jsonl").read_bytes() == consumed
-        assert len(result["restarts"]) == 1
-        for row, wanted in zip(result["history"], expected["history"], strict=True):
+        trial = disturbed(root, number)
+        print(trial, flush=True)
+        took += trial.seconds[-1:]
+        assert (Path(trial.result["run_dir"]) / "consumed.jsonl").read_bytes() == consumed
+        assert len(trial.result["restarts"]) == 1
+        for row, wanted in zip(trial.result["history"], expected["history"], strict=True):
             assert row["train"]["loss"] == pytest.approx(wanted["train"]["loss"], rel=1e-3)
     print(f"{TRIALS} trials; median {statistics.median(took):.1f} s, longest {max(took):.1f} s")

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import signal
@@ -62,6 +63,7 @@ def _meet(folder: Path, place: object, rank: int, step: int) -> None:
 def _run(folder: Path, steps: int, deeds: list[dict[str, object]]) -> int:
     place = cluster_from_environment({"TF_CONFIG": os.environ["TF_CONFIG"]})
     rank, num_ranks = (place.rank, place.num_ranks) if isinstance(place, Cluster) else (0, 1)
+    faulthandler.register(signal.SIGQUIT)
     heart = heart_of_this_process()
     assert heart is not None
     attempt = len(list(folder.glob(f"attempt-*-{rank}")))

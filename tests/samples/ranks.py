@@ -56,12 +56,20 @@ def assert_same_training(result: dict[str, Any], expected: dict[str, Any], rel: 
 
 
 class Progress(threading.Thread):
-    """Follows the events of a training."""
+    """Follows the events of a training; times are on the system's monotonic clock (seconds).
+
+    Attributes:
+        steps: reports of steps.
+        last_step_at: the latest of them.
+        restarted_at: when the parent last began to start all ranks again.
+        built_at: when ranks last had their model, and opened the records.
+        is_over: the training has ended.
+    """
 
     def __init__(self, trainer: Trainer) -> None:
         super().__init__(daemon=True)
         self.steps = 0
-        self.last_step_at = 0.0
+        self.last_step_at = self.restarted_at = self.built_at = 0.0
         self.is_over = False
         self._trainer = trainer
         self.start()
@@ -71,6 +79,10 @@ class Progress(threading.Thread):
             if event["event"] == "metrics" and event["split"] == "train":
                 self.steps += 1
                 self.last_step_at = time.monotonic()
+            elif event["event"] == "log" and "all ranks start again" in event["message"]:
+                self.restarted_at = time.monotonic()
+            elif event["event"] == "log" and event["message"].startswith("reading "):
+                self.built_at = time.monotonic()
         self.is_over = True
 
 

@@ -163,6 +163,7 @@ class Attempt:
                 message = f"gave no sign of life for {silent:.0f} s"
                 if len({one.beat.number for one in self._ranks}) == 1 < len(self._ranks):
                     message += ", nor did any other rank: one of them hangs in the same step"
+                self._signal(signal.SIGQUIT)  # each writes to its log where it is
                 return self._hang(behind, "silent", message)
         return None
 

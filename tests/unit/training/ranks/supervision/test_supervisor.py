@@ -91,6 +91,8 @@ def test_the_rank_that_is_behind_is_the_one_that_hangs(tmp_path: Path) -> None:
     # Rank 0 has its batch and waits for rank 1, as in a collective.
     result = Supervisor(plan(tmp_path, deed("hang"), limits=limits)).run()
     assert [(row["rank"], row["reason"]) for row in result["restarts"]] == [(1, "silent")]
+    log = (tmp_path / "logs" / "rank-1.log").read_text()
+    assert "in _do" in log, "the place where it hung"
 
 
 def test_a_rank_that_lost_another_is_not_the_first_that_failed(tmp_path: Path) -> None:

@@ -67,6 +67,8 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"epoch": epoch, "step": epoch, "train": {"loss": 1 / epoch, "accuracy": 0.5}, "validation": figures}
         for epoch in (1, 2)
     ]
+    for row in history:
+        row["devices"] = {"gpu0_utilization": 0.875, "gpu0_memory_bytes": 3 << 30}
     result = {
         "metrics": metrics, "classes": dataset.classes, "history": history, "model": "small_cnn",
         "dataset": "set", "version": 1, "epochs": 2, "steps": 2, "global_batch_size": 8, "image_size": 16,
@@ -123,6 +125,14 @@ def test_the_hardest_examples_and_label_errors_are_pictured(run_dir: Path) -> No
     assert "No example was predicted wrongly." in text, "of the validation split"
     assert "no picture" not in text
     assert "look like another class" in text
+
+
+def test_the_use_of_each_gpu_is_drawn(run_dir: Path) -> None:
+    text = (run_dir / "report.html").read_text(encoding="utf-8")
+    assert "<h3>GPU utilisation (%)</h3>" in text
+    assert "<title>gpu0, epoch 2: 87.5</title>" in text
+    assert "<h3>GPU memory, peak (GiB)</h3>" in text
+    assert "<title>gpu0, epoch 1: 3</title>" in text
 
 
 @pytest.mark.parametrize(
