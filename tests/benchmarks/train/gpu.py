@@ -95,8 +95,10 @@ def train(root: Path, case: Case, arguments: argparse.Namespace, num_pictures: i
     }
     command = [sys.executable, "-m", "training.train", "pictures", "--json", "--root", str(root / "datasets")]
     command += ["--runs", str(root / "runs"), "--config-json", json.dumps(config)]
-    out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    result = json.loads(out.splitlines()[-1])
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    result = json.loads(done.stdout.splitlines()[-1])
     peak = max(result["device_peak_bytes"].values(), default=result["peak_rss_bytes"])
     return Row(case, result["images_per_second"], result["input_wait_fraction"], peak)
 
