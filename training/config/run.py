@@ -44,6 +44,11 @@ class RunSettings(Settings):
         description="take the examples of a step in so many parts and add up their gradients: less memory "
         "for the same global batch. Batch normalisation then has the statistics of a part",
     )
+    rematerialize: bool = Field(
+        default=False,
+        description="compute the outputs of the model's blocks again for the gradient, and keep only "
+        "their inputs: less memory, more time; for models of blocks with short-cuts, on one device",
+    )
     jit_compile: bool = Field(
         default=False, description="compile the step with XLA: faster on many models; on one device only"
     )

@@ -28,7 +28,7 @@ _WITHOUT_EFFECT = (
 _LATER = {
     "data": ("folds", "left_out_fold"),
     "model": ("warm_head_epochs",),
-    "run": ("framework",),
+    "run": ("framework", "rematerialize"),
     "optimizer": ("head_learning_rate", "pruning"),
 }
 

@@ -11,6 +11,7 @@ from infra.dataset.catalog import DatasetVersion
 from infra.errors import ConfigError
 from training.config import TrainConfig, image_size_of
 from training.loop.evaluating.evaluation import EvaluationSize, Evaluator
+from training.loop.memory.rematerialization import Rematerialized, rematerialize
 from training.loop.optimization.averaging import WeightAverages
 from training.loop.optimization.optimizers import TabulatedRates, make_optimizer
 from training.loop.optimization.precision import precision
@@ -61,6 +62,7 @@ class TrainingParts:
         averages: the moving averages of the weights; None: the weights themselves are evaluated.
         pruning: makes weights zero; None: all stay.
         head: the first stage of the run, with an optimizer of its own; None: there is one stage.
+        rematerialized: the forward pass in training that keeps less in memory; None: that of the model.
         notes: what was changed in the model, for the result.
     """
 
@@ -75,6 +77,7 @@ class TrainingParts:
     averages: WeightAverages | None
     pruning: Pruning | None = None
     head: HeadStage | None = None
+    rematerialized: Rematerialized | None = None
     notes: tuple[str, ...] = ()
 
     def head_of(self, epoch: int) -> HeadStage | None:
@@ -86,6 +89,12 @@ class TrainingParts:
         if self.head is None:
             return self.schedule.at(run_step)
         return self.head.rate if run_step < self.head.steps else self.schedule.at(run_step - self.head.steps)
+
+    def outputs(self, images: Any) -> Any:
+        """Return the outputs of the model in training."""
+        if self.rematerialized is not None:
+            return self.rematerialized.forward(images)
+        return self.model(images, training=True)
 
     @property
     def state(self) -> list[Any]:
@@ -140,6 +149,8 @@ def build_parts(
         frozen = freeze_layers(model, config.model.freeze)
         total = config.run.epochs * steps_per_epoch
         limited = limit_momentum(model, momentum_limit(steps_per_epoch, total))
+        with precision(mixed):
+            again = _rematerialized(config, model, strategy)
         scheduled = config.scheduled_epochs * steps_per_epoch
         horizon = Horizon(scheduled, steps_per_epoch, warmup_steps(config.optimizer, scheduled))
         schedule = TabulatedRates(config.optimizer, horizon)
@@ -153,10 +164,34 @@ def build_parts(
     task = SingleLabel(spec.num_classes, config.optimizer.label_smoothing)
     size = EvaluationSize(spec.image_size, config.data.batch_size, spec.image_channels)
     evaluator = Evaluator(strategy, model, task, size)
-    notes = tuple(str(change) for change in (frozen, limited) if change is not None)
+    notes = tuple(str(change) for change in (frozen, limited, again) if change is not None)
     return TrainingParts(
-        strategy, task, spec, model, optimizer, schedule, evaluator, totals, averages, pruning, head, notes
+        strategy=strategy,
+        task=task,
+        spec=spec,
+        model=model,
+        optimizer=optimizer,
+        schedule=schedule,
+        evaluator=evaluator,
+        totals=totals,
+        averages=averages,
+        pruning=pruning,
+        head=head,
+        rematerialized=again,
+        notes=notes,
     )
+
+
+def _rematerialized(config: TrainConfig, model: Any, strategy: Any) -> Rematerialized | None:
+    """Prepare the forward pass of ``run.rematerialize``; None: it is off."""
+    if not config.run.rematerialize:
+        return None
+    if strategy.num_replicas_in_sync > 1 or config.run.jit_compile:
+        raise ConfigError(
+            "run.rematerialize holds on one device only, and without run.jit_compile",
+            "turn it off, or set run.devices = 'one' and run.jit_compile = false",
+        )
+    return rematerialize(model)
 
 
 def _head_stage(config: TrainConfig, model: Any, steps_per_epoch: int) -> HeadStage | None:

@@ -120,7 +120,7 @@ class TrainStep:
         if self._augment is not None:
             images = self._augment(images, batch["parameters"])
         with tf.GradientTape() as tape:
-            outputs = tf.cast(model(images, training=True), tf.float32)
+            outputs = tf.cast(parts.outputs(images), tf.float32)
             loss = tf.reduce_sum(task.training_losses(outputs, labels, own_share) * batch["weights"])
             if model.losses:
                 loss += tf.add_n(model.losses) / (parts.strategy.num_replicas_in_sync * self._num_parts)

@@ -1,7 +1,7 @@
 """Memory and speed of training steps by batch size.
 
     python -m tests.benchmarks.train.memory [--model compact_resnet] [--image-size 96]
-        [--batches 32 64 128 256] [--precision off] [--optimizer AdamW]
+        [--batches 32 64 128 256] [--precision off] [--optimizer AdamW] [--rematerialize]
 
 Each row is a process of its own that trains a model on one batch of random images, which lies in memory, so
 that no reading counts. *before* is the resident memory with TensorFlow and the built model, *steps* what
@@ -18,6 +18,7 @@ import resource
 import subprocess
 import sys
 import time
+from functools import partial
 from typing import Any
 
 MIB = 1 << 20
@@ -33,6 +34,7 @@ def measure(arguments: argparse.Namespace, batch_size: int) -> dict[str, float]:
     import tensorflow as tf
 
     from infra.processes.process import own_peak_rss_bytes
+    from training.loop.memory.rematerialization import rematerialize
     from training.models import ModelSpec, build_model, resolve_name
     from training.ranks.device_memory import peak_device_bytes
 
@@ -42,6 +44,7 @@ def measure(arguments: argparse.Namespace, batch_size: int) -> dict[str, float]:
     model = build_model(ModelSpec(resolve_name(arguments.model), 10, arguments.image_size))
     optimizer = getattr(keras.optimizers, arguments.optimizer)(1e-3)
     optimizer.build(model.trainable_variables)
+    forward = rematerialize(model).forward if arguments.rematerialize else partial(model, training=True)
     size = arguments.image_size
     images = tf.cast(tf.random.uniform([batch_size, size, size, 3], maxval=256, dtype=tf.int32), tf.uint8)
     labels = tf.random.uniform([batch_size], maxval=10, dtype=tf.int32)
@@ -49,7 +52,7 @@ def measure(arguments: argparse.Namespace, batch_size: int) -> dict[str, float]:
     @tf.function
     def step() -> Any:
         with tf.GradientTape() as tape:
-            logits = tf.cast(model(images, training=True), tf.float32)
+            logits = tf.cast(forward(images), tf.float32)
             loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
         gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
@@ -91,13 +94,15 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="+", default=[32, 64, 128, 256])
     parser.add_argument("--precision", choices=["off", "bfloat16", "float16"], default="off")
     parser.add_argument("--optimizer", default="AdamW", help="a class of keras.optimizers")
+    parser.add_argument("--rematerialize", action="store_true", help="as run.rematerialize")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
         print(json.dumps(measure(arguments, arguments.one)))
         return
     precision = "float32" if arguments.precision == "off" else arguments.precision
-    print(f"{arguments.model}, {arguments.image_size} pixels, {precision}, {arguments.optimizer}")
+    how = ", rematerialised" if arguments.rematerialize else ""
+    print(f"{arguments.model}, {arguments.image_size} pixels, {precision}, {arguments.optimizer}{how}")
     print(f"{'batch':>6} {'before':>11} {'steps':>11} {'an image':>10} {'images/s':>9} {'CPU':>9}")
     last: tuple[int, float] | None = None
     for batch_size in arguments.batches:
