@@ -19,6 +19,9 @@ import tensorflow as tf
 
 from infra.errors import ConfigError
 
+# In fewer blocks, one that is computed again takes about the memory of the whole model.
+_LEAST_BLOCKS = 3
+
 Forward = Callable[[Any], Any]
 
 
@@ -44,13 +47,13 @@ def rematerialize(model: Any) -> Rematerialized:
     Blocks with random layers, such as dropout, are computed once: the second time they would draw anew.
 
     Raises:
-        ConfigError: the model has no blocks.
+        ConfigError: the model has too few blocks.
     """
     blocks = _blocks(model)
-    again = [number < len(blocks) - 1 and not _draws(block) for number, block in enumerate(blocks)]
-    if not any(again):
+    again = [bool(block.weights) and block is not blocks[-1] and not _draws(block) for block in blocks]
+    if sum(again) < _LEAST_BLOCKS:
         raise ConfigError(
-            f"run.rematerialize: {model.name} has no blocks with short-cuts that could be computed again",
+            f"run.rematerialize: {model.name} has too few blocks with short-cuts to compute them again",
             "turn it off; run.accumulate_steps saves memory with any model",
         )
     steps: list[Forward] = []
