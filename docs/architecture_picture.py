@@ -21,9 +21,9 @@ PICTURE = ROOT / "docs" / "images" / "architecture.svg"
 PATHS: dict[str, list[tuple[str, str]]] = {
     "flows": [],
     "beam_jobs": [
-        ("sources", "references: one row a file"),
+        ("sources", "references: one row per file"),
         ("encode", "stored images and facts, in spool blocks"),
-        ("plan", "planned shards: one row a record"),
+        ("plan", "planned shards: one row per record"),
         ("assemble", "TFRecord shards and indexes"),
         ("publish", "manifest: the version is visible"),
     ],

@@ -1,6 +1,7 @@
 """Learning rates as pure functions of the step: warm-up, then cosine, steps, one-cycle, or a constant.
 
-Step s of a warm-up of W steps has the share (s + 1) / W of the highest rate, so the first batch counts too.
+Except with one-cycle, step s of a warm-up of W steps has the share (s + 1) / W of the highest rate, so that
+the rate of the first step is above 0.
 
 * cosine: Loshchilov and Hutter, "SGDR" (2017), without restarts.
 * one-cycle: Smith and Topin, "Super-Convergence" (2018), with two halves of a cosine: from 1/25 of the
