@@ -5,6 +5,7 @@ Imports neither Beam nor an image library, since the flows make their forms from
 
 from __future__ import annotations
 
+import codecs
 import math
 import re
 from typing import Annotated, Any, Literal, Self
@@ -17,6 +18,7 @@ from infra.settings import Settings
 MIB = 1 << 20
 
 Layout = Literal["auto", "classes", "splits"]
+TableFormat = Literal["auto", "csv", "jsonl", "parquet"]
 Resize = Literal["short", "long", "pad", "crop", "none"]
 Resample = Literal["area", "lanczos"]
 Encoding = Literal["jpeg", "webp", "png", "raw"]
@@ -27,6 +29,67 @@ DEFAULT_IGNORE = (
     ".*", "__MACOSX", "@eaDir", "Thumbs.db", "desktop.ini", "LICENSE", "README",
     "*.txt", "*.md", "*.rst", "*.csv", "*.tsv", "*.json", "*.jsonl", "*.xml", "*.yaml", "*.yml", "*.html",
 )  # fmt: skip
+
+
+class TableConfig(Settings):
+    """The table of ``source.kind = "table"``. Its rows name image files and their labels."""
+
+    file: str | None = Field(
+        None,
+        description="The table: a path relative to the source, an absolute path or a URI. A pattern with * "
+        "or ? reads several tables as one",
+    )
+    format: TableFormat = Field(
+        "auto",
+        description="csv: text with a header line and any delimiter; jsonl: a JSON object a line; auto: by "
+        "the ending .csv, .tsv, .txt, .jsonl, .ndjson, .parquet or .pq",
+    )
+    path_column: str = Field(
+        "path",
+        description="Column with the path of the image, relative to the source. The ending may be missing",
+    )
+    label_column: str = Field("label", description="Column with the name of the class")
+    split_column: str | None = Field(
+        None, description="Column with the split (train, val, test and so on); empty where it is to be chosen"
+    )
+    group_column: str | None = Field(
+        None, description="Column with the key of the images that must stay in one split (a patient, a video)"
+    )
+    prefix: str = Field("", description="Folder within the source that the relative paths begin in")
+    drop_labels: tuple[str, ...] = Field(
+        (), description="Labels whose rows are left out, as the table writes them"
+    )
+    merge_labels: dict[str, str] = Field(
+        {}, description="Label as the table writes it to the name of the class that it becomes"
+    )
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = Field(
+        None, description="Character between the values of csv; unset: the one that gives the columns above"
+    )
+    encoding: str | None = Field(
+        None, description="Encoding of csv and jsonl; unset: as a byte order mark says, or else UTF-8"
+    )
+
+    @field_validator("drop_labels", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("delimiter")
+    @classmethod
+    def _splits_lines(cls, delimiter: str | None) -> str | None:
+        if delimiter is not None and (delimiter in '"\r\n' or not delimiter.isascii()):
+            raise ValueError("must be an ASCII character, and neither a quote nor the end of a line")
+        return delimiter
+
+    @field_validator("encoding")
+    @classmethod
+    def _is_known(cls, encoding: str | None) -> str | None:
+        try:
+            if encoding is not None:
+                "".encode(codecs.lookup(encoding).name)
+        except LookupError as error:
+            raise ValueError("no encoding that Python knows, such as cp1252 or utf-16") from error
+        return encoding
 
 
 class SourceConfig(Settings):
@@ -40,6 +103,15 @@ class SourceConfig(Settings):
         description="Layout of the folder: root/class/* (classes), root/train/class/* and so on (splits), "
         "or recognised by the names of its top folders (auto)",
     )
+    table: TableConfig = Field(TableConfig(), description="The table of kind table")
+
+    @model_validator(mode="after")
+    def _table_and_kind_agree(self) -> Self:
+        if self.kind == "table" and not self.table.file:
+            raise ValueError("kind table needs the path of the table: --set source.table.file=labels.csv")
+        if self.kind != "table" and self.table != TableConfig():
+            raise ValueError(f"kind {self.kind} reads no table: say --set source.kind=table")
+        return self
 
 
 class ImageConfig(Settings):
@@ -233,4 +305,7 @@ class PrepareConfig(Settings):
 
     def effective(self) -> dict[str, Any]:
         """Return the settings that change the written bytes: all but the runner and the failure budget."""
-        return self.model_dump(mode="json", exclude={"runner", "failure_budget"})
+        settings = self.model_dump(mode="json", exclude={"runner", "failure_budget"})
+        if self.source.kind != "table":
+            del settings["source"]["table"]
+        return settings

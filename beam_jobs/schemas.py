@@ -58,10 +58,10 @@ OUTCOME_OF_STATUS: Final = {Status.FILTERED: FILTERED, Status.QUARANTINED: QUARA
 
 LISTING_SCHEMA = pa.schema(
     [
-        ("uri", pa.string()),  # relative to the source; sorted, unique
+        ("uri", pa.string()),  # relative to the source, or <table>#row=<number>; sorted, unique
         ("size_bytes", pa.int64()),  # 0 if the file could not be looked at
         ("mtime_ns", pa.int64()),  # nanoseconds since 1970; 0 if not known
-        ("label", pa.string()),  # name of the class; null for a file outside every class folder
+        ("label", pa.string()),  # name of the class; null if it has none
         ("split", pa.string()),  # null if the source gives none
         ("group", pa.string()),  # key of the images that must stay in one split; null if there is none
         ("status", pa.int8()),  # Status: TO_READ, FILTERED or QUARANTINED
@@ -136,11 +136,18 @@ LIST, READ, DECODE, FILTER, PLAN = STAGES = ("list", "read", "decode", "filter",
 IGNORED: Final = "ignored"  # list: a pattern of filter.ignore matches it
 OTHER_CLASS: Final = "class"  # list: filter.classes does not name its class
 SPECIAL_FILE: Final = "special_file"  # list: a pipe, a socket or a device
+SOURCE_TABLE: Final = "table"  # list: it is the table that names the images
+NOT_IN_TABLE: Final = "not_in_table"  # list: no row of the table names it
+DROPPED_LABEL: Final = "dropped_label"  # list: source.table.drop_labels names its label
+REPEATED_ROW: Final = "repeated_row"  # list: a row that says the same as an earlier one
 TOO_SMALL: Final = "too_small"  # filter
 ASPECT: Final = "aspect"  # filter
 PURGED: Final = "purged"  # filter: its content was purged from the data set
 LEAK: Final = "leak"  # plan: its group is in another split too
-FILTER_REASONS: Final = frozenset({IGNORED, OTHER_CLASS, SPECIAL_FILE, TOO_SMALL, ASPECT, PURGED, LEAK})
+FILTER_REASONS: Final = frozenset({
+    IGNORED, OTHER_CLASS, SPECIAL_FILE, SOURCE_TABLE, NOT_IN_TABLE, DROPPED_LABEL, REPEATED_ROW,
+    TOO_SMALL, ASPECT, PURGED, LEAK,
+})  # fmt: skip
 
 # Reasons of QUARANTINED files, by the stage that finds them.
 NO_CLASS: Final = "no_class"
@@ -148,7 +155,18 @@ PATH_TOO_LONG: Final = "path_too_long"
 UNLISTED_FOLDER: Final = "unlisted_folder"
 BROKEN_LINK: Final = "broken_link"
 UNREADABLE: Final = "unreadable"  # found by listing or by reading
-LIST_REASONS: Final = (NO_CLASS, PATH_TOO_LONG, UNLISTED_FOLDER, BROKEN_LINK, UNREADABLE)
+# Of rows of a table, and of the files that they name.
+BROKEN_ROW: Final = "broken_row"
+BAD_PATH: Final = "bad_path"
+MISSING_FILE: Final = "missing_file"
+SEVERAL_FILES: Final = "several_files"
+NO_LABEL: Final = "no_label"
+UNKNOWN_SPLIT: Final = "unknown_split"
+CONTRADICTION: Final = "contradicting_rows"
+ROW_REASONS: Final = (
+    BROKEN_ROW, BAD_PATH, MISSING_FILE, SEVERAL_FILES, NO_LABEL, UNKNOWN_SPLIT, CONTRADICTION,
+)  # fmt: skip
+LIST_REASONS: Final = (NO_CLASS, PATH_TOO_LONG, UNLISTED_FOLDER, BROKEN_LINK, UNREADABLE, *ROW_REASONS)
 VANISHED: Final = "vanished"
 CHANGED: Final = "changed"
 TOO_LARGE: Final = "too_large"

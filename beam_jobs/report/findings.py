@@ -98,10 +98,54 @@ REASONS: dict[str, tuple[str, str]] = {
         "It is not in a class folder, so it has no label",
         "Move it into the folder of its class, or add its pattern to filter.ignore",
     ),
+    "broken_row": (
+        "The row of the table cannot be read",
+        "See the message; correct the row: count its delimiters and quotes",
+    ),
+    "bad_path": (
+        "The row of the table names no file within the source",
+        "Correct the path: relative to the source, without .., and never empty",
+    ),
+    "missing_file": (
+        "The row of the table names a file that is not there",
+        "Add the file or remove the row; if all are missing, look at source.table.prefix and path_column",
+    ),
+    "several_files": (
+        "The row of the table names a file without its ending, and several files match",
+        "Write the whole file name into the row",
+    ),
+    "no_label": (
+        "Its row of the table has no label",
+        "Fill in the label, or remove the row",
+    ),
+    "unknown_split": (
+        "Its row of the table names a split that is neither train, validation nor test",
+        "Correct the split, or leave it empty to have it chosen",
+    ),
+    "contradicting_rows": (
+        "Several rows of the table name the same file with different labels, splits or groups",
+        "Keep the row that is right, and remove the others",
+    ),
     "ignored": ("A pattern of filter.ignore matches it", "Change filter.ignore to include it"),
     "special_file": (
         "A pipe, a socket or a device, not a file",
         "Nothing to do; add its pattern to filter.ignore if it is expected",
+    ),
+    "table": (
+        "It is the table that names the images",
+        "Nothing to do",
+    ),
+    "not_in_table": (
+        "No row of the table names it",
+        "Add a row for it to include it",
+    ),
+    "dropped_label": (
+        "source.table.drop_labels names its label",
+        "Remove the label from source.table.drop_labels to include it",
+    ),
+    "repeated_row": (
+        "The row of the table says the same as an earlier row",
+        "Nothing to do; remove the row if you like",
     ),
     "too_small": (
         "It is smaller than filter.min_width or filter.min_height",

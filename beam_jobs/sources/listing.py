@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.schemas import LISTING_SCHEMA, Status, outcomes_of
+from beam_jobs.schemas import FILTER_REASONS, IGNORED, LISTING_SCHEMA, Status, outcomes_of
+from beam_jobs.sources.walking import FoundFile
 from beam_jobs.tables.digests import table_digest
 from beam_jobs.tables.text_columns import share_empty_texts
 from infra.storage.filesystem import Storage
@@ -45,6 +47,38 @@ class Listing:
         at = LISTING_SCHEMA.get_field_index("status")
         outcomes = outcomes_of(self.table["status"])
         return table_digest(self.table.set_column(at, "outcome", outcomes).cast(_DIGESTED_SCHEMA))
+
+
+def rows_of_files(files: Sequence[FoundFile]) -> pa.RecordBatch:
+    """Return files as rows of LISTING_SCHEMA without label, split and group.
+
+    The status is settled for files that are ignored or cannot be looked at.
+    """
+    refs = [file.ref for file in files]
+    status, reasons, messages = zip(*map(_settled, files), strict=True) if files else ((), (), ())
+    unknown = [None] * len(files)
+    columns = {
+        "uri": [ref.uri for ref in refs],
+        "size_bytes": [ref.size_bytes for ref in refs],
+        "mtime_ns": [ref.mtime_ns for ref in refs],
+        "label": unknown,
+        "split": unknown,
+        "group": unknown,
+        "status": status,
+        "reason": reasons,
+        "message": messages,
+    }
+    return pa.RecordBatch.from_pydict(columns, schema=LISTING_SCHEMA)
+
+
+def _settled(file: FoundFile) -> tuple[Status, str | None, str | None]:
+    """Status, reason and message as far as the walk settles them."""
+    if file.ignored_by is not None:
+        return Status.FILTERED, IGNORED, f"the pattern {file.ignored_by!r} of filter.ignore names it"
+    if file.fault is not None:
+        status = Status.FILTERED if file.fault.reason in FILTER_REASONS else Status.QUARANTINED
+        return status, file.fault.reason, file.fault.message
+    return Status.TO_READ, None, None
 
 
 def write_listing(spool: Storage, table: pa.Table) -> None:

@@ -92,7 +92,7 @@ def _spread(rows: Sequence[ReasonRow]) -> Iterator[tuple[str, LostInput]]:
 
 
 def _exhibit(folder: SourceFolder, until: float, reason: str, found: LostInput) -> Exhibit:
-    if reason in _NOTHING_THERE:
+    if reason in _NOTHING_THERE or not found.size_bytes:  # or the row of a table that has no file
         return Exhibit(found)
     if found.size_bytes > READ_AT_MOST_BYTES:
         return Exhibit(found, note="too large to look into")

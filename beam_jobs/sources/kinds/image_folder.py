@@ -11,8 +11,6 @@ label and is quarantined with the reason "no_class".
 
 from __future__ import annotations
 
-import difflib
-import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -20,15 +18,15 @@ from itertools import islice
 import pyarrow as pa
 
 from beam_jobs.config import PrepareConfig
-from beam_jobs.schemas import FILTER_REASONS, IGNORED, LISTING_SCHEMA, NO_CLASS, OTHER_CLASS, Status
+from beam_jobs.schemas import LISTING_SCHEMA, NO_CLASS, OTHER_CLASS, Status
+from beam_jobs.sources.class_names import look_alikes, quoted, wanted_classes
 from beam_jobs.sources.folder import SourceFolder
 from beam_jobs.sources.ignore import IgnorePatterns
-from beam_jobs.sources.listing import Listing
+from beam_jobs.sources.listing import Listing, rows_of_files
 from beam_jobs.sources.walking import SPLIT_OF_FOLDER, FoundFile
-from infra.errors import ConfigError, NotFoundError, UsageError
+from infra.errors import NotFoundError, UsageError
 from infra.format.contract import SPLITS
 
-_NAMES_SHOWN = 6
 _CHUNK_ROWS = 2048  # files that are Python values at a time
 
 
@@ -84,7 +82,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
         )
     splits = _given_splits(shape, config, folder.uri)
     classes = _classes(shape, splits)
-    wanted = _wanted_classes(classes, config)
+    wanted = wanted_classes(classes, config)
     table = pa.Table.from_batches([_label(chunk, splits, wanted) for chunk in chunks], LISTING_SCHEMA)
     return Listing(table, walk.warnings() + _warnings(shape, splits, classes))
 
@@ -95,36 +93,7 @@ def _chunks(files: Iterable[FoundFile], shape: _Shape) -> Iterator[pa.RecordBatc
     while chunk := list(islice(files, _CHUNK_ROWS)):
         for file in chunk:
             shape.add(file)
-        yield _rows(chunk)
-
-
-def _rows(files: list[FoundFile]) -> pa.RecordBatch:
-    """The files as rows of LISTING_SCHEMA without label and split."""
-    refs = [file.ref for file in files]
-    status, reasons, messages = zip(*map(_settled, files), strict=True)
-    unknown = [None] * len(files)
-    columns = {
-        "uri": [ref.uri for ref in refs],
-        "size_bytes": [ref.size_bytes for ref in refs],
-        "mtime_ns": [ref.mtime_ns for ref in refs],
-        "label": unknown,
-        "split": unknown,
-        "group": unknown,
-        "status": status,
-        "reason": reasons,
-        "message": messages,
-    }
-    return pa.RecordBatch.from_pydict(columns, schema=LISTING_SCHEMA)
-
-
-def _settled(file: FoundFile) -> tuple[Status, str | None, str | None]:
-    """Status, reason and message as far as the listing settles them."""
-    if file.ignored_by is not None:
-        return Status.FILTERED, IGNORED, f"the pattern {file.ignored_by!r} of filter.ignore names it"
-    if file.fault is not None:
-        status = Status.FILTERED if file.fault.reason in FILTER_REASONS else Status.QUARANTINED
-        return status, file.fault.reason, file.fault.message
-    return Status.TO_READ, None, None
+        yield rows_of_files(chunk)
 
 
 def _given_splits(shape: _Shape, config: PrepareConfig, location: str) -> dict[str, str] | None:
@@ -142,20 +111,20 @@ def _given_splits(shape: _Shape, config: PrepareConfig, location: str) -> dict[s
     if len(named) < len(tops):
         strangers = [top for top in tops if top not in named]
         raise UsageError(
-            f"source {location} mixes two layouts: {_names(list(named))} beside {_names(strangers)}"
+            f"source {location} mixes two layouts: {quoted(list(named))} beside {quoted(strangers)}"
             if named
-            else f"source {location} has no split folders: {_names(strangers)}",
+            else f"source {location} has no split folders: {quoted(strangers)}",
             "take the folders that are no splits out, or say --set source.layout=classes if all are classes",
         )
     if not any(shape.tops[top].subfolders for top in tops):
         raise UsageError(
-            f"the split folders {_names(tops)} of {location} hold images, but no class folders",
+            f"the split folders {quoted(tops)} of {location} hold images, but no class folders",
             "put them into <source>/<split>/<class>/, or say --set source.layout=classes if they are classes",
         )
     for split in set(named.values()):
         twice = [top for top in tops if named[top] == split]
         if len(twice) > 1:
-            raise UsageError(f"the folders {_names(twice)} of {location} are both {split}", "merge them")
+            raise UsageError(f"the folders {quoted(twice)} of {location} are both {split}", "merge them")
     return named
 
 
@@ -163,19 +132,6 @@ def _classes(shape: _Shape, splits: dict[str, str] | None) -> list[str]:
     if splits is None:
         return sorted(shape.tops)
     return sorted({name for top in shape.tops.values() for name in top.subfolders})
-
-
-def _wanted_classes(classes: list[str], config: PrepareConfig) -> frozenset[str] | None:
-    if config.filter.classes is None:
-        return None
-    for name in config.filter.classes:
-        if name not in classes:
-            near = difflib.get_close_matches(name, classes, n=1)
-            raise ConfigError(
-                f"filter.classes names {name!r}, which is no class of the source",
-                f"did you mean {near[0]!r}?" if near else f"there are: {_names(classes)}",
-            )
-    return frozenset(config.filter.classes)
 
 
 def _label(
@@ -208,34 +164,9 @@ def _warnings(shape: _Shape, splits: dict[str, str] | None, classes: list[str]) 
         only = shape.tops.get(classes[0])
         hint = ""
         if splits is None and only is not None and not only.num_direct and len(only.subfolders) > 1:
-            below = _names(sorted(only.subfolders))
+            below = quoted(sorted(only.subfolders))
             hint = f"; if its folders {below} are the classes, give {classes[0]!r} as source"
         warnings.append(f"the source has a single class, {classes[0]!r}{hint}")
     if splits is not None and (missing := [name for name in SPLITS if name not in splits.values()]):
         warnings.append(f"the source gives its splits, but no {' and no '.join(missing)}")
-    return warnings + _look_alikes(classes)
-
-
-def _look_alikes(classes: list[str]) -> list[str]:
-    """Warn of classes whose names differ only in upper and lower case or in Unicode normalisation."""
-    same: dict[str, list[str]] = {}
-    for name in classes:
-        same.setdefault(unicodedata.normalize("NFKC", name.casefold()), []).append(name)
-    return [
-        f"the classes {_names(names)} differ only in case or Unicode normalisation{_written(names)}; "
-        "they stay separate classes: merge their folders if they are one"
-        for names in same.values()
-        if len(names) > 1
-    ]
-
-
-def _written(names: list[str]) -> str:
-    """The names in ASCII, in parentheses, if they hold characters that may look alike on a screen."""
-    if all(name.isascii() for name in names):
-        return ""
-    return f" ({', '.join(ascii(name) for name in names[:_NAMES_SHOWN])})"
-
-
-def _names(names: list[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:_NAMES_SHOWN])
-    return shown if len(names) <= _NAMES_SHOWN else f"{shown} and {len(names) - _NAMES_SHOWN} more"
+    return warnings + look_alikes(classes, "merge their folders")

@@ -1,0 +1,56 @@
+"""Names of classes: those that ``filter.classes`` keeps, and those that are easily confused."""
+
+from __future__ import annotations
+
+import difflib
+import unicodedata
+from collections.abc import Sequence
+
+from beam_jobs.config import PrepareConfig
+from infra.errors import ConfigError
+
+_NAMES_SHOWN = 6
+
+
+def wanted_classes(classes: Sequence[str], config: PrepareConfig) -> frozenset[str] | None:
+    """Return the classes that ``filter.classes`` keeps, or None if it keeps all.
+
+    Raises:
+        ConfigError: it names a class that is not there.
+    """
+    if config.filter.classes is None:
+        return None
+    for name in config.filter.classes:
+        if name not in classes:
+            near = difflib.get_close_matches(name, classes, n=1)
+            raise ConfigError(
+                f"filter.classes names {name!r}, which is no class of the source",
+                f"did you mean {near[0]!r}?" if near else f"there are: {quoted(classes)}",
+            )
+    return frozenset(config.filter.classes)
+
+
+def look_alikes(classes: Sequence[str], remedy: str) -> list[str]:
+    """Warn of classes whose names differ only in upper and lower case or in Unicode normalisation."""
+    same: dict[str, list[str]] = {}
+    for name in classes:
+        same.setdefault(unicodedata.normalize("NFKC", name.casefold()), []).append(name)
+    return [
+        f"the classes {quoted(names)} differ only in case or Unicode normalisation{_written(names)}; "
+        f"they stay separate classes: {remedy} if they are one"
+        for names in same.values()
+        if len(names) > 1
+    ]
+
+
+def quoted(names: Sequence[str]) -> str:
+    """Return the names in quotes, the first few of them."""
+    shown = ", ".join(repr(name) for name in names[:_NAMES_SHOWN])
+    return shown if len(names) <= _NAMES_SHOWN else f"{shown} and {len(names) - _NAMES_SHOWN} more"
+
+
+def _written(names: list[str]) -> str:
+    """The names in ASCII, in parentheses, if they hold characters that may look alike on a screen."""
+    if all(name.isascii() for name in names):
+        return ""
+    return f" ({', '.join(ascii(name) for name in names[:_NAMES_SHOWN])})"

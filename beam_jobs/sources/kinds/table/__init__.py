@@ -1,0 +1,105 @@
+"""Images that the rows of a table name, with their labels.
+
+Every file of the source and every row of the table becomes one row of the listing. A row and the file that it
+names share one. These rows of the table have one of their own, with the URI ``<table>#row=<number>``: rows
+without a usable file, and all but one of the rows that name the same file. Rows are counted from 1, without
+the header.
+
+    tables      the tables that ``source.table.file`` names, and reading them
+    formats/    a module each: CSV and its relatives, JSON lines, Parquet; their encodings and columns
+    rows        what a single row says: its path, label and split, or the reason why it cannot be used
+    matching    the file that a row names
+    settling    one row of the listing for each file, and for each row that stands for no file
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.config import PrepareConfig
+from beam_jobs.schemas import LISTING_SCHEMA, SOURCE_TABLE, Status
+from beam_jobs.sources.class_names import look_alikes, wanted_classes
+from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.ignore import IgnorePatterns
+from beam_jobs.sources.kinds.table.matching import find_files
+from beam_jobs.sources.kinds.table.rows import settings_warnings, understand
+from beam_jobs.sources.kinds.table.settling import Settled, settle
+from beam_jobs.sources.kinds.table.tables import Table, find_tables, read_tables
+from beam_jobs.sources.listing import Listing, rows_of_files
+from beam_jobs.sources.walking import FoundFile
+from infra.progress import log
+
+_CHUNK_ROWS = 2048  # files that are Python values at a time
+
+
+def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
+    """List every file of a folder, with what a table says of it, and every row of the table.
+
+    Raises:
+        NotFoundError: there is no such folder or table, or no row in it.
+        ConfigError: the table cannot be read as the settings say, or lacks a column that they name.
+    """
+    settings = config.source.table
+    tables = find_tables(folder, settings)
+    raw = read_tables(tables, settings)
+    walk = folder.walk(IgnorePatterns(config.filter.ignore), splits_on_top=False)
+    files = _files(walk, tables)
+    names = _prefixes(tables, files)
+    rows, found = find_files(understand(raw, settings, folder.uri, names), files)
+    settled = settle(files, rows, found.files)
+    classes = sorted(name for name in pc.unique(settled.good_labels()).to_pylist() if name is not None)
+    wanted = wanted_classes(classes, config)
+    listing = settled.listing(wanted)
+    log(_summary(settled, found.num_without_ending))
+    warnings = [*walk.warnings(), *settings_warnings(raw, settings), *_warnings(classes)]
+    return Listing(listing, warnings)
+
+
+def _files(walk: Iterable[FoundFile], tables: list[Table]) -> pa.Table:
+    """The files of the source: LISTING_SCHEMA without labels; the tables are left out by a reason."""
+    batches = [rows_of_files(chunk) for chunk in _chunks(walk)]
+    files = pa.Table.from_batches(batches, LISTING_SCHEMA).combine_chunks()
+    within = pa.array([table.uri for table in tables if table.uri is not None], pa.string())
+    is_table = pc.is_in(files["uri"], within)
+    if not pc.any(is_table).as_py():
+        return files
+    said = {"status": Status.FILTERED, "reason": SOURCE_TABLE, "message": "it names the images"}
+    for name, value in said.items():
+        kind = files.schema.field(name).type
+        column = pc.if_else(is_table, pa.scalar(value, kind), files[name])
+        files = files.set_column(files.schema.get_field_index(name), files.schema.field(name), column)
+    return files.combine_chunks()
+
+
+def _chunks(files: Iterable[FoundFile]) -> Iterator[list[FoundFile]]:
+    files = iter(files)
+    while chunk := list(islice(files, _CHUNK_ROWS)):
+        yield chunk
+
+
+def _prefixes(tables: list[Table], files: pa.Table) -> list[str]:
+    """Return what the URIs of each table's rows begin with; no file has such a name."""
+    prefixes = []
+    for table in tables:
+        prefix = f"{table.name}#row="
+        while pc.any(pc.starts_with(files["uri"], prefix)).as_py():
+            prefix = prefix.replace("#row=", "##row=")
+        prefixes.append(prefix)
+    return prefixes
+
+
+def _summary(settled: Settled, num_without_ending: int) -> str:
+    """One line about how rows and files were brought together."""
+    named = int(np.count_nonzero(settled.representative >= 0))
+    ending = f", {num_without_ending:,} of them without its ending" if num_without_ending else ""
+    return f"{settled.rows.num_rows:,} rows of the table name {named:,} files of the source{ending}"
+
+
+def _warnings(classes: list[str]) -> list[str]:
+    single = [f"the table has a single class, {classes[0]!r}"] if len(classes) == 1 else []
+    return single + look_alikes(classes, "name one in source.table.merge_labels")

@@ -1,0 +1,98 @@
+"""The columns of a table: those that are wanted, whether they are there, and their values as text."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.config import TableConfig
+from infra.errors import ConfigError
+
+# The rows of all tables. The texts have no white space around them; empty ones are null.
+ROWS_SCHEMA = pa.schema(
+    [
+        ("table", pa.int32()),  # number of the table
+        ("number", pa.int64()),  # of the row in its table, from 1, without the header
+        ("path", pa.string()),
+        ("label", pa.string()),
+        ("split", pa.string()),
+        ("group", pa.string()),
+        ("fault", pa.string()),  # why the row cannot be read, in words; null if it can
+    ]
+)
+
+_COLUMNS_SHOWN = 20
+
+
+def wanted_columns(settings: TableConfig) -> dict[str, str]:
+    """Return column of ROWS_SCHEMA -> column of the table, of those that the settings name."""
+    named = {
+        "path": settings.path_column,
+        "label": settings.label_column,
+        "split": settings.split_column,
+        "group": settings.group_column,
+    }
+    return {name: column for name, column in named.items() if column is not None}
+
+
+def check_columns(table: str, found: Sequence[str], wanted: Mapping[str, str]) -> None:
+    """Check that each wanted column is in a table exactly once.
+
+    Raises:
+        ConfigError: one is not; names the nearest column.
+    """
+    for name, column in wanted.items():
+        count = list(found).count(column)
+        if count == 1:
+            continue
+        if count:
+            raise ConfigError(
+                f"the table {table} has {count} columns {column!r}",
+                f"rename one, or name another column: --set source.table.{name}_column=NAME",
+            )
+        near = difflib.get_close_matches(column.lower(), [text.lower() for text in found], n=1)
+        shown = ", ".join(repr(text) for text in found[:_COLUMNS_SHOWN])
+        meant = next((text for text in found if near and text.lower() == near[0]), None)
+        raise ConfigError(
+            f"the table {table} has no column {column!r} for the {name}; it has {shown}",
+            f"did you mean --set source.table.{name}_column={meant}?"
+            if meant
+            else f"name it with --set source.table.{name}_column=NAME",
+        )
+
+
+def rows_of(columns: Mapping[str, pa.Array | pa.ChunkedArray], count: int) -> pa.Table:
+    """Return text columns as ROWS_SCHEMA without ``table``, numbered from 1; absent columns are null."""
+    filled = {"number": pa.array(range(1, count + 1), pa.int64()), "fault": pa.nulls(count, pa.string())}
+    for name in ("path", "label", "split", "group"):
+        filled[name] = trimmed(columns[name]) if name in columns else pa.nulls(count, pa.string())
+    filled |= {name: columns[name] for name in ("number", "fault") if name in columns}
+    schema = pa.schema(field for field in ROWS_SCHEMA if field.name != "table")
+    return pa.table({name: filled[name] for name in schema.names}, schema=schema)
+
+
+def trimmed(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return texts without white space around them, and null where nothing is left."""
+    texts = pc.utf8_trim_whitespace(column)
+    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+
+
+def as_text(table: str, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column of texts, numbers or dates as text.
+
+    Raises:
+        ConfigError: it holds something else, such as lists or bytes that are no text.
+    """
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    try:
+        return column.cast(pa.string())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ConfigError(
+            f"the column {name!r} of the table {table} holds {kind}, not text",
+            "name a column of texts or numbers",
+        ) from error

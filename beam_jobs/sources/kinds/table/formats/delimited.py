@@ -1,0 +1,142 @@
+"""Tables of text with a header line: CSV, TSV and their relatives.
+
+The delimiter is the one with which the header holds all wanted columns; where none or several do, the user is
+asked. Rows with too few or too many values become rows with a fault.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from beam_jobs.sources.kinds.table.formats.columns import check_columns, rows_of
+from infra.errors import ConfigError
+
+DELIMITERS = (",", "\t", ";", "|")
+
+_HEADER_BYTES = 1 << 20  # a header lies within
+_BLOCK_BYTES = 1 << 30  # parsed at a time
+_SHOWN = 60  # characters of a broken row
+# Written behind the last row: if it is not read as a row, a quote before it was never closed.
+_END = "\x1eend\x1e"
+
+
+@dataclass
+class _BrokenRows:
+    """Rows with another number of values than the header."""
+
+    numbers: list[int] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+    def add(self, row: pa_csv.InvalidRow) -> str:
+        """Note a row, and tell Arrow to go on."""
+        text = row.text if len(row.text) <= _SHOWN else f"{row.text[:_SHOWN]}…"
+        values = "1 value" if row.actual_columns == 1 else f"{row.actual_columns} values"
+        self.numbers.append(row.number - 1)  # the header counts
+        self.faults.append(f"it has {values}, the header {row.expected_columns}: {text!r}")
+        return "skip"
+
+
+def read_delimited(
+    table: str, text: bytes, wanted: Mapping[str, str], delimiter: str | None
+) -> tuple[pa.Table, str]:
+    """Read the wanted columns of a text with a header line; empty lines are no rows.
+
+    Args:
+        table: name of the table, for errors.
+        text: UTF-8.
+        wanted: column of ROWS_SCHEMA -> name in the header.
+        delimiter: between values, or None to find it.
+
+    Returns:
+        ROWS_SCHEMA without ``table``, and the delimiter.
+
+    Raises:
+        ConfigError: the header lacks a wanted column, or a quote is never closed.
+    """
+    text = text.lstrip(b"\r\n")
+    if not text.strip():
+        return rows_of({}, 0), delimiter or DELIMITERS[0]
+    delimiter, header = _header(table, text, wanted, delimiter)
+    # Arrow gets names of our own: those of the header may occur twice.
+    keys = [str(at) for at in range(len(header))]
+    chosen = {name: keys[header.index(column)] for name, column in wanted.items()}
+    broken = _BrokenRows()
+    end = delimiter.join([_END] * len(header))
+    closed = pa.py_buffer(b"".join((text, b"\n", end.encode(), b"\n")))
+    found = pa_csv.read_csv(
+        pa.BufferReader(closed),
+        read_options=pa_csv.ReadOptions(
+            use_threads=False,  # or broken rows would have no number
+            block_size=min(len(closed) + 1, _BLOCK_BYTES),
+            column_names=keys,
+            skip_rows_after_names=1,
+        ),
+        parse_options=pa_csv.ParseOptions(
+            delimiter=delimiter, newlines_in_values=True, invalid_row_handler=broken.add
+        ),
+        convert_options=pa_csv.ConvertOptions(
+            column_types=dict.fromkeys(keys, pa.string()),
+            strings_can_be_null=False,
+            include_columns=list(dict.fromkeys(chosen.values())),
+        ),
+    )
+    total = found.num_rows + len(broken.numbers)
+    if not found.num_rows or found[chosen["path"]][-1].as_py() != _END:
+        raise ConfigError(
+            f"a quote in the table {table} is never closed: its row {total:,} reaches to the end",
+            "close the quote, or write it twice where it belongs to a value",
+        )
+    good = found.slice(0, found.num_rows - 1)
+    columns = {name: good[key] for name, key in chosen.items()}
+    return _numbered(columns, total - 1, broken), delimiter
+
+
+def _numbered(columns: Mapping[str, pa.ChunkedArray], total: int, broken: _BrokenRows) -> pa.Table:
+    """Bring whole and broken rows together, in the order of the table."""
+    is_whole = np.ones(total, np.bool_)
+    is_whole[np.array(broken.numbers, np.int64) - 1] = False
+    numbers = np.flatnonzero(is_whole) + 1
+    whole = rows_of({**columns, "number": pa.array(numbers, pa.int64())}, len(numbers))
+    if not broken.numbers:
+        return whole
+    faults = {"number": pa.array(broken.numbers, pa.int64()), "fault": pa.array(broken.faults, pa.string())}
+    return pa.concat_tables([whole, rows_of(faults, len(broken.numbers))]).sort_by("number")
+
+
+def _header(
+    table: str, text: bytes, wanted: Mapping[str, str], delimiter: str | None
+) -> tuple[str, list[str]]:
+    """Return the delimiter, and the names in the header."""
+    found = {mark: _first_row(table, text, mark) for mark in ((delimiter,) if delimiter else DELIMITERS)}
+    fits = [mark for mark, header in found.items() if set(wanted.values()) <= set(header)]
+    if not fits and not delimiter:
+        # None has the columns: tell of the header that the most names can be read from.
+        most = max(len(header) for header in found.values())
+        fits = [mark for mark, header in found.items() if len(header) == most > 1]
+    if delimiter is None and len(fits) != 1:
+        first = " ".join(found[","])[:_SHOWN]
+        raise ConfigError(
+            f"the header of the table {table} does not tell its delimiter: {first!r}",
+            "say it, for example --set source.table.delimiter=';'",
+        )
+    mark = delimiter or fits[0]
+    check_columns(table, found[mark], wanted)
+    return mark, found[mark]
+
+
+def _first_row(table: str, text: bytes, delimiter: str) -> list[str]:
+    head = text[:_HEADER_BYTES].decode("utf-8", "ignore")
+    try:
+        row = next(csv.reader(io.StringIO(head, newline=""), delimiter=delimiter), [])
+    except csv.Error as error:
+        raise ConfigError(
+            f"the header of the table {table} cannot be read: {error}", "begin it with the names of columns"
+        ) from error
+    return [name.strip() for name in row]

@@ -1,0 +1,164 @@
+"""What each row of a table says by itself: the URI of a file, a label, a split, or why it cannot be used."""
+
+from __future__ import annotations
+
+import difflib
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.config import TableConfig
+from beam_jobs.schemas import BAD_PATH, BROKEN_ROW, DROPPED_LABEL, NO_LABEL, UNKNOWN_SPLIT
+from beam_jobs.sources.walking import SPLIT_OF_FOLDER
+
+Mask = npt.NDArray[np.bool_]
+
+# The rows of all tables as understood.
+UNDERSTOOD_SCHEMA = pa.schema(
+    [
+        ("row_uri", pa.string()),  # of the row itself
+        ("who", pa.string()),  # the row, for people: "row 17 of labels.csv"
+        ("path", pa.string()),  # of the file, relative to the source; null if the row names none
+        ("label", pa.string()),  # name of the class
+        ("split", pa.string()),
+        ("group", pa.string()),
+        ("reason", pa.string()),  # why the row is no good; null if it is
+        ("message", pa.string()),  # the reason in a sentence
+    ]
+)
+
+_OUTSIDE = r"^/|^[A-Za-z][A-Za-z0-9+.-]*://|(^|/)\.\.(/|$)"
+_NO_TEXT = pa.scalar(None, pa.string())
+
+
+def understand(raw: pa.Table, settings: TableConfig, source: str, prefixes: list[str]) -> pa.Table:
+    """Read paths, labels and splits as the settings say, and find the rows that cannot be used.
+
+    Args:
+        raw: ROWS_SCHEMA.
+        settings: of the table.
+        source: URI of the source: absolute paths in it are made relative.
+        prefixes: what the URIs of the rows of each table begin with.
+
+    Returns:
+        UNDERSTOOD_SCHEMA, in the same order.
+    """
+    numbers = raw["number"].cast(pa.string())
+    tables = pa.array(prefixes).take(raw["table"].combine_chunks())
+    names = pa.array([_name(prefix) for prefix in prefixes]).take(raw["table"].combine_chunks())
+    paths = _within(raw["path"], source, settings.prefix)
+    labels = renamed(raw["label"], settings.merge_labels)
+    known = pa.array(list(SPLIT_OF_FOLDER))
+    splits = renamed(pc.utf8_lower(raw["split"]), SPLIT_OF_FOLDER)
+    rows = pa.table(
+        {
+            "row_uri": pc.binary_join_element_wise(tables, numbers, ""),
+            "who": pc.binary_join_element_wise("row ", numbers, " of ", names, ""),
+            "path": paths,
+            "label": labels,
+            "split": splits,
+            "group": raw["group"],
+            "reason": pa.nulls(raw.num_rows, pa.string()),
+            "message": pa.nulls(raw.num_rows, pa.string()),
+        },
+        UNDERSTOOD_SCHEMA,
+    ).combine_chunks()
+    nameless = pc.is_null(raw["path"])
+    outside = pc.or_(pc.match_substring_regex(paths, _OUTSIDE), pc.match_substring(paths, "\0"))
+    rows = reject(rows, pc.is_valid(raw["fault"]), BROKEN_ROW, raw["fault"])
+    rows = reject(rows, nameless, BAD_PATH, "it names no file")
+    rows = reject(rows, outside, BAD_PATH, "it names ", raw["path"], ", which is outside of the source")
+    rows = _without_path(rows)
+    rows = reject(
+        rows,
+        pc.match_substring(raw["label"], "\n"),
+        BROKEN_ROW,
+        "its label reaches over several lines: is a quote not closed?",
+    )
+    rows = reject(rows, pc.is_null(labels), NO_LABEL, "it has no label")
+    dropped = pa.array(settings.drop_labels, pa.string())
+    is_dropped = pc.and_(pc.is_in(raw["label"], dropped), pc.is_valid(raw["label"]))
+    rows = reject(rows, is_dropped, DROPPED_LABEL, "source.table.drop_labels names its label ", raw["label"])
+    strange = pc.and_(pc.is_valid(splits), pc.invert(pc.is_in(pc.utf8_lower(raw["split"]), known)))
+    rows = reject(rows, strange, UNKNOWN_SPLIT, "its split is ", raw["split"])
+    unknown = pc.equal(rows["reason"], UNKNOWN_SPLIT)
+    return _with(rows, "split", pc.if_else(pc.fill_null(unknown, False), _NO_TEXT, rows["split"]))
+
+
+def reject(rows: pa.Table, chosen: pa.ChunkedArray, reason: str, *words: str | pa.ChunkedArray) -> pa.Table:
+    """Give a reason and a message to the chosen rows that have none yet.
+
+    Args:
+        rows: UNDERSTOOD_SCHEMA.
+        chosen: bool [rows]; null counts as false.
+        reason: of beam_jobs.schemas.
+        words: of the message behind the name of the row; a column has a value for each row.
+    """
+    at = np.flatnonzero(mask_of(chosen) & mask_of(pc.is_null(rows["reason"])))
+    if not len(at):
+        return rows
+    taken = pa.array(at)
+    parts = [word if isinstance(word, str) else pc.fill_null(word.take(taken), "") for word in words]
+    said = pc.binary_join_element_wise(rows["who"].take(taken), ": ", *parts, "")
+    places = np.full(rows.num_rows, -1, np.int64)
+    places[at] = np.arange(len(at))
+    index = pa.array(places, mask=places < 0)
+    rows = _with(rows, "message", pc.coalesce(rows["message"], said.take(index)))
+    here = pa.array(places >= 0)
+    return _with(rows, "reason", pc.if_else(here, pa.scalar(reason), rows["reason"]))
+
+
+def renamed(texts: pa.ChunkedArray, names: dict[str, str]) -> pa.ChunkedArray:
+    """Return texts with those that ``names`` knows in place of the others; the rest is unchanged."""
+    if not names:
+        return texts
+    at = pc.index_in(texts, pa.array(list(names), pa.string()))
+    return pc.coalesce(pa.array(list(names.values()), pa.string()).take(at), texts)
+
+
+def settings_warnings(raw: pa.Table, settings: TableConfig) -> list[str]:
+    """Warn of labels that ``drop_labels`` or ``merge_labels`` names, and that no row has."""
+    found = [text for text in pc.unique(raw["label"]).to_pylist() if text is not None]
+    warnings = []
+    for key, names in (("drop_labels", settings.drop_labels), ("merge_labels", tuple(settings.merge_labels))):
+        for name in names:
+            if name not in found:
+                near = difflib.get_close_matches(name, found, n=1)
+                meant = f"; did you mean {near[0]!r}?" if near else ""
+                warnings.append(f"source.table.{key} names {name!r}, which is the label of no row{meant}")
+    return warnings
+
+
+def mask_of(values: pa.Array | pa.ChunkedArray) -> Mask:
+    """Return a column of truth values as bool [N]; null counts as false."""
+    return np.asarray(pc.fill_null(values, False).to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _within(paths: pa.ChunkedArray, source: str, prefix: str) -> pa.ChunkedArray:
+    """Return paths relative to the source, with the prefix before those that were relative."""
+    root = f"{source.rstrip('/')}/"
+    within = pc.starts_with(paths, root)
+    cut = pc.utf8_slice_codeunits(paths, len(root))
+    absolute = pc.match_substring_regex(paths, "^/|^[A-Za-z][A-Za-z0-9+.-]*://")
+    before = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+    relative = pc.if_else(absolute, paths, pc.binary_join_element_wise(before, paths, ""))
+    plain = pc.if_else(within, cut, relative)
+    # "a//b", "a/./b" and "./a/b" are all the file a/b; an address keeps its slashes.
+    tidy = pc.replace_substring_regex(plain, r"/(\./)*(/(\./)*)*", "/")
+    tidy = pc.replace_substring_regex(tidy, r"^(\./)+", "")
+    return pc.if_else(pc.match_substring(plain, "://"), plain, tidy)
+
+
+def _without_path(rows: pa.Table) -> pa.Table:
+    """Rows that cannot be used so far name no file."""
+    return _with(rows, "path", pc.if_else(pc.is_null(rows["reason"]), rows["path"], _NO_TEXT))
+
+
+def _with(rows: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:
+    return rows.set_column(UNDERSTOOD_SCHEMA.get_field_index(name), UNDERSTOOD_SCHEMA.field(name), column)
+
+
+def _name(prefix: str) -> str:
+    return prefix.removesuffix("row=").rstrip("#")

@@ -1,0 +1,172 @@
+"""One row of the listing for each file, and for each row of the table that stands for no file.
+
+A file gets label, split and group of the first good row that names it, or of the first row if none is good.
+Good rows of one file that do not say the same contradict each other, and the file is not used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.schemas import (
+    CONTRADICTION,
+    FILTER_REASONS,
+    LISTING_SCHEMA,
+    NOT_IN_TABLE,
+    OTHER_CLASS,
+    REPEATED_ROW,
+    Status,
+)
+from beam_jobs.sources.kinds.table.rows import mask_of, reject
+
+Int64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_SAID = ("label", "split", "group")
+_FILTER_REASONS = pa.array(sorted(FILTER_REASONS))
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Files and rows, brought together.
+
+    Attributes:
+        files: LISTING_SCHEMA, without labels.
+        rows: UNDERSTOOD_SCHEMA, with the reasons of repeated and contradicting rows.
+        representative: int64 [files], the row that stands for each file; -1 if no row names it.
+    """
+
+    files: pa.Table
+    rows: pa.Table
+    representative: Int64
+
+    def good_labels(self) -> pa.Array:
+        """Return the labels of the rows that can be used."""
+        return self.rows.filter(pc.is_null(self.rows["reason"]))["label"].combine_chunks()
+
+    def listing(self, wanted: frozenset[str] | None) -> pa.Table:
+        """Return all files and rows: LISTING_SCHEMA, sorted by URI.
+
+        Args:
+            wanted: classes to keep; None for all.
+        """
+        stands = np.zeros(self.rows.num_rows, np.bool_)
+        stands[self.representative[self.representative >= 0]] = True
+        files = self._files(wanted)
+        if stands.all():
+            return files
+        rows = self.rows.filter(pa.array(~stands))
+        listed = _listed(
+            {
+                "uri": rows["row_uri"],
+                "size_bytes": pa.array(np.zeros(rows.num_rows, np.int64)),
+                "mtime_ns": pa.array(np.zeros(rows.num_rows, np.int64)),
+                **{name: rows[name] for name in (*_SAID, "reason", "message")},
+            }
+        )
+        return pa.concat_tables([files, listed]).sort_by("uri")
+
+    def _files(self, wanted: frozenset[str] | None) -> pa.Table:
+        """The files, with what their rows say: LISTING_SCHEMA."""
+        is_named = self.representative >= 0
+        said = self.rows.take(pa.array(self.representative, mask=~is_named))
+        reasons, messages = said["reason"], said["message"]
+        reasons = pc.if_else(pa.array(is_named), reasons, pa.scalar(NOT_IN_TABLE))
+        messages = pc.if_else(pa.array(is_named), messages, pa.scalar("no row of the table names it"))
+        if wanted is not None:
+            keeps = pc.is_in(said["label"], pa.array(sorted(wanted), pa.string()))
+            other = pc.and_(pc.is_null(reasons), pc.invert(keeps))
+            reasons = pc.if_else(other, pa.scalar(OTHER_CLASS), reasons)
+            text = pa.scalar("filter.classes does not name its class")
+            messages = pc.if_else(other, text, messages)
+        columns = {name: self.files[name] for name in ("uri", "size_bytes", "mtime_ns")}
+        columns |= {name: said[name] for name in _SAID}
+        # What the walk found comes first: such a file is not read, whatever a row says of it.
+        columns["reason"] = pc.coalesce(self.files["reason"], reasons)
+        is_settled = pc.is_valid(self.files["reason"])
+        columns["message"] = pc.if_else(is_settled, self.files["message"], messages)
+        return _listed(columns)
+
+
+def settle(files: pa.Table, rows: pa.Table, named: Int64) -> Settled:
+    """Find the row that stands for each file, and the rows that repeat or contradict it.
+
+    Args:
+        files: LISTING_SCHEMA.
+        rows: UNDERSTOOD_SCHEMA.
+        named: int64 [rows], the file that each row names; -1 if there is none.
+    """
+    is_good = mask_of(pc.is_null(rows["reason"]))
+    naming = np.flatnonzero(named >= 0)
+    # The good rows of each file first, in the order of the table.
+    order = naming[np.lexsort((naming, ~is_good[naming], named[naming]))]
+    is_first = np.ones(len(order), np.bool_)
+    is_first[1:] = named[order[1:]] != named[order[:-1]]
+    representative = np.full(files.num_rows, -1, np.int64)
+    representative[named[order[is_first]]] = order[is_first]
+    later = order[~is_first & is_good[order]]
+    first = representative[named[later]]
+    differs = _differs(rows, later, first)
+    words = _what_they_say(rows)
+    for chosen, reason, before in (
+        (~differs, REPEATED_ROW, "it says the same as "),
+        (differs, CONTRADICTION, "it contradicts "),
+    ):
+        others = pa.nulls(rows.num_rows, pa.string())
+        if chosen.any():
+            others = _placed(words.take(pa.array(first[chosen])), later[chosen], rows.num_rows)
+        rows = reject(rows, _chosen(later[chosen], rows.num_rows), reason, before, others)
+    return Settled(files, _contradicted(rows, words, first[differs], later[differs]), representative)
+
+
+def _differs(rows: pa.Table, later: Int64, first: Int64) -> Mask:
+    """Return whether rows say something else than the rows that stand for the same files: bool [later]."""
+    differs = np.zeros(len(later), np.bool_)
+    for name in _SAID:
+        codes = pc.fill_null(rows[name].combine_chunks().dictionary_encode().indices, -1).to_numpy()
+        differs |= codes[later] != codes[first]
+    return differs
+
+
+def _contradicted(rows: pa.Table, words: pa.Array, first: Int64, later: Int64) -> pa.Table:
+    """Reject the rows that stand for files which later rows contradict; names the first of those."""
+    contradicted, at = np.unique(first, return_index=True)
+    others = _placed(words.take(pa.array(later[at])), contradicted, rows.num_rows)
+    return reject(rows, _chosen(contradicted, rows.num_rows), CONTRADICTION, "contradicted by ", others)
+
+
+def _what_they_say(rows: pa.Table) -> pa.Array:
+    """Return each row and what it says, for people: string [rows]."""
+    parts = [pc.binary_join_element_wise(rows["who"], rows["label"], " (")]
+    for name in ("split", "group"):
+        said = pc.binary_join_element_wise(f", {name} ", rows[name], "")
+        parts.append(pc.fill_null(said, ""))
+    return pc.binary_join_element_wise(*parts, ")", "").combine_chunks()
+
+
+def _placed(texts: pa.Array, at: Int64, total: int) -> pa.Array:
+    """Return texts at the given rows, null elsewhere: string [total]."""
+    places = np.full(total, -1, np.int64)
+    places[at] = np.arange(len(at))
+    return texts.take(pa.array(places, mask=places < 0))
+
+
+def _chosen(at: Int64, total: int) -> pa.Array:
+    chosen = np.zeros(total, np.bool_)
+    chosen[at] = True
+    return pa.array(chosen)
+
+
+def _listed(columns: dict[str, pa.ChunkedArray]) -> pa.Table:
+    """Add the status that each reason has: LISTING_SCHEMA."""
+    reasons = columns["reason"]
+    is_filtered = pc.is_in(reasons, _FILTER_REASONS)
+    lost = pc.if_else(is_filtered, pa.scalar(int(Status.FILTERED)), pa.scalar(int(Status.QUARANTINED)))
+    status = pc.if_else(pc.is_null(reasons), pa.scalar(int(Status.TO_READ)), lost)
+    columns = columns | {"status": status.cast(pa.int8())}
+    return pa.table({name: columns[name] for name in LISTING_SCHEMA.names}).cast(LISTING_SCHEMA)

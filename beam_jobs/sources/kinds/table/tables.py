@@ -1,0 +1,156 @@
+"""The tables of a source: found by a path or a pattern, and read as text columns."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.config import TableConfig
+from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.kinds.table.formats.columns import ROWS_SCHEMA, wanted_columns
+from beam_jobs.sources.kinds.table.formats.delimited import read_delimited
+from beam_jobs.sources.kinds.table.formats.encodings import to_utf8
+from beam_jobs.sources.kinds.table.formats.json_lines import read_json_lines
+from beam_jobs.sources.kinds.table.formats.parquet import read_parquet
+from infra.errors import ConfigError, NotFoundError
+from infra.progress import log
+from infra.storage.filesystem import Storage
+from infra.storage.locations import absolute_path, below, public_location
+from infra.storage.names import name_of, uri_of
+
+_FORMATS = {
+    ".csv": "csv", ".tsv": "csv", ".txt": "csv",
+    ".jsonl": "jsonl", ".ndjson": "jsonl",
+    ".parquet": "parquet", ".pq": "parquet",
+}  # fmt: skip
+_WILD = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True)
+class Table:
+    """One file with rows.
+
+    Attributes:
+        folder: the storage that it lies in.
+        path: relative to ``folder``.
+        name: for people and for the URIs of rows: relative to the source if it lies in it.
+        uri: the URI of the file in the source, or None if it lies elsewhere.
+    """
+
+    folder: Storage
+    path: str
+    name: str
+    uri: str | None
+
+
+def find_tables(source: SourceFolder, settings: TableConfig) -> list[Table]:
+    """Find the tables that ``source.table.file`` names, sorted by path.
+
+    Raises:
+        NotFoundError: there is none. ConfigError: the path is wrong.
+    """
+    given = settings.file or ""
+    root = source.uri if not source.is_local else name_of(source.uri)
+    location, pattern = _folder_and_pattern(given, root)
+    storage = Storage.at(location)
+    if not pattern or ".." in pattern.split("/"):
+        raise ConfigError(f"source.table.file = {given!r} names no file", "give a path without ..")
+    paths = [pattern] if storage.exists(pattern) else _matching(storage, pattern)
+    if not paths:
+        raise NotFoundError(
+            f"there is no table {public_location(below(location, pattern))}",
+            "source.table.file is relative to the source, an absolute path or a URI",
+        )
+    return [_table(storage, path, root) for path in paths]
+
+
+def _folder_and_pattern(given: str, root: str) -> tuple[str, str]:
+    """Return the folder that the setting begins in, and the path or pattern below it."""
+    is_uri = "://" in given
+    if not is_uri and not given.startswith(("/", "~")):
+        return root, given.removeprefix("./")
+    place, mark, options = given.partition("?") if is_uri else (absolute_path(given), "", "")
+    folder, _, pattern = place.rpartition("/")
+    while _WILD.search(folder):
+        folder, _, part = folder.rpartition("/")
+        pattern = f"{part}/{pattern}"
+    return f"{folder or '/'}{mark}{options}", pattern
+
+
+def _matching(storage: Storage, pattern: str) -> list[str]:
+    """The files of a folder that match a pattern, part by part: ``*`` does not match a slash."""
+    if not _WILD.search(pattern):
+        return []
+    parts = pattern.split("/")
+    fixed = 0
+    while not _WILD.search(parts[fixed]):
+        fixed += 1
+    top = "/".join(parts[:fixed])
+    files = storage.list_files(top, recursive=len(parts) > fixed + 1)
+    return [
+        file.path
+        for file in files
+        if file.path.count("/") == pattern.count("/")
+        and all(map(fnmatch.fnmatchcase, file.path.split("/"), parts))
+    ]
+
+
+def _table(storage: Storage, path: str, root: str) -> Table:
+    place = below(public_location(storage.location), path)
+    within = f"{public_location(root).rstrip('/')}/"
+    uri = uri_of(place.removeprefix(within)) if place.startswith(within) else None
+    return Table(storage, path, uri if uri is not None else uri_of(place), uri)
+
+
+def read_tables(tables: list[Table], settings: TableConfig) -> pa.Table:
+    """Read the rows of all tables: ROWS_SCHEMA, in order.
+
+    Raises:
+        ConfigError: a table cannot be read as the settings say. NotFoundError: there is no row.
+    """
+    parts = []
+    for number, table in enumerate(tables):
+        part = _read(table, settings)
+        parts.append(part.add_column(0, "table", pa.array([number] * part.num_rows, pa.int32())))
+    rows = pa.concat_tables(parts).combine_chunks()
+    if not rows.num_rows:
+        raise NotFoundError(
+            f"the table {tables[0].name} has no row", "give a table with a row for each image"
+        )
+    return rows
+
+
+def _read(table: Table, settings: TableConfig) -> pa.Table:
+    """Read the rows of one table: ROWS_SCHEMA without the column ``table``."""
+    kind = _format_of(table, settings)
+    wanted = wanted_columns(settings)
+    if kind == "parquet":
+        with table.folder.open_input(table.path) as stream:
+            rows, told = read_parquet(table.name, stream, wanted), "Parquet"
+    else:
+        text, encoding = to_utf8(table.name, table.folder.read_bytes(table.path), settings.encoding)
+        if kind == "jsonl":
+            rows, told = read_json_lines(table.name, text, wanted), f"JSON lines in {encoding}"
+        else:
+            rows, delimiter = read_delimited(table.name, text, wanted, settings.delimiter)
+            told = f"text in {encoding} with {delimiter!r} between values"
+    num_broken = rows.num_rows - pc.sum(pc.is_null(rows["fault"])).as_py() if rows.num_rows else 0
+    broken = f", {num_broken:,} of them broken" if num_broken else ""
+    log(f"the table {table.name} was read as {told}: {rows.num_rows:,} rows{broken}")
+    return rows.select([name for name in ROWS_SCHEMA.names if name != "table"])
+
+
+def _format_of(table: Table, settings: TableConfig) -> str:
+    if settings.format != "auto":
+        return settings.format
+    ending = re.search(r"\.[^./]*$", table.path.lower())
+    if ending is None or ending[0] not in _FORMATS:
+        raise ConfigError(
+            f"the ending of the table {table.name} does not tell its format",
+            "say --set source.table.format=csv, jsonl or parquet",
+        )
+    return _FORMATS[ending[0]]

@@ -1,0 +1,244 @@
+"""Images that a table names: every row and every file has its row in the listing, with its reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beam_jobs.config import PrepareConfig
+from beam_jobs.schemas import LISTING_SCHEMA
+from beam_jobs.sources import list_inputs
+from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.listing import Listing
+from infra.errors import ConfigError, NotFoundError
+from tests.samples.photos import write
+
+Rows = dict[str, tuple[str | None, str | None]]
+
+
+def listed(root: Path, file: str = "labels.csv", **table: Any) -> Listing:
+    config = {"source": {"kind": "table", "table": {"file": file, **table}}}
+    return list_inputs(SourceFolder(str(root)), PrepareConfig.model_validate(config))
+
+
+def column(listing: Listing, name: str) -> dict[str, Any]:
+    """URI -> value."""
+    return dict(zip(listing.table["uri"].to_pylist(), listing.table[name].to_pylist(), strict=True))
+
+
+def outcomes(listing: Listing) -> Rows:
+    """URI -> (label, reason)."""
+    labels, reasons = column(listing, "label"), column(listing, "reason")
+    return {uri: (label, reasons[uri]) for uri, label in labels.items()}
+
+
+def source(root: Path, table: str | bytes, *images: str, name: str = "labels.csv") -> Path:
+    data = table if isinstance(table, bytes) else table.encode()
+    return write(root, {name: data, **dict.fromkeys(images, b"x")})
+
+
+def test_every_row_and_every_file_is_accounted_for(tmp_path: Path) -> None:
+    table = """path,label
+a.jpg,hat
+b.jpg,Not sure
+c.jpg,
+gone.jpg,hat
+a.jpg,hat
+d.jpg,hat
+d.jpg,shirt
+,hat
+../secret.jpg,hat
+/etc/passwd,hat
+s3://bucket/e.jpg,hat
+f.jpg,Not sure
+f.jpg,shirt
+notes.txt,hat
+one,two,three
+"""
+    images = ("a.jpg", "b.jpg", "c.jpg", "d.jpg", "f.jpg", "nobody.jpg", "notes.txt")
+    listing = listed(source(tmp_path, table, *images), drop_labels=["Not sure"])
+    assert listing.table.schema == LISTING_SCHEMA
+    assert outcomes(listing) == {
+        "a.jpg": ("hat", None),
+        "b.jpg": ("Not sure", "dropped_label"),
+        "c.jpg": (None, "no_label"),
+        "d.jpg": ("hat", "contradicting_rows"),
+        "f.jpg": ("shirt", None),
+        "labels.csv": (None, "table"),
+        "labels.csv#row=10": ("hat", "bad_path"),
+        "labels.csv#row=11": ("hat", "bad_path"),
+        "labels.csv#row=12": ("Not sure", "dropped_label"),
+        "labels.csv#row=15": (None, "broken_row"),
+        "labels.csv#row=4": ("hat", "missing_file"),
+        "labels.csv#row=5": ("hat", "repeated_row"),
+        "labels.csv#row=7": ("shirt", "contradicting_rows"),
+        "labels.csv#row=8": ("hat", "bad_path"),
+        "labels.csv#row=9": ("hat", "bad_path"),
+        "nobody.jpg": (None, "not_in_table"),
+        "notes.txt": ("hat", "ignored"),
+    }
+    uris = listing.table["uri"].to_pylist()
+    assert uris == sorted(uris, key=str.encode)
+    messages = column(listing, "message")
+    assert messages["labels.csv#row=4"] == "row 4 of labels.csv: there is no file gone.jpg"
+    assert messages["labels.csv#row=15"] == (
+        "row 15 of labels.csv: it has 3 values, the header 2: 'one,two,three'"
+    )
+    assert messages["d.jpg"] == "row 6 of labels.csv: contradicted by row 7 of labels.csv (shirt)"
+    assert messages["labels.csv#row=7"] == "row 7 of labels.csv: it contradicts row 6 of labels.csv (hat)"
+    assert listing.to_read()["uri"].to_pylist() == ["a.jpg", "f.jpg"]
+
+
+def test_splits_and_groups(tmp_path: Path) -> None:
+    table = "file,class,part,who\n1.jpg,a,TRAIN,p\n2.jpg,a,val,\n3.jpg,a,,p\n4.jpg,b,holdout,q\n4.jpg,b,,q\n"
+    images = (f"{number}.jpg" for number in range(1, 5))
+    names = {"path": "file", "label": "class", "split": "part", "group": "who"}
+    listing = listed(
+        source(tmp_path, table, *images), **{f"{name}_column": given for name, given in names.items()}
+    )
+    splits, groups, reasons = (column(listing, name) for name in ("split", "group", "reason"))
+    assert [splits[f"{n}.jpg"] for n in range(1, 5)] == ["train", "validation", None, None]
+    assert [groups[f"{n}.jpg"] for n in range(1, 5)] == ["p", None, "p", "q"]
+    assert reasons["labels.csv#row=4"] == "unknown_split"
+    assert "holdout" in column(listing, "message")["labels.csv#row=4"]
+    assert reasons["4.jpg"] is None
+
+
+def test_rows_that_differ_in_split_alone_contradict_each_other(tmp_path: Path) -> None:
+    table = "path,label,split\n1.jpg,a,train\n1.jpg,a,test\n"
+    listing = listed(source(tmp_path, table, "1.jpg"), split_column="split")
+    assert [reason for _, reason in outcomes(listing).values()] == [
+        "contradicting_rows", "table", "contradicting_rows",
+    ]  # fmt: skip
+
+
+def test_bare_ids_are_found_by_their_stem(tmp_path: Path) -> None:
+    table = "image,label\n7f3a,hat\n0012,shirt\n3,hat\n4.v2,hat\n5,hat\n"
+    images = (
+        "images/7f3a.jpg", "images/0012.png", "images/0012.txt", "images/3.jpg", "images/3.png",
+        "images/4.v2.jpg", "5.jpg",
+    )  # fmt: skip
+    listing = listed(source(tmp_path, table, *images), path_column="image", prefix="/images/")
+    assert outcomes(listing) == {
+        "5.jpg": (None, "not_in_table"),
+        "images/0012.png": ("shirt", None),
+        "images/0012.txt": (None, "ignored"),
+        "images/3.jpg": (None, "not_in_table"),
+        "images/3.png": (None, "not_in_table"),
+        "images/4.v2.jpg": ("hat", None),
+        "images/7f3a.jpg": ("hat", None),
+        "labels.csv": (None, "table"),
+        "labels.csv#row=3": ("hat", "several_files"),
+        "labels.csv#row=5": ("hat", "missing_file"),
+    }
+
+
+def test_the_ways_to_write_one_path(tmp_path: Path) -> None:
+    (tmp_path / "s").mkdir()
+    paths = ["./a/b.jpg", "a//b.jpg", "a/./b.jpg", f"{tmp_path}/s/a/b.jpg", " a/b.jpg "]
+    table = "path,label\n" + "".join(f"{path},hat\n" for path in paths)
+    found = outcomes(listed(source(tmp_path / "s", table, "a/b.jpg")))
+    assert found.pop("a/b.jpg") == ("hat", None)
+    del found["labels.csv"]
+    assert [reason for _, reason in found.values()] == ["repeated_row"] * 4
+
+
+def test_labels_are_merged_and_dropped_and_typing_errors_are_told(tmp_path: Path) -> None:
+    table = "path,label\n1.jpg,T-Shirt\n1.jpg,Tee\n2.jpg,Skip\n"
+    merge = {"T-Shirt": "top", "Tee": "top", "Polo": "top"}
+    listing = listed(
+        source(tmp_path, table, "1.jpg", "2.jpg"), merge_labels=merge, drop_labels=["Skip", "skip "]
+    )
+    assert outcomes(listing) == {
+        "1.jpg": ("top", None),
+        "2.jpg": ("Skip", "dropped_label"),
+        "labels.csv": (None, "table"),
+        "labels.csv#row=2": ("top", "repeated_row"),
+    }
+    assert listing.warnings == [
+        "source.table.drop_labels names 'skip ', which is the label of no row; did you mean 'Skip'?",
+        "source.table.merge_labels names 'Polo', which is the label of no row",
+        "the table has a single class, 'top'",
+    ]
+
+
+def test_the_class_filter_sees_merged_names(tmp_path: Path) -> None:
+    root = source(tmp_path, "path,label\n1.jpg,a\n2.jpg,b\n3.jpg,c\n", "1.jpg", "2.jpg", "3.jpg")
+    table = {"file": "labels.csv", "merge_labels": {"a": "b"}}
+    config = {"source": {"kind": "table", "table": table}, "filter": {"classes": ["b"]}}
+    listing = list_inputs(SourceFolder(str(root)), PrepareConfig.model_validate(config))
+    assert outcomes(listing)["3.jpg"] == ("c", "class")
+    assert listing.to_read()["uri"].to_pylist() == ["1.jpg", "2.jpg"]
+    config["filter"]["classes"] = ["d"]
+    with pytest.raises(ConfigError, match="no class of the source"):
+        list_inputs(SourceFolder(str(root)), PrepareConfig.model_validate(config))
+
+
+def test_several_tables_by_a_pattern(tmp_path: Path) -> None:
+    tables = {"t/x.csv": b"path,label\n1.jpg,a\n", "t/y.csv": b"label;path\nb;1.jpg\nb;2.jpg\n"}
+    write(tmp_path, {**tables, "t/deep/z.csv": b"no table", "1.jpg": b"x", "2.jpg": b"x"})
+    found = outcomes(listed(tmp_path, "t/*.csv"))
+    assert found["1.jpg"] == ("a", "contradicting_rows")
+    assert found["t/y.csv#row=1"] == ("b", "contradicting_rows")
+    assert found["2.jpg"] == ("b", None)
+    assert [found[uri][1] for uri in ("t/x.csv", "t/y.csv", "t/deep/z.csv")] == ["table", "table", "ignored"]
+
+
+def test_a_table_outside_of_the_source(tmp_path: Path) -> None:
+    source(tmp_path / "elsewhere", "path,label\n1.jpg,a\n2.jpg,a\n", name="my labels.csv")
+    write(tmp_path / "photos", {"1.jpg": b"x"})
+    for file in (f"{tmp_path}/elsewhere/my labels.csv", f"{tmp_path}/else*/my*.csv"):
+        found = outcomes(listed(tmp_path / "photos", file))
+        assert found["1.jpg"] == ("a", None)
+        assert found[f"{tmp_path}/elsewhere/my labels.csv#row=2"] == ("a", "missing_file")
+
+
+def test_a_row_never_takes_the_uri_of_a_file(tmp_path: Path) -> None:
+    listing = listed(source(tmp_path, "path,label\nlabels.csv#row=2,a\n2.jpg,a\n", "labels.csv#row=2"))
+    assert outcomes(listing) == {
+        "labels.csv": (None, "table"),
+        "labels.csv##row=2": ("a", "missing_file"),
+        "labels.csv#row=2": ("a", None),
+    }
+
+
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [("nowhere.csv", "no table .*nowhere.csv"), ("*.tsv", "no table"), ("none/*.csv", "no table")],
+)
+def test_a_table_that_is_not_there(file: str, says: str, tmp_path: Path) -> None:
+    write(tmp_path, {"1.jpg": b"x"})
+    with pytest.raises(NotFoundError, match=says):
+        listed(tmp_path, file)
+
+
+def test_a_table_of_an_unknown_kind(tmp_path: Path) -> None:
+    root = source(tmp_path, "path,label\n1.jpg,a\n", "1.jpg", name="labels.xlsx")
+    with pytest.raises(ConfigError, match="does not tell its format") as caught:
+        listed(root, "labels.xlsx")
+    assert "source.table.format" in str(caught.value.remedy)
+    assert outcomes(listed(root, "labels.xlsx", format="csv"))["1.jpg"] == ("a", None)
+
+
+@pytest.mark.parametrize("name", ["labels.csv", "labels.jsonl", "labels.parquet"])
+def test_the_digest_changes_with_a_label(name: str, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def digest(label: str) -> str:
+        if name.endswith("csv"):
+            source(tmp_path, f"path,label\n1.jpg,{label}\n", "1.jpg")
+        elif name.endswith("jsonl"):
+            source(tmp_path, f'{{"path": "1.jpg", "label": "{label}"}}\n', "1.jpg", name=name)
+        else:
+            pq.write_table(pa.table({"path": ["1.jpg"], "label": [label]}), tmp_path / name)
+        outside = write(tmp_path / "photos", {})
+        outside.mkdir(exist_ok=True)
+        if not (outside / "1.jpg").exists():
+            (outside / "1.jpg").write_bytes(b"x")
+        return listed(outside, str(tmp_path / name)).digest()
+
+    assert digest("a") != digest("b")
+    assert digest("a") == digest("a")
