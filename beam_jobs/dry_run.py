@@ -47,6 +47,8 @@ from infra.storage.filesystem import Storage
 
 SAMPLE_IMAGES = 48
 SAMPLE_SECONDS = 5.0  # of processor time
+FIRST_INPUTS = 3  # shown as understood
+_UNDERSTOOD = ["uri", "label", "split", "group"]
 _SAMPLE_BLOCK = 6  # files
 
 _STARTUP_SECONDS = 4.0  # of libraries and of Beam's two jobs
@@ -111,6 +113,8 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
         "num_filtered": pc.sum(pc.equal(status, Status.FILTERED)).as_py() or 0,
         "num_quarantined": pc.sum(pc.equal(status, Status.QUARANTINED)).as_py() or 0,
         "source_bytes": pc.sum(references["size_bytes"]).as_py() or 0,
+        "left_out": class_counts(listing.table["reason"].drop_null()),
+        "first_inputs": references.slice(0, FIRST_INPUTS).select(_UNDERSTOOD).to_pylist(),
         "classes": class_counts(references["label"]),
         "splits": splits,
         "container": config.shards.container,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from infra.readable import counted, readable_bytes
@@ -78,6 +78,13 @@ def split_lines(splits: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         yield f"  {name:<10} {examples:>18}  {shards:>12}  {readable_bytes(split['num_bytes']):>10}"
 
 
+def _understood(inputs: Iterable[Mapping[str, str | None]]) -> Iterator[str]:
+    """Show how the first inputs were understood, a line each."""
+    for row in inputs:
+        given = [f"{name} {row[name]}" for name in ("split", "group") if row[name] is not None]
+        yield f"  {row['uri']}: {', '.join([str(row['label']), *given])}"
+
+
 def forecast_lines(outcome: Mapping[str, Any]) -> Iterator[str]:
     """Yield lines about the estimated result of a run.
 
@@ -94,6 +101,10 @@ def forecast_lines(outcome: Mapping[str, Any]) -> Iterator[str]:
         f"{outcome['num_filtered']:,} filtered, "
         f"{outcome['num_quarantined']:,} quarantined already"
     )
+    if outcome["left_out"]:
+        by_count = sorted(outcome["left_out"].items(), key=lambda item: (-item[1], item[0]))
+        yield "  left out: " + ", ".join(f"{why} {count:,}" for why, count in by_count)
+    yield from _understood(outcome["first_inputs"])
     classes = outcome["classes"]
     yield f"  {counted(len(classes), 'class', 'classes')}:"
     largest = sorted(classes.items(), key=lambda item: (-item[1], item[0]))

@@ -29,7 +29,7 @@ def prepared(source: Path, root: Path, *more: str) -> dict[str, Any]:
     return outcome
 
 
-def run(source: Path, root: Path, **config: Any) -> dict[str, Any]:
+def run(source: Path, root: Path, /, **config: Any) -> dict[str, Any]:
     """The result of the job in this process."""
     config = {"runner": {"processes": 2, "block_images": 8}, **config}
     return prepare_version(

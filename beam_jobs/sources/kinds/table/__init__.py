@@ -33,6 +33,7 @@ from beam_jobs.sources.kinds.table.tables import Table, find_tables, read_tables
 from beam_jobs.sources.listing import Listing, rows_of_files
 from beam_jobs.sources.walking import FoundFile
 from infra.progress import log
+from infra.storage.locations import public_location
 
 _CHUNK_ROWS = 2048  # files that are Python values at a time
 
@@ -50,7 +51,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     walk = folder.walk(IgnorePatterns(config.filter.ignore), splits_on_top=False)
     files = _files(walk, tables)
     names = _prefixes(tables, files)
-    rows, found = find_files(understand(raw, settings, folder.uri, names), files)
+    rows, found = find_files(understand(raw, settings, public_location(folder.uri), names), files)
     settled = settle(files, rows, found.files)
     classes = sorted(name for name in pc.unique(settled.good_labels()).to_pylist() if name is not None)
     wanted = wanted_classes(classes, config)
@@ -96,8 +97,8 @@ def _prefixes(tables: list[Table], files: pa.Table) -> list[str]:
 def _summary(settled: Settled, num_without_ending: int) -> str:
     """One line about how rows and files were brought together."""
     named = int(np.count_nonzero(settled.representative >= 0))
-    ending = f", {num_without_ending:,} of them without its ending" if num_without_ending else ""
-    return f"{settled.rows.num_rows:,} rows of the table name {named:,} files of the source{ending}"
+    ending = f"; {num_without_ending:,} rows leave out its ending" if num_without_ending else ""
+    return f"{settled.rows.num_rows:,} rows of the table name {named:,} files{ending}"
 
 
 def _warnings(classes: list[str]) -> list[str]:

@@ -13,6 +13,7 @@ from beam_jobs.sources import list_inputs
 from beam_jobs.sources.folder import SourceFolder
 from beam_jobs.sources.listing import Listing
 from infra.errors import ConfigError, NotFoundError
+from tests.samples.object_store import KEY, SECRET, serve
 from tests.samples.photos import write
 
 Rows = dict[str, tuple[str | None, str | None]]
@@ -242,3 +243,23 @@ def test_the_digest_changes_with_a_label(name: str, tmp_path: Path) -> None:
 
     assert digest("a") != digest("b")
     assert digest("a") == digest("a")
+
+
+def test_source_and_table_in_an_object_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    credentials = {"ACCESS_KEY_ID": KEY, "SECRET_ACCESS_KEY": SECRET, "EC2_METADATA_DISABLED": "true"}
+    for name, value in credentials.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    table = "path,label\nimages/1.jpg,a\n2,b\ns3://photos/in/images/3.jpg,b\ns3://photos/2.jpg,b\n"
+    source(tmp_path, table, "images/1.jpg", "2.jpg", "images/3.jpg")
+    with serve("photos") as store:
+        store.upload(tmp_path, "in")
+        for file in ("labels.csv", "*.csv", store.location("in/labels.csv"), store.location("i*/labels.csv")):
+            config = {"source": {"kind": "table", "table": {"file": file}}}
+            folder = SourceFolder(store.location("in"))
+            assert outcomes(list_inputs(folder, PrepareConfig.model_validate(config))) == {
+                "2.jpg": ("b", None),
+                "images/1.jpg": ("a", None),
+                "images/3.jpg": ("b", None),
+                "labels.csv": (None, "table"),
+                "labels.csv#row=4": ("b", "bad_path"),
+            }
