@@ -103,7 +103,8 @@ def _given_splits(shape: _Shape, config: PrepareConfig, location: str) -> dict[s
     if not tops:
         raise UsageError(
             f"source {location} has no class folders: its {shape.num_direct} files lie directly in it",
-            "put the images of each class into a folder of its own: <source>/<class>/image.jpg",
+            "put the images of each class into a folder of its own: <source>/<class>/image.jpg; or say "
+            "--set source.kind=table if a table names their labels",
         )
     named = {top: SPLIT_OF_FOLDER[top.lower()] for top in tops if top.lower() in SPLIT_OF_FOLDER}
     if layout == "classes" or (layout == "auto" and not named):

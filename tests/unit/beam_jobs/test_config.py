@@ -24,8 +24,13 @@ def test_what_changes_no_byte_is_not_in_the_digest() -> None:
         "image.quality=89",
         "splits={train=0.9,test=0.1,validation=0}",
         "filter.min_width=3",
+        'source={kind="table", table={file="labels.csv"}}',
     ):
         assert load_settings(PrepareConfig, section="prepare", overrides=[override]).effective() != base
+
+
+def test_a_new_kind_of_source_leaves_the_digests_of_other_kinds_as_they_were() -> None:
+    assert PrepareConfig().effective()["source"] == {"kind": "image_folder", "layout": "auto"}
 
 
 @pytest.mark.parametrize(
@@ -35,6 +40,11 @@ def test_what_changes_no_byte_is_not_in_the_digest() -> None:
         ({"image": {"channels": 4}}, "image.channels = 4"),
         ({"shards": {"container": "zip"}}, "shards.container = 'zip'"),
         ({"failure_budget": -1}, "failure_budget = -1"),
+        ({"source": {"kind": "table"}}, r"kind table needs the path of the table: --set source.table.file"),
+        ({"source": {"table": {"file": "t.csv"}}}, "kind image_folder reads no table"),
+        ({"source": {"table": {"delimiter": '"'}}}, "must be an ASCII character, and neither a quote"),
+        ({"source": {"table": {"encoding": "utf-9"}}}, "no encoding that Python knows"),
+        ({"source": {"table": {"path": "image"}}}, "unknown key 'source.table.path'"),
         ({"groups": {"pattern": "a(b"}}, "groups.pattern = 'a\\(b': not a regular expression"),
         ({"groups": {"pattern": "ab"}}, "groups.pattern = 'ab': has no parenthesis"),
     ],

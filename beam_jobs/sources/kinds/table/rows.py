@@ -73,7 +73,7 @@ def understand(raw: pa.Table, settings: TableConfig, source: str, prefixes: list
     rows = _without_path(rows)
     rows = reject(
         rows,
-        pc.match_substring(raw["label"], "\n"),
+        pc.match_substring_regex(raw["label"], r"[\r\n]"),
         BROKEN_ROW,
         "its label reaches over several lines: is a quote not closed?",
     )

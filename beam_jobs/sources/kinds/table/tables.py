@@ -55,11 +55,11 @@ def find_tables(source: SourceFolder, settings: TableConfig) -> list[Table]:
     """
     given = settings.file or ""
     root = source.uri if not source.is_local else name_of(source.uri)
-    location, pattern = _folder_and_pattern(given, root)
+    location, pattern = _folder_and_pattern(name_of(given), root)
     storage = Storage.at(location)
     if not pattern or ".." in pattern.split("/"):
         raise ConfigError(f"source.table.file = {given!r} names no file", "give a path without ..")
-    paths = [pattern] if storage.exists(pattern) else _matching(storage, pattern)
+    paths = [pattern] if _is_file(storage, pattern) else _matching(storage, pattern)
     if not paths:
         raise NotFoundError(
             f"there is no table {public_location(below(location, pattern))}",
@@ -79,6 +79,14 @@ def _folder_and_pattern(given: str, root: str) -> tuple[str, str]:
         folder, _, part = folder.rpartition("/")
         pattern = f"{part}/{pattern}"
     return f"{folder or '/'}{mark}{options}", pattern
+
+
+def _is_file(storage: Storage, path: str) -> bool:
+    try:
+        storage.size(path)
+    except NotFoundError:
+        return False
+    return True
 
 
 def _matching(storage: Storage, pattern: str) -> list[str]:

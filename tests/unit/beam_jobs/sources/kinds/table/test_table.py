@@ -215,6 +215,19 @@ def test_a_table_that_is_not_there(file: str, says: str, tmp_path: Path) -> None
         listed(tmp_path, file)
 
 
+def test_a_folder_in_place_of_the_table(tmp_path: Path) -> None:
+    write(tmp_path, {"labels.csv/1.jpg": b"x"})
+    with pytest.raises(NotFoundError, match=r"no table .*labels.csv"):
+        listed(tmp_path)
+
+
+def test_a_label_that_swallowed_the_next_rows_is_a_broken_row(tmp_path: Path) -> None:
+    table = 'path,label\n1.jpg,"hat\n2.jpg,hat\n3.jpg,"hat"\n4.jpg,hat\n'
+    found = outcomes(listed(source(tmp_path, table, "1.jpg", "2.jpg", "3.jpg", "4.jpg")))
+    assert found["1.jpg"][1] == "broken_row"
+    assert [found[f"{number}.jpg"][1] for number in (2, 3, 4)] == ["not_in_table", "not_in_table", None]
+
+
 def test_a_table_of_an_unknown_kind(tmp_path: Path) -> None:
     root = source(tmp_path, "path,label\n1.jpg,a\n", "1.jpg", name="labels.xlsx")
     with pytest.raises(ConfigError, match="does not tell its format") as caught:
