@@ -12,7 +12,7 @@ One row of a table stands for one file of the source, until planning makes recor
     (spool)    SPOOLED_PLAN_SCHEMA: the same, in the spool  assemble (record batches a shard)
 
 What is published belongs to the data set on disk and is described in ``infra.format.contract``:
-``INPUTS_SCHEMA`` (a row a file), ``INDEX_SCHEMA`` (a row a record of a shard),
+``INPUTS_SCHEMA`` (one row per file), ``INDEX_SCHEMA`` (one row per record of a shard),
 ``NEAR_DUPLICATES_SCHEMA``, and ``IMAGE_COLUMNS``, which the tables below share with the index.
 """
 

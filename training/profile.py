@@ -90,7 +90,7 @@ def profile(
         model: measure training steps too.
 
     Returns:
-        JSON-able: the measurements (``stages``: microseconds of one core an image; ``rates``: images a
+        JSON-able: the measurements (``stages``: microseconds of one core per image; ``rates``: images a
         second together), and the ``bottleneck`` with ``reason`` and ``remedy``.
 
     Raises:

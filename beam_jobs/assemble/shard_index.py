@@ -1,4 +1,4 @@
-"""The index of a shard: a row a record, with its place in the shard and the facts of its image.
+"""The index of a shard: one row per record, with its place in the shard and the facts of its image.
 
 The index is written and hashed while it is made, so that a worker never holds a whole one.
 """

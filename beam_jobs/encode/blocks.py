@@ -7,7 +7,7 @@ about ``block_images``.
 *Storing.* A block's digest names two files in the spool::
 
     blocks/<digest>.spool      the stored images, one after the other
-    blocks/<digest>.arrow      FACTS_SCHEMA, a row a file; written last, so that it marks a complete block
+    blocks/<digest>.arrow      FACTS_SCHEMA, one row per file; written last, so that it marks a complete block
 """
 
 from __future__ import annotations

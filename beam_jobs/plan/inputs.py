@@ -36,7 +36,7 @@ class InputRows:
 
     Attributes:
         listing: LISTING_SCHEMA, sorted by URI.
-        facts: FACTS_OF_INPUTS, a row a file that was read.
+        facts: FACTS_OF_INPUTS, one row per file that was read.
         read: int32, rows of the listing that were read.
         files: the files that have a stored image.
         found: the duplicates among them.

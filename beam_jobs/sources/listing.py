@@ -1,4 +1,4 @@
-"""The listing of a source: a row a file (LISTING_SCHEMA), in the order of URIs."""
+"""The listing of a source: one row per file (LISTING_SCHEMA), in the order of URIs."""
 
 from __future__ import annotations
 

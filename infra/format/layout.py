@@ -6,7 +6,7 @@
       manifests/000003.json                   the commit of version 3
       data/<plan digest>/
         train-00000-of-00012.tfrecord.gz      a shard (no .gz where the container is "none")
-        train-00000-of-00012.parquet          its index: INDEX_SCHEMA, a row a record, in stored order
+        train-00000-of-00012.parquet          its index: INDEX_SCHEMA, one row per record, in stored order
         inputs-<digest>.parquet               INPUTS_SCHEMA, a row per input file, sorted by URI: a part
         near_duplicates.parquet               NEAR_DUPLICATES_SCHEMA
         report.html

@@ -1,4 +1,4 @@
-"""All C code of the project, one file a subject, each with its binding in a Python file of the same name.
+"""All C code of the project, one file per subject, each with its binding in a Python file of the same name.
 
 C code is here only where a whole job or a whole training run gains by it and a user notices. Each binding's
 docstring says why its C code exists, what a whole job gains (measured), and which library or Python code is

@@ -51,7 +51,7 @@ class ObjectStore:
     Attributes:
         bucket: its name.
         port: of the server, on 127.0.0.1.
-        gets: paths of the objects that were asked for, a line a request.
+        gets: paths of the objects that were asked for, one line per request.
         faults: what happens to requests from now on.
     """
 

@@ -21,7 +21,7 @@ class RunSettings(Settings):
     framework: Literal["tensorflow", "torch"] = Field(
         default="tensorflow",
         description="'tensorflow', or 'torch': PyTorch, with small_cnn, models of torchvision and modules of "
-        "PyTorch of your own; one process a device",
+        "PyTorch of your own; one process per device",
     )
     epochs: int = Field(default=12, ge=1, description="passes over the train split")
     devices: Annotated[str, BeforeValidator(_devices)] = Field(

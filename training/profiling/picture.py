@@ -29,7 +29,7 @@ def profile_svg(stages: Sequence[Stage], rates: Mapping[str, float], bottleneck:
         "<style>text { font: 13px sans-serif } .quiet { fill: #666; font-size: 12px }</style>",
         f'<rect width="{_WIDTH}" height="{height}" fill="white"/>',
         f'<text x="16" y="24" font-weight="bold">{escape(title)}</text>',
-        f'<text x="16" y="{_TOP - 14}" class="quiet">each stage alone, µs of one core an image</text>',
+        f'<text x="16" y="{_TOP - 14}" class="quiet">each stage alone, µs of one core per image</text>',
     ]
     y = _TOP
     for stage in stages:

@@ -58,7 +58,7 @@ def divided_keys(storage: Storage, manifest: Manifest) -> list[DividedKey]:
 
 
 def _sizes_by_split(storage: Storage, manifest: Manifest) -> Iterator[pa.Table]:
-    """Yield a table a split, with the columns group, count_all and split and a row a group."""
+    """Yield one table per split, with the columns group, count_all and split and one row per group."""
     for split in manifest.splits:
         groups = []
         for shard in manifest.shards:

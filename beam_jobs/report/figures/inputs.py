@@ -150,7 +150,7 @@ def count_inputs(
 
 
 def count_by_class(inputs: pa.Table, manifest: Manifest) -> list[ClassRow]:
-    """Return a row a class of the manifest, in its order, and one for every further label of an input."""
+    """Return one row per class of the manifest, in its order, and one for every further label of an input."""
     before: Counter[tuple[str, str]] = Counter()
     _count_labels(before, inputs)
     return _class_rows(before, manifest)

@@ -101,7 +101,7 @@ def _convert(data: bytes, config: PrepareConfig) -> None:
 
 
 def measure_limit(paths: list[Path], workers: int, *, compiled: bool) -> Run:
-    """The codec in a tight loop over bytes in memory, a process a worker.
+    """The codec in a tight loop over bytes in memory, one process per worker.
 
     Args:
         paths: of the photos.

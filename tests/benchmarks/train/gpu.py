@@ -36,7 +36,7 @@ class Case:
 
     Attributes:
         num_devices: their number.
-        by_ranks: a process a device; else all in one process.
+        by_ranks: one process per device; else all in one process.
     """
 
     num_devices: int

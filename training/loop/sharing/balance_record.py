@@ -1,4 +1,4 @@
-"""``logs/ranks/balance.jsonl``: what each rank did in each epoch, a line an epoch."""
+"""``logs/ranks/balance.jsonl``: what each rank did in each epoch, one line per epoch."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Model families of this project: one file a family, found by its name."""
+"""Model families of this project: one file per family, found by its name."""

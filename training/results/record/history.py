@@ -1,4 +1,4 @@
-"""``metrics.jsonl`` and ``metrics.parquet``: the figures of each epoch, a row an epoch."""
+"""``metrics.jsonl`` and ``metrics.parquet``: the figures of each epoch, one row per epoch."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class SplitView:
         num_examples: evaluated.
         tiles: (name, value as text) of the most important figures.
         others: the rest of the figures, likewise.
-        classes: a row a class: name, support, precision, recall and F1, the largest class first.
+        classes: one row per class: name, support, precision, recall and F1, the largest class first.
         confusion, reliability: pictures, empty where there are none.
     """
 

@@ -20,7 +20,7 @@ def prepare(work: Path, out: Path) -> None:
     out.mkdir(parents=True)
     files = photographs(work / "jpegs")
     for shard in range(_SHARDS):
-        # One record a group, as its guide advises for random access.
+        # One record per group, as its guide advises for random access.
         to = ArrayRecordWriter(str(out / f"{shard:05d}.arrayrecord"), "group_size:1,uncompressed")
         for path, label in files[shard::_SHARDS]:
             to.write(label.to_bytes(4, "little") + Path(path).read_bytes())
