@@ -75,6 +75,7 @@ def train(
     raise_when_preempted(preemption)
     own = choose_device(config, place)
     torch.use_deterministic_algorithms(config.run.deterministic)
+    torch.backends.cudnn.benchmark = not config.run.deterministic  # all batches have one shape
     dataset = Dataset(version, config.reading)
     readers = {split: dataset.reader(split) for split in dataset.splits}
     records = divide_train_split(config.data, readers["train"], version.manifest.classes)

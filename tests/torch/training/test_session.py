@@ -181,6 +181,41 @@ def test_mixed_examples_may_be_taken_in_parts(version: DatasetVersion, tmp_path:
         train(settings(*mixing, "data.global_batch_size=9"), version, tmp_path / "odd")
 
 
+def test_a_model_of_torchvision_trains_and_is_exported(root: Path, tmp_path: Path) -> None:
+    changes = (
+        "model.name=shufflenet_v2_x0_5",
+        "data.image_size=32",
+        "data.global_batch_size=27",
+        "run.epochs=1",
+    )
+    result = train_dataset("set", settings(*changes, "model.dropout=0.5"), root=root, runs=tmp_path)
+    assert result is not None
+    assert (result["model"], result["steps"]) == ("shufflenet_v2_x0_5", 2)
+    assert any(note.startswith("batch normalisation: the momentum of") for note in result["notes"])
+    assert result["exports"]["torch"]["agreement"] == 1.0
+    assert weights(Path(result["run_dir"]))["backbone.fc.weight"].shape == (3, 1024)
+
+
+def test_a_run_leaves_out_a_fold(root: Path, tmp_path: Path) -> None:
+    changes = settings("data.folds=3", "data.left_out_fold=1", "run.epochs=1")
+    result = train_dataset("set", changes, root=root, runs=tmp_path)
+    assert result is not None
+    seen = {name for _, _, ids in consumed(Path(result["run_dir"])) for name in ids}
+    assert len(seen) + result["left_out"]["metrics"]["num_examples"] == 53
+    assert "fold 1 of 3 of the train split was left out" in result["notes"]
+
+
+def test_more_epochs_continue_a_finished_run(root: Path, tmp_path: Path) -> None:
+    constant = "optimizer.schedule=constant"
+    first = train_dataset("set", settings(constant, "run.epochs=1"), root=root, runs=tmp_path)
+    longer = train_dataset("set", settings(constant), root=root, runs=tmp_path)
+    assert first is not None
+    assert longer is not None
+    assert longer["run_dir"] == first["run_dir"]
+    assert (first["steps"], longer["steps"], len(longer["history"])) == (6, 12, 2)
+    assert len(consumed(Path(longer["run_dir"]))) == 12
+
+
 def test_the_best_model_stays_beside_the_last_checkpoints(result: dict[str, Any]) -> None:
     names = sorted(path.name for path in Path(result["run_dir"], "checkpoints").iterdir())
     # The last but one names the best of its time.
@@ -198,6 +233,7 @@ def test_the_best_model_stays_beside_the_last_checkpoints(result: dict[str, Any]
         (("run.accumulate_steps=11",), "has too few rows for 1 ranks in 11 parts"),
         (("model.weights=/no/such.pt",), "no such file"),
         (("model.name=vgg11", "data.image_size=8"), "vgg11 does not accept images"),
+        (("model.name=vit_b_16", "data.image_size=24"), "vit_b_16 cannot be built for images of 24 pixels"),
         (('model.freeze=["head"]', "model.weights=x.pt"), "no such file"),
         (("optimizer.name=sgd", "optimizer.options={momentum = -1}"), "torch.optim.SGD refuses them"),
     ],

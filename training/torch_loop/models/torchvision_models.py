@@ -8,8 +8,9 @@ from typing import Any
 from torch import nn
 from torch.nn import functional
 
-from infra.errors import EnvironmentFault
+from infra.errors import ConfigError, EnvironmentFault
 from training.models import ModelSpec
+from training.models.torchvision_table import TORCHVISION
 from training.torch_loop.models.layers import weighted_modules
 from training.torch_loop.models.normalization import Normalization
 
@@ -37,13 +38,20 @@ def build(spec: ModelSpec) -> Any:
     """Build the model ``spec.name`` with random weights.
 
     Raises:
+        ConfigError: it takes no images of this size.
         EnvironmentFault: torchvision is not installed.
     """
     if importlib.util.find_spec("torchvision") is None:
         raise EnvironmentFault("torchvision is not installed", "pip install 'shardmill[torch]'")
     from torchvision.models import get_model
 
-    backbone = get_model(spec.name, weights=None, num_classes=spec.num_classes, **_options(spec))
+    try:
+        backbone = get_model(spec.name, weights=None, num_classes=spec.num_classes, **_options(spec))
+    except (AssertionError, RuntimeError, ValueError) as error:
+        raise ConfigError(
+            f"{spec.name} cannot be built for images of {spec.image_size} pixels: {error}",
+            f"set data.image_size to another size, such as {TORCHVISION[spec.name]}",
+        ) from error
     if spec.dropout:
         _drop_before_classifier(backbone, spec.dropout)
     return TorchvisionClassifier(backbone)
