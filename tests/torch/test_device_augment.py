@@ -101,6 +101,16 @@ def test_grey_and_normalised_images() -> None:
         augment(batch_of(14, dtype=torch.float32))
 
 
+def test_all_work_is_done_on_the_device_of_the_images() -> None:
+    """The device "meta" computes shapes only, and like a GPU refuses tensors of another device."""
+    batch = batch_of(64)
+    batch = batch._replace(images=batch.images.to("meta"))
+    found = DeviceAugment(settings_of(**EVERYTHING), seed=5)(batch)
+    assert {tensor.device.type for tensor in found} == {"meta"}
+    assert found.images.shape == batch.images.shape
+    assert found.soft_labels(7).device.type == "meta"
+
+
 def loader_of(dataset: Dataset, **told: Any) -> TorchLoader:
     settings = {"batch_size": 12, "image_size": 24, "seed": 3, "num_workers": 0, "num_epochs": 1}
     return dataset.torch("train", **{**settings, "augment": settings_of(**EVERYTHING), **told})
