@@ -49,7 +49,7 @@ def order_from_settings(data: DataSettings, table: SplitLabels, classes: Sequenc
     """
     if data.left_out_fold is not None:
         raise ConfigError(
-            "data.left_out_fold is obeyed by training with TensorFlow alone",
+            "data.left_out_fold is for training runs alone",
             "take data.folds and data.left_out_fold out of the settings",
         )
     blocks = BlockSizes(data.block_records, data.window_blocks) if data.granularity == "block" else None
