@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from training.results.metrics.multi_label import MultiLabelTally
+from training.results.predictions.columns import MultiLabelColumns
 from training.tasks.mixing import mixed_targets
 from training.tasks.task import LabelSpec
 
@@ -58,3 +59,7 @@ class MultiLabel:
     def tally(self) -> MultiLabelTally:
         """Return an empty tally."""
         return MultiLabelTally(self.num_outputs)
+
+    def columns(self) -> MultiLabelColumns:
+        """Return the columns of a file of predictions."""
+        return MultiLabelColumns()

@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from training.results.metrics.regression import RegressionTally
+from training.results.predictions.columns import RegressionColumns
 from training.tasks.mixing import mixed_targets
 from training.tasks.task import LabelSpec
 
@@ -62,6 +63,10 @@ class Regression:
     def tally(self) -> RegressionTally:
         """Return an empty tally."""
         return RegressionTally(self.num_outputs)
+
+    def columns(self) -> RegressionColumns:
+        """Return the columns of a file of predictions."""
+        return RegressionColumns()
 
     def _values(self, outputs: Any) -> Any:
         return outputs * self.std + self.mean

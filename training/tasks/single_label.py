@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from training.augment.batched import dominating_labels, mixed_loss
 from training.results.metrics.single_label import SingleLabelTally
+from training.results.predictions.columns import SingleLabelColumns
 from training.tasks.task import LabelSpec
 
 
@@ -48,6 +49,10 @@ class SingleLabel:
     def tally(self) -> SingleLabelTally:
         """Return an empty tally."""
         return SingleLabelTally(self.num_outputs)
+
+    def columns(self) -> SingleLabelColumns:
+        """Return the columns of a file of predictions."""
+        return SingleLabelColumns()
 
     def _smoothed(self, outputs: Any, labels: Any) -> Any:
         losses = self.losses(outputs, labels)

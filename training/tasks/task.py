@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from training.results.metrics.tally import Tally
+from training.results.predictions.columns import PredictionColumns
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,9 @@ class Task(Protocol):
 
     def tally(self) -> Tally:
         """Return an empty tally of predictions, for the figures of a split."""
+
+    def columns(self) -> PredictionColumns:
+        """Return the columns of a file of predictions."""
 
 
 def evaluated(task: Task, outputs: Any, labels: Any) -> Mapping[str, Any]:

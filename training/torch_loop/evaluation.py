@@ -26,6 +26,7 @@ class Evaluator:
     def __init__(self, config: TrainConfig, parts: TrainingParts, own: RankDevice) -> None:
         self._config = config
         self._parts = parts
+        self.columns = parts.task.columns()
         self._own = own
         self._opened: dict[RecordReader, Batches] = {}
 

@@ -8,6 +8,7 @@ from typing import Any
 from torch.nn import functional
 
 from training.results.metrics.single_label import SingleLabelTally
+from training.results.predictions.columns import SingleLabelColumns
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +50,7 @@ class SingleLabel:
     def tally(self) -> SingleLabelTally:
         """Return an empty tally."""
         return SingleLabelTally(self.num_outputs)
+
+    def columns(self) -> SingleLabelColumns:
+        """Return the columns of a file of predictions."""
+        return SingleLabelColumns()

@@ -42,6 +42,7 @@ class Evaluator:
     def __init__(self, strategy: Any, model: Any, task: Task, size: EvaluationSize) -> None:
         self._strategy = strategy
         self._task = task
+        self.columns = task.columns()
         self._size = size
         ranks = group_of(strategy)
         self._own_rows = rank_slice(size.batch_size, ranks.rank, ranks.num_ranks)

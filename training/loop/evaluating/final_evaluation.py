@@ -15,7 +15,12 @@ from training.results.metrics.single_label import SingleLabelEvaluation
 from training.results.metrics.tally import Evaluation
 from training.results.pictures.confusion import confusion_svg
 from training.results.pictures.reliability import reliability_svg
-from training.results.predictions.file import LEFT_OUT_FILE, PredictionsWriter, predictions_file
+from training.results.predictions.file import (
+    LEFT_OUT_FILE,
+    PredictionsWriter,
+    has_one_label,
+    predictions_file,
+)
 from training.results.predictions.label_errors import LABEL_ERRORS_FILE, OUT_OF_SAMPLE, find_label_errors
 
 
@@ -87,7 +92,7 @@ def _evaluated(
         events.progress(what, done, total)
         check()
 
-    with PredictionsWriter(folder, reader.split.version, table, name) as predictions:
+    with PredictionsWriter(folder, reader.split.version, table, name, evaluator.columns) as predictions:
         return evaluator.evaluate(reader, on_batch, predictions, records)
 
 
@@ -98,7 +103,8 @@ def write_label_errors(run_dir: Path) -> dict[str, Any] | None:
         The counts and the path, JSON-able; None if there is nothing to look at.
     """
     paths = {split: run_dir / predictions_file(split) for split in OUT_OF_SAMPLE}
-    found = find_label_errors({split: path for split, path in paths.items() if path.is_file()})
+    files = {split: path for split, path in paths.items() if path.is_file() and has_one_label(path)}
+    found = find_label_errors(files)
     if found is None:
         return None
     Storage.at(run_dir).write_atomic(LABEL_ERRORS_FILE, found.to_csv())

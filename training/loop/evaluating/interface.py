@@ -10,6 +10,7 @@ import numpy.typing as npt
 from training.arrays import Ints
 from training.reading import RecordReader
 from training.results.metrics.tally import Evaluation, Rows
+from training.results.predictions.columns import PredictionColumns
 
 
 class Sink(Protocol):
@@ -27,6 +28,10 @@ class Sink(Protocol):
 
 class SplitEvaluator(Protocol):
     """Evaluates one model on splits."""
+
+    @property
+    def columns(self) -> PredictionColumns:
+        """The columns of a file of its predictions."""
 
     def evaluate(
         self,

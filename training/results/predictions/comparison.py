@@ -17,7 +17,7 @@ import numpy.typing as npt
 from infra.errors import DataError
 from training.arrays import Floats, Ints
 from training.results.metrics.confusion import mean_where, precision_recall_f1
-from training.results.predictions.file import read_classes, read_predictions
+from training.results.predictions.file import has_one_label, read_classes, read_predictions
 
 RESAMPLES = 2000
 _COLUMNS = ["id", "label_index", "predicted_index", "loss"]
@@ -77,6 +77,8 @@ def compare(first: Path, second: Path) -> Comparison:
     Raises:
         DataError: they are of different records, or of different classes. CorruptDataError: one is damaged.
     """
+    if not (has_one_label(first) and has_one_label(second)):
+        raise DataError("only single-label classifiers can be compared")
     classes, others = read_classes(first), read_classes(second)
     if classes != others:
         raise DataError(

@@ -21,20 +21,16 @@ from infra.storage.names import uri_of
 from training.arrays import Ints
 from training.reading import SplitTable
 from training.results.metrics.tally import Rows
+from training.results.predictions.columns import PredictionColumns, SingleLabelColumns
 
-PREDICTION_COLUMNS = {
+COMMON_COLUMNS = {
     "id": pa.string(),  # of the record
     "source_uri": pa.string(),  # relative to the source of the dataset
-    "label": pa.dictionary(pa.int32(), pa.string()),  # name of the class
-    "predicted": pa.dictionary(pa.int32(), pa.string()),
-    "label_index": pa.int32(),
-    "predicted_index": pa.int32(),
-    "loss": pa.float32(),  # cross-entropy (nats)
-    "probabilities": pa.list_(pa.float32()),  # of each class, by index
+    "loss": pa.float32(),  # of the task, without label smoothing
 }
+_SINGLE_LABEL = SingleLabelColumns()
 _METADATA = b"shardmill"
 _GROUP_VALUES = 1 << 21  # probabilities in a row group, 8 MiB
-
 
 LEFT_OUT_FILE = "predictions-left-out.parquet"  # of the fold of the train split that a run left out
 
@@ -45,17 +41,31 @@ def predictions_file(split: str) -> str:
 
 
 class PredictionsWriter:
-    """Writes the predictions of a single-label classifier, in memory for one row group.
+    """Writes the predictions of a model, in memory for one row group.
 
     A context manager; the file appears when the block ends without an error. Implements
     ``training.loop.evaluating.interface.Sink``.
     """
 
     def __init__(
-        self, folder: Storage, version: DatasetVersion, table: SplitTable, name: str | None = None
+        self,
+        folder: Storage,
+        version: DatasetVersion,
+        table: SplitTable,
+        name: str | None = None,
+        columns: PredictionColumns = _SINGLE_LABEL,
     ) -> None:
-        """Prepare to write predictions of the split of ``table`` to ``name``, by default the split's file."""
+        """Prepare to write predictions.
+
+        Args:
+            folder: the folder of the file.
+            version: the dataset version.
+            table: the records of the split.
+            name: of the file; None: that of the split.
+            columns: the columns of the task.
+        """
         self._folder = folder
+        self._columns = columns
         self._name = name or predictions_file(table.split)
         self._version = version
         self._table = table
@@ -65,8 +75,9 @@ class PredictionsWriter:
         self._num_pending = 0
         self._group_rows = max(_GROUP_VALUES // max(len(self._names), 1), 1)
         self._ends = ExitStack()
-        about = {"dataset": version.ref, "split": table.split, "classes": self._names}
-        self._schema = pa.schema(PREDICTION_COLUMNS, metadata={_METADATA: json.dumps(about).encode("ascii")})
+        about = {"dataset": version.ref, "split": table.split, "classes": self._names, "task": columns.task}
+        fields = {**COMMON_COLUMNS, **columns.fields}
+        self._schema = pa.schema(fields, metadata={_METADATA: json.dumps(about).encode("ascii")})
 
     def __enter__(self) -> Self:
         stream: AbstractContextManager[Any] = self._folder.atomic_writer(self._name)
@@ -83,25 +94,16 @@ class PredictionsWriter:
 
     def add(self, ordinals: Ints, labels: npt.NDArray[Any], rows: Rows) -> None:
         """Add n predictions; see ``Sink.add``."""
-        probabilities = rows["probabilities"]
-        offsets = np.arange(len(ordinals) + 1, dtype=np.int32) * probabilities.shape[1]
         columns = [
             pa.array(self._table.ids(ordinals), pa.string()),
             pa.array(self._sources.of(ordinals), pa.string()),
-            self._named(labels),
-            self._named(rows["predicted"]),
-            pa.array(labels.astype(np.int32)),
-            pa.array(rows["predicted"].astype(np.int32)),
             pa.array(rows["losses"].astype(np.float32)),
-            pa.ListArray.from_arrays(offsets, probabilities.astype(np.float32).ravel()),
+            *self._columns.arrays(self._names, labels, rows),
         ]
         self._pending.append(pa.table(columns, schema=self._schema))
         self._num_pending += len(ordinals)
         if self._num_pending >= self._group_rows:
             self._write()
-
-    def _named(self, labels: npt.NDArray[Any]) -> pa.DictionaryArray:
-        return pa.DictionaryArray.from_arrays(labels.astype(np.int32), pa.array(self._names, pa.string()))
 
     def _write(self) -> None:
         if self._pending:
@@ -150,11 +152,25 @@ def read_classes(path: Path) -> list[str]:
     Raises:
         CorruptDataError: it is no such file.
     """
+    return list(_about(path)["classes"])
+
+
+def has_one_label(path: Path) -> bool:
+    """Return whether the predictions are of a single-label classifier.
+
+    Raises:
+        CorruptDataError: it is no such file.
+    """
+    return bool(_about(path).get("task", _SINGLE_LABEL.task) == _SINGLE_LABEL.task)
+
+
+def _about(path: Path) -> dict[str, Any]:
     metadata = _opened(path).schema_arrow.metadata or {}
     try:
-        return list(json.loads(metadata[_METADATA])["classes"])
+        about: dict[str, Any] = json.loads(metadata[_METADATA])
     except (KeyError, ValueError) as error:
         raise CorruptDataError(f"{path} is not a file of predictions") from error
+    return about
 
 
 def read_predictions(path: Path, columns: list[str]) -> Iterator[pa.Table]:

@@ -12,7 +12,7 @@ from infra.format.contract import SPLITS
 from infra.readable import counted
 from training.reading import RecordReader, load_table, open_records
 from training.results.predictions.figures import figures_of
-from training.results.predictions.file import predictions_file
+from training.results.predictions.file import has_one_label, predictions_file
 from training.results.record.history import read_history
 from training.results.record.run_folder import RunFolder
 from training.results.report.writing import write_run_report
@@ -45,7 +45,7 @@ def draw_run_report(run: RunFolder, root: str | Path) -> Path:
         note = f"{run.dataset} is not under {root}: examples are shown without pictures"
         result["notes"] = [*result["notes"], note]
     result["metrics"] = _metrics(run, result["metrics"])
-    if result["metrics"]:
+    if run.result is None and result["metrics"]:
         result["classes"] = list(next(iter(result["metrics"].values()))["per_class"])
     readers = {} if version is None else _readers(version, list(result["metrics"]))
     try:
@@ -60,7 +60,7 @@ def _metrics(run: RunFolder, known: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(known)
     for split in SPLITS:
         path = run.path / predictions_file(split)
-        if split not in found and path.is_file():
+        if split not in found and path.is_file() and has_one_label(path):
             found[split] = figures_of(path)
     return found
 

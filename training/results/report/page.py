@@ -23,13 +23,21 @@ from training.results.report.gallery import Thumbnail
 
 _LARGEST_MATRIX = 60  # classes; a larger confusion matrix stays a file of its own
 _CLASSES_IN_SIGHT = 40
-_TILES = ("accuracy", "macro_f1", "balanced_accuracy", "calibration_error", "loss")
+_TILES = (
+    "accuracy", "exact_match", "macro_f1", "balanced_accuracy", "calibration_error",
+    "absolute_error", "root_mean_square_error", "r2", "loss",
+)  # fmt: skip
 _NAMES = {
     "accuracy": "accuracy",
     "balanced_accuracy": "balanced accuracy",
     "macro_f1": "macro F1",
     "top5_accuracy": "top-5 accuracy",
     "calibration_error": "calibration error",
+    "exact_match": "exact match",
+    "micro_f1": "micro F1",
+    "absolute_error": "absolute error",
+    "root_mean_square_error": "root mean square error",
+    "r2": "R²",
     "loss": "loss",
 }
 # The end of a figure's name, the title of its chart, and the factor of its unit there.
@@ -37,7 +45,7 @@ _DEVICE_CHARTS = (
     ("_utilization", "GPU utilisation (%)", 100.0),
     ("_memory_bytes", "GPU memory, peak (GiB)", 1 / (1 << 30)),
 )
-_AS_SHARES = ("accuracy", "balanced_accuracy", "macro_f1", "top5_accuracy")
+_AS_SHARES = ("accuracy", "balanced_accuracy", "macro_f1", "top5_accuracy", "exact_match", "micro_f1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +81,9 @@ class SplitView:
         tiles: (name, value as text) of the most important figures.
         others: the rest of the figures, likewise.
         classes: one row per class: name, support, precision, recall and F1, the largest class first.
+        targets: one row per target of a regression: name, and its figures as text.
         confusion, reliability: pictures, empty where there are none.
+        matrix_file: the file of a confusion matrix that is too large for the page; None: there is none.
     """
 
     name: str
@@ -81,8 +91,10 @@ class SplitView:
     tiles: Sequence[tuple[str, str]]
     others: Sequence[tuple[str, str]]
     classes: Sequence[tuple[str, Mapping[str, float]]]
+    targets: Sequence[tuple[str, Mapping[str, str]]]
     confusion: Markup
     reliability: Markup
+    matrix_file: str | None
 
 
 def render_page(contents: Contents) -> str:
@@ -99,7 +111,9 @@ def render_page(contents: Contents) -> str:
         is_finished="images_per_second" in result,
         charts=list(_charts(result["history"])),
         in_sight=_CLASSES_IN_SIGHT,
-        hardest=[(view.name, contents.hardest.get(view.name, ())) for view in splits],
+        hardest=[
+            (view.name, contents.hardest[view.name]) for view in splits if view.name in contents.hardest
+        ],
         label_errors=contents.label_errors,
         label_errors_shown=contents.label_errors_shown,
         thumbnails=contents.thumbnails,
@@ -116,16 +130,24 @@ def _view(name: str, figures: Mapping[str, Any], classes: Sequence[str]) -> Spli
         confusion = confusion_svg(np.array(figures["confusion_matrix"], np.int64), list(classes), title)
     if "calibration" in figures:
         reliability = reliability_svg(figures["calibration"], figures["calibration_error"], title)
-    by_size = sorted(figures["per_class"].items(), key=lambda row: (-row[1]["support"], row[0]))
+    per_class, per_target = figures.get("per_class", {}), figures.get("per_target", {})
+    by_size = sorted(per_class.items(), key=lambda row: (-row[1]["support"], row[0]))
+    targets = [
+        (target, {_NAMES[key]: _text(key, value) for key, value in of_target.items()})
+        for target, of_target in per_target.items()
+    ]
+    is_elsewhere = "confusion_matrix" in figures and not confusion
     return SplitView(
         name,
         figures["num_examples"],
         [(_NAMES[key], shown[key]) for key in _TILES if key in shown],
         [(_NAMES[key], shown[key]) for key in shown if key not in _TILES],
         by_size,
+        targets,
         # Both escape the names in them.
         Markup(confusion),
         Markup(reliability),
+        f"confusion-{name}.svg" if is_elsewhere else None,
     )
 
 
@@ -135,7 +157,7 @@ def _text(key: str, value: float) -> str:
 
 def _charts(history: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Markup]]:
     """Yield (title, picture) of the curves over epochs."""
-    for key in ("loss", "accuracy", "macro_f1"):
+    for key in ("loss", "accuracy", "exact_match", "absolute_error", "macro_f1"):
         series: dict[str, Points] = {}
         for split in ("train", "validation"):
             points = [(row["epoch"], row[split][key]) for row in history if key in row.get(split, {})]

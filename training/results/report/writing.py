@@ -9,7 +9,7 @@ from typing import Any
 
 from infra.storage.filesystem import Storage
 from training.reading import RecordReader
-from training.results.predictions.file import predictions_file
+from training.results.predictions.file import has_one_label, predictions_file
 from training.results.predictions.hardest import HardExample, find_hardest
 from training.results.predictions.label_errors import OUT_OF_SAMPLE, LabelErrors, find_label_errors
 from training.results.report.gallery import Thumbnail, read_thumbnails
@@ -35,8 +35,9 @@ def write_run_report(run_dir: Path, result: Mapping[str, Any], readers: Mapping[
     """
     paths = {split: run_dir / predictions_file(split) for split in result["metrics"]}
     files = {split: path for split, path in paths.items() if path.is_file()}
-    hardest = {split: find_hardest(path, _HARDEST) for split, path in files.items()}
-    errors = find_label_errors({split: files[split] for split in OUT_OF_SAMPLE if split in files})
+    single = {split: path for split, path in files.items() if has_one_label(path)}
+    hardest = {split: find_hardest(path, _HARDEST) for split, path in single.items()}
+    errors = find_label_errors({split: single[split] for split in OUT_OF_SAMPLE if split in single})
     contents = Contents(
         run=run_dir.name,
         result=result,

@@ -1,0 +1,89 @@
+"""Predictions and pages of multi-label classifiers and regressions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from infra.errors import DataError
+from infra.storage.filesystem import Storage
+from tests.samples.published import coloured, publish
+from training.config import TrainConfig
+from training.dataset import Dataset, open_dataset
+from training.results.metrics.multi_label import MultiLabelTally
+from training.results.metrics.regression import RegressionTally
+from training.results.predictions.columns import MultiLabelColumns, RegressionColumns
+from training.results.predictions.comparison import compare
+from training.results.predictions.file import PredictionsWriter, has_one_label
+from training.results.record.environment import describe_environment
+from training.results.report.writing import write_run_report
+
+SEVERAL = np.array([[1, 0], [1, 1], [0, 0], [0, 1]], np.float32)
+NUMBERS = np.array([[1.0, 20.0], [2.0, 30.0], [3.0, 10.0], [4.0, 0.0]], np.float32)
+LOSSES = np.array([0.1, 0.2, 0.3, 0.4], np.float32)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    root = tmp_path_factory.mktemp("datasets")
+    publish(root, coloured({"test": {"a": 2, "b": 2}, "train": {"a": 1}}), name="set")
+    return open_dataset("set", root=root)
+
+
+def write(dataset: Dataset, folder: Path, columns: Any, labels: Any, rows: Any) -> Path:
+    reader = dataset.reader("test")
+    with PredictionsWriter(
+        Storage.at(folder), dataset.version, reader.table, columns=columns
+    ) as writer:  # in two batches
+        for part in (slice(0, 3), slice(3, 4)):
+            of_part = {name: values[part] for name, values in rows.items()}
+            writer.add(np.arange(4)[part], labels[part], of_part)
+    return folder / "predictions-test.parquet"
+
+
+def page(dataset: Dataset, folder: Path, tally: Any, labels: Any, rows: Any) -> str:
+    tally.add(labels, rows)
+    environment = describe_environment(TrainConfig(), dataset.version, ["CPU"])
+    (folder / "environment.json").write_text(json.dumps(environment))
+    result = {
+        "metrics": {"test": tally.evaluation().to_result(dataset.classes)}, "classes": dataset.classes,
+        "history": [], "model": "own", "dataset": "set", "version": 1, "epochs": 1, "steps": 1,
+        "global_batch_size": 4, "num_parameters": None, "best": None, "notes": [],
+    }  # fmt: skip
+    path = write_run_report(folder, result, {"test": dataset.reader("test")})
+    return path.read_text(encoding="utf-8")
+
+
+def test_several_labels_an_example(dataset: Dataset, tmp_path: Path) -> None:
+    probabilities = np.array([[0.9, 0.2], [0.8, 0.1], [0.3, 0.6], [0.2, 0.7]], np.float32)
+    rows = {"losses": LOSSES, "predicted": probabilities > 0.5, "probabilities": probabilities}
+    path = write(dataset, tmp_path, MultiLabelColumns(), SEVERAL, rows)
+    table = pq.read_table(path)
+    assert table["labels"].to_pylist() == [["a"], ["a", "b"], [], ["b"]]
+    assert table["predicted"].to_pylist() == [["a"], ["a"], ["b"], ["b"]]
+    assert np.allclose(table["probabilities"].to_pylist(), probabilities)
+    assert not has_one_label(path)
+    text = page(dataset, tmp_path, MultiLabelTally(2), SEVERAL, rows)
+    assert "exact match" in text
+    assert "By class" in text
+    assert 'id="hardest"' not in text
+    assert "confusion" not in text
+    with pytest.raises(DataError, match="only single-label"):
+        compare(path, path)
+
+
+def test_numbers(dataset: Dataset, tmp_path: Path) -> None:
+    rows = {"losses": LOSSES, "predicted": NUMBERS + 1}
+    table = pq.read_table(write(dataset, tmp_path, RegressionColumns(), NUMBERS, rows))
+    assert table["target"].to_pylist() == NUMBERS.tolist()
+    assert table["predicted"].to_pylist() == (NUMBERS + 1).tolist()
+    assert table["loss"].to_pylist() == pytest.approx(LOSSES.tolist())
+    text = page(dataset, tmp_path, RegressionTally(2), NUMBERS, rows)
+    assert "By target" in text
+    assert "By class" not in text
+    assert "1.000" in text, "the absolute error of each target"
