@@ -26,7 +26,7 @@ from beam_jobs.schemas import LISTING_SCHEMA, SOURCE_TABLE, Status
 from beam_jobs.sources.class_names import look_alikes, wanted_classes
 from beam_jobs.sources.folder import SourceFolder
 from beam_jobs.sources.ignore import IgnorePatterns
-from beam_jobs.sources.kinds.table.matching import find_files
+from beam_jobs.sources.kinds.table.matching import check_found, find_files
 from beam_jobs.sources.kinds.table.rows import settings_warnings, understand
 from beam_jobs.sources.kinds.table.settling import Settled, settle
 from beam_jobs.sources.kinds.table.tables import Table, find_tables, read_tables
@@ -42,7 +42,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     """List every file of a folder, with what a table says of it, and every row of the table.
 
     Raises:
-        NotFoundError: there is no such folder or table, or no row in it.
+        NotFoundError: there is no such folder or table, no row in it, or no row names a file.
         ConfigError: the table cannot be read as the settings say, or lacks a column that they name.
     """
     settings = config.source.table
@@ -52,6 +52,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     files = _files(walk, tables)
     names = _prefixes(tables, files)
     rows, found = find_files(understand(raw, settings, public_location(folder.uri), names), files)
+    check_found(rows, found, files, raw["path"][0].as_py())
     settled = settle(files, rows, found.files)
     classes = sorted(name for name in pc.unique(settled.good_labels()).to_pylist() if name is not None)
     wanted = wanted_classes(classes, config)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from beam_jobs.schemas import MISSING_FILE, SEVERAL_FILES, Status
 from beam_jobs.sources.kinds.table.rows import mask_of, reject
+from infra.errors import NotFoundError
 
 _ENDING = r"\.[^./]*$"
 
@@ -50,6 +51,39 @@ def find_files(rows: pa.Table, files: pa.Table) -> tuple[pa.Table, FoundFiles]:
     missing = pa.array((found < 0) & mask_of(pc.is_valid(paths)))
     rows = reject(rows, missing, MISSING_FILE, "there is no file ", rows["path"])
     return rows, FoundFiles(found, int(np.count_nonzero(counts == 1)))
+
+
+def check_found(rows: pa.Table, found: FoundFiles, files: pa.Table, first_path: str | None) -> None:
+    """Check that at least one row names a file.
+
+    Args:
+        rows: UNDERSTOOD_SCHEMA.
+        found: the files that they name.
+        files: LISTING_SCHEMA.
+        first_path: a path as the table writes it, to look for the folder that it begins in.
+
+    Raises:
+        NotFoundError: none does; names the setting that may be wrong.
+    """
+    if (found.files >= 0).any():
+        return
+    prefix = None if first_path is None else _prefix_of(first_path, files)
+    raise NotFoundError(
+        f"no row of the table names a file of the source; {rows['message'][0]}",
+        "look at source.table.path_column and source.table.prefix"
+        if prefix is None
+        else f"did you mean --set source.table.prefix={prefix}?",
+    )
+
+
+def _prefix_of(path: str, files: pa.Table) -> str | None:
+    """Return the folder below which a file has this path, with its ending or without; None if none has."""
+    tail = f"/{path.removeprefix('./')}"
+    for uris in (files["uri"], pc.replace_substring_regex(files["uri"], _ENDING, "")):
+        found = uris.filter(pc.ends_with(uris, tail))
+        if len(found):
+            return str(found[0].as_py().removesuffix(tail))
+    return None
 
 
 def _by_stem(paths: pa.Array, files: pa.Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

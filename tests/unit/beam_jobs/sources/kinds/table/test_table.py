@@ -215,6 +215,25 @@ def test_a_table_that_is_not_there(file: str, says: str, tmp_path: Path) -> None
         listed(tmp_path, file)
 
 
+@pytest.mark.parametrize(
+    ("path", "remedy"),
+    [
+        ("1", "did you mean --set source.table.prefix=in/images?"),
+        ("./images/1.jpg", "did you mean --set source.table.prefix=in?"),
+        ("2.jpg", "look at source.table.path_column and source.table.prefix"),
+        ("/data/in/images/1.jpg", "look at source.table.path_column"),
+        ("", "look at source.table.path_column"),
+    ],
+)
+def test_a_table_whose_paths_begin_elsewhere(path: str, remedy: str, tmp_path: Path) -> None:
+    root = source(tmp_path, f"path,label\n{path},a\n", "in/images/1.jpg")
+    with pytest.raises(
+        NotFoundError, match="no row of the table names a file of the source; row 1 of"
+    ) as caught:
+        listed(root)
+    assert remedy in str(caught.value.remedy)
+
+
 def test_a_folder_in_place_of_the_table(tmp_path: Path) -> None:
     write(tmp_path, {"labels.csv/1.jpg": b"x"})
     with pytest.raises(NotFoundError, match=r"no table .*labels.csv"):
