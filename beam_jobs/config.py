@@ -65,6 +65,9 @@ class TableConfig(Settings):
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = Field(
         None, description="Character between the values of csv; unset: the one that gives the columns above"
     )
+    quotes: bool = Field(
+        True, description="Values of csv may stand in double quotes; false takes quotes as part of a value"
+    )
     encoding: str | None = Field(
         None, description="Encoding of csv and jsonl; unset: as a byte order mark says, or else UTF-8"
     )

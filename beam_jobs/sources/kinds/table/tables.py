@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from beam_jobs.config import TableConfig
 from beam_jobs.sources.folder import SourceFolder
 from beam_jobs.sources.kinds.table.formats.columns import ROWS_SCHEMA, wanted_columns
-from beam_jobs.sources.kinds.table.formats.delimited import read_delimited
+from beam_jobs.sources.kinds.table.formats.delimited import Marks, read_delimited
 from beam_jobs.sources.kinds.table.formats.encodings import to_utf8
 from beam_jobs.sources.kinds.table.formats.json_lines import read_json_lines
 from beam_jobs.sources.kinds.table.formats.parquet import read_parquet
@@ -144,7 +144,8 @@ def _read(table: Table, settings: TableConfig) -> pa.Table:
         if kind == "jsonl":
             rows, told = read_json_lines(table.name, text, wanted), f"JSON lines in {encoding}"
         else:
-            rows, delimiter = read_delimited(table.name, text, wanted, settings.delimiter)
+            marks = Marks(settings.delimiter, settings.quotes)
+            rows, delimiter = read_delimited(table.name, text, wanted, marks)
             told = f"text in {encoding} with {delimiter!r} between values"
     num_broken = rows.num_rows - pc.sum(pc.is_null(rows["fault"])).as_py() if rows.num_rows else 0
     broken = f", {num_broken:,} of them broken" if num_broken else ""

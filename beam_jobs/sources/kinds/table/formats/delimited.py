@@ -27,6 +27,19 @@ _SHOWN = 60  # characters of a broken row
 _END = "\x1eend\x1e"
 
 
+@dataclass(frozen=True)
+class Marks:
+    """Characters with a meaning.
+
+    Attributes:
+        delimiter: between values, or None to find it.
+        quotes: whether values may stand in double quotes.
+    """
+
+    delimiter: str | None = None
+    quotes: bool = True
+
+
 @dataclass
 class _BrokenRows:
     """Rows with another number of values than the header."""
@@ -43,16 +56,14 @@ class _BrokenRows:
         return "skip"
 
 
-def read_delimited(
-    table: str, text: bytes, wanted: Mapping[str, str], delimiter: str | None
-) -> tuple[pa.Table, str]:
+def read_delimited(table: str, text: bytes, wanted: Mapping[str, str], marks: Marks) -> tuple[pa.Table, str]:
     """Read the wanted columns of a text with a header line; empty lines are no rows.
 
     Args:
         table: name of the table, for errors.
         text: UTF-8.
         wanted: column of ROWS_SCHEMA -> name in the header.
-        delimiter: between values, or None to find it.
+        marks: delimiter and quotes.
 
     Returns:
         ROWS_SCHEMA without ``table``, and the delimiter.
@@ -62,8 +73,8 @@ def read_delimited(
     """
     text = text.lstrip(b"\r\n")
     if not text.strip():
-        return rows_of({}, 0), delimiter or DELIMITERS[0]
-    delimiter, header = _header(table, text, wanted, delimiter)
+        return rows_of({}, 0), marks.delimiter or DELIMITERS[0]
+    delimiter, header = _header(table, text, wanted, marks)
     # Arrow gets names of our own: those of the header may occur twice.
     keys = [str(at) for at in range(len(header))]
     chosen = {name: keys[header.index(column)] for name, column in wanted.items()}
@@ -79,7 +90,10 @@ def read_delimited(
             skip_rows_after_names=1,
         ),
         parse_options=pa_csv.ParseOptions(
-            delimiter=delimiter, newlines_in_values=True, invalid_row_handler=broken.add
+            delimiter=delimiter,
+            quote_char='"' if marks.quotes else False,
+            newlines_in_values=marks.quotes,
+            invalid_row_handler=broken.add,
         ),
         convert_options=pa_csv.ConvertOptions(
             column_types=dict.fromkeys(keys, pa.string()),
@@ -91,7 +105,7 @@ def read_delimited(
     if not found.num_rows or found[chosen["path"]][-1].as_py() != _END:
         raise ConfigError(
             f"a quote in the table {table} is never closed: its row {total:,} reaches to the end",
-            "close the quote, or write it twice where it belongs to a value",
+            "close the quote; or say --set source.table.quotes=false if quotes are part of values",
         )
     good = found.slice(0, found.num_rows - 1)
     columns = {name: good[key] for name, key in chosen.items()}
@@ -110,11 +124,11 @@ def _numbered(columns: Mapping[str, pa.ChunkedArray], total: int, broken: _Broke
     return pa.concat_tables([whole, rows_of(faults, len(broken.numbers))]).sort_by("number")
 
 
-def _header(
-    table: str, text: bytes, wanted: Mapping[str, str], delimiter: str | None
-) -> tuple[str, list[str]]:
+def _header(table: str, text: bytes, wanted: Mapping[str, str], marks: Marks) -> tuple[str, list[str]]:
     """Return the delimiter, and the names in the header."""
-    found = {mark: _first_row(table, text, mark) for mark in ((delimiter,) if delimiter else DELIMITERS)}
+    delimiter = marks.delimiter
+    tried = (delimiter,) if delimiter else DELIMITERS
+    found = {mark: _first_row(table, text, mark, marks.quotes) for mark in tried}
     fits = [mark for mark, header in found.items() if set(wanted.values()) <= set(header)]
     if not fits and not delimiter:
         # None has the columns: tell of the header that the most names can be read from.
@@ -131,10 +145,11 @@ def _header(
     return mark, found[mark]
 
 
-def _first_row(table: str, text: bytes, delimiter: str) -> list[str]:
+def _first_row(table: str, text: bytes, delimiter: str, quotes: bool) -> list[str]:
     head = text[:_HEADER_BYTES].decode("utf-8", "ignore")
     try:
-        row = next(csv.reader(io.StringIO(head, newline=""), delimiter=delimiter), [])
+        quoting = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
+        row = next(csv.reader(io.StringIO(head, newline=""), delimiter=delimiter, quoting=quoting), [])
     except csv.Error as error:
         raise ConfigError(
             f"the header of the table {table} cannot be read: {error}", "begin it with the names of columns"

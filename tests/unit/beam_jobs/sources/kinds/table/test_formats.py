@@ -114,6 +114,11 @@ def test_broken_rows_keep_their_number_and_say_what_is_wrong(tmp_path: Path) -> 
         assert says in row[3]
 
 
+def test_quotes_may_be_part_of_values(tmp_path: Path) -> None:
+    found = read(tmp_path, 'path\tlabel\n1\t"Best" hat\n2\t"open\n3\t15"\n', "t.tsv", quotes=False)
+    assert [row[1:] for row in found] == [("1", '"Best" hat', None), ("2", '"open', None), ("3", '15"', None)]
+
+
 def test_all_rows_may_be_broken(tmp_path: Path) -> None:
     assert [row[0] for row in read(tmp_path, "path,label\n1\n2\n")] == [1, 2]
     assert [row[0] for row in read(tmp_path, "x\ny\n", "t.jsonl")] == [1, 2]
