@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
 
 from tests.samples.published import coloured, publish
-from tests.samples.ranks import assert_same_training
-from tests.samples.trainer import settings, train
+from tests.samples.ranks import assert_same_training, signal_rank_after
+from tests.samples.trainer import Trainer, settings, train
 from training.results.record.rank_balance import read_balance
 
 COUNTS = {"train": {"a": 30, "b": 15, "c": 5}, "validation": {"a": 6, "b": 4, "c": 3}}
@@ -21,17 +22,24 @@ CONFIG = settings(
 
 
 @pytest.mark.slow
-def test_a_slow_rank_is_measured_and_gets_fewer_rows(tmp_path: Path) -> None:
+def test_a_slow_rank_is_measured_once_and_gets_fewer_rows(tmp_path: Path) -> None:
     publish(tmp_path / "one" / "datasets", coloured(COUNTS), name="colours")
     (tmp_path / "two").mkdir()
     (tmp_path / "two" / "datasets").symlink_to(tmp_path / "one" / "datasets")
     expected = train(tmp_path / "one", "colours", CONFIG)
-    result = train(tmp_path / "two", "colours", {**CONFIG, "ranks": {"workers": "2", "shares": "measured"}})
-    assert_same_training(result, expected)
-    run = Path(result["run_dir"])
-    kept = json.loads((run / "logs" / "ranks" / "shares.json").read_text())
+    trainer = Trainer(
+        tmp_path / "two", "colours", {**CONFIG, "ranks": {"workers": "2", "shares": "measured"}}
+    )
+    signal_rank_after(trainer, 8, 0, signal.SIGKILL)
+    (path,) = (tmp_path / "two" / "runs").glob("*/logs/ranks/shares.json")
+    kept = json.loads(path.read_bytes())
     assert kept["seconds_per_example"][1] > kept["seconds_per_example"][0]
-    fast, slow = read_balance(run).ranks
+    status, out, err = trainer.finish()
+    assert status == 0, err
+    assert json.loads(path.read_bytes()) == kept, "the ranks that were started again did not measure"
+    result = json.loads(out.splitlines()[-1])
+    assert_same_training(result, expected)
+    fast, slow = read_balance(path.parents[2]).ranks
     assert fast.rows > slow.rows
     assert fast.rows + slow.rows == 8
     assert fast.examples + slow.examples == 50

@@ -98,10 +98,9 @@ def measured_division(
     """
     ranks, setting = group_of(parts.strategy), config.ranks.shares
     unit, size = _unit(config, parts.strategy), config.data.batch_size
-    if ranks.num_ranks == 1 or setting not in ("auto", "measured") or size % unit:
+    if ranks.num_ranks == 1 or size % unit:
         return planned
-    devices = [str(kind) for kind in ranks.all_values(kind_of_device())]
-    if setting == "auto" and len(set(devices)) == 1:
+    if not wants_measuring(setting, ranks.all_values(kind_of_device())):
         return planned
     places = ranks.all_values(f"{place_of_device()}: {kind_of_device()}")
     basis = {"devices": places, "global_batch_size": size, "unit": unit}
@@ -115,6 +114,16 @@ def measured_division(
     division = division_of_speed(seconds, size, unit)
     events.log(f"rows of each global batch by rank: {', '.join(map(str, division.rows))}")
     return division
+
+
+def wants_measuring(shares: str | Sequence[int], devices: Sequence[str]) -> bool:
+    """Return whether the speeds are to be measured.
+
+    Args:
+        shares: ``ranks.shares``.
+        devices: the name of the device of each rank.
+    """
+    return shares == "measured" or (shares == "auto" and len(set(devices)) > 1)
 
 
 def division_of_speed(seconds: tuple[float, ...], global_batch_size: int, unit: int = 1) -> Division:

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("tensorflow")
 
 from infra.errors import ConfigError
-from training.loop.sharing.division import division_of_speed, equal_division, given_division
+from training.loop.sharing.division import division_of_speed, equal_division, given_division, wants_measuring
 
 
 @pytest.mark.parametrize(
@@ -54,6 +54,22 @@ def test_measured_shares(seconds: tuple[float, ...], size: int, unit: int, rows:
     division = division_of_speed(seconds, size, unit)
     assert division.rows == rows
     assert division.seconds_per_example == seconds
+
+
+@pytest.mark.parametrize(
+    ("shares", "devices", "measured"),
+    [
+        ("auto", ["L4", "L4"], False),
+        ("auto", ["L4", "H100"], True),
+        ("measured", ["L4", "L4"], True),
+        ("equal", ["L4", "H100"], False),
+        ([3, 1], ["L4", "H100"], False),
+    ],
+)
+def test_devices_of_one_name_count_as_equally_fast(
+    shares: str | list[int], devices: list[str], measured: bool
+) -> None:
+    assert wants_measuring(shares, devices) is measured
 
 
 def test_equal_parts_differ_by_one_row_at_most() -> None:
