@@ -18,6 +18,7 @@ import tensorflow as tf
 
 # Variables travel in pieces of this many elements, so that a large model does not need its memory twice.
 _PIECE = 1 << 24
+_LEAST_WIDTH = 512
 
 
 class RankGroup:
@@ -45,10 +46,11 @@ class RankGroup:
         array = np.asarray(value)
         if self.num_ranks == 1:
             return array
-        # A function for each shape: TensorFlow warns of one that is traced for many.
+        # Traced by hand for each shape: TensorFlow warns of a function that is called with many.
         kind = (array.dtype.str, array.shape)
         if kind not in self._sums:
-            self._sums[kind] = tf.function(self._sum_of_replicas, autograph=False)
+            traced = tf.function(self._sum_of_replicas, autograph=False)
+            self._sums[kind] = traced.get_concrete_function(tf.TensorSpec(array.shape, array.dtype))
         return np.asarray(self._sums[kind](tf.constant(array)))
 
     def _sum_of_replicas(self, value: Any) -> Any:
@@ -90,7 +92,9 @@ class RankGroup:
         lengths = np.zeros(self.num_ranks, np.float32)
         lengths[self.rank] = own.size
         lengths = self.total(lengths).astype(np.int64)
-        texts = np.zeros((self.num_ranks, int(lengths.max())), np.float32)
+        # Texts of about the same length share a shape, so that few shapes are traced.
+        width = max(_LEAST_WIDTH, 1 << (int(lengths.max()) - 1).bit_length())
+        texts = np.zeros((self.num_ranks, width), np.float32)
         texts[self.rank, : own.size] = own
         texts = self.total(texts).astype(np.uint8)
         return [json.loads(bytes(text[:length])) for text, length in zip(texts, lengths, strict=True)]

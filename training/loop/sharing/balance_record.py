@@ -80,6 +80,7 @@ class BalanceRecord:
             "rows": rows,
             "examples": int(counts.sum()),
             "class_counts": counts.tolist(),
+            "num_steps": self._num_steps,
             "step_seconds": self._seconds / steps,
             "input_seconds": self._input_seconds / steps,
             "compute_seconds": None if speeds is None else rows * speeds[rank],

@@ -14,7 +14,9 @@ from infra.errors import CorruptDataError, NotFoundError
 BALANCE_FILE = "logs/ranks/balance.jsonl"
 # Shares of a step above which a rank's waiting is worth a warning.
 _MUCH_WAITING = 0.2
-_MUCH_INPUT = 0.1
+_MUCH_INPUT = 0.2
+# Times of fewer steps say little: no warnings by them.
+_ENOUGH_STEPS = 20
 # Classes differ by chance too: warn from this share of examples on, and from three times the chance on.
 _CLASS_SKEW = 0.05
 _TIMES_CHANCE = 3.0
@@ -35,8 +37,8 @@ class RankRow:
             classes of all ranks together (total variation distance).
         step_seconds: mean time of a step, the same for all ranks but for small differences.
         input_seconds: the part of it in which the rank waits for its data.
-        waiting_seconds: the part of it in which the rank waits for others, from its measured speed; None: its
-            speed was not measured.
+        waiting_seconds: the rest of it besides the measured time of its rows: it waits for others and, in
+            short steps, for its own host; None: its speed was not measured.
     """
 
     rank: int
@@ -138,8 +140,10 @@ def balance_of(line: dict[str, Any]) -> RankBalance:
         )
         for row in found
     )
-    warnings = (*_waiting_warnings(rows), *_input_warnings(rows), *_class_warnings(rows, together))
-    return RankBalance(line["epoch"], tuple(line["classes"]), rows, warnings)
+    warnings = _class_warnings(rows, together)
+    if min(row["num_steps"] for row in found) >= _ENOUGH_STEPS:
+        warnings = [*_waiting_warnings(rows), *_input_warnings(rows), *warnings]
+    return RankBalance(line["epoch"], tuple(line["classes"]), rows, tuple(warnings))
 
 
 def _waiting(row: dict[str, Any]) -> float | None:

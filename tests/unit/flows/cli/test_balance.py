@@ -15,7 +15,7 @@ from training.results.record.rank_balance import BALANCE_FILE
 def rank(number: int, input_seconds: float) -> dict[str, Any]:
     return {
         "rank": number, "device": "CPU, 1 threads", "rows": 4, "examples": 20, "class_counts": [10, 10],
-        "step_seconds": 0.1, "input_seconds": input_seconds, "compute_seconds": None,
+        "num_steps": 20, "step_seconds": 0.1, "input_seconds": input_seconds, "compute_seconds": None,
     }  # fmt: skip
 
 

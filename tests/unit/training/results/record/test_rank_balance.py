@@ -20,6 +20,7 @@ def line(*ranks: dict[str, Any]) -> dict[str, Any]:
         "device": "CPU, 1 threads",
         "rows": 8,
         "class_counts": [400, 400],
+        "num_steps": 100,
         "step_seconds": 0.1,
         "input_seconds": 0.001,
         "compute_seconds": 0.09,
@@ -64,6 +65,10 @@ def test_few_examples_differ_by_chance() -> None:
     found = balance_of(line({"class_counts": [6, 4]}, {"class_counts": [4, 6]}))
     assert found.ranks[0].class_skew == pytest.approx(0.1)
     assert found.warnings == ()
+
+
+def test_few_steps_say_little() -> None:
+    assert balance_of(line({"num_steps": 19}, {"input_seconds": 0.06})).warnings == ()
 
 
 def test_waiting_is_unknown_without_a_measured_speed() -> None:
