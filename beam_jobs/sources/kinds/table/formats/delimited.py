@@ -10,6 +10,7 @@ import csv
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -146,10 +147,10 @@ def _header(table: str, text: bytes, wanted: Mapping[str, str], marks: Marks) ->
 
 
 def _first_row(table: str, text: bytes, delimiter: str, quotes: bool) -> list[str]:
-    head = text[:_HEADER_BYTES].decode("utf-8", "ignore")
+    head = io.StringIO(text[:_HEADER_BYTES].decode("utf-8", "ignore"), newline="")
     try:
-        quoting = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
-        row = next(csv.reader(io.StringIO(head, newline=""), delimiter=delimiter, quoting=quoting), [])
+        quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
+        row = next(csv.reader(head, delimiter=delimiter, quoting=quoting), [])
     except csv.Error as error:
         raise ConfigError(
             f"the header of the table {table} cannot be read: {error}", "begin it with the names of columns"
