@@ -36,6 +36,8 @@ def config(*overrides: str) -> TrainConfig:
         ("augment.ratio=[0, 1]", "must be two positive numbers, smaller first"),
         ("run.epochs=0", "greater than or equal to 1"),
         ("optimizer.name=adamz", "did you mean 'adam'"),
+        ("ranks.shares=fast", "ranks.shares"),
+        ("ranks.shares=[3, 0]", "greater than or equal to 1"),
     ],
 )
 def test_wrong_settings_are_refused(override: str, message: str) -> None:
@@ -55,6 +57,13 @@ def test_wrong_settings_are_refused(override: str, message: str) -> None:
 )
 def test_models_are_found_in_any_spelling(spelling: str, name: str) -> None:
     assert resolve_name(spelling) == name
+
+
+@pytest.mark.parametrize("workers", ["3", "2..3", "1"])
+def test_shares_are_of_as_many_ranks_as_are_started(workers: str) -> None:
+    assert config("ranks.shares=[3, 1]", "ranks.workers=2").ranks.shares == [3, 1]
+    with pytest.raises(ConfigError, match=f"has 2 shares for ranks.workers = {workers}"):
+        config("ranks.shares=[3, 1]", f"ranks.workers={workers}")
 
 
 def test_a_run_is_named_by_what_decides_its_outcome(tmp_path: Path) -> None:
