@@ -67,13 +67,22 @@ def check_found(rows: pa.Table, found: FoundFiles, files: pa.Table, first_path: 
     """
     if (found.files >= 0).any():
         return
-    prefix = None if first_path is None else _prefix_of(first_path, files)
+    missing = rows.filter(pc.equal(rows["reason"], MISSING_FILE))
+    first = (missing if missing.num_rows else rows)["message"][0]
     raise NotFoundError(
-        f"no row of the table names a file of the source; {rows['message'][0]}",
-        "look at source.table.path_column and source.table.prefix"
-        if prefix is None
-        else f"did you mean --set source.table.prefix={prefix}?",
+        f"no row of the table names a file of the source; {first}",
+        _remedy(first_path or "", files),
     )
+
+
+def _remedy(path: str, files: pa.Table) -> str:
+    """Return the likely reason why no file has a path."""
+    prefix = _prefix_of(path, files) if path else None
+    if prefix is not None:
+        return f"did you mean --set source.table.prefix={prefix}?"
+    if "\\" in path:
+        return "write / in place of \\ between folders"
+    return "look at source.table.path_column and source.table.prefix"
 
 
 def _prefix_of(path: str, files: pa.Table) -> str | None:

@@ -221,6 +221,7 @@ def test_a_table_that_is_not_there(file: str, says: str, tmp_path: Path) -> None
         ("1", "did you mean --set source.table.prefix=in/images?"),
         ("./images/1.jpg", "did you mean --set source.table.prefix=in?"),
         ("2.jpg", "look at source.table.path_column and source.table.prefix"),
+        (r"in\images\1.jpg", r"write / in place of \ between folders"),
         ("/data/in/images/1.jpg", "look at source.table.path_column"),
         ("", "look at source.table.path_column"),
     ],
