@@ -44,6 +44,9 @@ def train_in_process(
     Raises:
         RankLost: another rank ended or does not answer.
     """
+    # Read when PyTorch is imported. Its threads would otherwise wait in a loop, and take the cores from the
+    # threads that decode, and from other processes: on two busy cores a step then takes five times as long.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if config.run.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS starts
     from training.torch_loop import session
