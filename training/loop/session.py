@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from infra import progress as events
 from infra.dataset.catalog import DatasetVersion
@@ -18,13 +18,13 @@ from infra.storage.filesystem import Storage
 from training.augment.batch_parameters import check_pairs
 from training.config import TrainConfig, image_size_of
 from training.dataset import Dataset
-from training.export.forms import FormsRequest, check_packages, write_forms
-from training.export.saved_model import export
+from training.export.forms import check_packages
 from training.loop.checkpoints.checkpoints import Checkpoints, Progress
 from training.loop.checkpoints.shared import SharedCheckpoints
+from training.loop.ending.export import export_model
+from training.loop.ending.result import run_result
 from training.loop.evaluating.final_evaluation import evaluate_left_out, evaluate_splits, write_label_errors
-from training.loop.evaluating.trained_model import WEIGHTS_FILE
-from training.loop.folds import divide_train_split
+from training.loop.folds import TrainRecords, divide_train_split
 from training.loop.lengthening import check_not_past
 from training.loop.loop import RunOutputs, TrainingData, TrainingLoop
 from training.loop.memory.fallback import within_memory
@@ -35,9 +35,7 @@ from training.loop.sharing.division import measured_division, planned_division
 from training.loop.stopping.agreed_stop import AgreedStop
 from training.loop.stopping.interruption import StopFlag, raise_when_preempted, stop_at_boundaries
 from training.loop.stopping.second_signal import end_at_second_signal
-from training.models import build_model
 from training.ranks.cluster import Cluster
-from training.ranks.device_memory import peak_device_bytes
 from training.ranks.group import RankGroup, group_of
 from training.ranks.hardware.gpu_use import GpuSampler, nvml_reader
 from training.ranks.heartbeat import Heart
@@ -48,8 +46,8 @@ from training.ranks.strategy import (
     make_strategy,
     num_local_replicas,
 )
+from training.reading import RecordReader
 from training.results.consumed import ConsumedTrace
-from training.results.predictions.file import predictions_file
 from training.results.predictions.label_errors import OUT_OF_SAMPLE
 from training.results.record.environment import describe_environment
 from training.results.record.history import HistoryFiles
@@ -57,9 +55,7 @@ from training.results.report.writing import write_run_report
 from training.results.tensorboard_log import TensorBoardLog
 from training.results.tracking.tracked import TrackedRun
 from training.results.tracking.trackers import Trackers
-from training.tf_data.training_input import InputSettings, open_training_input
-
-EVALUATED_SPLITS = OUT_OF_SAMPLE
+from training.tf_data.training_input import InputSettings, TrainingInput, open_training_input
 
 
 def train(
@@ -94,84 +90,36 @@ def train(
     readers = {split: dataset.reader(split) for split in dataset.splits}
     strategy = _strategy(config, cluster)
     raise_when_preempted(preemption)
+    run = _opened(config, run_dir, readers, strategy)
     ranks = group_of(strategy)
-    settled = _settled(config, run_dir, ranks)
-    asked, config = config, settled.with_batch_size(config)
-    records = divide_train_split(config.data, readers["train"], version.manifest.classes)
-    order = records.order
-    config = settled.applied(config, order.steps_per_epoch)
-    check_divisible(config.data.batch_size, strategy)
-    division = planned_division(config, strategy)
-    of_replica = division.rows[ranks.rank] // num_local_replicas(strategy)
-    check_pairs(config.augment, of_replica)
-    built = [build_parts(config, strategy, version, order.steps_per_epoch)]
-    environment = describe_environment(config, version, list(strategy.extended.worker_devices))
-    Storage.at(run_dir).write_atomic("environment.json", json.dumps(environment, indent=1).encode("ascii"))
-    settings = InputSettings(config.data, config.reading, config.augment)
-    own_rows = balance = None
-    if ranks.num_ranks > 1:
-        division = measured_division(division, config, built[0], run_dir)
-        own_rows = division.slice_of(ranks.rank)
-        labels = RankLabels(version.manifest.classes, readers["train"].table.label)
-        balance = BalanceRecord(run_dir, ranks, division, order, labels)
-    reading = open_training_input(settings, readers["train"], order, image_size_of(config), own_rows)
-    events.log(f"reading {version.ref} train: {reading}")
-    data = TrainingData(reading.pipeline, order, readers.get("validation"), balance)
     ranks.on_batch = None if heart is None else heart.beat
     stop = AgreedStop(ranks, heart)
-
-    def attempt(config: TrainConfig) -> tuple[TrainingParts, TrainingLoop]:
-        """Train; a second time with a model that is built as the first was."""
-        if not built:
-            keras.utils.set_random_seed(config.data.seed % 2**32)
-        parts = built.pop() if built else build_parts(config, strategy, version, order.steps_per_epoch)
-        return parts, train_and_restore_best(config, parts, data, run_dir, stop, trackers)
-
-    def remember(number: int) -> None:
-        nonlocal settled
-        settled = replace(settled, accumulate_steps=number)
-        settle_again(run_dir, settled)
-
-    tracked = TrackedRun(run_dir, environment, config.tracking, config.run.best_metric)
+    tracked = TrackedRun(run_dir, run.environment, config.tracking, config.run.best_metric)
     with (
         Trackers(tracked if ranks.is_first else None) as trackers,
         stop_at_boundaries(stop, preemption),
         end_at_second_signal(),
     ):
-        if ranks.num_ranks == 1:
-            parts, loop = within_memory(config, of_replica, attempt, remember)
-        else:
-            parts, loop = attempt(config)
-        evaluated = [readers[split] for split in EVALUATED_SPLITS if split in readers]
+        parts, loop, settled = _fitted(run, stop, trackers)
+        evaluated = [readers[split] for split in OUT_OF_SAMPLE if split in readers]
         metrics = evaluate_splits(parts.evaluator, evaluated, run_dir, stop.check)
         left_out = None
-        if records.left_out is not None:
-            unseen = readers["train"], records.left_out
+        if run.records.left_out is not None:
+            unseen = readers["train"], run.records.left_out
             left_out = evaluate_left_out(parts.evaluator, *unseen, run_dir, stop.check)
         label_errors = write_label_errors(run_dir)
         stop.check()
-        events.stage("export", 1, unit="models")
-        forms = None
-        if ranks.is_first:
-            train_records = readers["train"]
-            grey = train_records.first_sound().channels == 1  # all records are grey, or none
-            plain = _export(parts, version.manifest.classes, run_dir / "export", grey=grey)
-            checked_on = (
-                *(readers[split] for split in ("test", "validation") if split in readers),
-                train_records,
-            )
-            forms = write_forms(plain, FormsRequest(config.export, train_records, checked_on[0]), run_dir)
-        events.progress("export", 1, 1, unit="models")
+        forms = export_model(config.export, parts, readers, run_dir)
         bad_records = ranks.all_values(dataset.bad_records.to_result())
         result = {
-            **_result(config, version, run_dir, parts, loop, metrics, settled.notes(asked)),
-            "reading": reading.described(),
+            **run_result(run.config, version, run_dir, parts, loop, metrics, settled.notes(config)),
+            "reading": run.reading.described(),
             "bad_records": _of_all_ranks(bad_records),
             "label_errors": label_errors,
             "left_out": left_out,
             "exports": forms,
         }
-        if balance is not None and (found := balance.latest()) is not None:
+        if run.data.balance is not None and (found := run.data.balance.latest()) is not None:
             result["rank_balance"] = found.to_json()
             result["notes"] += found.warnings
         if ranks.is_first:
@@ -179,6 +127,96 @@ def train(
             trackers.end(result)
     dataset.close()
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenRun:
+    """A run before its first step.
+
+    Attributes:
+        config: the configuration that it follows: as asked for, with what the run has settled.
+        settled: what it settled when it began.
+        run_dir: its folder.
+        version: the dataset version.
+        strategy: the ``tf.distribute.Strategy``.
+        built: the model with all that trains it, until the first attempt takes it out.
+        rows: the examples of a step on one replica.
+        records: the records of the train split that it learns from, and those that it leaves out.
+        reading: how they are read.
+        data: the batches.
+        environment: with what it is made.
+    """
+
+    config: TrainConfig
+    settled: Settled
+    run_dir: Path
+    version: DatasetVersion
+    strategy: Any
+    built: list[TrainingParts]
+    rows: int
+    records: TrainRecords
+    reading: TrainingInput
+    data: TrainingData
+    environment: dict[str, Any]
+
+    def take_parts(self, config: TrainConfig) -> TrainingParts:
+        """Return the model, built again with the same random weights where it was taken before."""
+        if self.built:
+            return self.built.pop()
+        keras.utils.set_random_seed(config.data.seed % 2**32)
+        return build_parts(config, self.strategy, self.version, self.records.order.steps_per_epoch)
+
+
+def _opened(
+    config: TrainConfig, run_dir: Path, readers: Mapping[str, RecordReader], strategy: Any
+) -> _OpenRun:
+    """Build the model, divide the global batch, open the input, and write environment.json."""
+    train, ranks = readers["train"], group_of(strategy)
+    version = train.split.version
+    settled = _settled(config, run_dir, ranks)
+    config = settled.with_batch_size(config)
+    records = divide_train_split(config.data, train, version.manifest.classes)
+    order = records.order
+    config = settled.applied(config, order.steps_per_epoch)
+    check_divisible(config.data.batch_size, strategy)
+    division = planned_division(config, strategy)
+    rows = division.rows[ranks.rank] // num_local_replicas(strategy)
+    check_pairs(config.augment, rows)
+    parts = build_parts(config, strategy, version, order.steps_per_epoch)
+    environment = describe_environment(config, version, list(strategy.extended.worker_devices))
+    Storage.at(run_dir).write_atomic("environment.json", json.dumps(environment, indent=1).encode("ascii"))
+    own_rows = balance = None
+    if ranks.num_ranks > 1:
+        division = measured_division(division, config, parts, run_dir)
+        own_rows = division.slice_of(ranks.rank)
+        labels = RankLabels(version.manifest.classes, train.table.label)
+        balance = BalanceRecord(run_dir, ranks, division, order, labels)
+    settings = InputSettings(config.data, config.reading, config.augment)
+    reading = open_training_input(settings, train, order, image_size_of(config), own_rows)
+    events.log(f"reading {version.ref} train: {reading}")
+    data = TrainingData(reading.pipeline, order, readers.get("validation"), balance)
+    return _OpenRun(
+        config, settled, run_dir, version, strategy, [parts], rows, records, reading, data, environment
+    )
+
+
+def _fitted(run: _OpenRun, stop: StopFlag, trackers: Trackers) -> tuple[TrainingParts, TrainingLoop, Settled]:
+    """Train to the best model, in more parts a step where memory is too small, and return what is settled."""
+    settled = run.settled
+
+    def attempt(config: TrainConfig) -> tuple[TrainingParts, TrainingLoop]:
+        parts = run.take_parts(config)
+        return parts, train_and_restore_best(config, parts, run.data, run.run_dir, stop, trackers)
+
+    def remember(number: int) -> None:
+        nonlocal settled
+        settled = replace(settled, accumulate_steps=number)
+        settle_again(run.run_dir, settled)
+
+    if group_of(run.strategy).num_ranks > 1:  # they would have to agree
+        return *attempt(run.config), settled
+    parts, loop = within_memory(run.config, run.rows, attempt, remember)
+    return parts, loop, settled
 
 
 def _strategy(config: TrainConfig, cluster: Cluster | None) -> Any:
@@ -238,66 +276,6 @@ def train_and_restore_best(
     return loop
 
 
-def _export(parts: TrainingParts, classes: list[str], folder: Path, *, grey: bool) -> Any:
-    """Export a copy of the model that belongs to no strategy, and its weights. Return the copy."""
-    weights = parts.model.get_weights()
-    # The same model without synchronisation between replicas. Its initial weights are overwritten anyway.
-    plain = build_model(replace(parts.spec, synchronized=False, weights=None))
-    plain.set_weights(weights)
-    plain.save_weights(folder.parent / WEIGHTS_FILE)
-    export(plain, classes, parts.spec.image_size, folder, grey=grey)
-    return plain
-
-
 def _of_all_ranks(found: list[list[dict[str, str]]]) -> list[dict[str, str]]:
     """Return the damaged records that any rank met, each once."""
     return list({record["id"]: record for of_rank in found for record in of_rank}.values())
-
-
-def _result(
-    config: TrainConfig,
-    version: DatasetVersion,
-    run_dir: Path,
-    parts: TrainingParts,
-    loop: TrainingLoop,
-    metrics: dict[str, Any],
-    more_notes: list[str],
-) -> dict[str, Any]:
-    missing = [split for split in EVALUATED_SPLITS if split not in metrics]
-    notes = [*parts.notes, *more_notes]
-    if parts.pruning is not None:
-        notes.append(f"pruned: {parts.pruning.share_of_zeros():.1%} of the weights in pruned layers are zero")
-    if config.data.left_out_fold is not None:
-        notes.append(
-            f"fold {config.data.left_out_fold} of {config.data.folds} of the train split was left out"
-        )
-    notes += [f"{version.ref} has no {split} split: nothing was measured on it" for split in missing]
-    if "validation" in missing:
-        notes.append("without validation examples the last model counts as the best")
-    return {
-        "run_dir": str(run_dir),
-        "dataset": version.name,
-        "version": version.version,
-        "model": config.model.name,
-        "image_size": parts.spec.image_size,
-        "num_parameters": int(parts.model.count_params()),
-        "classes": version.manifest.classes,
-        "epochs": loop.progress.epoch,
-        "steps": loop.run_step,
-        "global_batch_size": config.data.batch_size,
-        "num_replicas": parts.strategy.num_replicas_in_sync,
-        "devices": list(parts.strategy.extended.worker_devices),
-        "metrics": metrics,
-        "best": loop.progress.best,
-        "stopped_early": loop.stopped_early,
-        "history": loop.progress.history,
-        **{name: round(value, 4) for name, value in loop.rates().items()},
-        "export_dir": str(run_dir / "export"),
-        "tensorboard_dir": str(run_dir / "logs"),
-        "predictions": {split: str(run_dir / predictions_file(split)) for split in metrics},
-        "confusion_pictures": {split: str(run_dir / f"confusion-{split}.svg") for split in metrics},
-        "notes": notes,
-        "unchanged": False,
-        "device_peak_bytes": peak_device_bytes(),
-        "tensorflow": tf.__version__,
-    }

@@ -1,0 +1,1 @@
+"""The end of a run: export its model, and state its result."""

@@ -1,0 +1,55 @@
+"""Export the best model of a run in all its forms, on rank 0."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from infra import progress as events
+from training.config import ExportSettings
+from training.export.forms import FormsRequest, write_forms
+from training.export.saved_model import export
+from training.loop.evaluating.trained_model import WEIGHTS_FILE
+from training.loop.parts import TrainingParts
+from training.models import build_model
+from training.ranks.group import group_of
+from training.reading import RecordReader
+
+
+def export_model(
+    settings: ExportSettings, parts: TrainingParts, readers: Mapping[str, RecordReader], run_dir: Path
+) -> dict[str, dict[str, Any]] | None:
+    """Write the SavedModel, the weights and the other forms of a model to the folder of its run.
+
+    Args:
+        settings: the forms besides the SavedModel.
+        parts: the model.
+        readers: the records of each split; the forms are compared with the model on the test split.
+        run_dir: the folder of the run.
+
+    Returns:
+        What is known of each form by its name, JSON-able; None on all ranks but the first.
+    """
+    events.stage("export", 1, unit="models")
+    forms = None
+    if group_of(parts.strategy).is_first:
+        train = readers["train"]
+        grey = train.first_sound().channels == 1  # all records are grey, or none
+        plain = _export(parts, train.split.version.manifest.classes, run_dir / "export", grey=grey)
+        checked_on = (*(readers[split] for split in ("test", "validation") if split in readers), train)
+        forms = write_forms(plain, FormsRequest(settings, train, checked_on[0]), run_dir)
+    events.progress("export", 1, 1, unit="models")
+    return forms
+
+
+def _export(parts: TrainingParts, classes: list[str], folder: Path, *, grey: bool) -> Any:
+    """Export a copy of the model that belongs to no strategy, and its weights. Return the copy."""
+    weights = parts.model.get_weights()
+    # The same model without synchronisation between replicas. Its initial weights are overwritten anyway.
+    plain = build_model(replace(parts.spec, synchronized=False, weights=None))
+    plain.set_weights(weights)
+    plain.save_weights(folder.parent / WEIGHTS_FILE)
+    export(plain, classes, parts.spec.image_size, folder, grey=grey)
+    return plain
