@@ -243,7 +243,8 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize("command", [command.callback for command in app.registered_commands])
 def test_every_command_has_an_example(command: Callable[..., object]) -> None:
-    assert f"      shardmill {command.__name__}" in (command.__doc__ or "")
+    name = command.__name__.replace("_", "-")
+    assert f"      shardmill {name}" in (command.__doc__ or "")
 
 
 def test_a_wrong_name_suggests_the_near_one(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
