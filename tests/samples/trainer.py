@@ -14,7 +14,7 @@ from typing import Any
 QUICK = {
     "data": {"image_size": 16, "global_batch_size": 8},
     "augment": {"horizontal_flip": False},
-    "run": {"epochs": 2, "log_every_steps": 1},
+    "run": {"epochs": 2, "log_every_steps": 1, "log_pictures": False},
 }
 
 
