@@ -32,15 +32,15 @@ from infra.readable import counted
 from infra.storage.filesystem import Storage
 from infra.storage.locations import default_runs
 from training.config import TrainConfig, with_devices
-from training.loop.identity import run_identity, run_name
-from training.loop.lengthening import finished_answer, why_not_continued
 from training.loop.memory.largest_batch import find_largest_batch
-from training.loop.settled import RUN_FILE, read_settled, run_record, settled_by
 from training.loop.start import train_in_process
 from training.loop.supervised import supervised
 from training.ranks.cluster import Cluster, Meeting, cluster_from_environment
 from training.ranks.rendezvous import meet
 from training.recipes import recipe_names, recipe_path
+from training.runs.identity import run_identity, run_name
+from training.runs.lengthening import finished_answer, why_not_continued
+from training.runs.settled import RUN_FILE, read_settled, run_record, settled_by
 from training.torch_loop.ranks.processes import with_a_rank_for_each_device
 from training.torch_loop.start import check_installed
 from training.torch_loop.start import train_in_process as train_with_torch

@@ -10,8 +10,8 @@ from infra.errors import Cancelled
 from infra.settings import load_settings
 from training.config import TrainConfig
 from training.dataset import Dataset
-from training.loop.folds import divide_train_split
 from training.loop.stopping.interruption import StopFlag
+from training.runs.folds import divide_train_split
 
 SMALL = [
     "model.name=tests.samples.linear_model", "data.image_size=8", "data.global_batch_size=8",
@@ -36,7 +36,7 @@ def trained(
     version: DatasetVersion, run_dir: Path, *overrides: str, stop: StopFlag | None = None
 ) -> tuple[Any, Any]:
     """The loop with the best model of a run restored, and its evaluation on the validation split."""
-    from training.loop.loop import TrainingData
+    from training.loop.data_and_outputs import TrainingData
     from training.loop.parts import build_parts
     from training.loop.session import train_and_restore_best
     from training.ranks import tensorflow_runtime

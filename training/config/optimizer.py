@@ -154,6 +154,13 @@ class OptimizerSettings(Settings):
         """The highest learning rate: the setting, or the default of the optimizer."""
         return OPTIMIZERS[self.name].learning_rate if self.learning_rate is None else self.learning_rate
 
+    def rising_steps(self, total_steps: int) -> int:
+        """Return the steps of the warm-up; at least one step of the run has the full rate."""
+        wanted = self.warmup_steps
+        if wanted is None:
+            wanted = round(total_steps * self.warmup_fraction)
+        return max(min(wanted, total_steps - 1), 0)
+
     @property
     def head_rate(self) -> float:
         """The rate of a classifier that learns alone: the setting, or the default of the optimizer."""

@@ -8,7 +8,6 @@ of a step is the weighted mean over the real examples of the global batch: the w
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import tensorflow as tf
@@ -18,69 +17,24 @@ from infra.errors import Cancelled, OutOfMemory
 from training.config import TrainConfig
 from training.loop.callbacks import AttachedCallbacks
 from training.loop.checkpoints.checkpoints import Progress
-from training.loop.checkpoints.shared import SharedCheckpoints
-from training.loop.evaluating.best import is_better, looks_since_best
+from training.loop.data_and_outputs import RunOutputs, TrainingData
 from training.loop.evaluating.interface import Sink
 from training.loop.parts import TrainingParts
 from training.loop.reports import TrainingReports
-from training.loop.sharing.balance_record import BalanceRecord
+from training.loop.run_progress import RunProgress
 from training.loop.showing.gpu_figures import gpu_figures
 from training.loop.showing.pictures import HardestExamples, log_training_examples
 from training.loop.showing.step_profile import StepProfile
 from training.loop.step import TrainStep
 from training.loop.stopping.interruption import StopFlag
-from training.order import Order
 from training.ranks.device_memory import memory_figures
 from training.ranks.group import group_of
-from training.ranks.hardware.gpu_use import GpuSampler
 from training.ranks.strategy import distribute, gather, num_local_replicas
 from training.reading import RecordReader
-from training.results.consumed import ConsumedTrace
 from training.results.metrics.tally import Evaluation
-from training.results.record.history import HistoryFiles
-from training.results.tensorboard_log import TensorBoardLog
-from training.results.tracking.trackers import Trackers
-from training.tf_data.pipeline import Pipeline, reraise
+from training.tf_data.pipeline import reraise
 
 _MESSAGE_CHARACTERS = 200
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingData:
-    """The examples of a run.
-
-    Attributes:
-        pipeline: the batches of the train split.
-        order: the order of the train split.
-        validation: the records of the validation split; None: there are none.
-        balance: counts what each rank does; None: there is one rank.
-    """
-
-    pipeline: Pipeline
-    order: Order
-    validation: RecordReader | None
-    balance: BalanceRecord | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RunOutputs:
-    """The outputs of a run during training.
-
-    Attributes:
-        checkpoints: the checkpoints.
-        log: the curves for TensorBoard.
-        history: the figures of each epoch as files.
-        trace: the ids of all consumed records; None: they are not recorded.
-        trackers: other systems that are told about the run.
-        gpus: figures of the GPUs of this process.
-    """
-
-    checkpoints: SharedCheckpoints
-    log: TensorBoardLog
-    history: HistoryFiles
-    trace: ConsumedTrace | None
-    trackers: Trackers
-    gpus: GpuSampler
 
 
 class TrainingLoop:
@@ -102,7 +56,7 @@ class TrainingLoop:
         self._order = data.order
         self._outputs = outputs
         self._stop = stop
-        self.progress = progress
+        self._run = RunProgress(config.run, data.order, progress, has_validation=data.validation is not None)
         own = data.pipeline.rows
         self._rows = (own.stop - own.start) // num_local_replicas(parts.strategy)
         self._head_alone = False
@@ -117,14 +71,14 @@ class TrainingLoop:
         self._saved_at = time.monotonic()
 
     @property
-    def total_steps(self) -> int:
-        """The number of steps of the whole run."""
-        return self._config.run.epochs * self._order.steps_per_epoch
+    def progress(self) -> Progress:
+        """The position of the run, and its counts."""
+        return self._run.counts
 
     @property
     def run_step(self) -> int:
         """The number of steps done, over all epochs."""
-        return self.progress.epoch * self._order.steps_per_epoch + self.progress.step
+        return self._run.run_step
 
     def run(self) -> None:
         """Train to the end.
@@ -139,12 +93,12 @@ class TrainingLoop:
         batches = reraise(
             [self._data.pipeline],
             lambda: iter(
-                distribute(self._parts.strategy, self._data.pipeline, self.run_step, self.total_steps)
+                distribute(self._parts.strategy, self._data.pipeline, self.run_step, self._run.total_steps)
             ),
         )
         self._callbacks.train_begins()
         try:
-            while self.progress.epoch < self._config.run.epochs and self.stopped_early is None:
+            while self._run.has_epochs_left and self.stopped_early is None:
                 train_step = self._step_of_stage()
                 self._callbacks.epoch_begins(self.progress.epoch)
                 self._train_epoch(batches, train_step)
@@ -166,30 +120,27 @@ class TrainingLoop:
             elif self._parts.head is not None:
                 self._parts.head.alone.end()
             self._train_step = TrainStep(self._config, self._parts, self._rows, head)
-            self._head_alone, self._steps_here = alone, 0  # its first step compiles
+            self._head_alone = alone
+            self._run.expect_slow_step()
         return self._train_step
 
     @property
     def stopped_early(self) -> str | None:
         """Why the run ends before its last epoch; None: it does not."""
-        best, patience = self.progress.best, self._config.run.patience
-        if best is None:
+        if self.progress.best is None:
             return None  # there must be a model to keep
-        if patience is not None and looks_since_best(self.progress.history, best) >= patience:
-            metric = self._config.run.best_metric
-            return f"validation {metric} was best after epoch {best['epoch']:.0f} (run.patience = {patience})"
         if self._callback_stops:
             return "a callback of run.callbacks set model.stop_training"
-        return None
+        return self._run.out_of_patience
 
     def _train_epoch(self, batches: Any, train_step: TrainStep) -> None:
         """Take the remaining steps of this epoch."""
-        while self.progress.step < self._order.steps_per_epoch:
+        while not self._run.epoch_is_done:
             started = time.perf_counter()
             batch = reraise([self._data.pipeline], lambda: next(batches))
             waited = time.perf_counter() - started
             self._callbacks.step_begins(self.progress.step)
-            num_real = self._num_real(self.progress.step)
+            num_real = self._run.num_real
             if self.run_step == 0 and self._shows_pictures:
                 classes = self._data.pipeline.reader.split.version.manifest.classes
                 log_training_examples(self._outputs.log, self._config, self._parts.strategy, batch, classes)
@@ -202,19 +153,17 @@ class TrainingLoop:
             if self._outputs.trace is not None:
                 self._outputs.trace.add(self.progress.epoch, self.progress.step, self._consumed(batch))
             self.progress.step += 1
-            if self._is_time("log_every_steps") or self.progress.step == self._order.steps_per_epoch:
+            if self._run.is_time("log_every_steps") or self._run.epoch_is_done:
                 # Reporting waits for the device. At the end of an epoch it is done here, so that this
                 # time counts.
                 self._reports.publish(self.progress)
             self._callbacks.step_ends(self.progress.step - 1, self._reports.epoch_figures(self.progress))
             if self._save_is_due():
                 self._save()
-            self._count_time(time.perf_counter() - started, waited, num_real)
+            seconds = time.perf_counter() - started
+            if self._run.count_time(seconds, waited, num_real) and self._data.balance is not None:
+                self._data.balance.count_step(seconds, waited)
             self._stop.check()
-
-    def _num_real(self, step: int) -> int:
-        size = self._order.global_batch_size
-        return min(size, self._order.num_records - step * size)
 
     def _consumed(self, batch: Any) -> list[str]:
         """Return the ids of the step's real examples, in the order of the global batch."""
@@ -222,72 +171,50 @@ class TrainingLoop:
         real = gather(self._parts.strategy, batch["weights"]) > 0
         return self._data.pipeline.reader.table.ids(ordinals[real])
 
-    def _count_time(self, seconds: float, waited: float, num_real: int) -> None:
-        self._steps_here += 1
-        if self._steps_here == 1 and self.total_steps > 1:
-            return  # the first step compiles the model, so its time does not count
-        self.progress.seconds += seconds
-        self.progress.wait_seconds += waited
-        self.progress.images += num_real
-        if self._data.balance is not None:
-            self._data.balance.count_step(seconds, waited)
-
-    def _is_time(self, setting: str) -> bool:
-        every = getattr(self._config.run, setting)
-        return every is not None and self.run_step % every == 0
-
     def _save_is_due(self) -> bool:
-        if self.progress.step == self._order.steps_per_epoch:
+        if self._run.epoch_is_done:
             return False  # the end of the epoch saves
         old = time.monotonic() - self._saved_at > self._config.run.checkpoint_every_seconds
         # All ranks save at the same step, whatever their clocks say: they add up the figures of the report.
-        return self._stop.agreed(old) or self._is_time("checkpoint_every_steps")
+        return self._stop.agreed(old) or self._run.is_time("checkpoint_every_steps")
 
     def _finish_epoch(self) -> None:
-        """Validate, keep the best model, record the epoch's metrics, and begin the next epoch."""
+        """Validate, keep the best model, record the epoch's figures, and begin the next epoch."""
         self._reports.publish(self.progress)
-        progress, run = self.progress, self._config.run
-        epoch = progress.epoch + 1
-        row: dict[str, Any] = {
-            "epoch": epoch,
-            "step": self.run_step,
-            "train": self._reports.epoch_figures(self.progress),
-        }
-        self._outputs.log.scalars("train", self.run_step, {**row["train"], **self.rates()})
-        last = epoch == run.epochs
-        if self._data.validation is not None and (last or epoch % run.validate_every_epochs == 0):
-            hardest = HardestExamples()
-            evaluation = self._validate(self._data.validation, hardest)
-            row["validation"] = evaluation.figures()
-            self._outputs.log.scalars("validation", self.run_step, row["validation"])
-            events.metrics(split="validation", epoch=epoch, step=self.run_step, **row["validation"])
-            if self._shows_pictures and is_better(row["validation"], progress.best, run.best_metric):
-                hardest.write(self._outputs.log, self.run_step, self._data.validation)
-        if devices := gpu_figures(self._outputs.gpus, group_of(self._parts.strategy)):
-            row["devices"] = devices
-            self._outputs.log.scalars("devices", self.run_step, devices)
-        self.progress = Progress(
-            **{
-                **asdict(progress),
-                "epoch": epoch,
-                "step": 0,
-                "loss_sum": 0.0,
-                "score_sum": 0.0,
-                "num_examples": 0,
-                "history": [*progress.history, row],
-            }
-        )
-        self._remember_best(row)
+        row = self._figures_of_epoch()
+        pruning = self._parts.pruning
+        # A model that is not pruned to the end cannot be the best.
+        self._run.end_epoch(row, may_be_best=pruning is None or pruning.is_complete(row["step"]))
         self._outputs.history.write(self.progress.history)
         self._outputs.trackers.epoch(row)
         if self._data.balance is not None:
-            self._data.balance.end_epoch(epoch - 1)
-        self._callbacks.epoch_ends(epoch - 1, row)
+            self._data.balance.end_epoch(row["epoch"] - 1)
+        self._callbacks.epoch_ends(row["epoch"] - 1, row)
         # A callback may decide by something that only its rank knows, such as the time.
         self._callback_stops = self._stop.any_rank(self._callbacks.stop_asked)
         started = time.perf_counter()
         self._save()
         self.progress.seconds += time.perf_counter() - started
+
+    def _figures_of_epoch(self) -> dict[str, Any]:
+        """Return the row of the epoch whose steps are done; validate if it is time."""
+        log, run_step, epoch = self._outputs.log, self.run_step, self.progress.epoch + 1
+        train = self._reports.epoch_figures(self.progress)
+        row: dict[str, Any] = {"epoch": epoch, "step": run_step, "train": train}
+        log.scalars("train", run_step, {**train, **self.rates()})
+        validation = self._data.validation
+        if validation is not None and self._run.validation_is_due:
+            hardest = HardestExamples()
+            figures = self._validate(validation, hardest).figures()
+            row["validation"] = figures
+            log.scalars("validation", run_step, figures)
+            events.metrics(split="validation", epoch=epoch, step=run_step, **figures)
+            if self._shows_pictures and self._run.is_best(figures):
+                hardest.write(log, run_step, validation)
+        if devices := gpu_figures(self._outputs.gpus, group_of(self._parts.strategy)):
+            row["devices"] = devices
+            log.scalars("devices", run_step, devices)
+        return row
 
     def _validate(self, validation: RecordReader, sink: Sink) -> Evaluation:
         def on_batch(done: int) -> None:
@@ -297,19 +224,6 @@ class TrainingLoop:
         events.stage("validate", len(validation.table))
         with self._parts.evaluated():
             return self._parts.evaluator.evaluate(validation, on_batch, sink)
-
-    def _remember_best(self, row: dict[str, Any]) -> None:
-        """Note the epoch as the best if it is, by its validation; ``_save`` then keeps its model.
-
-        Without a validation split the last model is the best. A model that is not pruned to the end is none.
-        """
-        figures, pruning = row.get("validation"), self._parts.pruning
-        if pruning is not None and not pruning.is_complete(row["step"]):
-            return
-        if self._data.validation is None:
-            self.progress.best = {"epoch": row["epoch"], **row["train"]}
-        elif figures is not None and is_better(figures, self.progress.best, self._config.run.best_metric):
-            self.progress.best = {"epoch": row["epoch"], **figures}
 
     def _save(self) -> None:
         """Copy everything for a checkpoint, which is written while training goes on."""
@@ -324,11 +238,7 @@ class TrainingLoop:
 
     def rates(self) -> dict[str, float]:
         """Return the images per second of training, and the share of that time spent waiting for data."""
-        seconds = self.progress.seconds
-        return {
-            "images_per_second": self.progress.images / seconds if seconds else 0.0,
-            "input_wait_fraction": self.progress.wait_seconds / seconds if seconds else 0.0,
-        }
+        return self._run.rates()
 
 
 def _take(train_step: TrainStep, batch: Any, num_real: int) -> None:

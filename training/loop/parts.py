@@ -16,7 +16,7 @@ from training.loop.optimization.averaging import WeightAverages
 from training.loop.optimization.optimizers import TabulatedRates, make_optimizer
 from training.loop.optimization.precision import precision
 from training.loop.optimization.pruning import Pruning
-from training.loop.optimization.schedules import Horizon, warmup_steps
+from training.loop.optimization.schedules import Horizon
 from training.loop.totals import DeviceTotals
 from training.models import ModelSpec, build_model
 from training.models.batch_normalization import limit_momentum, momentum_limit
@@ -152,7 +152,7 @@ def build_parts(
         with precision(mixed):
             again = _rematerialized(config, model, strategy)
         scheduled = config.scheduled_epochs * steps_per_epoch
-        horizon = Horizon(scheduled, steps_per_epoch, warmup_steps(config.optimizer, scheduled))
+        horizon = Horizon(scheduled, steps_per_epoch, config.optimizer.rising_steps(scheduled))
         schedule = TabulatedRates(config.optimizer, horizon)
         optimizer = make_optimizer(config.optimizer, schedule, model, loss_scaling=mixed == "float16")
         head = _head_stage(config, model, steps_per_epoch)

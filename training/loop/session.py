@@ -21,15 +21,13 @@ from training.dataset import Dataset
 from training.export.forms import check_packages
 from training.loop.checkpoints.checkpoints import Checkpoints, Progress
 from training.loop.checkpoints.shared import SharedCheckpoints
+from training.loop.data_and_outputs import RunOutputs, TrainingData
 from training.loop.ending.export import export_model
 from training.loop.ending.result import run_result
 from training.loop.evaluating.final_evaluation import evaluate_left_out, evaluate_splits, write_label_errors
-from training.loop.folds import TrainRecords, divide_train_split
-from training.loop.lengthening import check_not_past
-from training.loop.loop import RunOutputs, TrainingData, TrainingLoop
+from training.loop.loop import TrainingLoop
 from training.loop.memory.fallback import within_memory
 from training.loop.parts import TrainingParts, build_parts
-from training.loop.settled import Settled, read_settled, settle_again, settled_by
 from training.loop.sharing.balance_record import BalanceRecord, RankLabels
 from training.loop.sharing.division import measured_division, planned_division
 from training.loop.stopping.agreed_stop import AgreedStop
@@ -55,6 +53,9 @@ from training.results.report.writing import write_run_report
 from training.results.tensorboard_log import TensorBoardLog
 from training.results.tracking.tracked import TrackedRun
 from training.results.tracking.trackers import Trackers
+from training.runs.folds import TrainRecords, divide_train_split
+from training.runs.lengthening import check_not_past
+from training.runs.settled import Settled, read_settled, settle_again, settled_by
 from training.tf_data.training_input import InputSettings, TrainingInput, open_training_input
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,8 @@ from infra.errors import Cancelled
 from training.config import TrainConfig
 from training.loop.checkpoints.checkpoints import Progress
 from training.loop.checkpoints.shared import SharedCheckpoints
-from training.loop.evaluating.best import is_better, looks_since_best
 from training.loop.reports import TrainingReports
+from training.loop.run_progress import RunProgress
 from training.loop.stopping.interruption import StopFlag
 from training.order import Order
 from training.reading import RecordReader
@@ -91,23 +91,22 @@ class TrainingLoop:
         self._order = data.order
         self._outputs = outputs
         self._stop = stop
-        self.progress = progress
+        self._run = RunProgress(config.run, data.order, progress, has_validation=data.validation is not None)
         self._train_step = TrainStep(config, parts, _network(parts))
         self._reports = TrainingReports(
             config, parts, data.order, outputs.log, lambda: memory_figures(parts.device)
         )
-        self._steps_here = 0
         self._saved_at = time.monotonic()
 
     @property
-    def total_steps(self) -> int:
-        """The number of steps of the whole run."""
-        return self._config.run.epochs * self._order.steps_per_epoch
+    def progress(self) -> Progress:
+        """The position of the run, and its counts."""
+        return self._run.counts
 
     @property
     def run_step(self) -> int:
         """The number of steps done, over all epochs."""
-        return self.progress.epoch * self._order.steps_per_epoch + self.progress.step
+        return self._run.run_step
 
     def run(self) -> None:
         """Train to the end.
@@ -118,9 +117,9 @@ class TrainingLoop:
             CorruptDataError: a record is damaged.
         """
         self._reports.begin(self.run_step)
-        batches = self._data.batches.steps(self.run_step, self.total_steps)
+        batches = self._data.batches.steps(self.run_step, self._run.total_steps)
         try:
-            while self.progress.epoch < self._config.run.epochs and self.stopped_early is None:
+            while self._run.has_epochs_left and self.stopped_early is None:
                 self._train_epoch(batches)
                 self._finish_epoch()
         except Cancelled:
@@ -130,36 +129,28 @@ class TrainingLoop:
     @property
     def stopped_early(self) -> str | None:
         """Why the run ends before its last epoch; None: it does not."""
-        best, patience = self.progress.best, self._config.run.patience
-        if best is None or patience is None or looks_since_best(self.progress.history, best) < patience:
-            return None
-        metric = self._config.run.best_metric
-        return f"validation {metric} was best after epoch {best['epoch']:.0f} (run.patience = {patience})"
+        return self._run.out_of_patience
 
     def _train_epoch(self, batches: Iterator[TorchBatch]) -> None:
         """Take the remaining steps of this epoch."""
-        while self.progress.step < self._order.steps_per_epoch:
+        while not self._run.epoch_is_done:
             started = time.perf_counter()
             batch = next(batches)
             waited = time.perf_counter() - started
-            num_real = self._num_real(self.progress.step)
+            num_real = self._run.num_real
             self._train_step(batch, self.run_step, num_real)
             self._reports.count(num_real)
             if self._outputs.trace is not None:
                 self._outputs.trace.add(self.progress.epoch, self.progress.step, self._consumed(batch))
             self.progress.step += 1
-            if self._is_time("log_every_steps") or self.progress.step == self._order.steps_per_epoch:
+            if self._run.is_time("log_every_steps") or self._run.epoch_is_done:
                 # Reporting waits for the device. At the end of an epoch it is done here, so that this time
                 # counts.
                 self._reports.publish(self.progress)
             if self._save_is_due():
                 self._save()
-            self._count_time(time.perf_counter() - started, waited, num_real)
+            self._run.count_time(time.perf_counter() - started, waited, num_real)
             self._stop.check()
-
-    def _num_real(self, step: int) -> int:
-        size = self._order.global_batch_size
-        return min(size, self._order.num_records - step * size)
 
     def _consumed(self, batch: TorchBatch) -> list[str]:
         """Return the ids of the step's real examples, in the order of the global batch."""
@@ -168,48 +159,36 @@ class TrainingLoop:
         ordinals, real = ranks.gather_rows(columns.astype(np.int64), data.rows, size).T
         return data.maker.records.table.ids(ordinals[real > 0])
 
-    def _count_time(self, seconds: float, waited: float, num_real: int) -> None:
-        self._steps_here += 1
-        if self._steps_here == 1 and self.total_steps > 1:
-            return  # the first step chooses algorithms and allocates memory
-        self.progress.seconds += seconds
-        self.progress.wait_seconds += waited
-        self.progress.images += num_real
-
-    def _is_time(self, setting: str) -> bool:
-        every = getattr(self._config.run, setting)
-        return every is not None and self.run_step % every == 0
-
     def _save_is_due(self) -> bool:
-        if self.progress.step == self._order.steps_per_epoch:
+        if self._run.epoch_is_done:
             return False  # the end of the epoch saves
         old = time.monotonic() - self._saved_at > self._config.run.checkpoint_every_seconds
         # All ranks save at the same step, whatever their clocks say: they add up the figures of the report.
-        return self._stop.agreed(old) or self._is_time("checkpoint_every_steps")
+        return self._stop.agreed(old) or self._run.is_time("checkpoint_every_steps")
 
     def _finish_epoch(self) -> None:
-        """Validate, keep the best model, record the epoch's metrics, and begin the next epoch."""
-        progress, run = self.progress, self._config.run
-        self._reports.publish(progress)
-        epoch = progress.epoch + 1
-        train = self._reports.epoch_figures(progress)
-        row: dict[str, Any] = {"epoch": epoch, "step": self.run_step, "train": train}
-        self._outputs.log.scalars("train", self.run_step, {**train, **self.rates()})
-        is_last = epoch == run.epochs
-        if self._data.validation is not None and (is_last or epoch % run.validate_every_epochs == 0):
-            row["validation"] = self._validate(self._data.validation).figures()
-            self._outputs.log.scalars("validation", self.run_step, row["validation"])
-            events.metrics(split="validation", epoch=epoch, step=self.run_step, **row["validation"])
-        history = [*progress.history, row]
-        self.progress = replace(
-            progress, epoch=epoch, step=0, loss_sum=0.0, score_sum=0.0, num_examples=0, history=history
-        )
-        self._remember_best(row)
-        self._outputs.history.write(history)
+        """Validate, keep the best model, record the epoch's figures, and begin the next epoch."""
+        self._reports.publish(self.progress)
+        row = self._figures_of_epoch()
+        self._run.end_epoch(row)
+        self._outputs.history.write(self.progress.history)
         self._outputs.trackers.epoch(row)
         started = time.perf_counter()
         self._save()
         self.progress.seconds += time.perf_counter() - started
+
+    def _figures_of_epoch(self) -> dict[str, Any]:
+        """Return the row of the epoch whose steps are done; validate if it is time."""
+        log, run_step, epoch = self._outputs.log, self.run_step, self.progress.epoch + 1
+        train = self._reports.epoch_figures(self.progress)
+        row: dict[str, Any] = {"epoch": epoch, "step": run_step, "train": train}
+        log.scalars("train", run_step, {**train, **self.rates()})
+        if self._data.validation is not None and self._run.validation_is_due:
+            figures = self._validate(self._data.validation).figures()
+            row["validation"] = figures
+            log.scalars("validation", run_step, figures)
+            events.metrics(split="validation", epoch=epoch, step=run_step, **figures)
+        return row
 
     def _validate(self, validation: RecordReader) -> Evaluation:
         def on_batch(done: int) -> None:
@@ -219,17 +198,6 @@ class TrainingLoop:
         events.stage("validate", len(validation.table))
         with self._parts.evaluated():
             return self._evaluator.evaluate(validation, on_batch)
-
-    def _remember_best(self, row: dict[str, Any]) -> None:
-        """Note the epoch as the best if it is, by its validation; ``_save`` then keeps its model.
-
-        Without a validation split the last model is the best.
-        """
-        figures = row.get("validation")
-        if self._data.validation is None:
-            self.progress.best = {"epoch": row["epoch"], **row["train"]}
-        elif figures is not None and is_better(figures, self.progress.best, self._config.run.best_metric):
-            self.progress.best = {"epoch": row["epoch"], **figures}
 
     def _save(self) -> None:
         """Copy everything for a checkpoint, which is written while training goes on."""
@@ -244,11 +212,7 @@ class TrainingLoop:
 
     def rates(self) -> dict[str, float]:
         """Return the images per second of training, and the share of that time spent waiting for data."""
-        seconds = self.progress.seconds
-        return {
-            "images_per_second": self.progress.images / seconds if seconds else 0.0,
-            "input_wait_fraction": self.progress.wait_seconds / seconds if seconds else 0.0,
-        }
+        return self._run.rates()
 
 
 def _network(parts: TrainingParts) -> Any:

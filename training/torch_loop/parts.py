@@ -10,7 +10,7 @@ import torch
 
 from infra.dataset.catalog import DatasetVersion
 from training.config import TrainConfig
-from training.loop.optimization.schedules import Horizon, warmup_steps
+from training.loop.optimization.schedules import Horizon
 from training.models import ModelSpec
 from training.models.batch_normalization import momentum_limit
 from training.models.normalization import pixels_of
@@ -132,7 +132,7 @@ def build_parts(
         model=model,
         optimizer=optimizer,
         schedule=RateTable(
-            config.optimizer, Horizon(total, steps_per_epoch, warmup_steps(config.optimizer, total))
+            config.optimizer, Horizon(total, steps_per_epoch, config.optimizer.rising_steps(total))
         ),
         scaler=torch.amp.GradScaler(device.type, enabled=config.run.mixed_precision == "float16"),
         mixed=_MIXED[config.run.mixed_precision],

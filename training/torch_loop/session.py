@@ -19,9 +19,6 @@ from training.dataset import Dataset
 from training.loop.checkpoints.checkpoints import Checkpoints, Progress
 from training.loop.checkpoints.shared import SharedCheckpoints
 from training.loop.evaluating.final_evaluation import evaluate_left_out, evaluate_splits, write_label_errors
-from training.loop.folds import divide_train_split
-from training.loop.lengthening import check_not_past
-from training.loop.settled import Settled, read_settled, settled_by
 from training.loop.stopping.agreed_stop import AgreedStop
 from training.loop.stopping.interruption import StopFlag, raise_when_preempted, stop_at_boundaries
 from training.loop.stopping.second_signal import end_at_second_signal
@@ -34,6 +31,9 @@ from training.results.record.history import HistoryFiles
 from training.results.report.writing import write_run_report
 from training.results.tracking.tracked import TrackedRun
 from training.results.tracking.trackers import Trackers
+from training.runs.folds import divide_train_split
+from training.runs.lengthening import check_not_past
+from training.runs.settled import Settled, read_settled, settled_by
 from training.torch_loop.evaluation import Evaluator
 from training.torch_loop.loop import RunOutputs, TrainingData, TrainingLoop
 from training.torch_loop.memory import peak_device_bytes

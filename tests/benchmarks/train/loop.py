@@ -91,7 +91,8 @@ def overhead(folder: Path, case: tuple[str, int, int], steps: int, rounds: int) 
 
     from training.loop.checkpoints.checkpoints import Checkpoints, Progress
     from training.loop.checkpoints.shared import SharedCheckpoints
-    from training.loop.loop import RunOutputs, TrainingData, TrainingLoop
+    from training.loop.data_and_outputs import RunOutputs, TrainingData
+    from training.loop.loop import TrainingLoop
     from training.loop.stopping.interruption import StopFlag
     from training.ranks.group import group_of
     from training.results.record.history import HistoryFiles

@@ -14,7 +14,7 @@ from infra.errors import ConfigError, DataError, LockedError, NotFoundError
 from infra.storage.filesystem import Storage
 from tests.samples.published import coloured, publish
 from training.config import TrainConfig
-from training.loop.identity import run_name
+from training.runs.identity import run_name
 from training.train import main, summary, train_dataset
 
 TRAINABLE = {"train": {"a": 2, "b": 2}}

@@ -14,12 +14,12 @@ from infra.dataset.catalog import DatasetVersion
 from infra.processes.process import own_peak_rss_bytes
 from training.config import TrainConfig, image_size_of
 from training.dataset import Dataset
-from training.loop.folds import divide_train_split
 from training.loop.parts import TrainingParts, build_parts
 from training.loop.step import TrainStep
 from training.ranks.device_memory import peak_device_bytes
 from training.ranks.strategy import distribute, make_strategy
 from training.reading import RecordReader
+from training.runs.folds import divide_train_split
 from training.tf_data.training_input import InputSettings, open_training_input
 
 # More examples a step make a run worse and hardly faster.

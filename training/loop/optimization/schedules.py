@@ -36,14 +36,6 @@ class Horizon:
     warmup_steps: int
 
 
-def warmup_steps(settings: OptimizerSettings, total_steps: int) -> int:
-    """Return the steps in which the rate rises; at least one step of the run has the full rate."""
-    wanted = settings.warmup_steps
-    if wanted is None:
-        wanted = round(total_steps * settings.warmup_fraction)
-    return max(min(wanted, total_steps - 1), 0)
-
-
 def learning_rates(settings: OptimizerSettings, horizon: Horizon, steps: Ints) -> Floats:
     """Return the learning rates of ``steps`` (int64 [n], counted over all epochs): float64 [n]."""
     warm = horizon.warmup_steps

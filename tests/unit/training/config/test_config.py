@@ -12,8 +12,8 @@ from infra.errors import ConfigError
 from infra.settings import load_settings
 from tests.samples.published import coloured, publish
 from training.config import TrainConfig
-from training.loop.identity import run_name
 from training.models import known_models, resolve_name
+from training.runs.identity import run_name
 
 
 def config(*overrides: str) -> TrainConfig:

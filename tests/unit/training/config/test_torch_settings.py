@@ -12,7 +12,7 @@ from tests.samples.published import coloured, publish
 from training.config import TrainConfig
 from training.config.optimizer_names import OPTIMIZERS
 from training.config.torch_settings import TORCH_OPTIMIZERS
-from training.loop.identity import run_identity, run_name
+from training.runs.identity import run_identity, run_name
 
 
 def config(*overrides: str) -> TrainConfig:

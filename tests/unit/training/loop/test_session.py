@@ -17,7 +17,7 @@ from tests.samples.sessions import trained
 from training.config import DataSettings
 from training.dataset import Dataset
 from training.loop.evaluating.best import is_better, looks_since_best
-from training.loop.folds import divide_train_split
+from training.runs.folds import divide_train_split
 
 pytest.importorskip("tensorflow")
 

@@ -16,7 +16,7 @@ from tests.samples.published import coloured, publish
 from training.config import TrainConfig
 from training.config.data import DataSettings
 from training.config.reading import ReadingSettings
-from training.loop.identity import run_name
+from training.runs.identity import run_name
 from training.tf_data.mode import choose_mode
 
 

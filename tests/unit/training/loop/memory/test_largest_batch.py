@@ -12,9 +12,9 @@ from infra.errors import ConfigError
 from infra.settings import load_settings
 from tests.samples.published import coloured, publish
 from training.config import TrainConfig
-from training.loop.identity import run_identity
 from training.loop.memory.largest_batch import find_largest_batch
-from training.loop.settled import Settled, read_settled, run_record, settled_by
+from training.runs.identity import run_identity
+from training.runs.settled import Settled, read_settled, run_record, settled_by
 from training.train import train_dataset
 
 pytest.importorskip("tensorflow")

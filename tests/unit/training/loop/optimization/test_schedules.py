@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from training.config import OptimizerSettings
-from training.loop.optimization.schedules import Horizon, learning_rates, warmup_steps
+from training.loop.optimization.schedules import Horizon, learning_rates
 
 
 def rates(total: int = 100, **settings: Any) -> list[float]:
     """All rates of a run whose highest rate is 1."""
     checked = OptimizerSettings.model_validate({"learning_rate": 1.0, **settings})
-    horizon = Horizon(total, 10, warmup_steps(checked, total))
+    horizon = Horizon(total, 10, checked.rising_steps(total))
     return learning_rates(checked, horizon, np.arange(total)).tolist()
 
 

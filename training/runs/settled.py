@@ -10,7 +10,6 @@ from typing import Any
 
 from infra.storage.filesystem import Storage
 from training.config import TrainConfig
-from training.loop.optimization.schedules import warmup_steps
 
 RUN_FILE = "run.json"
 
@@ -41,7 +40,7 @@ class Settled:
         """Return the configuration with the settled values in place of those that it asks for."""
         if self.epochs != config.run.epochs:
             scheduled = (self.epochs - config.model.warm_head_epochs) * steps_per_epoch
-            steps = warmup_steps(config.optimizer, scheduled)
+            steps = config.optimizer.rising_steps(scheduled)
             optimizer = config.optimizer.model_copy(update={"warmup_steps": steps})
             config = config.model_copy(update={"optimizer": optimizer})
         if self.accumulate_steps is not None:

@@ -15,7 +15,7 @@ from typing import Any
 from infra.errors import ConfigError
 from infra.readable import counted
 from training.config import OptimizerSettings
-from training.loop.settled import RUN_FILE
+from training.runs.settled import RUN_FILE
 
 _ENDLESS = ("constant", "step")
 

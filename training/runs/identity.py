@@ -8,7 +8,7 @@ from infra.dataset.catalog import DatasetVersion
 from infra.digests import digest_of
 from training.config import TrainConfig
 from training.config.reading import Mode
-from training.loop.lengthening import may_be_lengthened
+from training.runs.lengthening import may_be_lengthened
 from training.tf_data.mode import choose_mode, consumed
 
 # Settings of [train.run] that do not change the outcome. A run can be resumed with other values of them.

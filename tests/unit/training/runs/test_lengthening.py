@@ -14,9 +14,9 @@ from infra.settings import load_settings
 from tests.samples.published import coloured, publish
 from tests.samples.sessions import last_state
 from training.config import TrainConfig
-from training.loop.identity import run_identity, run_name
-from training.loop.lengthening import check_not_past, finished_answer, why_not_continued
-from training.loop.settled import Settled, read_settled, run_record, settled_by
+from training.runs.identity import run_identity, run_name
+from training.runs.lengthening import check_not_past, finished_answer, why_not_continued
+from training.runs.settled import Settled, read_settled, run_record, settled_by
 from training.train import train_dataset
 
 pytest.importorskip("tensorflow")

@@ -1,0 +1,1 @@
+"""What a run is: its name, what it settled when it began, whether it may be longer, and its records."""
