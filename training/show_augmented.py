@@ -25,13 +25,13 @@ from infra.processes.process import run_main
 from infra.readable import counted
 from infra.storage.output_file import writes
 from training.augment.batch_parameters import OPS, BatchParameters, check_pairs, draw_batch_parameters
-from training.augmented_picture import Cell, grid_picture
 from training.config import AugmentSettings, TrainConfig, image_size_of
 from training.dataset import Dataset
 from training.order import StepPlan
 from training.order.from_settings import order_from_settings
 from training.ranks import tensorflow_runtime
 from training.reading import BatchMaker, RecordReader
+from training.results.pictures.grid import Cell, grid_picture
 
 _EXAMPLES, _EPOCHS = 6, 6  # an even number of examples, for they may be mixed in pairs
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")

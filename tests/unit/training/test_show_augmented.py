@@ -12,10 +12,10 @@ from PIL import Image
 from infra.errors import ConfigError, CorruptDataError, NotFoundError, StorageError, UsageError
 from tests.samples.published import coloured, publish
 from training import show_augmented
-from training.augmented_picture import Cell, grid_picture
 from training.config import AugmentSettings, TrainConfig
 from training.reading.shard_reader import ShardReader
 from training.reading.split_records import EncodedImage
+from training.results.pictures.grid import Cell, grid_picture
 
 CONFIG = {"data": {"image_size": 24, "global_batch_size": 8, "seed": 3}}
 JITTER = {"vertical_flip": True, "color_jitter": {"hue": 0.3}, "erasing": {"probability": 0.5}}

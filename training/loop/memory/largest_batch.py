@@ -37,7 +37,7 @@ def find_largest_batch(config: TrainConfig, version: DatasetVersion, root: str |
             events.log(f"steps of {event['global_batch_size']} examples fit, with {peak} at most")
 
     events.log("looking for the largest data.global_batch_size that fits into memory")
-    argv = [sys.executable, "-m", "training.try_batches", version.ref]
+    argv = [sys.executable, "-m", "training.loop.memory.try_batches", version.ref]
     argv += ["--root", str(root), "--config-json", config.model_dump_json()]
     outcome = run_child(argv, on_event=on_event)
     if outcome.error is not None or not found:

@@ -11,11 +11,11 @@ import tensorflow as tf
 
 from training.arrays import Floats, Ints
 from training.augment.batched import BatchAugment
-from training.augmented_picture import Cell, grid_picture
 from training.config import TrainConfig
 from training.reading import RecordReader
 from training.reading.decode import Pixels
 from training.results.metrics.tally import Rows
+from training.results.pictures.grid import Cell, grid_picture
 from training.results.tensorboard_log import TensorBoardLog
 
 _COLUMNS, _ROWS = 6, 3

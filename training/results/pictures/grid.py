@@ -1,4 +1,4 @@
-"""Draw a grid of examples: a row each, as stored and as training sees it in several epochs."""
+"""Draw a grid of examples: one row per example, as stored and as training sees it in several epochs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m training.try_batches``: which batch sizes fit into memory, for a run that begins.
+"""``python -m training.loop.memory.try_batches``: which batch sizes fit into memory, for a run that begins.
 
 Its parent reads each size that fits from the events, so that this process may die of the next one. Not for
 people.
@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    parser = JobParser("python -m training.try_batches", "Which batch sizes fit into memory.", "")
+    parser = JobParser("python -m training.loop.memory.try_batches", "Which batch sizes fit into memory.", "")
     parser.add_argument("dataset", metavar="NAME@VERSION")
     parser.add_job_arguments("train")
     args = parser.parse_args(argv)
