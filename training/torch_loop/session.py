@@ -18,13 +18,13 @@ from training.config import TrainConfig
 from training.dataset import Dataset
 from training.loop.checkpoints.checkpoints import Checkpoints, Progress
 from training.loop.checkpoints.shared import SharedCheckpoints
+from training.loop.ending.common_result import common_result
 from training.loop.evaluating.final_evaluation import evaluate_left_out, evaluate_splits, write_label_errors
 from training.loop.stopping.agreed_stop import AgreedStop
 from training.loop.stopping.interruption import StopFlag, raise_when_preempted, stop_at_boundaries
 from training.loop.stopping.second_signal import end_at_second_signal
 from training.ranks.heartbeat import Heart
 from training.results.consumed import ConsumedTrace
-from training.results.predictions.file import predictions_file
 from training.results.predictions.label_errors import OUT_OF_SAMPLE
 from training.results.record.environment import describe_environment
 from training.results.record.history import HistoryFiles
@@ -118,7 +118,12 @@ def train(
         events.progress("export", 1, 1, unit="models")
         bad_records = ranks.all_values(dataset.bad_records.to_result())
         result = {
-            **_result(config, version, run_dir, parts, loop, metrics, settled.notes(asked)),
+            **common_result(config, version, run_dir, loop, metrics, [*parts.notes, *settled.notes(asked)]),
+            "framework": "torch",
+            "torch": torch.__version__,
+            "image_size": parts.spec.image_size,
+            "num_parameters": num_parameters(parts.model),
+            "num_replicas": ranks.num_ranks,
             "devices": devices,
             "reading": reading.described(),
             "bad_records": list({record["id"]: record for found in bad_records for record in found}.values()),
@@ -170,52 +175,6 @@ def _train_and_restore_best(
     assert loop.progress.best is not None, "the last epoch is always compared"
     checkpoints.restore_best(int(loop.progress.best["epoch"]), list(model_state(parts.model)))
     return loop
-
-
-def _result(
-    config: TrainConfig,
-    version: DatasetVersion,
-    run_dir: Path,
-    parts: TrainingParts,
-    loop: TrainingLoop,
-    metrics: dict[str, Any],
-    settled: list[str],
-) -> dict[str, Any]:
-    missing = [split for split in OUT_OF_SAMPLE if split not in metrics]
-    notes = [*parts.notes, *settled]
-    if config.data.left_out_fold is not None:
-        notes.append(
-            f"fold {config.data.left_out_fold} of {config.data.folds} of the train split was left out"
-        )
-    notes += [f"{version.ref} has no {split} split: nothing was measured on it" for split in missing]
-    if "validation" in missing:
-        notes.append("without validation examples the last model counts as the best")
-    return {
-        "run_dir": str(run_dir),
-        "dataset": version.name,
-        "version": version.version,
-        "framework": "torch",
-        "model": config.model.name,
-        "image_size": parts.spec.image_size,
-        "num_parameters": num_parameters(parts.model),
-        "classes": version.manifest.classes,
-        "epochs": loop.progress.epoch,
-        "steps": loop.run_step,
-        "global_batch_size": config.data.batch_size,
-        "num_replicas": parts.ranks.num_ranks,
-        "metrics": metrics,
-        "best": loop.progress.best,
-        "stopped_early": loop.stopped_early,
-        "history": loop.progress.history,
-        **{name: round(value, 4) for name, value in loop.rates().items()},
-        "export_dir": str(run_dir / "export"),
-        "tensorboard_dir": str(run_dir / "logs"),
-        "predictions": {split: str(run_dir / predictions_file(split)) for split in metrics},
-        "confusion_pictures": {split: str(run_dir / f"confusion-{split}.svg") for split in metrics},
-        "notes": notes,
-        "unchanged": False,
-        "torch": torch.__version__,
-    }
 
 
 def _name(device: Any) -> str:
