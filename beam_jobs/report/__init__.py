@@ -2,7 +2,8 @@
 
     writing     from a version's files to its page
     page        the templates and what fills them
-    findings    what deserves a look; the meaning and remedy of each reason
+    findings    what deserves a look
+    reasons     the meaning and remedy of each reason why an input is lost
     figures/    the figures of the page
     pictures/   its thumbnails
 

@@ -25,9 +25,10 @@ from beam_jobs.report.figures.near_duplicates import NearDuplicateGroups
 from beam_jobs.report.figures.statistics import split_figures
 from beam_jobs.report.figures.survey import Survey
 from beam_jobs.report.figures.traits import traits
-from beam_jobs.report.findings import explain, find
+from beam_jobs.report.findings import find
 from beam_jobs.report.pictures.gallery import Exhibit
 from beam_jobs.report.pictures.thumbnails import Pictures, Thumbnail
+from beam_jobs.report.reasons import explain
 from infra.format.contract import OUTCOMES, Manifest
 from infra.html import formatting
 from infra.html.formatting import setting_rows

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from beam_jobs.report.figures.inputs import ClassRow, count_by_class, reason_rows
-from beam_jobs.report.findings import explain
+from beam_jobs.report.reasons import explain
 from infra.dataset.catalog import DatasetVersion
 from infra.format.contract import DUPLICATE, FILTERED, QUARANTINED, SPLITS
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from beam_jobs.report.findings import REASONS
+from beam_jobs.report.reasons import REASONS
 from infra.dataset.catalog import Catalog
 from infra.dataset.verify import verify
 from tests.samples.photos import jpeg, write

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from beam_jobs.report.findings import REASONS
+from beam_jobs.report.reasons import REASONS
 from infra.dataset.catalog import Catalog
 from infra.dataset.verify import verify
 from infra.format.contract import QUARANTINED, RECORD

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from beam_jobs.report.findings import REASONS
+from beam_jobs.report.reasons import REASONS
 from beam_jobs.schemas import DECODE_REASONS, FILTER_REASONS, QUARANTINE_REASONS
 
 

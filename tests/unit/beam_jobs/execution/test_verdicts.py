@@ -18,7 +18,7 @@ from beam_jobs.execution.verdicts import (
     known_verdicts,
     reasons_to_retry,
 )
-from beam_jobs.report.findings import explain
+from beam_jobs.report.reasons import explain
 from beam_jobs.schemas import FACTS_SCHEMA, VERDICT_REASONS, VerdictReason
 from infra.storage.filesystem import Storage
 from tests.unit.beam_jobs.encode.test_block_task import references

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from beam_jobs.report.findings import REASONS
+from beam_jobs.report.reasons import REASONS
 from infra import codecs
 from infra.codecs import DecodedImage, ImageRejected
 from infra.codecs.metadata import without_metadata

@@ -1,0 +1,143 @@
+"""Why an input is lost: what each reason means, and what to do about it."""
+
+from __future__ import annotations
+
+# reason -> (meaning, remedy); the same words stand in docs/recover-from-failures.md
+REASONS: dict[str, tuple[str, str]] = {
+    "empty": ("The file has no content", "Copy it from the original again, or delete it"),
+    "unknown_format": (
+        "The content is not of a known image format, whatever the file name says",
+        "Remove it from the folder, or add its pattern to filter.ignore",
+    ),
+    "unsupported": (
+        "The image format is known, but this variant is not supported",
+        "See the message; save the image as PNG or 8-bit JPEG",
+    ),
+    "truncated": (
+        "The image ends early, for example after an incomplete copy or download",
+        "Fetch the file again; or set image.allow_truncated to keep such images",
+    ),
+    "corrupt": ("The image cannot be decoded", "Open it in a viewer; fetch it again, or delete it"),
+    "too_many_pixels": (
+        "Its header declares more pixels than image.max_pixels allows",
+        "If the image is genuine, scale it down before you prepare",
+    ),
+    "bomb": (
+        "Decoding it would take far more work than its size suggests",
+        "If the image is genuine, save it again in an editor; otherwise delete it",
+    ),
+    "too_long": (
+        "The stored image would be longer than its format allows",
+        "Leave it out with filter.max_aspect, or crop it before you prepare",
+    ),
+    "unreadable": ("The file could not be read", "Check permissions and the disk, then run again"),
+    "vanished": (
+        "The file was listed, but no longer existed when it was read",
+        "Run again when nothing changes the source any more",
+    ),
+    "changed": (
+        "The file changed while the job read it",
+        "Run again when nothing changes the source any more",
+    ),
+    "broken_link": ("A symbolic link whose target does not exist", "Restore the target, or delete the link"),
+    "unprocessable": (
+        "A library failed on it with an unexpected error",
+        "Open it in a viewer and save it again, or delete it; please report the message to Shardmill",
+    ),
+    "decoder_crashed": (
+        "An image library crashed while decoding it",
+        "Save it again in an editor, or delete it; treat it as hostile if you do not know its origin",
+    ),
+    "decoder_hung": (
+        "Decoding it took longer than runner.image_seconds allows",
+        "If the image is genuine and large, raise runner.image_seconds; otherwise save it again or delete it",
+    ),
+    "decoder_out_of_memory": (
+        "Decoding it needs more memory than runner.image_memory_bytes allows",
+        "If the image is genuine, raise runner.image_memory_bytes or scale it down before you prepare",
+    ),
+    "unlisted_folder": (
+        "The folder cannot be listed, so all of its files are missing",
+        "Make the folder readable and run again, or add it to filter.ignore",
+    ),
+    "path_too_long": (
+        "Its path is longer than the system allows",
+        "Shorten the folder names, or move the source nearer to the root of the disk",
+    ),
+    "too_large": (
+        "The file is larger than image.max_bytes allows",
+        "Remove it from the folder, add its pattern to filter.ignore, or raise image.max_bytes",
+    ),
+    "no_class": (
+        "It is not in a class folder, so it has no label",
+        "Move it into the folder of its class, or add its pattern to filter.ignore",
+    ),
+    "broken_row": (
+        "The row of the table cannot be read",
+        "See the message; correct the row: count its delimiters and quotes",
+    ),
+    "bad_path": (
+        "The row of the table names no file within the source",
+        "Correct the path: relative to the source, without .., and never empty",
+    ),
+    "missing_file": (
+        "The row of the table names a file that is not there",
+        "Add the file or remove the row; if all are missing, look at source.table.prefix and path_column",
+    ),
+    "several_files": (
+        "The row of the table names a file without its ending, and several files match",
+        "Write the whole file name into the row",
+    ),
+    "no_label": (
+        "Its row of the table has no label",
+        "Fill in the label, or remove the row",
+    ),
+    "unknown_split": (
+        "Its row of the table names a split that is neither train, validation nor test",
+        "Correct the split, or leave it empty to have it chosen",
+    ),
+    "contradicting_rows": (
+        "Several rows of the table name the same file with different labels, splits or groups",
+        "Keep the row that is right, and remove the others",
+    ),
+    "ignored": ("A pattern of filter.ignore matches it", "Change filter.ignore to include it"),
+    "special_file": (
+        "A pipe, a socket or a device, not a file",
+        "Nothing to do; add its pattern to filter.ignore if it is expected",
+    ),
+    "table": (
+        "It is the table that names the images",
+        "Nothing to do",
+    ),
+    "not_in_table": (
+        "No row of the table names it",
+        "Add a row for it to include it",
+    ),
+    "dropped_label": (
+        "source.table.drop_labels names its label",
+        "Remove the label from source.table.drop_labels to include it",
+    ),
+    "repeated_row": (
+        "The row of the table says the same as an earlier row",
+        "Nothing to do; remove the row if you like",
+    ),
+    "too_small": (
+        "It is smaller than filter.min_width or filter.min_height",
+        "Lower these settings to include it",
+    ),
+    "aspect": ("Its aspect ratio is larger than filter.max_aspect", "Raise this setting to include it"),
+    "class": ("filter.classes does not name its class", "Add the class to filter.classes to include it"),
+    "leak": (
+        "Left out of train because its group is also in another split",
+        "Move it to the split of its group, or set groups.leakage to keep",
+    ),
+    "purged": (
+        "Its content was purged from this dataset",
+        "Remove the file from the source too",
+    ),
+}
+
+
+def explain(reason: str) -> tuple[str, str]:
+    """Return (meaning, remedy) of a reason; for an unknown reason, the reason itself as words."""
+    return REASONS.get(reason, (reason.replace("_", " ").capitalize(), "See the messages below"))
