@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,11 @@ def test_weights_and_biases_writes_a_run_offline(
     (file,) = (tmp_path / "run" / "wandb").glob("offline-run-*/run-*.wandb")
     number = json.loads((tmp_path / "run" / "tracking.json").read_text())["wandb"]["run_id"]
     assert number in file.name
-    content = file.read_bytes()
+    # The client's own process writes the file, at times a moment after the run has finished.
+    for _ in range(600):
+        content = file.read_bytes()
+        if b"best_test_accuracy" in content:
+            break
+        time.sleep(0.1)
     assert b"validation_accuracy" in content
     assert MANIFEST.encode() in content
