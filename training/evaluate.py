@@ -7,7 +7,6 @@ equal content, and its report is drawn with all splits that were evaluated. On a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 from infra import progress as events
 from infra.dataset.catalog import Catalog, DatasetVersion
 from infra.errors import ConfigError
-from infra.processes.job_command import JobParser
+from infra.processes.job_command import JobParser, deliver
 from infra.processes.process import exit_at_once, run_main
 from infra.storage.locations import default_root, default_runs
 from training.config import TrainConfig
@@ -50,11 +49,7 @@ def _run(argv: Sequence[str] | None) -> int:
     run = open_run(args.run, Path(args.runs))
     with events.shown_to_people():
         result = evaluate_run(run, args.root, args.split, args.dataset)
-    events.result(result)
-    if args.json:
-        print(json.dumps(result), flush=True)
-    elif not events.events_go_to_parent():
-        print(summary(result), flush=True)
+    deliver(args, result, summary)
     return 0
 
 

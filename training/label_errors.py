@@ -24,7 +24,7 @@ from infra.dataset.catalog import Catalog, DatasetVersion
 from infra.digests import digest_of
 from infra.errors import DataError, UsageError
 from infra.processes.children import run_child
-from infra.processes.job_command import JobParser, settings_of
+from infra.processes.job_command import JobParser, deliver, settings_of
 from infra.processes.process import run_main
 from infra.readable import counted
 from infra.settings import validate
@@ -75,11 +75,7 @@ def _run(argv: Sequence[str] | None) -> int:
     config = with_devices(config, args.devices, args.workers)
     with events.shown_to_people():
         result = label_errors_over_folds(args.dataset, config, args.folds, root=args.root, runs=args.runs)
-    events.result(result)
-    if args.json:
-        print(json.dumps(result), flush=True)
-    elif not events.events_go_to_parent():
-        print(summary(result), flush=True)
+    deliver(args, result, summary)
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -14,7 +13,7 @@ import numpy.typing as npt
 
 from infra import progress as events
 from infra.errors import CorruptDataError
-from infra.processes.job_command import JobParser
+from infra.processes.job_command import JobParser, deliver
 from infra.processes.process import exit_at_once, num_cpus, run_main
 from infra.storage.filesystem import Storage
 from infra.storage.locations import default_runs
@@ -53,9 +52,7 @@ def _run(argv: Sequence[str] | None) -> int:
     run = open_run(args.run, Path(args.runs))
     with events.shown_to_people():
         result = predict(run, args.paths, args.out, args.format)
-    events.result(result)
-    if args.json:
-        print(json.dumps(result), flush=True)
+    deliver(args, result)
     return 0
 
 

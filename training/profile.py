@@ -7,7 +7,6 @@ picture is written. With ``--torch`` a PyTorch loader is measured instead, with 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 from infra import progress as events
 from infra.dataset.catalog import Catalog, DatasetVersion
 from infra.errors import UsageError
-from infra.processes.job_command import JobParser, settings_of
+from infra.processes.job_command import JobParser, deliver, settings_of
 from infra.processes.process import exit_at_once, num_cpus, own_peak_rss_bytes, run_main
 from infra.storage.output_file import writes
 from training.config import TrainConfig, image_size_of
@@ -69,11 +68,7 @@ def _run(argv: Sequence[str] | None) -> int:
     if args.picture is not None:
         _write_picture(args.picture, result)
         result["picture"] = str(args.picture)
-    events.result(result)
-    if args.json:
-        print(json.dumps(result), flush=True)
-    elif not events.events_go_to_parent():
-        print(summary_of_workers(result) if args.torch else summary(result), flush=True)
+    deliver(args, result, summary_of_workers if args.torch else summary)
     return 0
 
 

@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from infra import progress as events
 from infra.dataset.catalog import Catalog
 from infra.errors import UsageError
-from infra.processes.job_command import JobParser, settings_of
+from infra.processes.job_command import JobParser, deliver, settings_of
 from infra.processes.process import run_main
 from infra.readable import counted
 from infra.storage.output_file import writes
@@ -60,9 +59,7 @@ def _run(argv: Sequence[str] | None) -> int:
     args = _parser().parse_args(argv)
     config = settings_of(args, TrainConfig, "train")
     result = show_augmented(args.dataset, config, root=args.root, out=args.out)
-    events.result(result)
-    if args.json:
-        print(json.dumps(result), flush=True)
+    deliver(args, result)
     return 0
 
 

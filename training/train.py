@@ -26,7 +26,7 @@ from typing import Any
 from infra import progress as events
 from infra.dataset.catalog import Catalog, DatasetVersion
 from infra.errors import ConfigError, DataError, UsageError
-from infra.processes.job_command import JobParser, settings_of
+from infra.processes.job_command import JobParser, deliver, settings_of
 from infra.processes.process import exit_at_once, own_peak_rss_bytes, run_main
 from infra.readable import counted
 from infra.storage.filesystem import Storage
@@ -102,11 +102,7 @@ def _train_as_asked(argv: Sequence[str] | None) -> int:
         result = train_dataset(args.dataset, config, root=args.root, runs=args.runs)
     if result is None:
         return 0  # rank 0 has it
-    events.result(result)
-    if args.json:
-        print(json.dumps(result), flush=True)
-    elif not events.events_go_to_parent():
-        print(summary(result), flush=True)
+    deliver(args, result, summary)
     return 0
 
 
@@ -183,7 +179,7 @@ def _train_once(config: TrainConfig, folder: Storage, train: Callable[[], dict[s
 
 
 def _begin(config: TrainConfig, version: DatasetVersion, root: str | Path, folder: Storage) -> None:
-    """Write run.json, with what the run settled when it first began."""
+    """Write run.json, with the values that the run settled when it began."""
     identity, run_dir = run_identity(config, version), Path(folder.uri)
     settled = read_settled(run_dir)
     if settled is None and (reason := why_not_continued(identity, run_dir.parent)) is not None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from infra import progress as events
 from infra.errors import ConfigError, UsageError
 from infra.storage.locations import default_root
 
@@ -85,3 +87,22 @@ def settings_of(
         overrides=arguments.overrides,
         given=values,
     )
+
+
+def deliver(
+    arguments: argparse.Namespace,
+    result: dict[str, Any],
+    summary: Callable[[dict[str, Any]], str] | None = None,
+) -> None:
+    """Hand the result of a command to its parent, and print it as JSON or as a summary for people.
+
+    Args:
+        arguments: the parsed command line, with ``--json``.
+        result: the result, JSON-able.
+        summary: returns the lines for people; None: the command has printed them.
+    """
+    events.result(result)
+    if arguments.json:
+        print(json.dumps(result), flush=True)
+    elif summary is not None and not events.events_go_to_parent():
+        print(summary(result), flush=True)
