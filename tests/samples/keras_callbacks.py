@@ -37,7 +37,7 @@ class StopsOnRankOne(keras.callbacks.Callback):
 
 
 def make_stop_on_rank_one() -> keras.callbacks.Callback:
-    """The callback of which only rank 1 stops."""
+    """Return a callback that asks only rank 1 to stop."""
     return StopsOnRankOne()
 
 

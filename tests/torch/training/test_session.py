@@ -1,4 +1,4 @@
-"""Whole runs with PyTorch in this process: what they leave, how they resume, and that steps add up."""
+"""Whole runs with PyTorch in this process: their files, how they resume, and the sums of their steps."""
 
 from __future__ import annotations
 

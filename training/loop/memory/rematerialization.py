@@ -81,7 +81,7 @@ def _blocks(model: Any) -> list[Any]:
     inner = [place for place, one in enumerate(operations) if isinstance(one, keras.Model)]
     if not inner:
         return _cut(model.input, model.output, _branches(operations))
-    place = inner[0]  # a backbone: what comes before it and after it is a chain
+    place = inner[0]  # a backbone: the layers before it and after it are a chain
     before, after = operations[place - 1].output, operations[place + 1].input
     blocks = [] if before is model.input else [keras.Model(model.input, before)]
     backbone = operations[place]

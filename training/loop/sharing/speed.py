@@ -1,4 +1,4 @@
-"""Measure how fast each rank computes, apart from the time in which it waits for the others.
+"""Measure the computing speed of each rank, without the time spent waiting for the others.
 
 Ranks wait for each other in the middle of a step: they sum gradients, and the statistics of batch
 normalisation. So the time of a step is the same for all and says nothing about one of them. Here each rank

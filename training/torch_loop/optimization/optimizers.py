@@ -58,7 +58,7 @@ def set_rate(optimizer: Any, rate: float) -> None:
 
 
 def prepare_state(optimizer: Any) -> None:
-    """Make the state that PyTorch makes in the first step, as it is before that step.
+    """Create the optimizer state that PyTorch otherwise creates in the first step.
 
     A checkpoint can then be restored into it. The weights stay as they are.
     """
