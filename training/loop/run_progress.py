@@ -6,10 +6,30 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from infra import progress as events
 from training.config import RunSettings
 from training.loop.checkpoints.checkpoints import Progress
 from training.loop.evaluating.best import is_better, looks_since_best
 from training.order import Order
+from training.runs.lengthening import check_not_past
+
+
+def resumed(found: Progress | None, run: RunSettings, order: Order) -> Progress:
+    """Return the counts at which a run begins: those of its latest checkpoint, if there is one.
+
+    Args:
+        found: the counts of the latest checkpoint; None: there is none.
+        run: the settings of the run.
+        order: the order of the train split.
+
+    Raises:
+        ConfigError: the run has gone further than ``run.epochs`` already.
+    """
+    if found is None:
+        return Progress()
+    check_not_past(found.epoch, found.step, run.epochs)
+    events.log(f"resuming at epoch {found.epoch + 1}, step {found.step} of {order.steps_per_epoch}")
+    return found
 
 
 class RunProgress:

@@ -19,7 +19,7 @@ from training.augment.batch_parameters import check_pairs
 from training.config import TrainConfig, image_size_of
 from training.dataset import Dataset
 from training.export.forms import check_packages
-from training.loop.checkpoints.checkpoints import Checkpoints, Progress
+from training.loop.checkpoints.checkpoints import Checkpoints
 from training.loop.checkpoints.shared import SharedCheckpoints
 from training.loop.data_and_outputs import RunOutputs, TrainingData
 from training.loop.ending.export import export_model
@@ -28,6 +28,7 @@ from training.loop.evaluating.final_evaluation import evaluate_left_out, evaluat
 from training.loop.loop import TrainingLoop
 from training.loop.memory.fallback import within_memory
 from training.loop.parts import TrainingParts, build_parts
+from training.loop.run_progress import resumed
 from training.loop.sharing.balance_record import BalanceRecord, RankLabels
 from training.loop.sharing.division import measured_division, planned_division
 from training.loop.stopping.agreed_stop import AgreedStop
@@ -54,7 +55,6 @@ from training.results.tensorboard_log import TensorBoardLog
 from training.results.tracking.tracked import TrackedRun
 from training.results.tracking.trackers import Trackers
 from training.runs.folds import TrainRecords, divide_train_split
-from training.runs.lengthening import check_not_past
 from training.runs.settled import Settled, read_settled, settle_again, settled_by
 from training.tf_data.training_input import InputSettings, TrainingInput, open_training_input
 
@@ -252,11 +252,7 @@ def train_and_restore_best(
     checkpoints = SharedCheckpoints(own, ranks)
     with parts.strategy.scope():
         found = checkpoints.restore_latest(parts.state)
-    progress = found or Progress()
-    check_not_past(progress.epoch, progress.step, config.run.epochs)
-    if found is not None:
-        steps = data.order.steps_per_epoch
-        events.log(f"resuming at epoch {progress.epoch + 1}, step {progress.step} of {steps}")
+    progress = resumed(found, config.run, data.order)
     with contextlib.ExitStack() as open_files:
         log = open_files.enter_context(contextlib.closing(TensorBoardLog(run_dir / "logs")))
         trace = None

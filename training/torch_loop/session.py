@@ -16,10 +16,11 @@ from infra.dataset.catalog import DatasetVersion
 from infra.storage.filesystem import Storage
 from training.config import TrainConfig
 from training.dataset import Dataset
-from training.loop.checkpoints.checkpoints import Checkpoints, Progress
+from training.loop.checkpoints.checkpoints import Checkpoints
 from training.loop.checkpoints.shared import SharedCheckpoints
 from training.loop.ending.common_result import common_result
 from training.loop.evaluating.final_evaluation import evaluate_left_out, evaluate_splits, write_label_errors
+from training.loop.run_progress import resumed
 from training.loop.stopping.agreed_stop import AgreedStop
 from training.loop.stopping.interruption import StopFlag, raise_when_preempted, stop_at_boundaries
 from training.loop.stopping.second_signal import end_at_second_signal
@@ -32,7 +33,6 @@ from training.results.report.writing import write_run_report
 from training.results.tracking.tracked import TrackedRun
 from training.results.tracking.trackers import Trackers
 from training.runs.folds import divide_train_split
-from training.runs.lengthening import check_not_past
 from training.runs.settled import Settled, read_settled, settled_by
 from training.torch_loop.evaluation import Evaluator
 from training.torch_loop.loop import RunOutputs, TrainingData, TrainingLoop
@@ -155,11 +155,7 @@ def _train_and_restore_best(
         kept = Checkpoints(Storage.at(run_dir / "checkpoints"), config.run.keep_checkpoints)
     checkpoints = SharedCheckpoints(kept, ranks)
     found = checkpoints.restore_latest(parts.state)
-    progress = found or Progress()
-    check_not_past(progress.epoch, progress.step, config.run.epochs)
-    if found is not None:
-        steps = data.order.steps_per_epoch
-        events.log(f"resuming at epoch {progress.epoch + 1}, step {progress.step} of {steps}")
+    progress = resumed(found, config.run, data.order)
     with contextlib.ExitStack() as open_files:
         log = open_files.enter_context(contextlib.closing(EventLog(run_dir / "logs")))
         trace = None
