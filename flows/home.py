@@ -47,7 +47,7 @@ def logs_folder() -> Path:
 
 
 def running_folder() -> Path:
-    """The folder that holds a file for each command that runs a flow (flows.runs.lost_runs)."""
+    """The folder that holds a file for each command that runs a flow (flows.flow_runs.lost_runs)."""
     return _made(home() / "running")
 
 

@@ -12,8 +12,8 @@ from prefect.states import Completed
 from beam_jobs.config import PrepareConfig
 from flows import prepare as preparing
 from flows import train as training_flow
+from flows.flow_runs.run_states import cancelled_state
 from flows.parameters import DatasetName, Source, root_or_default, runs_or_default
-from flows.runs.run_states import cancelled_state
 from infra.errors import Cancelled
 from training.config import TrainConfig
 from training.train import has_finished

@@ -10,9 +10,9 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
 from beam_jobs.config import PrepareConfig
+from flows.flow_runs import artifacts, children
+from flows.flow_runs.run_states import cancelled_state, should_retry
 from flows.parameters import DatasetName, Source, root_or_default
-from flows.runs import artifacts, children
-from flows.runs.run_states import cancelled_state, should_retry
 from infra.dataset.catalog import Catalog
 from infra.errors import Cancelled
 from infra.format.contract import SPLITS

@@ -9,9 +9,9 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
+from flows.flow_runs import artifacts, children
+from flows.flow_runs.run_states import cancelled_state, should_retry
 from flows.parameters import DatasetRef, root_or_default, runs_or_default
-from flows.runs import artifacts, children
-from flows.runs.run_states import cancelled_state, should_retry
 from infra.errors import Cancelled
 from training.config import TrainConfig
 

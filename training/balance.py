@@ -9,8 +9,8 @@ from pathlib import Path
 from infra.processes.job_command import JobParser
 from infra.processes.process import run_main
 from infra.storage.locations import default_runs
-from training.results.record.rank_balance import RankBalance, read_balance
-from training.results.record.run_folder import open_run
+from training.results.run_files.rank_balance import RankBalance, read_balance
+from training.results.run_files.run_folder import open_run
 
 
 def main(argv: Sequence[str] | None = None) -> int:

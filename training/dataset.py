@@ -13,14 +13,14 @@ from infra.storage.locations import default_root
 from training.config.reading import CacheForm, Mode, ReadingSettings
 from training.order import Order, rank_slice
 from training.order.options import order_options
-from training.read_options import ExampleOptions, example_request_from
 from training.reading import BatchMaker, RecordReader, SplitTable, load_table, open_records
 from training.reading.batches.iterate import NumpyBatches
 from training.reading.blocks.stored import by_block
 from training.reading.cache import CacheMemory
-from training.reading.damage import BadRecords
+from training.reading.example_options import ExampleOptions, example_request_from
 from training.reading.opening import open_for_order
 from training.reading.options import ReadingOptions, reading_settings_from
+from training.reading.records.damage import BadRecords
 from training.reading.staging.staging import staging_for
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from infra.storage.locations import default_root, default_runs
 from training.config import TrainConfig
 from training.dataset import Dataset
 from training.loop.evaluating.interface import SplitEvaluator
-from training.results.record.run_folder import RunFolder, open_run
 from training.results.report.drawing import draw_run_report
+from training.results.run_files.run_folder import RunFolder, open_run
 
 
 def _parser() -> JobParser:
@@ -108,7 +108,7 @@ def _evaluated(
 def _evaluator(config: TrainConfig, trained_on: DatasetVersion, run: RunFolder) -> SplitEvaluator:
     """Return what evaluates the best model of a run, with the framework that trained it."""
     if config.run.framework == "torch":
-        from training.torch_loop.trained import open_evaluator
+        from training.torch_loop.evaluating.trained_model import open_evaluator
 
         return open_evaluator(config, trained_on, run.path)
     from training.ranks import tensorflow_runtime

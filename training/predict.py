@@ -19,7 +19,7 @@ from infra.storage.filesystem import Storage
 from infra.storage.locations import default_runs
 from training.predicting.inputs import Input, list_files, read_input
 from training.predicting.outputs import FORMATS, Format, Prediction, open_output
-from training.results.record.run_folder import RunFolder, open_run
+from training.results.run_files.run_folder import RunFolder, open_run
 
 _TOGETHER = 64  # files that are decoded and predicted at a time
 
@@ -110,7 +110,7 @@ def _load(run: RunFolder) -> Model:
     # The framework loads only now, so that mistakes fail at once.
     folder = run.path / "export"
     if run.finished().get("framework") == "torch":
-        from training.torch_loop.trained import open_predictor
+        from training.torch_loop.evaluating.trained_model import open_predictor
 
         channels = int(run.config()["data"]["image_channels"])
         return open_predictor(folder, channels)

@@ -34,13 +34,13 @@ from infra.storage.locations import default_runs
 from training.config import TrainConfig, with_devices
 from training.loop.memory.largest_batch import find_largest_batch
 from training.loop.start import train_in_process
-from training.loop.supervised import supervised
 from training.ranks.cluster import Cluster, Meeting, cluster_from_environment
 from training.ranks.rendezvous import meet
 from training.recipes import recipe_names, recipe_path
 from training.runs.identity import run_identity, run_name
 from training.runs.lengthening import finished_answer, why_not_continued
 from training.runs.settled import RUN_FILE, read_settled, run_record, settled_by
+from training.runs.supervised_ranks import train_with_supervised_ranks
 from training.torch_loop.ranks.processes import with_a_rank_for_each_device
 from training.torch_loop.start import check_installed
 from training.torch_loop.start import train_in_process as train_with_torch
@@ -151,7 +151,7 @@ def train_dataset(
             check_installed()
         _begin(config, version, root, folder)
         if config.ranks.workers is not None:
-            return supervised(config, version, root, Path(folder.uri))
+            return train_with_supervised_ranks(config, version, root, Path(folder.uri))
         # The framework loads only now, so that wrong arguments and finished runs return at once.
         result = _train_here(config, version, folder, place)
         return {**result, "peak_rss_bytes": own_peak_rss_bytes(), "restarts": []}

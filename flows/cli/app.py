@@ -24,11 +24,11 @@ from flows.cli.datasets.export import export
 from flows.cli.datasets.report import report
 from flows.cli.jobs import commands as jobs
 from flows.cli.jobs.profile import profile
-from flows.cli.runs import comparing, looking, using
-from flows.cli.runs.balance import balance
-from flows.cli.runs.label_errors import label_errors
 from flows.cli.server import service
 from flows.cli.server.schedule import schedule
+from flows.cli.training_runs import comparing, looking, using
+from flows.cli.training_runs.balance import balance
+from flows.cli.training_runs.label_errors import label_errors
 from infra.errors import GO_ON, ShardmillError
 from infra.processes.terminal import (
     READER_GONE,

@@ -1,7 +1,7 @@
 """Run a Prefect server, the deployments of the three flows, and a worker, for `shardmill up`.
 
 Both services end with this process, by a lifeline (flows.server.services), and each run ends with its worker
-(flows.runs.children). So nothing remains, however this process ends.
+(flows.flow_runs.children). So nothing remains, however this process ends.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from flows import home
+from flows.flow_runs import lost_runs
 from flows.home import RunningUp
-from flows.runs import lost_runs
 from flows.server import backlog, deployments, services
 from infra.errors import EnvironmentFault, UsageError
 from infra.readable import counted

@@ -11,7 +11,7 @@ import pytest
 from tests.samples.published import coloured, publish
 from tests.samples.ranks import assert_same_training, signal_rank_after
 from tests.samples.trainer import Trainer, settings, train
-from training.results.record.rank_balance import read_balance
+from training.results.run_files.rank_balance import read_balance
 
 COUNTS = {"train": {"a": 30, "b": 15, "c": 5}, "validation": {"a": 6, "b": 4, "c": 3}}
 CONFIG = settings(

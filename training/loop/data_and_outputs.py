@@ -10,7 +10,7 @@ from training.order import Order
 from training.ranks.hardware.gpu_use import GpuSampler
 from training.reading import RecordReader
 from training.results.consumed import ConsumedTrace
-from training.results.record.history import HistoryFiles
+from training.results.run_files.history import HistoryFiles
 from training.results.tensorboard_log import TensorBoardLog
 from training.results.tracking.trackers import Trackers
 from training.tf_data.pipeline import Pipeline

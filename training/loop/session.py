@@ -48,9 +48,9 @@ from training.ranks.strategy import (
 from training.reading import RecordReader
 from training.results.consumed import ConsumedTrace
 from training.results.predictions.label_errors import OUT_OF_SAMPLE
-from training.results.record.environment import describe_environment
-from training.results.record.history import HistoryFiles
 from training.results.report.writing import write_run_report
+from training.results.run_files.environment import describe_environment
+from training.results.run_files.history import HistoryFiles
 from training.results.tensorboard_log import TensorBoardLog
 from training.results.tracking.tracked import TrackedRun
 from training.results.tracking.trackers import Trackers

@@ -13,7 +13,7 @@ from training.config import AugmentSettings, TrainConfig
 from training.config.augment import RandAugmentSettings
 from training.dataset import Dataset
 from training.order.options import OrderOptions
-from training.read_options import IMAGE_SIZE
+from training.reading.example_options import IMAGE_SIZE
 
 if TYPE_CHECKING:
     from training.torch_data import TorchLoader

@@ -7,10 +7,10 @@ turns the steps of an order into batches.
 from __future__ import annotations
 
 from training.reading.batches.maker import Batch, BatchMaker
-from training.reading.record_reader import RecordReader
+from training.reading.records.record_reader import RecordReader
+from training.reading.records.split_records import EncodedImage, SplitRecords
+from training.reading.records.split_table import SplitTable, load_table
 from training.reading.shard_reader import ShardReader, open_records
-from training.reading.split_records import EncodedImage, SplitRecords
-from training.reading.split_table import SplitTable, load_table
 
 __all__ = [
     "Batch",

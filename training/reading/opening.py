@@ -6,7 +6,7 @@ from training.config.reading import ReadingSettings
 from training.order import Order
 from training.reading.blocks.stored import by_block
 from training.reading.cache import CacheMemory, CachePlan, open_cached
-from training.reading.record_reader import RecordReader
+from training.reading.records.record_reader import RecordReader
 
 
 def open_for_order(

@@ -17,13 +17,13 @@ from infra.storage.range_reader import RangeReader
 from training.arrays import Ints
 from training.order import Order
 from training.reading.budget import WindowMemory
-from training.reading.damage import BadRecords
-from training.reading.record_reader import RecordReader
-from training.reading.split_records import EncodedImage, SplitRecords
-from training.reading.split_table import SplitTable
+from training.reading.records.damage import BadRecords
+from training.reading.records.record_reader import RecordReader
+from training.reading.records.split_records import EncodedImage, SplitRecords
+from training.reading.records.split_table import SplitTable
+from training.reading.records.stored_ranges import StoredRanges
 from training.reading.staging.staged_ranges import StagedRanges
 from training.reading.staging.staging import Staging
-from training.reading.stored_ranges import StoredRanges
 
 
 class StoredBytes(Protocol):

@@ -1,1 +1,1 @@
-"""What a run is: its name, what it settled when it began, whether it may be longer, and its records."""
+"""What a run is: name, settings that it keeps, length and records; and the start of supervised ranks."""

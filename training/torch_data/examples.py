@@ -15,7 +15,7 @@ from training.config import AugmentSettings
 from training.order import StepPlan
 from training.reading.batches.maker import BatchMaker
 from training.reading.decode import Pixels
-from training.reading.record_reader import RecordReader
+from training.reading.records.record_reader import RecordReader
 from training.torch_data.batch import Example
 from training.torch_data.ranks import RankOrder
 from training.torch_data.workers import in_worker, records_in_worker

@@ -13,7 +13,7 @@ from training.config.reading import CacheForm
 from training.reading.batches.maker import BatchMaker
 from training.reading.budget import WindowMemory
 from training.reading.cache import PreloadedRecords
-from training.reading.record_reader import RecordReader
+from training.reading.records.record_reader import RecordReader
 from training.torch_data.examples import Examples
 from training.torch_data.loader import TorchLoader
 from training.torch_data.options import LoaderOptions, auto_workers

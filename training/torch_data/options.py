@@ -11,7 +11,7 @@ import torch
 
 from infra.errors import UsageError
 from infra.processes.process import num_cpus
-from training.read_options import ExampleOptions
+from training.reading.example_options import ExampleOptions
 from training.torch_data.ranks import ranks_on_this_host
 from training.torch_data.transforms.records import Transform, check_travels
 

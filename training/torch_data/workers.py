@@ -7,7 +7,7 @@ import copy
 import cv2
 
 from training.reading.batches.maker import BatchMaker
-from training.reading.record_reader import RecordReader
+from training.reading.records.record_reader import RecordReader
 
 
 def in_worker(maker: BatchMaker) -> BatchMaker:

@@ -25,10 +25,10 @@ from training.order import Order
 from training.reading import RecordReader
 from training.results.consumed import ConsumedTrace
 from training.results.metrics.tally import Evaluation
-from training.results.record.history import HistoryFiles
+from training.results.run_files.history import HistoryFiles
 from training.results.tracking.trackers import Trackers
 from training.torch_data.batch import TorchBatch
-from training.torch_loop.evaluation import Evaluator
+from training.torch_loop.evaluating.evaluation import Evaluator
 from training.torch_loop.memory import memory_figures
 from training.torch_loop.outputs.event_log import EventLog
 from training.torch_loop.parts import TrainingParts

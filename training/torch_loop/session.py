@@ -27,14 +27,14 @@ from training.loop.stopping.second_signal import end_at_second_signal
 from training.ranks.heartbeat import Heart
 from training.results.consumed import ConsumedTrace
 from training.results.predictions.label_errors import OUT_OF_SAMPLE
-from training.results.record.environment import describe_environment
-from training.results.record.history import HistoryFiles
 from training.results.report.writing import write_run_report
+from training.results.run_files.environment import describe_environment
+from training.results.run_files.history import HistoryFiles
 from training.results.tracking.tracked import TrackedRun
 from training.results.tracking.trackers import Trackers
 from training.runs.folds import divide_train_split
 from training.runs.settled import Settled, read_settled, settled_by
-from training.torch_loop.evaluation import Evaluator
+from training.torch_loop.evaluating.evaluation import Evaluator
 from training.torch_loop.loop import RunOutputs, TrainingData, TrainingLoop
 from training.torch_loop.memory import peak_device_bytes
 from training.torch_loop.models.layers import num_parameters

@@ -12,7 +12,7 @@ from flows.cli.datasets.open_catalog import catalog_at
 
 if TYPE_CHECKING:
     from infra.dataset.catalog import Catalog, DatasetVersion
-    from training.results.record.run_folder import RunFolder
+    from training.results.run_files.run_folder import RunFolder
 
 Open = Annotated[bool, typer.Option("--open", help="Open it in the browser")]
 Out = Annotated[
@@ -77,8 +77,8 @@ def report(
 
 
 def _run(subject: str, runs: str | None) -> RunFolder | None:
-    from flows.cli.runs.folder import runs_folder
-    from training.results.record.run_folder import find_run
+    from flows.cli.training_runs.folder import runs_folder
+    from training.results.run_files.run_folder import find_run
 
     return find_run(subject, runs_folder(runs))
 

@@ -163,7 +163,7 @@ def _dry_run(source: str, dataset: str, root: str, settings: PrepareConfig, json
     """Run the job without a flow: nothing happens that belongs into a history."""
     from flows.cli import output
     from flows.cli.jobs.job_process import result_of
-    from flows.runs.children import PREPARE
+    from flows.flow_runs.children import PREPARE
 
     command = [*PREPARE, source, "--dataset", dataset, "--root", root, "--dry-run"]
     command += ["--config-json", settings.model_dump_json()]

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from typing import Any
 
 from flows.cli.output import nothing_on_stdout
+from flows.flow_runs import lost_runs
 from flows.home import home
-from flows.runs import lost_runs
 from flows.server.api import Api, ApiLost, prefect_api, standing_api
 from infra.errors import GO_ON, Cancelled, ShardmillError, from_event
 from infra.progress import Event, TerminalProgress, subscribe

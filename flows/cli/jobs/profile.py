@@ -45,8 +45,8 @@ def profile(
     from flows.cli import output
     from flows.cli.jobs.job_process import result_of
     from flows.cli.jobs.settings import train_settings
+    from flows.flow_runs.children import PROFILE
     from flows.parameters import root_or_default
-    from flows.runs.children import PROFILE
 
     settings = train_settings(config, overrides or [])
     command = [*PROFILE, dataset, "--root", root_or_default(root), "--seconds", str(seconds)]

@@ -95,7 +95,7 @@ def overhead(folder: Path, case: tuple[str, int, int], steps: int, rounds: int) 
     from training.loop.loop import TrainingLoop
     from training.loop.stopping.interruption import StopFlag
     from training.ranks.group import group_of
-    from training.results.record.history import HistoryFiles
+    from training.results.run_files.history import HistoryFiles
     from training.results.tensorboard_log import TensorBoardLog
 
     model, image_size, batch_size = case

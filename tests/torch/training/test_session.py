@@ -24,9 +24,9 @@ from training.evaluate import evaluate_run
 from training.loop.checkpoints.checkpoints import Checkpoints
 from training.order import order_from_settings
 from training.predict import predict
-from training.results.record.run_folder import open_run
+from training.results.run_files.run_folder import open_run
+from training.torch_loop.evaluating.trained_model import open_predictor
 from training.torch_loop.session import train
-from training.torch_loop.trained import open_predictor
 from training.train import summary, train_dataset
 
 

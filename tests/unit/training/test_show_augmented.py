@@ -13,8 +13,8 @@ from infra.errors import ConfigError, CorruptDataError, NotFoundError, StorageEr
 from tests.samples.published import coloured, publish
 from training import show_augmented
 from training.config import AugmentSettings, TrainConfig
+from training.reading.records.split_records import EncodedImage
 from training.reading.shard_reader import ShardReader
-from training.reading.split_records import EncodedImage
 from training.results.pictures.grid import Cell, grid_picture
 
 CONFIG = {"data": {"image_size": 24, "global_batch_size": 8, "seed": 3}}

@@ -16,7 +16,7 @@ from training.loop.sharing.division import Division
 from training.order import Order
 from training.ranks.group import RankGroup
 from training.ranks.hardware.device_name import kind_of_device
-from training.results.record.rank_balance import BALANCE_FILE, RankBalance, read_balance
+from training.results.run_files.rank_balance import BALANCE_FILE, RankBalance, read_balance
 
 
 @dataclass(frozen=True, slots=True)

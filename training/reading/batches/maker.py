@@ -20,10 +20,10 @@ from training.augment import AugmentParameters, augment_image, draw_parameters
 from training.config.augment import AugmentSettings
 from training.order import StepPlan
 from training.reading.batches.buffers import BufferPool
-from training.reading.damage import without_rows
 from training.reading.decode import Pixels, decode_window
 from training.reading.grey import luma
-from training.reading.record_reader import RecordReader
+from training.reading.records.damage import without_rows
+from training.reading.records.record_reader import RecordReader
 
 # Rows that a thread takes at a time: many, so that handing them over costs little, but few enough that each
 # thread gets several turns and all end together.

@@ -26,9 +26,9 @@ from training.order.blocks import Blocks
 from training.reading.blocks.block_lookahead import BlockLookahead, block_ranges, fits, window_bytes
 from training.reading.blocks.buffer import BlockBuffer
 from training.reading.budget import WindowMemory
-from training.reading.record_reader import RecordReader
+from training.reading.records.record_reader import RecordReader
+from training.reading.records.split_table import SplitTable
 from training.reading.shard_reader import ShardReader
-from training.reading.split_table import SplitTable
 
 # A step up to this many steps behind the latest one is merely late: it reads the records that are no longer
 # held one by one. A step from further back restarts the run there.

@@ -11,7 +11,7 @@ from infra.dataset.catalog import DatasetVersion
 from infra.errors import ConfigError
 from training.arrays import Ints
 from training.config.reading import CacheForm, ReadingSettings
-from training.reading.split_table import SplitTable
+from training.reading.records.split_table import SplitTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from training.reading.budget import WindowMemory
 from training.reading.cache.plan import image_offsets
 from training.reading.cache.reader import all_images
 from training.reading.cache.stores import MemoryStore
-from training.reading.record_reader import RecordReader
-from training.reading.split_records import EncodedImage
+from training.reading.records.record_reader import RecordReader
+from training.reading.records.split_records import EncodedImage
 
 
 class PreloadedRecords(RecordReader):

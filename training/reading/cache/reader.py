@@ -20,9 +20,9 @@ from training.order import Order
 from training.reading.cache.folder import CacheFolder, cache_name
 from training.reading.cache.plan import CachePlan, no_cache, plan_cache
 from training.reading.cache.stores import CachedImage, ImageStore, MemoryStore
-from training.reading.record_reader import RecordReader
-from training.reading.record_runs import record_runs
-from training.reading.split_records import EncodedImage
+from training.reading.records.record_reader import RecordReader
+from training.reading.records.record_runs import record_runs
+from training.reading.records.split_records import EncodedImage
 
 _RUN_BYTES = 1 << 20
 

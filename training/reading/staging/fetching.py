@@ -15,7 +15,7 @@ from infra.errors import CorruptDataError, NotFoundError, ShardmillError, Storag
 from infra.format.contract import Shard
 from infra.storage.locations import without_secrets
 from infra.storage.objects.retries import is_retryable
-from training.reading.damage import restore
+from training.reading.records.damage import restore
 
 _CHUNK_BYTES = 4 << 20
 # Pauses before the second, third and fourth attempt (seconds). Each attempt opens the object anew, and

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from training.arrays import Ints
 from training.order import Order
-from training.reading.split_table import SplitTable
+from training.reading.records.split_table import SplitTable
 
 # How long a step's shards stay needed after the step was asked for: other steps are under way at the same
 # time, and the ranks of one machine are not at exactly the same step.

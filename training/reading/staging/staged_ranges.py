@@ -7,7 +7,7 @@ import copy
 from training.arrays import Ints
 from training.order import Order
 from training.reading.budget import WindowMemory
-from training.reading.split_table import SplitTable
+from training.reading.records.split_table import SplitTable
 from training.reading.staging.staging import Staging
 
 

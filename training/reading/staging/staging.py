@@ -28,7 +28,7 @@ from infra.format.contract import Shard
 from infra.storage.range_reader import Descriptor
 from training.config.reading import ReadingSettings
 from training.order import Order
-from training.reading.split_table import SplitTable
+from training.reading.records.split_table import SplitTable
 from training.reading.staging.fetching import fetch_shard
 from training.reading.staging.folder import STALL_SECONDS, Claim, StagedFolder
 from training.reading.staging.prefetch import PrefetchActions, Prefetcher

@@ -13,9 +13,9 @@ from infra.readable import counted
 from training.reading import RecordReader, load_table, open_records
 from training.results.predictions.figures import figures_of
 from training.results.predictions.file import has_one_label, predictions_file
-from training.results.record.history import read_history
-from training.results.record.run_folder import RunFolder
 from training.results.report.writing import write_run_report
+from training.results.run_files.history import read_history
+from training.results.run_files.run_folder import RunFolder
 
 
 def draw_run_report(run: RunFolder, root: str | Path) -> Path:

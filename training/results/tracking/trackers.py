@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from infra import progress as events
-from training.results.record.history import flat
+from training.results.run_files.history import flat
 from training.results.tracking.tracked import TrackedRun, Tracker
 
 _WANDB_VARIABLES = ("WANDB_API_KEY", "WANDB_MODE", "WANDB_PROJECT", "WANDB_BASE_URL")

@@ -23,7 +23,7 @@ import tensorflow as tf
 from infra.errors import CorruptDataError, ShardmillError
 from infra.format.records import Container
 from training.reading import RecordReader
-from training.reading.record_runs import first_ordinals, record_runs
+from training.reading.records.record_runs import first_ordinals, record_runs
 
 _BLOCK_RECORDS = 64
 _READ_AHEAD_BYTES = 1 << 20

@@ -14,7 +14,7 @@ import torch
 from infra.errors import UsageError
 from training.order.random_numbers import key_of
 from training.order.streams import Purpose
-from training.reading.split_records import SplitRecords
+from training.reading.records.split_records import SplitRecords
 from training.torch_data.batch import Example, TorchBatch
 
 

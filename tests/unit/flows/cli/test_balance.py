@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flows.cli import run
-from training.results.record.rank_balance import BALANCE_FILE
+from training.results.run_files.rank_balance import BALANCE_FILE
 
 
 def rank(number: int, input_seconds: float) -> dict[str, Any]:

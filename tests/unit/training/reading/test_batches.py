@@ -16,7 +16,7 @@ from training.dataset import Dataset, open_dataset
 from training.order import TrainingOrder
 from training.reading import Batch, BatchMaker, RecordReader
 from training.reading.batches.buffers import BufferPool
-from training.reading.split_records import EncodedImage
+from training.reading.records.split_records import EncodedImage
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from training.dataset import Dataset, open_dataset
 from training.order.options import OrderOptions
 from training.reading import ShardReader
 from training.reading.options import ReadingOptions
-from training.reading.split_records import EncodedImage
+from training.reading.records.split_records import EncodedImage
 
 COUNTS = {"train": {"a": 17, "b": 9}, "test": {"a": 5, "b": 3}}
 

@@ -14,10 +14,10 @@ from tests.samples.published import coloured, publish
 from training.config import TrainConfig
 from training.dataset import open_dataset
 from training.results.predictions.file import PredictionsWriter
-from training.results.record.environment import describe_environment
-from training.results.record.history import HistoryFiles, read_history
-from training.results.record.run_folder import open_run
 from training.results.report.drawing import draw_run_report
+from training.results.run_files.environment import describe_environment
+from training.results.run_files.history import HistoryFiles, read_history
+from training.results.run_files.run_folder import open_run
 
 HISTORY = [
     {"epoch": epoch, "step": 5 * epoch, "train": {"loss": 1 / epoch, "accuracy": 0.5}} for epoch in (1, 2)

@@ -20,8 +20,8 @@ from training.results.metrics.regression import RegressionTally
 from training.results.predictions.columns import MultiLabelColumns, RegressionColumns
 from training.results.predictions.comparison import compare
 from training.results.predictions.file import PredictionsWriter, has_one_label
-from training.results.record.environment import describe_environment
 from training.results.report.writing import write_run_report
+from training.results.run_files.environment import describe_environment
 
 SEVERAL = np.array([[1, 0], [1, 1], [0, 0], [0, 1]], np.float32)
 NUMBERS = np.array([[1.0, 20.0], [2.0, 30.0], [3.0, 10.0], [4.0, 0.0]], np.float32)

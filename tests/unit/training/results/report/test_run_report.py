@@ -16,10 +16,10 @@ from training.config import TrainConfig
 from training.dataset import open_dataset
 from training.results.metrics.single_label import SingleLabelTally
 from training.results.predictions.file import PredictionsWriter
-from training.results.record.environment import describe_environment
 from training.results.report.curves import curves_svg
 from training.results.report.gallery import source_link
 from training.results.report.writing import write_run_report
+from training.results.run_files.environment import describe_environment
 
 ODD = ["<script>alert(1)</script>", "caf\udce9", "naïve 中文"]
 VOID = {"meta", "img"}

@@ -22,8 +22,8 @@ def runs(runs: options.Runs = None, json_output: options.Json = False) -> None:
       shardmill runs --runs /data/runs --json
     """
     from flows.cli import output
-    from flows.cli.runs.folder import runs_folder
-    from training.results.record.run_folder import list_runs
+    from flows.cli.training_runs.folder import runs_folder
+    from training.results.run_files.run_folder import list_runs
 
     folder = runs_folder(runs)
     found = [

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from flows.runs import children
+from flows.flow_runs import children
 from infra import progress
 from infra.errors import ChildDied, FailureBudgetExceeded
 
@@ -85,7 +85,7 @@ def test_a_job_without_a_result_is_a_failure() -> None:
 def test_a_job_ends_with_the_process_that_runs_it(tmp_path: Path, how: signal.Signals) -> None:
     marker = tmp_path / "pids"
     flow = (
-        "import logging, sys; from flows.runs import children\n"
+        "import logging, sys; from flows.flow_runs import children\n"
         "class Quiet:\n"
         "    def __init__(self, key): pass\n"
         "    def __enter__(self): return self\n"

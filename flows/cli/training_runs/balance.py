@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flows.cli import options
-from flows.cli.runs.looking import Run
+from flows.cli.training_runs.looking import Run
 
 
 def balance(run: Run, runs: options.Runs = None, json_output: options.Json = False) -> None:
@@ -18,9 +18,9 @@ def balance(run: Run, runs: options.Runs = None, json_output: options.Json = Fal
       shardmill balance photos-v1-3f2a --json
     """
     from flows.cli import output
-    from flows.cli.runs.folder import runs_folder
-    from training.results.record.rank_balance import read_balance
-    from training.results.record.run_folder import open_run
+    from flows.cli.training_runs.folder import runs_folder
+    from training.results.run_files.rank_balance import read_balance
+    from training.results.run_files.run_folder import open_run
 
     found = read_balance(open_run(run, runs_folder(runs)).path)
     if json_output:

@@ -16,10 +16,10 @@ from infra.format.examples import ImageRecord
 from training.arrays import Ints
 from training.order import Order, StepPlan
 from training.reading.budget import WindowMemory
-from training.reading.damage import without_rows
 from training.reading.decode import Pixels, decode_window
-from training.reading.split_records import EncodedImage, SplitRecords
-from training.reading.split_table import SplitTable
+from training.reading.records.damage import without_rows
+from training.reading.records.split_records import EncodedImage, SplitRecords
+from training.reading.records.split_table import SplitTable
 
 
 class RecordReader(Protocol):

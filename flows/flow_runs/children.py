@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from flows.runs.artifacts import LiveProgress
-from flows.runs.cancel_watch import StopRequest, watched_runs
+from flows.flow_runs.artifacts import LiveProgress
+from flows.flow_runs.cancel_watch import StopRequest, watched_runs
 from infra.errors import GO_ON, Cancelled
 from infra.processes.children import run_child
 from infra.progress import Event, emit

@@ -14,7 +14,7 @@ from infra.dataset.catalog import DatasetVersion
 from infra.errors import CorruptDataError
 from training.config import TrainConfig
 from training.reading.grey import luma
-from training.torch_loop.evaluation import Evaluator
+from training.torch_loop.evaluating.evaluation import Evaluator
 from training.torch_loop.outputs.export import WEIGHTS_FILE, load_program
 from training.torch_loop.parts import build_parts
 from training.torch_loop.ranks.group import TorchRanks, choose_device

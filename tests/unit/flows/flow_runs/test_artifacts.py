@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from flows.runs import artifacts
+from flows.flow_runs import artifacts
 
 TRAINED = {
     "epochs": 2,

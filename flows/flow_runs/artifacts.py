@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from flows.runs import charts
+from flows.flow_runs import charts
 
 _UPDATE_SECONDS = 2.0
 _JOIN_SECONDS = 15.0

@@ -10,7 +10,7 @@ import pytest
 
 from infra.errors import CorruptDataError, DataError, NotFoundError
 from training.config import TrainConfig
-from training.results.record.run_folder import list_runs, open_run
+from training.results.run_files.run_folder import list_runs, open_run
 
 CONFIG = TrainConfig().model_dump(mode="json")
 

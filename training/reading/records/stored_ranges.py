@@ -8,7 +8,7 @@ from infra.storage.range_reader import RangeReader
 from training.arrays import Ints
 from training.order import Order
 from training.reading.budget import WindowMemory
-from training.reading.split_table import SplitTable
+from training.reading.records.split_table import SplitTable
 
 
 class StoredRanges:

@@ -12,8 +12,8 @@ from infra.digests import sha256_hex
 from infra.storage.filesystem import Storage
 from tests.samples.published import coloured, publish
 from training.config import TrainConfig
-from training.results.record.environment import describe_environment
-from training.results.record.history import HistoryFiles
+from training.results.run_files.environment import describe_environment
+from training.results.run_files.history import HistoryFiles
 
 FIRST = {"epoch": 1, "step": 5, "train": {"loss": 2.0, "accuracy": 0.1}}
 SECOND = {"epoch": 2, "step": 10, "train": {"loss": 1.0, "accuracy": 0.5}, "validation": {"loss": 1.5}}

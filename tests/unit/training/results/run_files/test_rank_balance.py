@@ -11,7 +11,7 @@ import pytest
 
 from infra.errors import CorruptDataError, NotFoundError
 from training.balance import main
-from training.results.record.rank_balance import BALANCE_FILE, RankBalance, balance_of, read_balance
+from training.results.run_files.rank_balance import BALANCE_FILE, RankBalance, balance_of, read_balance
 
 
 def line(*ranks: dict[str, Any]) -> dict[str, Any]:

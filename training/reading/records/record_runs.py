@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from training.arrays import Ints
-from training.reading.split_table import SplitTable
+from training.reading.records.split_table import SplitTable
 
 _MOST_RECORDS = 512
 

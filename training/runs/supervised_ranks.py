@@ -14,7 +14,7 @@ from training.ranks.supervision.slots import RankCount, Slots
 from training.ranks.supervision.supervisor import RankPlan, Supervisor
 
 
-def supervised(
+def train_with_supervised_ranks(
     config: TrainConfig, version: DatasetVersion, root: str | Path, run_dir: Path
 ) -> dict[str, Any]:
     """Train with ``ranks.workers`` processes. The caller holds the lock on ``run_dir``.

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.cli import options
-from flows.cli.runs.looking import Run, Split
+from flows.cli.training_runs.looking import Run, Split
 
 if TYPE_CHECKING:
-    from training.results.record.run_folder import RunFolder
+    from training.results.run_files.run_folder import RunFolder
 
 EVALUATE: tuple[str, ...] = (sys.executable, "-m", "training.evaluate")
 PREDICT: tuple[str, ...] = (sys.executable, "-m", "training.predict")
@@ -48,10 +48,10 @@ def evaluate(
       shardmill evaluate photos-v1-3f2a --dataset photos@4
     """
     from flows.cli import output
-    from flows.cli.runs.folder import runs_folder
+    from flows.cli.training_runs.folder import runs_folder
     from flows.parameters import root_or_default
     from training.evaluate import summary
-    from training.results.record.run_folder import open_run
+    from training.results.run_files.run_folder import open_run
 
     found = open_run(run, runs_folder(runs))
     found.finished()
@@ -91,8 +91,8 @@ def predict(
     import tempfile
 
     from flows.cli import output
-    from flows.cli.runs.folder import runs_folder
-    from training.results.record.run_folder import open_run
+    from flows.cli.training_runs.folder import runs_folder
+    from training.results.run_files.run_folder import open_run
 
     _check(format_name, out, json_output)
     folder = runs_folder(runs)

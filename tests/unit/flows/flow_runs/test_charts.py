@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from flows.runs import charts
+from flows.flow_runs import charts
 
 _SVG = "{http://www.w3.org/2000/svg}"
 

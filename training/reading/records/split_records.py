@@ -9,8 +9,8 @@ from infra.dataset.catalog import DatasetVersion
 from infra.errors import CorruptDataError, ShardmillError
 from infra.format.examples import ImageRecord
 from infra.format.records import Container
-from training.reading.damage import BadRecords, restore
-from training.reading.split_table import SplitTable
+from training.reading.records.damage import BadRecords, restore
+from training.reading.records.split_table import SplitTable
 
 
 class EncodedImage(NamedTuple):

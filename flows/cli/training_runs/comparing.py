@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.cli import options
-from flows.cli.runs.looking import Run, Split
+from flows.cli.training_runs.looking import Run, Split
 
 if TYPE_CHECKING:
-    from training.results.record.run_folder import RunFolder
+    from training.results.run_files.run_folder import RunFolder
 
 Other = Annotated[str, typer.Argument(metavar="RUN", help="The run to compare with it")]
 OnDataset = Annotated[
@@ -46,11 +46,11 @@ def compare(
       shardmill compare photos-v1-3f2a photos-v2-77cd --dataset photos@2
     """
     from flows.cli import output
-    from flows.cli.runs.folder import runs_folder
+    from flows.cli.training_runs.folder import runs_folder
     from flows.parameters import root_or_default
     from infra.dataset.catalog import Catalog
     from training.results.predictions import comparison
-    from training.results.record.run_folder import open_run
+    from training.results.run_files.run_folder import open_run
 
     folder = runs_folder(runs)
     one, other = open_run(first, folder), open_run(second, folder)
@@ -84,7 +84,7 @@ def compare(
 def _evaluate_if_missing(run: RunFolder, split: str, ref: str, root: str) -> None:
     """Evaluate a run on a split of a dataset version, unless it has predictions of it."""
     from flows.cli import output
-    from flows.cli.runs.using import evaluate_in_child
+    from flows.cli.training_runs.using import evaluate_in_child
     from infra.errors import NotFoundError
 
     try:

@@ -1,0 +1,1 @@
+"""The parts of a flow run of Prefect: the job process, its artifacts, and the final state."""

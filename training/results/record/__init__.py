@@ -1,1 +1,0 @@
-"""What a run tells of itself in its folder: figures of each epoch, environment, and how to open it again."""
