@@ -148,6 +148,17 @@ bench-read-peers: $(VENV)/.stamp ## Reading beside other libraries (makes .venv-
 bench-formats: $(VENV)/.stamp ## Storage formats on the same images (uses .venv-peers too)
 	$(PY) -m tests.benchmarks.formats.compare $(PHOTOS)
 
+# -- documentation ----------------------------------------------------------------------------------------
+
+.PHONY: docs
+docs: $(VENV)/.stamp ## Build the site of the documentation into build/site, with every link checked; needs no network
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	@echo "Open build/site/index.html"
+
+.PHONY: test-docs
+test-docs: $(VENV)/.stamp ## Build the site, look at it in a browser, and run every command and example of the documentation
+	$(PYTEST) -m "" tests/test_documentation.py tests/documentation
+
 # -- release ---------------------------------------------------------------------------------------------
 
 # Where the wheel is tried: an empty environment, and a working folder from which the checkout cannot be imported.

@@ -1,4 +1,4 @@
-"""Links of the documentation lead somewhere, and the paths that CONTRIBUTING names exist."""
+"""Links lead somewhere, the paths that CONTRIBUTING names exist, and every page is in both lists of pages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 REPOSITORY = Path(__file__).parents[1]
 PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted((REPOSITORY / "docs").glob("*.md"))]
@@ -36,3 +37,23 @@ def test_paths_in_contributing_exist() -> None:
     named = _PATH.findall(text)
     assert len(named) > 20
     assert [path for path in named if not (REPOSITORY / path).exists()] == []
+
+
+class _Navigation(yaml.SafeLoader):
+    """Reads mkdocs.yml without making the Python objects that it names."""
+
+
+_Navigation.add_multi_constructor("tag:yaml.org,2002:python/", lambda loader, suffix, node: None)
+
+
+def test_every_page_is_in_the_navigation_and_in_the_readme() -> None:
+    navigation = yaml.load((REPOSITORY / "mkdocs.yml").read_text(encoding="utf-8"), _Navigation)["nav"]
+    listed = [page for section in navigation for pages in section.values() for page in pages]
+    assert len(listed) == len(set(listed))
+    pages = {page.name for page in (REPOSITORY / "docs").glob("*.md")}
+    made = {"index.md", "commands.md", "contributing.md", "changelog.md", "security.md"}
+    assert set(listed) - made == pages, "list each page of docs/ in the part `nav` of mkdocs.yml"
+    linked = set(
+        re.findall(r"\]\(docs/([\w-]+\.md)\)", (REPOSITORY / "README.md").read_text(encoding="utf-8"))
+    )
+    assert pages - linked == set(), "link each page of docs/ in README.md"
