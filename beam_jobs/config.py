@@ -12,11 +12,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from infra.format.contract import RESERVED_NAMES
 from infra.format.records import Container
 from infra.settings import Settings
 
 MIB = 1 << 20
 
+FeatureKind = Literal["auto", "int64", "float", "text", "bytes"]
 Layout = Literal["auto", "classes", "splits"]
 TableFormat = Literal["auto", "csv", "jsonl", "parquet"]
 Resize = Literal["short", "long", "pad", "crop", "none"]
@@ -24,11 +26,30 @@ Resample = Literal["area", "lanczos"]
 Encoding = Literal["jpeg", "webp", "png", "raw"]
 Leakage = Literal["keep", "drop-from-train", "fail"]
 
+_FEATURE_NAME = "[A-Za-z][A-Za-z0-9_]*"
+
 # Patterns of files that often lie beside images; case does not matter.
 DEFAULT_IGNORE = (
     ".*", "__MACOSX", "@eaDir", "Thumbs.db", "desktop.ini", "LICENSE", "README",
     "*.txt", "*.md", "*.rst", "*.csv", "*.tsv", "*.json", "*.jsonl", "*.xml", "*.yaml", "*.yml", "*.html",
 )  # fmt: skip
+
+
+class FeatureColumn(Settings):
+    """A further feature of the records: a column of the table, and how its values are read."""
+
+    column: str | None = Field(None, description="Column of the table; unset: the name of the feature")
+    dtype: FeatureKind = Field(
+        "auto",
+        description="auto: as Parquet and JSON have it, and text in csv; a float has 32 bits. Whole numbers "
+        "that are to be floats, and numbers in csv, need it",
+    )
+    separator: Annotated[str, Field(min_length=1)] | None = Field(
+        None, description="Text between the values of a list, if the column holds text; unset: one value"
+    )
+    length: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+        None, description="Number of values in each list; unset: any number, or as Parquet fixes it"
+    )
 
 
 class TableConfig(Settings):
@@ -62,6 +83,11 @@ class TableConfig(Settings):
     merge_labels: dict[str, str] = Field(
         {}, description="Label as the table writes it to the name of the class that it becomes"
     )
+    features: dict[str, FeatureColumn] = Field(
+        {},
+        description="Further features of the records: a list of columns, or the name of each feature with "
+        "its column or with a table of column, dtype, separator and length",
+    )
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = Field(
         None, description="Character between the values of csv; unset: the one that gives the columns above"
     )
@@ -76,6 +102,33 @@ class TableConfig(Settings):
     @classmethod
     def _one_is_a_list(cls, value: object) -> object:
         return (value,) if isinstance(value, str) else value
+
+    @field_validator("features", mode="before")
+    @classmethod
+    def _columns_by_name(cls, value: object) -> object:
+        if isinstance(value, str):
+            value = [value]
+        if isinstance(value, list | tuple):
+            return {name: {} for name in value}
+        if isinstance(value, dict):
+            return {name: {"column": one} if isinstance(one, str) else one for name, one in value.items()}
+        return value
+
+    @field_validator("features")
+    @classmethod
+    def _have_names_of_their_own(cls, features: dict[str, FeatureColumn]) -> dict[str, FeatureColumn]:
+        for name in features:
+            if not re.fullmatch(_FEATURE_NAME, name):
+                raise ValueError(
+                    f"{name!r} is no name of a feature: write letters, digits and _, as in "
+                    f'features = {{ width_cm = "{name}" }}'
+                )
+            if name in RESERVED_NAMES:
+                raise ValueError(
+                    f"{name!r} is a name that every record or index has: give the feature another, as in "
+                    f'features = {{ my_{name} = "{name}" }}'
+                )
+        return features
 
     @field_validator("delimiter")
     @classmethod
@@ -311,4 +364,6 @@ class PrepareConfig(Settings):
         settings = self.model_dump(mode="json", exclude={"runner", "failure_budget"})
         if self.source.kind != "table":
             del settings["source"]["table"]
+        elif not self.source.table.features:
+            del settings["source"]["table"]["features"]  # as it was before features: the digests stay
         return settings

@@ -14,6 +14,9 @@ One row of a table stands for one file of the source, until planning makes recor
 What is published belongs to the data set on disk and is described in ``infra.format.contract``:
 ``INPUTS_SCHEMA`` (one row per file), ``INDEX_SCHEMA`` (one row per record of a shard),
 ``NEAR_DUPLICATES_SCHEMA``, and ``IMAGE_COLUMNS``, which the tables below share with the index.
+
+A source may give its images further features. Each is a column behind those of LISTING_SCHEMA, PLAN_SCHEMA,
+SPOOLED_PLAN_SCHEMA and PREVIOUS_RECORDS_SCHEMA, named and described as ``beam_jobs.tables.features`` says.
 """
 
 from __future__ import annotations

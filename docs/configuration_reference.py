@@ -126,6 +126,8 @@ def _name(annotation: Any) -> str:
     if origin is not None:
         inside = dict.fromkeys(_name(part) for part in get_args(annotation) if part is not Ellipsis)
         return f"list of {', '.join(inside)}"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "a table"
     return {"int": "integer", "float": "number", "str": "text", "bool": "true or false"}.get(
         annotation.__name__, annotation.__name__
     )

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from beam_jobs.assemble.shards_to_write import ShardsToWrite
 from beam_jobs.encode.blocks import spool_file
 from beam_jobs.spool.claims import note_damage
 from infra.errors import CorruptDataError, NotFoundError, StorageError
-from infra.format.examples import ImageRecord, build_example, parse_example
+from infra.format.examples import ImageRecord, build_example, parse_whole_example
+from infra.format.features import FeatureValues, are_same
 from infra.format.records import pack_record, unpack_record
 from infra.storage.range_reader import RangeReader
 
 
 @dataclass(frozen=True, slots=True)
 class RecordToCopy:
-    """Values needed to write a planned record; the fields are columns of SPOOLED_PLAN_SCHEMA."""
+    """Values needed to write a planned record: columns of SPOOLED_PLAN_SCHEMA, and its further features."""
 
     id: str
     label: int
@@ -25,6 +27,7 @@ class RecordToCopy:
     length_bytes: int
     height: int
     width: int
+    features: Mapping[str, FeatureValues]
 
 
 class RecordCopier:
@@ -53,7 +56,7 @@ class RecordCopier:
         image = self._from_spool(record, spool_file(job.block_digests[record.block]))
         name = job.classes[record.label]
         example = ImageRecord(record.id, image, record.label, name, record.height, record.width, job.channels)
-        return pack_record(build_example(example), job.container)
+        return pack_record(build_example(example, record.features), job.container)
 
     def _from_spool(self, record: RecordToCopy, path: str) -> bytes:
         image = self._images.read(path, record.offset_bytes, record.length_bytes)
@@ -69,7 +72,7 @@ class RecordCopier:
         try:
             stored = self._shards.read(path, record.offset_bytes, record.length_bytes)
             payload = unpack_record(stored, job.previous_shards.container)
-            example = parse_example(payload)
+            example, features = parse_whole_example(payload)
             if example.id != record.id:
                 raise CorruptDataError(f"found record {example.id} where the index says {record.id}")
         except (CorruptDataError, NotFoundError, StorageError) as error:
@@ -79,8 +82,10 @@ class RecordCopier:
                 "run again: its image is then read from the source",
             ) from error
         name = job.classes[record.label]
-        if (example.label, example.label_name) != (record.label, name):
-            payload = build_example(replace(example, label=record.label, label_name=name))
+        is_labelled_so = (example.label, example.label_name) == (record.label, name)
+        if not is_labelled_so or not are_same(features, record.features):
+            changed = replace(example, label=record.label, label_name=name)
+            payload = build_example(changed, record.features)
         elif job.container == job.previous_shards.container:
             return stored
         return pack_record(payload, job.container)

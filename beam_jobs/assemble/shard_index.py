@@ -9,6 +9,7 @@ import hashlib
 import io
 from array import array
 from collections import Counter
+from collections.abc import Sequence
 from types import TracebackType
 from typing import BinaryIO, Self
 
@@ -17,8 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from beam_jobs.tables.features import PREFIX
 from beam_jobs.tables.ids import digest_bytes, hex_text
 from infra.format.contract import INDEX_SCHEMA
+from infra.format.features import Feature
 
 
 class HashedWriter:
@@ -54,6 +57,13 @@ class HashedWriter:
         return self._digest.hexdigest()
 
 
+def index_schema(features: Sequence[Feature]) -> pa.Schema:
+    """Return the columns of an index: INDEX_SCHEMA, and a column for each further feature."""
+    if not features:
+        return INDEX_SCHEMA
+    return pa.schema([*INDEX_SCHEMA, *(pa.field(feature.name, feature.arrow_type) for feature in features)])
+
+
 class ShardIndex:
     """Writes a shard's index as a Parquet file, a row group for each batch of records.
 
@@ -64,7 +74,13 @@ class ShardIndex:
         payload_bytes: length of all encoded images together.
     """
 
-    def __init__(self, out: HashedWriter, offsets: array[int], lengths: array[int]) -> None:
+    def __init__(
+        self,
+        out: HashedWriter,
+        offsets: array[int],
+        lengths: array[int],
+        features: Sequence[Feature] = (),
+    ) -> None:
         self.labels: Counter[int] = Counter()
         self.payload_bytes = 0
         self._offsets = np.frombuffer(offsets, np.int64)
@@ -72,7 +88,9 @@ class ShardIndex:
         self._num_rows = 0
         self._out = out
         self._sink = pa.PythonFile(out, mode="w")
-        self._writer = pq.ParquetWriter(self._sink, INDEX_SCHEMA, compression="zstd")
+        self._features = [feature.name for feature in features]
+        self._schema = index_schema(features)
+        self._writer = pq.ParquetWriter(self._sink, self._schema, compression="zstd")
 
     def __enter__(self) -> Self:
         return self
@@ -85,7 +103,7 @@ class ShardIndex:
         self._writer.close()
 
     def add(self, records: pa.RecordBatch) -> None:
-        """Add the rows of the next records (SPOOLED_PLAN_SCHEMA)."""
+        """Add the rows of the next records (SPOOLED_PLAN_SCHEMA and columns of features)."""
         rows = slice(self._num_rows, self._num_rows + records.num_rows)
         columns = {name: records[name] for name in INDEX_SCHEMA.names if name in records.schema.names}
         columns |= {
@@ -93,9 +111,9 @@ class ShardIndex:
             "length_bytes": pa.array(self._lengths[rows]),
             "sha256": hex_text(digest_bytes(records["sha256"])),
         }
-        self._writer.write_batch(
-            pa.record_batch([columns[name] for name in INDEX_SCHEMA.names], schema=INDEX_SCHEMA)
-        )
+        columns |= {name: records[PREFIX + name] for name in self._features}
+        names = self._schema.names
+        self._writer.write_batch(pa.record_batch([columns[name] for name in names], schema=self._schema))
         self._num_rows = rows.stop
         for count in pc.value_counts(records["label"]).to_pylist():
             self.labels[count["values"]] += count["counts"]

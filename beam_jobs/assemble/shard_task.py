@@ -14,6 +14,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import repeat
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +30,11 @@ from beam_jobs.plan.shards import Assembly
 from beam_jobs.release_memory import release_memory
 from beam_jobs.schemas import SPOOLED_PLAN_SCHEMA
 from beam_jobs.spool.claims import plan_file
+from beam_jobs.tables.features import PREFIX, features_of, with_features
 from infra.digests import stream_sha256
 from infra.errors import NotFoundError, StorageError
 from infra.format.contract import Shard
+from infra.format.features import Feature, FeatureValues, feature_values, features_in
 from infra.format.layout import data_dir
 from infra.storage.filesystem import Storage
 
@@ -76,14 +79,15 @@ def write_plan(
         spool: of the run.
         plan_digest: names the file.
         plan: the shards and their records.
-        lengths: returns the number of bytes to copy for each record (PLAN_SCHEMA): int64 [records].
+        lengths: returns the number of bytes to copy for each of some records (PLAN_SCHEMA): int64 [records].
     """
     path = plan_file(plan_digest)
-    with spool.atomic_writer(path) as stream, pa.ipc.new_file(stream, SPOOLED_PLAN_SCHEMA) as writer:
+    schema = with_features(SPOOLED_PLAN_SCHEMA, plan.features)
+    with spool.atomic_writer(path) as stream, pa.ipc.new_file(stream, schema) as writer:
         for part in (part for shard in plan.shards for part in _parts(shard)):
             records = plan.records_of(part)
             rows = records.append_column("length_bytes", pa.array(lengths(records), pa.int64()))
-            (batch,) = rows.combine_chunks().to_batches()
+            (batch,) = rows.select(schema.names).combine_chunks().to_batches()
             writer.write_batch(batch)
 
 
@@ -101,24 +105,30 @@ def batches_of(shards: Sequence[PlannedShard], number: int) -> range:
 
 @dataclass(frozen=True)
 class PlannedBatches:
-    """The records of a shard in stored order (SPOOLED_PLAN_SCHEMA), read anew by each iteration."""
+    """The records of a shard in stored order, read anew by each iteration.
+
+    They are SPOOLED_PLAN_SCHEMA and columns of features.
+    """
 
     file: pa.ipc.RecordBatchFileReader
     numbers: range
+
+    @property
+    def features(self) -> list[Feature]:
+        """The further features of the records."""
+        return features_in(self.file.schema)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return map(self.file.get_batch, self.numbers)
 
 
-def write_shard(
-    job: ShardsToWrite, number: int, records: Iterable[pa.RecordBatch], copier: RecordCopier
-) -> None:
+def write_shard(job: ShardsToWrite, number: int, records: PlannedBatches, copier: RecordCopier) -> None:
     """Write a shard, then its index, then the note that both are complete.
 
     Args:
         job: settings and places that all shards share.
         number: of the shard.
-        records: SPOOLED_PLAN_SCHEMA, in stored order; iterated twice.
+        records: of the shard; iterated twice.
         copier: fetches the records.
 
     Raises:
@@ -130,7 +140,7 @@ def write_shard(
         offsets, lengths = _write_records(records, copier, hashed)
     with job.dataset.atomic_writer(index_path) as stream:
         hashed_index = HashedWriter(stream)
-        with ShardIndex(hashed_index, offsets, lengths) as index:
+        with ShardIndex(hashed_index, offsets, lengths, records.features) as index:
             for batch in records:
                 index.add(batch)
     shard = Shard(
@@ -163,11 +173,24 @@ def _write_records(
 
 def _rows(records: Iterable[pa.RecordBatch]) -> Iterator[RecordToCopy]:
     """Yield the values needed to write each record; a few rows at a time become Python values."""
-    names = [field.name for field in fields(RecordToCopy)]
+    names = [field.name for field in fields(RecordToCopy) if field.name != "features"]
     for batch in records:
         for start in range(0, batch.num_rows, _ROWS_AT_A_TIME):
             part = batch.slice(start, _ROWS_AT_A_TIME)
-            yield from map(RecordToCopy, *(part.column(name).to_pylist() for name in names))
+            columns = (part.column(name).to_pylist() for name in names)
+            yield from map(RecordToCopy, *columns, _features(part))
+
+
+def _features(records: pa.RecordBatch) -> Iterable[dict[str, FeatureValues]]:
+    """Yield the further features of each record."""
+    features = features_of(records)
+    if not features:
+        return repeat({}, records.num_rows)
+    columns = [records.column(PREFIX + feature.name).to_pylist() for feature in features]
+    names = [feature.name for feature in features]
+    return (
+        feature_values(features, dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)
+    )
 
 
 def reuse_shards(job: ShardsToWrite, published: Iterable[Shard] = ()) -> dict[int, Shard]:

@@ -35,6 +35,7 @@ from infra.dataset.publishing import publish_on_newest
 from infra.digests import digest_of
 from infra.errors import ConfigError, CorruptDataError
 from infra.format.contract import Manifest, Shard, summarise_splits
+from infra.format.features import Feature
 from infra.format.layout import spool_dir
 from infra.processes.process import run_main
 from infra.progress import result
@@ -50,9 +51,10 @@ class _Assembly:
     records: pa.Table
     shards: list[PlannedShard]
     classes: list[str]
+    features: list[Feature]
 
     def records_of(self, shard: PlannedShard) -> pa.Table:
-        """Return the records of a shard in stored order: PLAN_SCHEMA."""
+        """Return the records of a shard in stored order: PLAN_SCHEMA and columns of features."""
         return self.records.slice(shard.start, shard.length)
 
 
@@ -137,7 +139,7 @@ def _deal_again(previous: PreviousVersion, config: PrepareConfig) -> _Assembly:
         config,
     )
     in_order = records.take(pa.array(dealt.order)).combine_chunks()
-    return _Assembly(in_order, dealt.shards, previous.version.manifest.classes)
+    return _Assembly(in_order, dealt.shards, previous.version.manifest.classes, previous.features)
 
 
 def _content(assembly: _Assembly) -> list[Any]:

@@ -15,7 +15,9 @@ import pyarrow as pa
 
 from beam_jobs.plan.columns import PLAN_ROWS, Rows
 from beam_jobs.schemas import IMAGE_NAMES, LISTING_SCHEMA, PLACED_FACTS_SCHEMA, PLAN_SCHEMA
+from beam_jobs.tables.features import feature_columns, features_of, with_features
 from beam_jobs.tables.ids import UInt64, digest_bytes, hex_text, record_ids
+from infra.format.features import Feature
 
 _FACTS_OF_RECORDS = ("block", "shard", "offset_bytes", *IMAGE_NAMES)
 
@@ -25,7 +27,7 @@ class PlannedRecords:
     """Records in stored order.
 
     Attributes:
-        listing: LISTING_SCHEMA.
+        listing: LISTING_SCHEMA and columns of features.
         facts: PLACED_FACTS_SCHEMA.
         rows: int32 [P], row of each record in the listing.
         places: int32 [P], row of each record in the facts.
@@ -47,22 +49,32 @@ class PlannedRecords:
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def features(self) -> list[Feature]:
+        """The further features of the records."""
+        return features_of(self.listing)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the records: PLAN_SCHEMA and columns of features."""
+        return with_features(PLAN_SCHEMA, self.features)
+
     def ids(self) -> UInt64:
         """Return the record ids: uint64 [P]."""
         return record_ids(digest_bytes(self.facts["sha256"]))[self.places]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield all records (PLAN_SCHEMA), PLAN_ROWS at a time."""
+        """Yield all records (``schema``), PLAN_ROWS at a time."""
         for start in range(0, len(self), PLAN_ROWS):
             yield from self.table(start, PLAN_ROWS).combine_chunks().to_batches()
 
     def table(self, start: int = 0, length: int | None = None) -> pa.Table:
-        """Return the records [start, start + length), or all from ``start`` on: PLAN_SCHEMA."""
+        """Return the records [start, start + length), or all from ``start`` on: ``schema``."""
         part = slice(start, None if length is None else start + length)
         return self._table(self.rows[part], self.places[part], self.labels[part])
 
     def take(self, positions: npt.NDArray[np.int64]) -> pa.Table:
-        """Return the records at some positions: PLAN_SCHEMA."""
+        """Return the records at some positions: ``schema``."""
         return self._table(self.rows[positions], self.places[positions], self.labels[positions])
 
     def _table(
@@ -71,7 +83,8 @@ class PlannedRecords:
         places: Rows,
         labels: npt.NDArray[np.int32],
     ) -> pa.Table:
-        sources = self.listing.select(["uri", "size_bytes", "group"]).take(pa.array(rows))
+        extra = feature_columns(self.features)
+        sources = self.listing.select(["uri", "size_bytes", "group", *extra]).take(pa.array(rows))
         facts = self.facts.select(["sha256", *_FACTS_OF_RECORDS]).take(pa.array(places))
         columns = {
             "id": hex_text(digest_bytes(facts["sha256"])[:, :8]),
@@ -81,4 +94,6 @@ class PlannedRecords:
             "source_bytes": sources["size_bytes"],
             "group": sources["group"],
         }
-        return pa.table(columns | {name: facts[name] for name in _FACTS_OF_RECORDS}).cast(PLAN_SCHEMA)
+        columns |= {name: facts[name] for name in _FACTS_OF_RECORDS}
+        columns |= {name: sources[name] for name in extra}
+        return pa.table(columns).cast(self.schema)

@@ -14,14 +14,15 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from beam_jobs.config import PrepareConfig, ShardsConfig
 from beam_jobs.plan.columns import Codes, rows_where
 from beam_jobs.plan.pseudo_random_order import PLACE, SHARD, hash_ranks
+from beam_jobs.tables.features import equal_rows, features_of, same_columns
 from beam_jobs.tables.ids import UInt64
 from beam_jobs.tables.lookup import find_ids
 from infra.format.contract import SPLITS
+from infra.format.features import Feature
 
 # Bytes of a stored record beside its image: the other features of the example, and the frame.
 RECORD_OVERHEAD_BYTES = 176
@@ -45,7 +46,11 @@ class Assembly(Protocol):
     """Shards and records to assemble, of a plan or of a compaction."""
 
     def records_of(self, shard: PlannedShard) -> pa.Table:
-        """Return the records of a shard in stored order: PLAN_SCHEMA."""
+        """Return the records of a shard in stored order: PLAN_SCHEMA and columns of features."""
+
+    @property
+    def features(self) -> list[Feature]:
+        """The further features of the records."""
 
     @property
     def shards(self) -> list[PlannedShard]:
@@ -82,8 +87,7 @@ class HeldShards:
         shards: int32 [N], number of the shard that holds each record.
         labels: int32 [N], number of the class.
         splits: int8 [N], index into SPLITS.
-        uris: string [N], of the source file.
-        groups: string [N], null if there is none.
+        said: what the source says of each: source_uri, group, and columns of features.
         sizes: int64 [S], number of records in each shard.
     """
 
@@ -91,30 +95,31 @@ class HeldShards:
     shards: Int32
     labels: Int32
     splits: Codes
-    uris: pa.Array
-    groups: pa.Array
+    said: pa.Table
     sizes: Int64
 
-    def homes(self, records: RecordsToDeal, uris: pa.ChunkedArray, groups: pa.ChunkedArray) -> Int32:
+    def homes(self, records: RecordsToDeal, said: pa.Table) -> Int32:
         """Find the shard in which each wanted record is already stored exactly as wanted.
 
         Args:
             records: M records.
-            uris: string [M], of the source file.
-            groups: string [M], null if there is none.
+            said: what the source says of each: uri, group, and columns of features.
 
         Returns:
             int32 [M], number of the shard; -1 if there is none.
         """
         ids, labels, splits = records.ids, records.labels, records.splits
         homes = np.full(len(ids), -1, np.int32)
-        if not len(self.ids):
+        if not len(self.ids) or not same_columns(features_of(self.said), features_of(said)):
             return homes
         at, found = find_ids(self.ids, ids)
         same = found & (self.labels[at] == labels) & (self.splits[at] == splits)
         wanted, held = np.flatnonzero(same), at[same]
-        alike = _equal_text(self.uris.take(pa.array(held)), uris.take(pa.array(wanted)))
-        alike &= _equal_text(self.groups.take(pa.array(held)), groups.take(pa.array(wanted)))
+        alike = np.ones(len(wanted), np.bool_)
+        rows, stored = pa.array(wanted), pa.array(held)
+        for name in said.column_names:
+            before = self.said["source_uri" if name == "uri" else name]
+            alike &= equal_rows(before.take(stored), said[name].take(rows))
         homes[wanted[alike]] = self.shards[held[alike]]
         return homes
 
@@ -198,11 +203,3 @@ def _num_new_shards(num_examples: int, num_bytes: int, share: float, config: Sha
     if config.num_shards is None:
         return num_shards(num_examples, num_bytes, config)
     return max(1, min(round(config.num_shards * share), num_examples))
-
-
-def _equal_text(one: pa.Array, other: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    """Compare row by row, with null equal to null: bool [N]."""
-    other = other.combine_chunks() if isinstance(other, pa.ChunkedArray) else other
-    both_null = pc.and_(pc.is_null(one), pc.is_null(other))
-    equal = pc.fill_null(pc.equal(one, other), False)
-    return np.asarray(pc.or_(equal, both_null).to_numpy(zero_copy_only=False), np.bool_)

@@ -34,9 +34,11 @@ from beam_jobs.plan.splits.leaks import Dropped, GroupedRecords, settle_leaks
 from beam_jobs.plan.splits.placement import Labels
 from beam_jobs.plan.statistics import split_statistics
 from beam_jobs.schemas import Status
+from beam_jobs.tables.features import feature_columns, features_of
 from beam_jobs.tables.ids import UInt64, digest_bytes
 from beam_jobs.tables.text_columns import code_texts
 from infra.format.contract import LabelConflict, Leaks, SplitStatistics
+from infra.format.features import Feature
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class PlanSummary:
         cross_split_duplicates: duplicates that the source gives another split than the record kept.
         leaks: groups that are divided among splits.
         statistics: split -> figures of its images, inherited ones among them.
+        features: further features of the records.
     """
 
     classes: list[str]
@@ -56,6 +59,7 @@ class PlanSummary:
     cross_split_duplicates: int
     leaks: Leaks
     statistics: dict[str, SplitStatistics]
+    features: list[Feature] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -84,12 +88,17 @@ class Plan:
         return self.summary.classes
 
     @property
+    def features(self) -> list[Feature]:
+        """The further features of the records."""
+        return self.summary.features
+
+    @property
     def inputs(self) -> pa.Table:
         """The rows of all inputs: INPUTS_SCHEMA, sorted by URI. Made anew at each call."""
         return self.input_rows.table()
 
     def records_of(self, shard: PlannedShard) -> pa.Table:
-        """Return the records of one shard in stored order: PLAN_SCHEMA."""
+        """Return the records of one shard in stored order: PLAN_SCHEMA and columns of features."""
         return self.planned.table(shard.start, shard.length)
 
     def without_records(self) -> Plan:
@@ -168,7 +177,7 @@ def plan_version(
     """Plan a version.
 
     Args:
-        listing: LISTING_SCHEMA, sorted by URI; its labels may be dictionary-coded
+        listing: LISTING_SCHEMA and columns of features, sorted by URI; its labels may be dictionary-coded
             (beam_jobs.tables.text_columns).
         facts: PLACED_FACTS_SCHEMA, a row for each row of the listing whose status is TO_READ, in order; text
             columns of IMAGE_COLUMNS may be coded too.
@@ -210,6 +219,7 @@ def plan_version(
             cross_split_duplicates=input_rows.num_crossing,
             leaks=leaks,
             statistics=split_statistics(known.facts, places, splits),
+            features=features_of(known.listing),
         ),
         near_duplicates=_near_table(known, near, grouped, dropped),
         inherited=dealt.inherited,
@@ -258,8 +268,8 @@ def _deal(
     held = previous.held if previous is not None else None
     homes = None
     if held is not None:
-        wanted = known.listing.select(["uri", "group"]).take(pa.array(rows))
-        homes = held.homes(records, wanted["uri"], wanted["group"])
+        extra = feature_columns(features_of(known.listing))
+        homes = held.homes(records, known.listing.select(["uri", "group", *extra]).take(pa.array(rows)))
     return deal(records, config, held, homes)
 
 

@@ -12,7 +12,6 @@ import pyarrow as pa
 from beam_jobs.config import PrepareConfig
 from beam_jobs.plan import Plan
 from beam_jobs.plan.records import PlannedRecords
-from beam_jobs.schemas import PLAN_SCHEMA
 from beam_jobs.sources.listing import Listing
 from beam_jobs.tables.digests import batches_digest, table_digest
 from infra.codecs import codec_builds
@@ -61,8 +60,8 @@ def _builds(config: PrepareConfig) -> dict[str, str]:
 
 
 def _records_digest(planned: PlannedRecords) -> str:
-    names = [name for name in PLAN_SCHEMA.names if name not in _PLACE_COLUMNS]
-    schema = pa.schema([PLAN_SCHEMA.field(name) for name in names])
+    names = [name for name in planned.schema.names if name not in _PLACE_COLUMNS]
+    schema = pa.schema([planned.schema.field(name) for name in names])
     return batches_digest(schema, (batch.select(names) for batch in planned.batches()))
 
 

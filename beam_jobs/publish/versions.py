@@ -78,6 +78,7 @@ def publish(
         cross_split_duplicates=summary.cross_split_duplicates,
         leaks=summary.leaks,
         statistics=summary.statistics,
+        extra_features=summary.features,
     )
     version = publish_manifest(catalog, manifest)
     try:

@@ -14,11 +14,13 @@ import pyarrow.compute as pc
 from beam_jobs.plan import HeldShards, PreviousRecords
 from beam_jobs.plan.columns import Codes, split_codes
 from beam_jobs.schemas import IMAGE_NAMES, PLAN_SCHEMA, PREVIOUS_RECORDS_SCHEMA
+from beam_jobs.tables.features import PREFIX, feature_columns, with_features
 from beam_jobs.tables.ids import UInt64, digest_bytes, hex_bytes, hex_text, record_ids
 from beam_jobs.tables.lookup import find_ids
 from infra.dataset.catalog import DatasetVersion
 from infra.errors import CorruptDataError, StorageError
 from infra.format.contract import INPUTS_SCHEMA, RECORD, SPLITS, Shard
+from infra.format.features import Feature
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class PreviousVersion:
 
     @property
     def records(self) -> pa.Table:
-        """The records of all sound shards: PREVIOUS_RECORDS_SCHEMA, sorted by id."""
+        """The records of all sound shards: PREVIOUS_RECORDS_SCHEMA and columns of features, sorted by id."""
         return self._indexes[0]
 
     @property
@@ -81,7 +83,8 @@ class PreviousVersion:
     @cached_property
     def _indexes(self) -> tuple[pa.Table, UInt64]:
         """The records of all sound shards, and their ids."""
-        tables = [PREVIOUS_RECORDS_SCHEMA.empty_table()]
+        schema = with_features(PREVIOUS_RECORDS_SCHEMA, self.features)
+        tables = [schema.empty_table()]
         for number, shard in enumerate(self._shards):
             if not self._present[number]:
                 continue
@@ -89,7 +92,7 @@ class PreviousVersion:
                 index = self.version.checked_table(shard.index_path, shard.index_sha256)
             except (CorruptDataError, StorageError):
                 continue  # as if the shard were not there
-            tables.append(_records_of(index, number))
+            tables.append(_records_of(index, number, schema))
         records = pa.concat_tables(tables).combine_chunks()
         ids = record_ids(digest_bytes(records["sha256"]))
         order = np.argsort(ids)
@@ -124,6 +127,11 @@ class PreviousVersion:
         return of_shard[self.records["shard"].to_numpy()] if len(self.ids) else np.empty(0, np.int8)
 
     @property
+    def features(self) -> list[Feature]:
+        """The further features of its records."""
+        return self.version.manifest.extra_features
+
+    @property
     def _shards(self) -> list[Shard]:
         return self.version.manifest.shards
 
@@ -133,20 +141,26 @@ class PreviousVersion:
             shards=self.records["shard"].to_numpy(),
             labels=self.records["label"].to_numpy(),
             splits=splits,
-            uris=self.records["source_uri"].combine_chunks(),
-            groups=self.records["group"].combine_chunks(),
+            said=self.records.select(["source_uri", "group", *feature_columns(self.features)]),
             sizes=np.array([shard.num_examples for shard in self._shards], np.int64),
         )
 
     def all_records(self) -> tuple[pa.Table, Codes]:
-        """Every record as a compaction copies it: PLAN_SCHEMA, sorted by id, and the split of each."""
-        columns = {name: self.records[name] for name in ("sha256", "label", "source_uri", "source_bytes")}
+        """Every record as a compaction copies it, sorted by id, and the split of each.
+
+        The records are PLAN_SCHEMA and columns of features.
+        """
+        extra = feature_columns(self.features)
+        columns = {
+            name: self.records[name] for name in ("sha256", "label", "source_uri", "source_bytes", *extra)
+        }
         columns |= {name: self.records[name] for name in ("group", "shard", "offset_bytes", *IMAGE_NAMES)}
         columns |= {
             "id": hex_text(digest_bytes(self.records["sha256"])[:, :8]),
             "block": pa.nulls(self.records.num_rows, pa.int32()),
         }
-        table = pa.table({name: columns[name] for name in PLAN_SCHEMA.names}).cast(PLAN_SCHEMA)
+        schema = with_features(PLAN_SCHEMA, self.features)
+        table = pa.table({name: columns[name] for name in schema.names}).cast(schema)
         return table, self.planned.splits
 
     def stored_lengths(self, ids: UInt64) -> npt.NDArray[np.int64]:
@@ -157,14 +171,15 @@ class PreviousVersion:
         return np.where(found, self.records["length_bytes"].to_numpy()[at], 0)
 
 
-def _records_of(index: pa.Table, number: int) -> pa.Table:
-    """The records of one shard: PREVIOUS_RECORDS_SCHEMA."""
+def _records_of(index: pa.Table, number: int, schema: pa.Schema) -> pa.Table:
+    """The records of one shard: PREVIOUS_RECORDS_SCHEMA and columns of features."""
     digests = pa.FixedSizeBinaryArray.from_buffers(
         pa.binary(32), index.num_rows, [None, pa.py_buffer(hex_bytes(index["sha256"], 32).tobytes())]
     )
     columns = {"sha256": digests, "shard": pa.array(np.full(index.num_rows, number, np.int32))}
-    for field in PREVIOUS_RECORDS_SCHEMA:
+    for field in schema:
         if field.name not in columns:  # null if an older release wrote the index without the column
-            known = field.name in index.schema.names
-            columns[field.name] = index[field.name] if known else pa.nulls(index.num_rows, field.type)
-    return pa.table(columns).select(PREVIOUS_RECORDS_SCHEMA.names).cast(PREVIOUS_RECORDS_SCHEMA)
+            stored = field.name.removeprefix(PREFIX)
+            known = stored in index.schema.names
+            columns[field.name] = index[stored] if known else pa.nulls(index.num_rows, field.type)
+    return pa.table(columns).select(schema.names).cast(schema)

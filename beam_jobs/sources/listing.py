@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from beam_jobs.schemas import FILTER_REASONS, IGNORED, LISTING_SCHEMA, Status, outcomes_of
 from beam_jobs.sources.walking import FoundFile
 from beam_jobs.tables.digests import table_digest
+from beam_jobs.tables.features import features_of, with_features
 from beam_jobs.tables.text_columns import share_empty_texts
 from infra.storage.filesystem import Storage
 
@@ -28,7 +29,8 @@ class Listing:
     """All files of a source.
 
     Attributes:
-        table: LISTING_SCHEMA, sorted by URI, which is unique.
+        table: LISTING_SCHEMA and columns of features (beam_jobs.tables.features), sorted by URI, which is
+            unique.
         warnings: about the folder, a sentence each.
     """
 
@@ -46,7 +48,8 @@ class Listing:
         """Return the SHA-256 (hexadecimal) of all rows: equal exactly if no file has changed."""
         at = LISTING_SCHEMA.get_field_index("status")
         outcomes = outcomes_of(self.table["status"])
-        return table_digest(self.table.set_column(at, "outcome", outcomes).cast(_DIGESTED_SCHEMA))
+        digested = with_features(_DIGESTED_SCHEMA, features_of(self.table))
+        return table_digest(self.table.set_column(at, "outcome", outcomes).cast(digested))
 
 
 def rows_of_files(files: Sequence[FoundFile]) -> pa.RecordBatch:
@@ -82,8 +85,9 @@ def _settled(file: FoundFile) -> tuple[Status, str | None, str | None]:
 
 
 def write_listing(spool: Storage, table: pa.Table) -> None:
-    """Write a listing (LISTING_SCHEMA) to the spool, so that memory need not hold it meanwhile."""
-    with spool.atomic_writer(_LISTING_FILE) as stream, pa.ipc.new_file(stream, LISTING_SCHEMA) as writer:
+    """Write the table of a listing to the spool, so that memory need not hold it meanwhile."""
+    schema = with_features(LISTING_SCHEMA, features_of(table))
+    with spool.atomic_writer(_LISTING_FILE) as stream, pa.ipc.new_file(stream, schema) as writer:
         writer.write_table(table)
 
 

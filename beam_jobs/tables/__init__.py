@@ -1,1 +1,1 @@
-"""Arrow tables: record ids, look-up by sorted id, digests of rows, cutting, compact columns of text."""
+"""Arrow tables: record ids, look-up by sorted id, digests, cutting, columns of text and of features."""

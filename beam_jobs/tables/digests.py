@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from beam_jobs.tables.features import PREFIX, canonical_bytes
+
 DIGEST_ROWS = 65_536  # rows hashed together
 
 
@@ -19,8 +21,8 @@ def batches_digest(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> str:
     """Return the SHA-256 (hexadecimal) of rows in batches. It depends on where the batches are cut."""
     digest = hashlib.sha256(str(schema).encode())
     for batch in batches:
-        for column in batch.columns:
-            digest.update(_column_bytes(column))
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            digest.update(canonical_bytes(column) if name.startswith(PREFIX) else _column_bytes(column))
     return digest.hexdigest()
 
 

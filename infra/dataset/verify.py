@@ -14,7 +14,8 @@ from infra.dataset.reports import report_sha256
 from infra.digests import stream_sha256
 from infra.errors import CorruptDataError, FormatVersionError, NotFoundError, StorageError
 from infra.format.contract import DUPLICATE, OUTCOMES, RECORD, Shard, summarise_splits
-from infra.format.examples import parse_example
+from infra.format.examples import parse_whole_example
+from infra.format.features import are_same, feature_values
 from infra.format.layout import manifest_file
 from infra.format.records import iter_records
 from infra.format.stored_manifest import decode_manifest, is_sealed
@@ -127,7 +128,7 @@ def _check_record(
             f"record {row['id']} is at byte {offset} ({length} bytes), "
             f"its index says {row['offset_bytes']} ({row['length_bytes']} bytes)"
         )
-    record = parse_example(payload)
+    record, features = parse_whole_example(payload)
     if not 0 <= record.label < len(version.manifest.classes):
         raise CorruptDataError(
             f"record {record.id} has label {record.label}, "
@@ -137,6 +138,10 @@ def _check_record(
     indexed = (row["id"], row["label"], row["stored_bytes"], row["height"], row["width"])
     if stored != indexed:
         raise CorruptDataError(f"record {record.id} is {stored}, its index says {indexed}")
+    if not are_same(features, feature_values(version.manifest.extra_features, row)):
+        raise CorruptDataError(
+            f"record {record.id} has other features than its index says: {sorted(features)}"
+        )
     if record.label_name != version.manifest.classes[record.label]:
         raise CorruptDataError(
             f"record {record.id} has label {record.label} but class name {record.label_name!r}; "

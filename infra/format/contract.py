@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from typing import Any, Final, Literal, Self
 
 import pyarrow as pa
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from infra.errors import AccountingError
+from infra.format.features import Feature
 from infra.format.records import Container
 from infra.settings import Settings
 
@@ -68,6 +69,12 @@ INDEX_SCHEMA = pa.schema(
         *IMAGE_COLUMNS,
     ]
 )
+
+# Names that no further feature may have: keys of records, columns of indexes, and names of a batch.
+RESERVED_NAMES: Final = frozenset({
+    *FEATURES, *INDEX_SCHEMA.names, "split", "shard", "images", "labels", "label_names", "targets", "weights",
+    "ordinals", "positions", "epoch", "step", "sizes",
+})  # fmt: skip
 
 INPUTS_SCHEMA = pa.schema(
     [
@@ -195,6 +202,10 @@ class Leaks(Stored):
     dropped_from_train: int = 0
 
 
+# Keys that a manifest has only where they say something.
+_UNUSED: Final[dict[str, Any]] = {"extra_features": []}
+
+
 class Manifest(Stored):
     """Everything that a version is. Its creation publishes the version.
 
@@ -218,6 +229,7 @@ class Manifest(Stored):
     config: dict[str, Any]
     codecs: dict[str, str]
     features: dict[str, str] = FEATURES
+    extra_features: list[Feature] = Field(default_factory=list, description="further features of the records")
     shards: list[Shard]
     inputs: list[TableFile]
     near_duplicates: TableFile | None = Field(default=None, description="NEAR_DUPLICATES_SCHEMA")
@@ -240,6 +252,15 @@ class Manifest(Stored):
                 f"the inputs account for {self.accounting.num_records}"
             )
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_unused_keys(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out keys that say nothing, so that older releases read the manifest."""
+        document: dict[str, Any] = serialize(self)
+        for key, unused in _UNUSED.items():
+            if document.get(key) == unused:
+                del document[key]
+        return document
 
     def files(self) -> dict[str, int | None]:
         """Path -> size (bytes; None if the manifest has none) of every file of the version."""

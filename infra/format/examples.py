@@ -10,14 +10,21 @@ protobuf release happens to order maps.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
 
 from infra.errors import CorruptDataError
+from infra.format.contract import FEATURES
+from infra.format.features import Dtype, Features, FeatureValues
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
+_BROKEN = (message.DecodeError, KeyError, IndexError, UnicodeDecodeError)
+_NO_FEATURES: Final[Features] = {}
+_LISTS: Final[Mapping[str, Dtype]] = {"bytes_list": "bytes", "float_list": "float32", "int64_list": "int64"}
+_LIST_OF: Final[Mapping[Dtype, str]] = {dtype: name for name, dtype in _LISTS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +97,13 @@ def _declare() -> Any:
 _Example = _declare()
 
 
-def build_example(record: ImageRecord) -> bytes:
-    """The serialised ``tf.train.Example`` of a record. The same record gives the same bytes."""
+def build_example(record: ImageRecord, features: Features = _NO_FEATURES) -> bytes:
+    """The serialised ``tf.train.Example`` of a record. The same record gives the same bytes.
+
+    Args:
+        record: the image and its label.
+        features: further features, by name; stored behind the others, sorted by name.
+    """
     example = _Example()
     entries = example.features.feature
 
@@ -109,25 +121,54 @@ def build_example(record: ImageRecord) -> bytes:
     # Names of folders need not be UTF-8; a shard carries the bytes they had.
     add_bytes("label_name", record.label_name.encode("utf-8", "surrogateescape"))
     add_int("width", record.width)
+    for name, found in sorted(features.items()):
+        value = entries.add(key=name).value
+        stored = getattr(value, _LIST_OF[found.dtype])
+        stored.SetInParent()  # so that an empty list has a type too
+        stored.value.extend(found.values)
     return bytes(example.SerializeToString())
 
 
 def parse_example(serialized: bytes) -> ImageRecord:
-    """The record in a serialised ``tf.train.Example``.
+    """The record in a serialised ``tf.train.Example``, without its further features.
 
     Raises:
         CorruptDataError: it is no Example, or a feature is missing.
     """
     try:
-        feature = {entry.key: entry.value for entry in _Example.FromString(serialized).features.feature}
-        return ImageRecord(
-            id=feature["id"].bytes_list.value[0].decode("ascii"),
-            image=feature["image"].bytes_list.value[0],
-            label=feature["label"].int64_list.value[0],
-            label_name=feature["label_name"].bytes_list.value[0].decode("utf-8", "surrogateescape"),
-            height=feature["height"].int64_list.value[0],
-            width=feature["width"].int64_list.value[0],
-            channels=feature["channels"].int64_list.value[0],
-        )
-    except (message.DecodeError, KeyError, IndexError, UnicodeDecodeError) as error:
+        return _record(_entries(serialized))
+    except _BROKEN as error:
         raise CorruptDataError(f"not an example of this format: {error}") from error
+
+
+def parse_whole_example(serialized: bytes) -> tuple[ImageRecord, dict[str, FeatureValues]]:
+    """The record in a serialised ``tf.train.Example``, and its further features by name.
+
+    Raises:
+        CorruptDataError: it is no Example, or a feature is missing or has no type.
+    """
+    features = {}
+    try:
+        entries = _entries(serialized)
+        for name in entries.keys() - FEATURES.keys():
+            kind = entries[name].WhichOneof("kind")
+            features[name] = FeatureValues(_LISTS[kind], list(getattr(entries[name], kind).value))
+        return _record(entries), features
+    except _BROKEN as error:
+        raise CorruptDataError(f"not an example of this format: {error}") from error
+
+
+def _entries(serialized: bytes) -> dict[str, Any]:
+    return {entry.key: entry.value for entry in _Example.FromString(serialized).features.feature}
+
+
+def _record(feature: Mapping[str, Any]) -> ImageRecord:
+    return ImageRecord(
+        id=feature["id"].bytes_list.value[0].decode("ascii"),
+        image=feature["image"].bytes_list.value[0],
+        label=feature["label"].int64_list.value[0],
+        label_name=feature["label_name"].bytes_list.value[0].decode("utf-8", "surrogateescape"),
+        height=feature["height"].int64_list.value[0],
+        width=feature["width"].int64_list.value[0],
+        channels=feature["channels"].int64_list.value[0],
+    )

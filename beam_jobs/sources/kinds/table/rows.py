@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from beam_jobs.config import TableConfig
 from beam_jobs.schemas import BAD_PATH, BROKEN_ROW, DROPPED_LABEL, NO_LABEL, UNKNOWN_SPLIT
 from beam_jobs.sources.walking import SPLIT_OF_FOLDER
+from beam_jobs.tables.features import feature_columns, features_of
 
 Mask = npt.NDArray[np.bool_]
 
@@ -37,13 +38,13 @@ def understand(raw: pa.Table, settings: TableConfig, source: str, prefixes: list
     """Read paths, labels and splits as the settings say, and find the rows that cannot be used.
 
     Args:
-        raw: ROWS_SCHEMA.
+        raw: ROWS_SCHEMA and columns of features.
         settings: of the table.
         source: URI of the source: absolute paths in it are made relative.
         prefixes: what the URIs of the rows of each table begin with.
 
     Returns:
-        UNDERSTOOD_SCHEMA, in the same order.
+        UNDERSTOOD_SCHEMA and columns of features, in the same order.
     """
     numbers = raw["number"].cast(pa.string())
     tables = pa.array(prefixes).take(raw["table"].combine_chunks())
@@ -65,6 +66,8 @@ def understand(raw: pa.Table, settings: TableConfig, source: str, prefixes: list
         },
         UNDERSTOOD_SCHEMA,
     ).combine_chunks()
+    for name in feature_columns(features_of(raw)):
+        rows = rows.append_column(raw.schema.field(name), raw[name])
     nameless = pc.is_null(raw["path"])
     outside = pc.or_(pc.match_substring_regex(paths, _OUTSIDE), pc.match_substring(paths, "\0"))
     rows = reject(rows, pc.is_valid(raw["fault"]), BROKEN_ROW, raw["fault"])

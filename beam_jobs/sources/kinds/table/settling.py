@@ -23,6 +23,8 @@ from beam_jobs.schemas import (
     Status,
 )
 from beam_jobs.sources.kinds.table.rows import mask_of, reject
+from beam_jobs.tables.features import equal_rows, feature_columns, features_of, with_features
+from infra.format.features import Feature
 
 Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -37,7 +39,7 @@ class Settled:
 
     Attributes:
         files: LISTING_SCHEMA, without labels.
-        rows: UNDERSTOOD_SCHEMA, with the reasons of repeated and contradicting rows.
+        rows: UNDERSTOOD_SCHEMA and columns of features, with the reasons of repeated and contradicting rows.
         representative: int64 [files], the row that stands for each file; -1 if no row names it.
     """
 
@@ -45,12 +47,20 @@ class Settled:
     rows: pa.Table
     representative: Int64
 
+    @property
+    def _features(self) -> list[Feature]:
+        return features_of(self.rows)
+
+    @property
+    def _said(self) -> tuple[str, ...]:
+        return (*_SAID, *feature_columns(self._features))
+
     def good_labels(self) -> pa.Array:
         """Return the labels of the rows that can be used."""
         return self.rows.filter(pc.is_null(self.rows["reason"]))["label"].combine_chunks()
 
     def listing(self, wanted: frozenset[str] | None) -> pa.Table:
-        """Return all files and rows: LISTING_SCHEMA, sorted by URI.
+        """Return all files and rows: LISTING_SCHEMA and columns of features, sorted by URI.
 
         Args:
             wanted: classes to keep; None for all.
@@ -66,13 +76,14 @@ class Settled:
                 "uri": rows["row_uri"],
                 "size_bytes": pa.array(np.zeros(rows.num_rows, np.int64)),
                 "mtime_ns": pa.array(np.zeros(rows.num_rows, np.int64)),
-                **{name: rows[name] for name in (*_SAID, "reason", "message")},
-            }
+                **{name: rows[name] for name in (*self._said, "reason", "message")},
+            },
+            self._features,
         )
         return pa.concat_tables([files, listed]).sort_by("uri")
 
     def _files(self, wanted: frozenset[str] | None) -> pa.Table:
-        """The files, with what their rows say: LISTING_SCHEMA."""
+        """The files, with what their rows say: LISTING_SCHEMA and columns of features."""
         is_named = self.representative >= 0
         said = self.rows.take(pa.array(self.representative, mask=~is_named))
         reasons, messages = said["reason"], said["message"]
@@ -85,12 +96,12 @@ class Settled:
             text = pa.scalar("filter.classes does not name its class")
             messages = pc.if_else(other, text, messages)
         columns = {name: self.files[name] for name in ("uri", "size_bytes", "mtime_ns")}
-        columns |= {name: said[name] for name in _SAID}
+        columns |= {name: said[name] for name in self._said}
         # What the walk found comes first: such a file is not read, whatever a row says of it.
         columns["reason"] = pc.coalesce(self.files["reason"], reasons)
         is_settled = pc.is_valid(self.files["reason"])
         columns["message"] = pc.if_else(is_settled, self.files["message"], messages)
-        return _listed(columns)
+        return _listed(columns, self._features)
 
 
 def settle(files: pa.Table, rows: pa.Table, named: Int64) -> Settled:
@@ -98,7 +109,7 @@ def settle(files: pa.Table, rows: pa.Table, named: Int64) -> Settled:
 
     Args:
         files: LISTING_SCHEMA.
-        rows: UNDERSTOOD_SCHEMA.
+        rows: UNDERSTOOD_SCHEMA and columns of features.
         named: int64 [rows], the file that each row names; -1 if there is none.
     """
     is_good = mask_of(pc.is_null(rows["reason"]))
@@ -130,6 +141,8 @@ def _differs(rows: pa.Table, later: Int64, first: Int64) -> Mask:
     for name in _SAID:
         codes = pc.fill_null(rows[name].combine_chunks().dictionary_encode().indices, -1).to_numpy()
         differs |= codes[later] != codes[first]
+    for name in feature_columns(features_of(rows)) if len(later) else ():
+        differs |= ~equal_rows(rows[name].take(pa.array(later)), rows[name].take(pa.array(first)))
     return differs
 
 
@@ -162,11 +175,12 @@ def _chosen(at: Int64, total: int) -> pa.Array:
     return pa.array(chosen)
 
 
-def _listed(columns: dict[str, pa.ChunkedArray]) -> pa.Table:
-    """Add the status that each reason has: LISTING_SCHEMA."""
+def _listed(columns: dict[str, pa.ChunkedArray], features: list[Feature]) -> pa.Table:
+    """Add the status that each reason has: LISTING_SCHEMA and columns of features."""
+    schema = with_features(LISTING_SCHEMA, features)
     reasons = columns["reason"]
     is_filtered = pc.is_in(reasons, _FILTER_REASONS)
     lost = pc.if_else(is_filtered, pa.scalar(int(Status.FILTERED)), pa.scalar(int(Status.QUARANTINED)))
     status = pc.if_else(pc.is_null(reasons), pa.scalar(int(Status.TO_READ)), lost)
     columns = columns | {"status": status.cast(pa.int8())}
-    return pa.table({name: columns[name] for name in LISTING_SCHEMA.names}).cast(LISTING_SCHEMA)
+    return pa.table({name: columns[name] for name in schema.names}).cast(schema)

@@ -16,6 +16,13 @@ from beam_jobs.sources.kinds.table.formats.delimited import Marks, read_delimite
 from beam_jobs.sources.kinds.table.formats.encodings import to_utf8
 from beam_jobs.sources.kinds.table.formats.json_lines import read_json_lines
 from beam_jobs.sources.kinds.table.formats.parquet import read_parquet
+from beam_jobs.sources.kinds.table.typed.features import (
+    TypedColumn,
+    joined_features,
+    typed_column,
+    with_faults,
+)
+from beam_jobs.tables.features import PREFIX
 from infra.errors import ConfigError, NotFoundError
 from infra.progress import log
 from infra.storage.filesystem import Storage
@@ -115,16 +122,21 @@ def _table(storage: Storage, path: str, root: str) -> Table:
 
 
 def read_tables(tables: list[Table], settings: TableConfig) -> pa.Table:
-    """Read the rows of all tables: ROWS_SCHEMA, in order.
+    """Read the rows of all tables: ROWS_SCHEMA and columns of features, in order.
 
     Raises:
         ConfigError: a table cannot be read as the settings say. NotFoundError: there is no row.
     """
-    parts = []
+    parts, typed = [], []
     for number, table in enumerate(tables):
-        part = _read(table, settings)
+        part, features = _read(table, settings)
         parts.append(part.add_column(0, "table", pa.array([number] * part.num_rows, pa.int32())))
-    rows = pa.concat_tables(parts).combine_chunks()
+        typed.append(features)
+    rows = pa.concat_tables(parts)
+    of_features = joined_features(typed, settings)
+    for field in of_features.schema:
+        rows = rows.append_column(field, of_features[field.name])
+    rows = rows.combine_chunks()
     if not rows.num_rows:
         raise NotFoundError(
             f"the table {tables[0].name} has no row", "give a table with a row for each image"
@@ -132,8 +144,8 @@ def read_tables(tables: list[Table], settings: TableConfig) -> pa.Table:
     return rows
 
 
-def _read(table: Table, settings: TableConfig) -> pa.Table:
-    """Read the rows of one table: ROWS_SCHEMA without the column ``table``."""
+def _read(table: Table, settings: TableConfig) -> tuple[pa.Table, dict[str, TypedColumn]]:
+    """Read the rows of one table, ROWS_SCHEMA without the column ``table``, and their features."""
     kind = _format_of(table, settings)
     wanted = wanted_columns(settings)
     if kind == "parquet":
@@ -147,10 +159,15 @@ def _read(table: Table, settings: TableConfig) -> pa.Table:
             marks = Marks(settings.delimiter, settings.quotes)
             rows, delimiter = read_delimited(table.name, text, wanted, marks)
             told = f"text in {encoding} with {delimiter!r} between values"
+    typed = {
+        name: typed_column(table.name, name, rows[PREFIX + name], asked, kind)
+        for name, asked in settings.features.items()
+    }
+    rows = with_faults(rows, typed)
     num_broken = rows.num_rows - pc.sum(pc.is_null(rows["fault"])).as_py() if rows.num_rows else 0
     broken = f", {num_broken:,} of them broken" if num_broken else ""
     log(f"the table {table.name} was read as {told}: {rows.num_rows:,} rows{broken}")
-    return rows.select([name for name in ROWS_SCHEMA.names if name != "table"])
+    return rows.select([name for name in ROWS_SCHEMA.names if name != "table"]), typed
 
 
 def _format_of(table: Table, settings: TableConfig) -> str:

@@ -8,6 +8,9 @@ import pytest
 
 from beam_jobs.config import PrepareConfig
 from beam_jobs.plan.shards import HeldShards, RecordsToDeal, deal
+from infra.format.features import Feature
+
+SIZE = Feature(name="size", dtype="float32").arrow_field("feature:")
 
 
 def held(ids: list[int], shards: list[int]) -> HeldShards:
@@ -16,8 +19,14 @@ def held(ids: list[int], shards: list[int]) -> HeldShards:
         shards=np.array(shards, np.int32),
         labels=np.zeros(len(ids), np.int32),
         splits=np.zeros(len(ids), np.int8),
-        uris=pa.array([f"{number}.jpg" for number in ids]),
-        groups=pa.array([None if number % 2 else "g" for number in ids], pa.string()),
+        said=pa.table(
+            {
+                "source_uri": [f"{number}.jpg" for number in ids],
+                "group": pa.array([None if number % 2 else "g" for number in ids], pa.string()),
+                "feature:size": pa.array([float(number) for number in ids], pa.float32()),
+            },
+            schema=pa.schema([("source_uri", pa.string()), ("group", pa.string()), SIZE]),
+        ),
         sizes=np.bincount(shards),
     )
 
@@ -33,6 +42,7 @@ def held(ids: list[int], shards: list[int]) -> HeldShards:
         ([1, 2, 3, 4], {"uri": 2}, [1], [1, 2]),
         ([1, 2, 3, 4], {"group": 1}, [1], [1, 2]),
         ([1, 2, 3, 4], {"group": 2}, [1], [1, 2]),
+        ([1, 2, 3, 4], {"size": 4}, [0], [3, 4]),
         ([], {}, [], []),
     ],
 )
@@ -43,16 +53,19 @@ def test_a_shard_stays_where_all_its_records_are_wanted_as_they_are(
     count = len(ids)
     labels = np.array([int(number == change.get("label")) for number in ids], np.int64)
     splits = np.array([int(number == change.get("split")) for number in ids], np.int8)
-    uris = pa.chunked_array(
-        [[f"{'new' if number == change.get('uri') else ''}{number}.jpg" for number in ids]], pa.string()
-    )
-    groups = pa.chunked_array(
-        [["h" if number == change.get("group") else None if number % 2 else "g" for number in ids]],
-        pa.string(),
+    said = pa.table(
+        {
+            "uri": [f"{'new' if number == change.get('uri') else ''}{number}.jpg" for number in ids],
+            "group": [
+                "h" if number == change.get("group") else None if number % 2 else "g" for number in ids
+            ],
+            "feature:size": [-1.0 if number == change.get("size") else float(number) for number in ids],
+        },
+        schema=pa.schema([("uri", pa.string()), ("group", pa.string()), SIZE]),
     )
     numbers = np.array(ids, np.uint64)
     records = RecordsToDeal(numbers, labels, splits, np.ones(count, np.int64))
-    homes = before.homes(records, uris, groups)
+    homes = before.homes(records, said)
     dealt = deal(records, PrepareConfig(), before, homes)
     assert dealt.inherited == inherited
     assert sorted(numbers[dealt.order].tolist()) == written

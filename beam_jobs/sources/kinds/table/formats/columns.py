@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.config import TableConfig
+from beam_jobs.tables.features import PREFIX
 from infra.errors import ConfigError
 
 # The rows of all tables. The texts have no white space around them; empty ones are null.
@@ -28,13 +29,14 @@ _COLUMNS_SHOWN = 20
 
 
 def wanted_columns(settings: TableConfig) -> dict[str, str]:
-    """Return column of ROWS_SCHEMA -> column of the table, of those that the settings name."""
-    named = {
+    """Return column of ROWS_SCHEMA, or ``feature:NAME`` -> column of the table, of those that are named."""
+    named: dict[str, str | None] = {
         "path": settings.path_column,
         "label": settings.label_column,
         "split": settings.split_column,
         "group": settings.group_column,
     }
+    named |= {PREFIX + name: asked.column or name for name, asked in settings.features.items()}
     return {name: column for name, column in named.items() if column is not None}
 
 
@@ -51,27 +53,41 @@ def check_columns(table: str, found: Sequence[str], wanted: Mapping[str, str]) -
         if count:
             raise ConfigError(
                 f"the table {table} has {count} columns {column!r}",
-                f"rename one, or name another column: --set source.table.{name}_column=NAME",
+                f"rename one, or name another column: --set {_setting(name)}=NAME",
             )
         near = difflib.get_close_matches(column.lower(), [text.lower() for text in found], n=1)
         shown = ", ".join(repr(text) for text in found[:_COLUMNS_SHOWN])
         meant = next((text for text in found if near and text.lower() == near[0]), None)
         raise ConfigError(
-            f"the table {table} has no column {column!r} for the {name}; it has {shown}",
-            f"did you mean --set source.table.{name}_column={meant}?"
+            f"the table {table} has no column {column!r} for the {name.replace(':', ' ')}; it has {shown}",
+            f"did you mean --set {_setting(name)}={meant}?"
             if meant
-            else f"name it with --set source.table.{name}_column=NAME",
+            else f"name it with --set {_setting(name)}=NAME",
         )
 
 
+def _setting(name: str) -> str:
+    """Return the setting that names a column."""
+    if name.startswith(PREFIX):
+        return f"source.table.features.{name.removeprefix(PREFIX)}"
+    return f"source.table.{name}_column"
+
+
 def rows_of(columns: Mapping[str, pa.Array | pa.ChunkedArray], count: int) -> pa.Table:
-    """Return text columns as ROWS_SCHEMA without ``table``, numbered from 1; absent columns are null."""
+    """Return text columns as ROWS_SCHEMA without ``table``, numbered from 1; absent columns are null.
+
+    Columns of features, which have any type, come behind them.
+    """
     filled = {"number": pa.array(range(1, count + 1), pa.int64()), "fault": pa.nulls(count, pa.string())}
     for name in ("path", "label", "split", "group"):
         filled[name] = trimmed(columns[name]) if name in columns else pa.nulls(count, pa.string())
     filled |= {name: columns[name] for name in ("number", "fault") if name in columns}
     schema = pa.schema(field for field in ROWS_SCHEMA if field.name != "table")
-    return pa.table({name: filled[name] for name in schema.names}, schema=schema)
+    rows = pa.table({name: filled[name] for name in schema.names}, schema=schema)
+    for name in columns:
+        if name.startswith(PREFIX):
+            rows = rows.append_column(name, columns[name])
+    return rows
 
 
 def trimmed(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

@@ -122,7 +122,8 @@ def _numbered(columns: Mapping[str, pa.ChunkedArray], total: int, broken: _Broke
     if not broken.numbers:
         return whole
     faults = {"number": pa.array(broken.numbers, pa.int64()), "fault": pa.array(broken.faults, pa.string())}
-    return pa.concat_tables([whole, rows_of(faults, len(broken.numbers))]).sort_by("number")
+    lost = rows_of(faults, len(broken.numbers))
+    return pa.concat_tables([whole, lost], promote_options="default").sort_by("number")
 
 
 def _header(table: str, text: bytes, wanted: Mapping[str, str], marks: Marks) -> tuple[str, list[str]]:

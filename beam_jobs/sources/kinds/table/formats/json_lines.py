@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from beam_jobs.sources.kinds.table.formats.columns import check_columns, rows_of
+from beam_jobs.tables.features import PREFIX
 
 _CHUNK_ROWS = 65_536  # rows that are Python values at a time
 _SHOWN = 60  # characters of a broken line
@@ -24,7 +25,7 @@ def read_json_lines(table: str, text: bytes, wanted: Mapping[str, str]) -> pa.Ta
         wanted: column of ROWS_SCHEMA -> key of the objects.
 
     Returns:
-        ROWS_SCHEMA without ``table``.
+        ROWS_SCHEMA without ``table``, and columns of features as JSON.
 
     Raises:
         ConfigError: no object has one of the wanted keys.
@@ -49,6 +50,7 @@ def _values(
     """The wanted values of each line and its fault; adds the keys of all objects to ``seen``."""
     nothing = (None,) * len(wanted)
     keys = tuple(wanted.values())
+    readers = [_json if name.startswith(PREFIX) else _text for name in wanted]
     for line in lines:
         try:
             row = json.loads(line)
@@ -61,7 +63,7 @@ def _values(
         if not row.keys() <= seen.keys():
             seen.update(dict.fromkeys(row))
         try:
-            yield *(_text(row.get(key)) for key in keys), None
+            yield *(read(row.get(key)) for key, read in zip(keys, readers, strict=True)), None
         except ValueError as error:
             yield *nothing, f"{error}: {_shown(line)}"
 
@@ -75,6 +77,15 @@ def _text(value: Any) -> str | None:
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     raise ValueError("it holds a list or an object in place of a text")
+
+
+def _json(value: Any) -> str | None:
+    """Return a value of a feature as JSON, which ``typed`` reads; None if there is none."""
+    if value is None:
+        return None
+    text = json.dumps(value, ensure_ascii=False)
+    text.encode()  # half a surrogate pair is no text
+    return text
 
 
 def _shown(line: bytes) -> str:

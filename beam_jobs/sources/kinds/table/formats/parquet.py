@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from beam_jobs.sources.kinds.table.formats.columns import as_text, check_columns, rows_of
+from beam_jobs.tables.features import PREFIX
 from infra.errors import ConfigError
 
 
@@ -20,7 +21,7 @@ def read_parquet(table: str, stream: pa.NativeFile, wanted: Mapping[str, str]) -
         wanted: column of ROWS_SCHEMA -> column of the file.
 
     Returns:
-        ROWS_SCHEMA without ``table``.
+        ROWS_SCHEMA without ``table``, and columns of features with the types of the file.
 
     Raises:
         ConfigError: it is no Parquet file, lacks a wanted column, or a column holds no text.
@@ -28,11 +29,14 @@ def read_parquet(table: str, stream: pa.NativeFile, wanted: Mapping[str, str]) -
     try:
         file = pq.ParquetFile(stream)
         check_columns(table, file.schema_arrow.names, wanted)
-        found = file.read(columns=list(wanted.values()))
+        found = file.read(columns=list(dict.fromkeys(wanted.values())))
     except (pa.ArrowException, OSError) as error:
         raise ConfigError(
             f"the table {table} cannot be read as Parquet: {str(error).splitlines()[0]}",
             "write it again, or say what it is with source.table.format",
         ) from error
-    columns = {name: as_text(table, column, found[column]) for name, column in wanted.items()}
+    columns = {
+        name: found[column] if name.startswith(PREFIX) else as_text(table, column, found[column])
+        for name, column in wanted.items()
+    }
     return rows_of(columns, found.num_rows)

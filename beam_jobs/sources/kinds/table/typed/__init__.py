@@ -1,0 +1,6 @@
+"""Columns of a table with a type: features and labels that are numbers, bytes or lists.
+
+json_values   values of JSON lines as texts and lists of texts
+conversion    texts and Arrow values as int64, float32, text or bytes; which of them have no such form
+features      the features that the settings name, one table like the other
+"""

@@ -1,0 +1,160 @@
+"""Convert a column to one type, value by value. Values without such a form become faults of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infra.errors import ConfigError
+from infra.format.features import MISSING, Dtype
+
+Kind = Literal["int64", "float", "text", "bytes"]  # as the settings name them
+
+ARROW_KINDS: Final[Mapping[Kind, pa.DataType]] = {
+    "int64": pa.int64(), "float": pa.float32(), "text": pa.string(), "bytes": pa.binary(),
+}  # fmt: skip
+DTYPES: Final[Mapping[Kind, Dtype]] = {
+    "int64": "int64", "float": "float32", "text": "bytes", "bytes": "bytes",
+}  # fmt: skip
+
+# At most 18 digits surely fit into 64 bits.
+_WHOLE = r"^[+-]?[0-9]{1,18}$"
+_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(?i:nan|inf|infinity)$"
+_WORDS = {"int64": "a whole number", "float": "a number", "text": "text", "bytes": "bytes"}
+_SHOWN = 40
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A column of one type.
+
+    Attributes:
+        values: of a type in ARROW_KINDS, or a list of it; null where there is no value or a fault.
+        faults: row -> why its value cannot be used.
+    """
+
+    values: pa.Array
+    faults: dict[int, str]
+
+
+def is_listed(kind: pa.DataType) -> bool:
+    """Tell whether a type is one of Arrow's lists."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def natural_kind(kind: pa.DataType) -> Kind | None:
+    """Return the kind of values that a type of Arrow has; None if it can be no feature."""
+    if is_listed(kind) or pa.types.is_dictionary(kind):
+        return None if is_listed(kind) and is_listed(kind.value_type) else natural_kind(kind.value_type)
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return "int64"
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return "float"
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return "bytes"
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)
+    return "text" if is_text or pa.types.is_temporal(kind) else None
+
+
+def convert(column: pa.ChunkedArray, kind: Kind, length: int | None = None) -> Converted:
+    """Convert a column of values or of lists of values.
+
+    Args:
+        column: of a type that ``natural_kind`` knows.
+        kind: of the result.
+        length: number of values that each list has to have; None: any.
+
+    Raises:
+        ConfigError: the whole column has no such form.
+    """
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    if not is_listed(array.type):
+        values, bad = _scalars(array, kind)
+        return Converted(values, _faults(array, np.flatnonzero(bad), np.flatnonzero(bad), kind))
+    lists = array.cast(pa.list_(array.type.value_type))
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
+    items = lists.flatten()
+    values, bad = _scalars(items, kind)
+    of_item = np.repeat(np.arange(len(lists)), lengths)
+    faults = _faults(items, np.flatnonzero(bad), of_item[bad], kind)
+    if length is not None:
+        wrong = np.flatnonzero((lengths != length) & _mask(pc.is_valid(lists)))
+        faults |= {row: f"has {lengths[row]} values, not {length}" for row in wrong.tolist()}
+    good = np.ones(len(lists), np.bool_)
+    good[list(faults)] = False
+    return Converted(_rebuilt(lists, values, lengths, good, DTYPES[kind]), faults)
+
+
+def _rebuilt(
+    lists: pa.ListArray, values: pa.Array, lengths: npt.NDArray[np.int64], good: Mask, dtype: Dtype
+) -> pa.Array:
+    """Return lists with other values; null where they were null or are no good."""
+    missing: int | float | bytes | str = MISSING[dtype]
+    if pa.types.is_string(values.type):
+        missing = ""
+    filled = pc.fill_null(values, pa.scalar(missing, values.type))
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+    null = ~good | ~_mask(pc.is_valid(lists))
+    return pa.ListArray.from_arrays(offsets, filled, mask=pa.array(null) if null.any() else None)
+
+
+def _scalars(values: pa.Array, kind: Kind) -> tuple[pa.Array, Mask]:
+    """Convert values; return also which have no such form."""
+    wanted = ARROW_KINDS[kind]
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    none_bad = np.zeros(len(values), np.bool_)
+    try:
+        if kind in ("text", "bytes"):
+            text = values if natural_kind(values.type) == "bytes" else values.cast(pa.string())
+            return text.cast(wanted), none_bad
+        if natural_kind(values.type) == "text":
+            texts = pc.utf8_trim_whitespace(values.cast(pa.string()))
+            texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+            fits = pc.match_substring_regex(texts, _WHOLE if kind == "int64" else _NUMBER)
+            bad = ~np.asarray(pc.fill_null(fits, True).to_numpy(zero_copy_only=False), np.bool_)
+            good = pc.utf8_ltrim(pc.if_else(pa.array(bad), pa.scalar(None, pa.string()), texts), "+")
+            return (good.cast(pa.int64()) if kind == "int64" else good.cast(pa.float64()).cast(wanted)), bad
+        if kind == "int64" and natural_kind(values.type) == "float":
+            numbers = values.cast(pa.float64())
+            numbers = pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers)
+            whole = pc.and_(pc.equal(pc.floor(numbers), numbers), pc.less(pc.abs(numbers), 2.0**63))
+            bad = ~np.asarray(pc.fill_null(whole, True).to_numpy(zero_copy_only=False), np.bool_)
+            return pc.if_else(pa.array(bad), pa.scalar(None, pa.float64()), numbers).cast(wanted), bad
+        if kind == "float":
+            return values.cast(pa.float64(), safe=False).cast(wanted), none_bad
+        return values.cast(wanted), none_bad
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ConfigError(
+            f"a value of type {values.type} is not {_WORDS[kind]}: {str(error).splitlines()[0]}",
+            "name another column, or say another dtype",
+        ) from error
+
+
+def _faults(
+    values: pa.Array, bad: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], kind: Kind
+) -> dict[int, str]:
+    """Return row -> the first of its values that has no such form, in words."""
+    faults: dict[int, str] = {}
+    for at, row in zip(bad.tolist(), rows.tolist(), strict=True):
+        if row not in faults:
+            text = str(values[at].as_py())
+            shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+            faults[row] = f"is {shown!r}, not {_WORDS[kind]}"
+    return faults
+
+
+def _mask(values: pa.Array) -> Mask:
+    return np.asarray(values.to_numpy(zero_copy_only=False), np.bool_)
