@@ -33,8 +33,8 @@ DatasetName = Annotated[
 DatasetRef = Annotated[
     str,
     Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(@([0-9]+|latest))?$",
-        examples=["photos", "photos@3"],
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(@([0-9]+|latest))?(\?.+)?$",
+        examples=["photos", "photos@3", "photos@3?width > 800"],
     ),
 ]
 

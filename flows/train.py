@@ -12,6 +12,7 @@ from prefect.states import Completed
 from flows.flow_runs import artifacts, children
 from flows.flow_runs.run_states import cancelled_state, should_retry
 from flows.parameters import DatasetRef, root_or_default, runs_or_default
+from infra.dataset.views.references import parse_reference
 from infra.errors import Cancelled
 from training.config import TrainConfig
 
@@ -51,7 +52,7 @@ def train_model(dataset: str, root: str, runs: str, config: TrainConfig) -> chil
     """Run the training in a process of its own and return its result and metrics."""
     command = [*children.TRAIN, dataset, "--root", root, "--runs", runs]
     command += ["--config-json", config.model_dump_json()]
-    key = artifacts.artifact_key(dataset.split("@")[0], "train-progress")
+    key = artifacts.artifact_key(parse_reference(dataset).name, "train-progress")
     return children.run_child_job(command, key=key, log=get_run_logger())
 
 

@@ -31,7 +31,7 @@ def open_dataset(ref: str, root: str | Path | None = None, **reading: Unpack[Rea
     """Open a published version of a dataset.
 
     Args:
-        ref: ``name``, ``name@3`` or ``name@latest``.
+        ref: ``name``, ``name@3`` or ``name@latest``; of a view with its query: ``name@3?width > 800``.
         root: the folder or URI of the datasets; default ``$SHARDMILL_ROOT`` or ``./datasets``.
         **reading: how records are read, by the names of the settings ``train.reading`` (``ReadingOptions``):
             ``staging_dir`` for shards in an object store, ``max_bad_records`` to leave out, ``cache``,
@@ -40,10 +40,10 @@ def open_dataset(ref: str, root: str | Path | None = None, **reading: Unpack[Rea
 
     Raises:
         NotFoundError: there is no such dataset or version.
-        ConfigError: a setting is wrong.
+        ConfigError: a setting is wrong. UsageError: the query is wrong.
     """
     settings = reading_settings_from(reading)
-    return Dataset(Catalog(root or default_root()).open(ref), settings)
+    return Dataset(Catalog(root or default_root()).open_view(ref), settings)
 
 
 class Dataset:
@@ -71,7 +71,12 @@ class Dataset:
     @property
     def splits(self) -> list[str]:
         """The splits that have records."""
-        return [name for name, split in self.version.manifest.splits.items() if split.num_examples]
+        of_version = [name for name, split in self.version.manifest.splits.items() if split.num_examples]
+        return (
+            of_version
+            if self.version.view is None
+            else [name for name in of_version if len(self._table(name))]
+        )
 
     def table(self, split: str) -> SplitTable:
         """Return the places, labels and ids of the records of a split.
@@ -97,6 +102,31 @@ class Dataset:
         if order is None:
             return records
         return by_block(records, order, self.reading.ram_budget_bytes)
+
+    def query(self, text: str) -> Dataset:
+        """Return the view of the records for which a query is true.
+
+        A query is a text such as ``label == 'hat' and width > 800``. The view is read like
+        the whole version, without a copy; classes keep their numbers.
+
+        Raises:
+            UsageError: the query is wrong.
+        """
+        return Dataset(self.version.query(text), self.reading)
+
+    def to_arrow(self, columns: Sequence[str] | None = None) -> Any:
+        """Return the indexes as a ``pyarrow.dataset.Scanner``: a row for each record, of all splits.
+
+        It reads nothing until ``to_table()``, ``to_batches()``, ``head(10)`` or ``count_rows()`` is called,
+        and then only the columns that are asked for.
+
+        Args:
+            columns: the columns; None: ``split``, ``label_name`` and all columns of the index.
+
+        Raises:
+            NotFoundError: there is no such column.
+        """
+        return self.version.scan(columns)
 
     def close(self) -> None:
         """End the background threads. Staged shards stay for the next run."""

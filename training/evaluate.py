@@ -13,6 +13,7 @@ from typing import Any
 
 from infra import progress as events
 from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.views.references import reference_of
 from infra.errors import ConfigError
 from infra.processes.job_command import JobParser, deliver
 from infra.processes.process import exit_at_once, run_main
@@ -71,8 +72,8 @@ def evaluate_run(run: RunFolder, root: str | Path, split: str, ref: str | None =
     """
     run.finished()
     catalog = Catalog(root)
-    trained_on = catalog.open(run.dataset)
-    version = trained_on if ref is None else catalog.open(ref)
+    trained_on = catalog.open_view(run.dataset)
+    version = trained_on if ref is None else catalog.open_view(ref)
     _check_classes(run, trained_on, version)
     config = TrainConfig.model_validate(run.config())
     dataset = Dataset(version, config.reading)
@@ -87,6 +88,7 @@ def evaluate_run(run: RunFolder, root: str | Path, split: str, ref: str | None =
         "run": run.name,
         "dataset": version.name,
         "version": version.version,
+        **version.describe_view(),
         "split": split,
         "metrics": metrics,
         "folder": str(folder),
@@ -138,7 +140,7 @@ def _check_classes(run: RunFolder, trained_on: DatasetVersion, version: DatasetV
 def summary(result: dict[str, Any]) -> str:
     """Summarize the result in a few lines."""
     figures = {name: value for name, value in result["metrics"].items() if isinstance(value, float)}
-    place = f"{result['dataset']}@{result['version']}, {result['split']}"
+    place = f"{reference_of(result)}, {result['split']}"
     lines = [f"{result['run']} on {place}: {result['metrics']['num_examples']:,} examples"]
     lines += [f"  {name:<18} {value:.4f}" for name, value in figures.items()]
     return "\n".join([*lines, f"  files: {result['folder']}"])

@@ -21,6 +21,7 @@ from typing import Any
 
 from infra import progress as events
 from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.views.references import reference_of
 from infra.digests import digest_of
 from infra.errors import DataError, UsageError
 from infra.processes.children import run_child
@@ -49,7 +50,9 @@ def _parser() -> JobParser:
         "Find likely label errors of the train split with K models, each trained without one fold.",
         "example: python -m training.label_errors clothing --folds 5 --set run.epochs=20",
     )
-    parser.add_argument("dataset", metavar="NAME[@VERSION]", help="dataset; the newest version by default")
+    parser.add_argument(
+        "dataset", metavar="NAME[@VERSION][?QUERY]", help="dataset; the newest version by default"
+    )
     parser.add_argument(
         "--folds", type=int, default=DEFAULT_FOLDS, metavar="K", help="number of folds (default: 5)"
     )
@@ -101,7 +104,7 @@ def label_errors_over_folds(
     """
     if config.data.left_out_fold is not None:
         raise UsageError("data.left_out_fold is set", "leave it out: this command sets it for each fold")
-    version = Catalog(root).open(ref)
+    version = Catalog(root).open_view(ref)
     configs = [_without_fold(config, fold, num_folds) for fold in range(1, num_folds + 1)]
     folds = []
     for number, of_fold in enumerate(configs, 1):
@@ -159,6 +162,7 @@ def _collected(version: DatasetVersion, folds: list[dict[str, Any]], runs: Path)
     result = {
         "dataset": version.name,
         "version": version.version,
+        **version.describe_view(),
         "num_examples": errors.num_examples,
         "num_likely": errors.num_likely,
         "estimated": round(errors.estimated, 1),
@@ -177,7 +181,7 @@ def summary(result: dict[str, Any]) -> str:
     examples, folds = counted(result["num_examples"], "train example"), counted(len(result["runs"]), "fold")
     likely, estimated = f"{result['num_likely']:,}", f"{result['estimated']:,.0f}"
     lines = [
-        f"{result['dataset']}@{result['version']}: {likely} of {examples} look like another class",
+        f"{reference_of(result)}: {likely} of {examples} look like another class",
         f"  estimated number of wrong labels: {estimated}",
         f"  accuracy on unseen examples: {result['metrics']['accuracy']:.2%} ({folds})",
         f"  list:   {result['file']}",

@@ -16,6 +16,7 @@ import numpy as np
 
 from infra import progress as events
 from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.views.references import reference_of
 from infra.errors import UsageError
 from infra.processes.job_command import JobParser, deliver, settings_of
 from infra.processes.process import exit_at_once, num_cpus, own_peak_rss_bytes, run_main
@@ -37,7 +38,9 @@ def _parser() -> JobParser:
         "Measure each stage of reading alone, and all of them together.",
         "example: python -m training.profile clothing --set model.name=ResNet50 --model",
     )
-    parser.add_argument("dataset", metavar="NAME[@VERSION]", help="dataset; the newest version by default")
+    parser.add_argument(
+        "dataset", metavar="NAME[@VERSION][?QUERY]", help="dataset; the newest version by default"
+    )
     parser.add_argument("--seconds", type=float, default=2.0, help="to spend on each measurement")
     parser.add_argument(
         "--model", action="store_true", help="measure training steps of the configuration too"
@@ -91,7 +94,7 @@ def profile(
     Raises:
         NotFoundError: there is no such dataset. CorruptDataError: it is damaged.
     """
-    version = Catalog(root).open(ref)
+    version = Catalog(root).open_view(ref)
     records = open_records(version, Dataset(version).table("train"))
     table = records.table
     order = order_from_settings(config.data, table, version.manifest.classes)
@@ -106,6 +109,7 @@ def profile(
     return {
         "dataset": version.name,
         "version": version.version,
+        **version.describe_view(),
         "container": version.manifest.container,
         "image_size": size,
         "batch_size": order.global_batch_size,
@@ -139,11 +143,12 @@ def profile_workers(
         NotFoundError: there is no such dataset. CorruptDataError: it is damaged.
         EnvironmentFault: PyTorch is not installed.
     """
-    version = Catalog(root).open(ref)
+    version = Catalog(root).open_view(ref)
     rates = measure_workers(version, config, seconds, lambda name: events.log(f"measuring {name}"))
     return {
         "dataset": version.name,
         "version": version.version,
+        **version.describe_view(),
         "image_size": image_size(config),
         "batch_size": config.data.global_batch_size,
         "num_cpus": num_cpus(),
@@ -180,7 +185,7 @@ def _together(
 def _write_picture(path: Path, result: dict[str, Any]) -> None:
     stages = [Stage(each["name"], each["microseconds"], each["detail"]) for each in result["stages"]]
     title = (
-        f"{result['dataset']}@{result['version']}: {result['image_size']} pixels, batches of "
+        f"{reference_of(result)}: {result['image_size']} pixels, batches of "
         f"{result['batch_size']}, {result['num_cpus']} CPUs"
     )
     picture = profile_svg(stages, result["rates"], result["bottleneck"]["stage"], title)

@@ -49,7 +49,9 @@ def _parser() -> JobParser:
         "A picture of a few training examples, as they are stored and as training sees them.",
         "example: python -m training.show_augmented clothing --out out.png --set augment.mixup=0.2",
     )
-    parser.add_argument("dataset", metavar="NAME[@VERSION]", help="dataset; the newest version by default")
+    parser.add_argument(
+        "dataset", metavar="NAME[@VERSION][?QUERY]", help="dataset; the newest version by default"
+    )
     parser.add_argument("--out", required=True, type=Path, metavar="FILE", help=f"{', '.join(SUFFIXES)}")
     parser.add_job_arguments("train")
     return parser
@@ -79,7 +81,7 @@ def show_augmented(ref: str, config: TrainConfig, *, root: str | Path, out: Path
     """
     if out.suffix.lower() not in SUFFIXES:
         raise UsageError(f"{out} has no suffix of a picture format", f"use one of {', '.join(SUFFIXES)}")
-    dataset = Dataset(Catalog(root).open(ref))
+    dataset = Dataset(Catalog(root).open_view(ref))
     reader = dataset.reader("train")
     plan = _first_examples(config, dataset, reader)
     with tensorflow_runtime.quiet_start():  # the model's file may import it
@@ -97,8 +99,8 @@ def show_augmented(ref: str, config: TrainConfig, *, root: str | Path, out: Path
     with writes(out):
         picture.save(out)
     version = dataset.version
-    found = {"dataset": version.name, "version": version.version, "augmented": str(out)}
-    return {**found, "num_examples": len(rows), "num_epochs": _EPOCHS}
+    found = {"dataset": version.name, "version": version.version, **version.describe_view()}
+    return {**found, "augmented": str(out), "num_examples": len(rows), "num_epochs": _EPOCHS}
 
 
 def described(settings: AugmentSettings) -> str:

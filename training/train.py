@@ -25,6 +25,7 @@ from typing import Any
 
 from infra import progress as events
 from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.views.references import reference_of
 from infra.errors import ConfigError, DataError, UsageError
 from infra.processes.job_command import JobParser, deliver, settings_of
 from infra.processes.process import exit_at_once, own_peak_rss_bytes, run_main
@@ -61,7 +62,9 @@ def _parser() -> JobParser:
         "Train on a published dataset. The same command again resumes an interrupted run.",
         "example: python -m training.train clothing --set model.name=ResNet50 --set run.epochs=20",
     )
-    parser.add_argument("dataset", metavar="NAME[@VERSION]", help="dataset; the newest version by default")
+    parser.add_argument(
+        "dataset", metavar="NAME[@VERSION][?QUERY]", help="dataset; the newest version by default"
+    )
     parser.add_argument(
         "--runs",
         default=default_runs(),
@@ -137,7 +140,7 @@ def train_dataset(
             "data.global_batch_size = 'auto' is found for one process, and this run has several ranks",
             "set data.global_batch_size, for example to what one device finds times the ranks",
         )
-    version = Catalog(root).open(ref)
+    version = Catalog(root).open_view(ref)
     _check_trainable(version)
     name = run_name(config, version)
     folder = _local(runs).child(name)
@@ -210,21 +213,21 @@ def _joined(place: Cluster | Meeting | None, config: TrainConfig) -> Cluster | N
 
 def has_finished(ref: str, config: TrainConfig, *, root: str | Path, runs: str | Path) -> bool:
     """Return whether a training with this configuration on this version has finished all its epochs."""
-    version = Catalog(root).open(ref)
+    version = Catalog(root).open_view(ref)
     return _answer(_local(runs).child(run_name(config, version)), config) is not None
 
 
 def _check_trainable(version: DatasetVersion) -> None:
-    split = version.manifest.splits.get("train")
-    if split is None or not split.num_examples:
+    if not version.num_examples("train"):
+        examples = {name: version.num_examples(name) for name in version.manifest.splits}
         found = ", ".join(
-            f"{counted(summary.num_examples, 'example')} in {name}"
-            for name, summary in version.manifest.splits.items()
-            if summary.num_examples
+            f"{counted(number, 'example')} in {name}" for name, number in examples.items() if number
         )
         raise DataError(
             f"the train split of {version.ref} is empty; it has: {found or 'no examples at all'}",
-            "prepare it again with splits.train > 0, or from a source with a train folder",
+            "prepare it again with splits.train > 0, or from a source with a train folder"
+            if version.view is None
+            else "use another query",
         )
 
 
@@ -263,7 +266,7 @@ def _forget_if_empty(folder: Storage) -> None:
 
 def summary(result: dict[str, Any]) -> str:
     """Summarize the result in a few lines."""
-    ref, epochs = f"{result['dataset']}@{result['version']}", counted(result["epochs"], "epoch")
+    ref, epochs = reference_of(result), counted(result["epochs"], "epoch")
     lines = [f"trained {result['model']} on {ref} for {epochs}"]
     if result["unchanged"]:
         lines[0] += " (finished before; run.fresh=true trains anew)"

@@ -51,7 +51,7 @@ def _run(argv: Sequence[str] | None) -> int:
 
     events.subscribe(on_event)
     try:
-        version = Catalog(args.root).open(args.dataset)
+        version = Catalog(args.root).open_view(args.dataset)
         cluster = place if isinstance(place, Cluster) else None
         train = train_with_torch if config.run.framework == "torch" else train_in_process
         result = train(config, version, Path(args.run_dir), cluster, heart)

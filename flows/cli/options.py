@@ -66,6 +66,13 @@ Dataset = Annotated[str, typer.Option("--dataset", metavar="NAME", help="Name of
 Ref = Annotated[
     str, typer.Argument(metavar="NAME[@VERSION]", help="A dataset; its newest version by default")
 ]
+ViewRef = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME[@VERSION][?QUERY]",
+        help="A dataset, its newest version by default; with a query, only the records that fulfil it",
+    ),
+]
 SourceFolder = Annotated[
     str, typer.Argument(metavar="SOURCE", help="Folder of images, one folder a class, or a URI")
 ]

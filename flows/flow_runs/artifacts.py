@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from flows.flow_runs import charts
+from infra.dataset.views.references import reference_of
 
 _UPDATE_SECONDS = 2.0
 _JOIN_SECONDS = 15.0
@@ -101,7 +102,7 @@ def publish_prepared(result: Result, shards: Sequence[Row]) -> None:
     """
     from prefect.artifacts import create_image_artifact, create_markdown_artifact, create_table_artifact
 
-    name, ref = str(result["dataset"]), f"{result['dataset']}@{result['version']}"
+    name, ref = str(result["dataset"]), reference_of(result)
     create_table_artifact(
         table=list(shards),
         key=artifact_key(name, "splits-and-shards"),
@@ -141,7 +142,7 @@ def publish_trained(result: Result, metrics: Sequence[Mapping[str, Any]]) -> Non
     """
     from prefect.artifacts import create_image_artifact, create_markdown_artifact, create_table_artifact
 
-    name, ref = str(result["dataset"]), f"{result['dataset']}@{result['version']}"
+    name, ref = str(result["dataset"]), reference_of(result)
     for figure in ("loss", "accuracy"):
         series = curve(metrics, figure)
         if series:

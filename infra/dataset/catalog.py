@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as pads
 
-from infra.digests import sha256_hex
-from infra.errors import CorruptDataError, NotFoundError, near_miss
+from infra.dataset.views.references import Reference, parse_reference
+from infra.dataset.views.scanning import index_schema, scan
+from infra.dataset.views.view import View, view_of
+from infra.digests import digest_of, sha256_hex
+from infra.errors import CorruptDataError, NotFoundError, UsageError, near_miss
 from infra.format.contract import INPUTS_SCHEMA, Manifest, Shard
 from infra.format.layout import manifest_file, version_of_manifest
 from infra.format.parquet import read_parquet
@@ -18,11 +24,18 @@ from infra.storage.names import check_dataset_name
 
 
 class DatasetVersion:
-    """One published version: its manifest and the folder of the dataset, where the manifest's paths start."""
+    """One published version: its manifest and the folder of the dataset, where the manifest's paths start.
 
-    def __init__(self, storage: Storage, manifest: Manifest) -> None:
+    Attributes:
+        storage: the folder of the dataset.
+        manifest: of the version.
+        view: selects records of the version; None: all of them. The manifest is always of the whole version.
+    """
+
+    def __init__(self, storage: Storage, manifest: Manifest, view: View | None = None) -> None:
         self.storage = storage
         self.manifest = manifest
+        self.view = view
 
     @property
     def name(self) -> str:
@@ -36,8 +49,32 @@ class DatasetVersion:
 
     @property
     def ref(self) -> str:
-        """``name@version``."""
-        return f"{self.name}@{self.version}"
+        """``name@version``, of a view ``name@version?query``."""
+        return str(Reference(self.name, str(self.version), self.view.query if self.view else None))
+
+    @property
+    def view_digest(self) -> str | None:
+        """Digest of the content of a view: of its query and of the shards; None: the whole version."""
+        if self.view is None:
+            return None
+        shards = [shard.sha256 for shard in self.manifest.shards]
+        return digest_of({"query": self.view.query, "classes": self.manifest.classes, "shards": shards})
+
+    def describe_view(self) -> dict[str, Any]:
+        """What the results of a command say of the view, JSON-able; empty for a whole version."""
+        if self.view is None:
+            return {}
+        return {"view": {"query": self.view.query, "digest": self.view_digest}}
+
+    def query(self, text: str) -> DatasetVersion:
+        """Return the view of the records for which a query is true; of a view, those that fulfil both.
+
+        Raises:
+            UsageError: the query is wrong.
+        """
+        both = text if self.view is None else f"({self.view.query}) and ({text})"
+        view = view_of(both, index_schema(self), self.manifest.classes)
+        return DatasetVersion(self.storage, self.manifest, view)
 
     def shards(self, split: str) -> list[Shard]:
         """The shards of a split, in the manifest's order; empty if there is no such split."""
@@ -57,6 +94,47 @@ class DatasetVersion:
                 f"run `shardmill verify {self.ref}`",
             )
         return table
+
+    def scan(self, columns: Sequence[str] | None = None) -> pads.Scanner:
+        """Return the indexes as a lazy Arrow table; see ``infra.dataset.views.scanning``."""
+        return scan(self, columns)
+
+    def rows(self, shard: Shard, columns: Sequence[str] | None = None) -> pa.Table:
+        """Columns of the index of a shard, in stored order; of a view the rows of its records alone.
+
+        Raises:
+            CorruptDataError: the index is missing or not readable.
+        """
+        if self.view is None or columns is None:
+            return self.select(shard, self.table(shard.index_path, columns))
+        table = self.table(shard.index_path, sorted({*columns, *self.view.fields.names}))
+        return self.select(shard, table).select([name for name in columns if name in table.column_names])
+
+    def select(self, shard: Shard, index: pa.Table) -> pa.Table:
+        """Those rows of a shard's index whose records are in this version or view.
+
+        Args:
+            shard: the shard.
+            index: its rows, with the columns of the view.
+        """
+        return index if self.view is None else self.view.select(index, shard.split, self.manifest.classes)
+
+    def count_classes(self, split: str) -> dict[str, int]:
+        """Class name -> number of the records of a split; of a view, those that it selects."""
+        if self.view is None:
+            summary = self.manifest.splits.get(split)
+            return dict(summary.class_counts) if summary else {}
+        counts: Counter[int] = Counter()
+        for shard in self.shards(split):
+            counts.update(self.rows(shard, ["label"])["label"].to_pylist())
+        return {name: counts[number] for number, name in enumerate(self.manifest.classes) if counts[number]}
+
+    def num_examples(self, split: str) -> int:
+        """The number of the records of a split; of a view, those that it selects."""
+        if self.view is None:
+            summary = self.manifest.splits.get(split)
+            return summary.num_examples if summary else 0
+        return sum(self.rows(shard, ["id"]).num_rows for shard in self.shards(split))
 
     def inputs(self, without: Collection[str] = ()) -> pa.Table:
         """The rows of all inputs (INPUTS_SCHEMA), sorted by URI.
@@ -163,15 +241,30 @@ class Catalog:
         """The number of the next version to publish."""
         return max(self.versions(name), default=0) + 1
 
+    def open_view(self, ref: str) -> DatasetVersion:
+        """Open a version as ``open`` does, or a view of it: ``name@3?width > 800``.
+
+        Raises:
+            UsageError: the query is wrong.
+            NotFoundError, FormatVersionError, CorruptDataError: as ``open``.
+        """
+        asked = parse_reference(ref)
+        whole = self.open(str(Reference(asked.name, asked.version)))
+        return whole if asked.query is None else whole.query(asked.query)
+
     def open(self, ref: str) -> DatasetVersion:
         """Open the version ``name@3``, or with ``name`` or ``name@latest`` the newest.
 
         Raises:
             NotFoundError: there is no such dataset or version; says which there are.
+            UsageError: it names a view.
             FormatVersionError: it was written under another format.
             CorruptDataError: its manifest was altered, or belongs to another version.
         """
-        name, _, wanted = ref.partition("@")
+        asked = parse_reference(ref)
+        name, wanted = asked.name, asked.version
+        if asked.query is not None:
+            raise UsageError(f"{ref!r} is a view", f"this needs a whole version: {Reference(name, wanted)}")
         check_dataset_name(name)
         versions = self.versions(name)
         if not versions:

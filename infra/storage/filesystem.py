@@ -99,6 +99,10 @@ class Storage:
         """The file's path on this machine, or None if the storage is elsewhere."""
         return Path(self._full(path)) if self.is_local else None
 
+    def arrow_folder(self) -> tuple[pafs.FileSystem, str]:
+        """Arrow's filesystem and the folder in it, for readers of Arrow that open many files themselves."""
+        return self._fs, self._root
+
     # -- reading ---------------------------------------------------------------------------------------
 
     def open_input(self, path: str) -> pa.NativeFile:

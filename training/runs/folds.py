@@ -75,7 +75,7 @@ def divide_train_split(data: DataSettings, reader: RecordReader, classes: list[s
 
 def _groups(version: DatasetVersion, split: str) -> Ints:
     """Return the number of each record's group, -1 for none: int64 [N]."""
-    parts = [version.table(shard.index_path, columns=["group"])["group"] for shard in version.shards(split)]
+    parts = [version.rows(shard, ["group"])["group"] for shard in version.shards(split)]
     column: Any = pa.chunked_array([part for parted in parts for part in parted.chunks], pa.string())
     codes = column.combine_chunks().dictionary_encode().indices
     return np.asarray(pc.fill_null(codes, -1).to_numpy(zero_copy_only=False), np.int64)

@@ -55,7 +55,8 @@ def run_identity(config: TrainConfig, version: DatasetVersion) -> dict[str, Any]
     settings["optimizer"] |= {"learning_rate": optimizer.rate, "weight_decay": optimizer.decay}
     del settings["ranks"], settings["tracking"]
     settings["reading"] = consumed(config.reading, _mode(config, version))
-    return {"plan": version.manifest.plan_digest, "dataset": version.ref, "config": settings}
+    dataset = {"plan": version.manifest.plan_digest, "dataset": version.ref, **version.describe_view()}
+    return {**dataset, "config": settings}
 
 
 def _mode(config: TrainConfig, version: DatasetVersion) -> Mode:

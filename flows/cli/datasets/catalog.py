@@ -70,7 +70,7 @@ Augmented = Annotated[
 
 
 def show(
-    dataset: options.Ref,
+    dataset: options.ViewRef,
     root: options.Root = None,
     augmented: Augmented = None,
     config: options.Config = None,
@@ -79,15 +79,19 @@ def show(
 ) -> None:
     """Show a version: splits, shards, class balance, accounting, quarantine; or how training augments it.
 
+    Of a view, NAME@VERSION?QUERY, it shows the records that the query selects.
+
     [bold]Examples[/bold]
 
       shardmill show photos
 
       shardmill show photos@2 --json
 
+      shardmill show "photos@2?label == 'cat' and width > 800"
+
       shardmill show photos --augmented augmented.png --set augment.mixup=0.2
     """
-    opened = catalog_at(root).open(dataset)
+    opened = catalog_at(root).open_view(dataset)
     if augmented is not None:
         from flows.cli.datasets import augmented as pictures
 
@@ -97,8 +101,12 @@ def show(
         raise UsageError("--config and --set are settings of training", "give them with --augmented FILE.png")
     from flows.cli import output
     from flows.cli.datasets.print_version import print_version
+    from flows.cli.datasets.print_view import describe, print_view
 
-    if json_output:
+    if opened.view is not None:
+        described = describe(opened)
+        output.print_json(described) if json_output else print_view(opened, described)
+    elif json_output:
         output.print_json(
             opened.manifest.model_dump(mode="json")
             | {"versions": catalog_at(root).versions(opened.name), "location": opened.storage.uri}

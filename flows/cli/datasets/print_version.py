@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flows.cli.output import cell, counted, print_table, say
@@ -21,7 +21,7 @@ def print_version(opened: DatasetVersion) -> None:
     say(f"container {manifest.container}; {kept}" if kept else f"container {manifest.container}")
     _accounting(manifest.accounting.model_dump())
     _shards(opened)
-    _classes(opened)
+    print_classes(manifest.classes, {name: split.class_counts for name, split in manifest.splits.items()})
     _quarantine(manifest.quarantine)
     if manifest.cross_split_duplicates:
         say(f"{counted(manifest.cross_split_duplicates, 'duplicate')} had the record in another split")
@@ -56,12 +56,14 @@ def _shards(opened: DatasetVersion) -> None:
     print_table("Splits and shards", ["split", "examples", "shards", "examples a shard", "size"], rows)
 
 
-def _classes(opened: DatasetVersion) -> None:
-    splits = opened.manifest.splits
-    totals = {
-        label: sum(split.class_counts.get(label, 0) for split in splits.values())
-        for label in opened.manifest.classes
-    }
+def print_classes(classes: Sequence[str], splits: Mapping[str, Mapping[str, int]]) -> None:
+    """Print a table of the classes.
+
+    Args:
+        classes: their names.
+        splits: split -> class name -> number of examples.
+    """
+    totals = {label: sum(counts.get(label, 0) for counts in splits.values()) for label in classes}
     all_examples = sum(totals.values()) or 1
     largest = max(totals.values(), default=0) or 1
     shown = sorted(totals, key=lambda label: (-totals[label], label))
@@ -72,7 +74,7 @@ def _classes(opened: DatasetVersion) -> None:
     rows: list[list[object]] = [
         [
             label,
-            *(split.class_counts.get(label, 0) for split in splits.values()),
+            *(counts.get(label, 0) for counts in splits.values()),
             totals[label],
             f"{totals[label] / all_examples:6.1%}",
             "█" * max(1, round(24 * totals[label] / largest)) if totals[label] else "",

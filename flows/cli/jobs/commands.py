@@ -9,6 +9,7 @@ import typer
 
 from flows.cli import options
 from flows.cli.jobs.settings import checked_source, prepare_settings, train_settings
+from infra.dataset.views.references import reference_of
 
 if TYPE_CHECKING:
     from beam_jobs.config import PrepareConfig
@@ -58,7 +59,7 @@ def prepare(
 
 
 def train(
-    dataset: options.Ref,
+    dataset: options.ViewRef,
     devices: options.Devices = None,
     workers: options.Workers = None,
     framework: options.Framework = None,
@@ -91,7 +92,7 @@ def train(
     settings = with_devices(train_settings(config, changes, recipe), devices, workers)
     folder = root_or_default(root)
     # The newest version now, not when the run starts.
-    ref = Catalog(folder).open(dataset).ref
+    ref = Catalog(folder).open_view(dataset).ref
     from flows.cli.jobs.flow_runs import run_flow
 
     result = run_flow(
@@ -185,7 +186,7 @@ def _print_prepared(result: dict[str, Any]) -> None:
     from beam_jobs.summaries import version_lines
     from flows.cli import output
 
-    ref = f"{result['dataset']}@{result['version']}"
+    ref = reference_of(result)
     output.say(*version_lines(result), f"Look at: shardmill show {ref}", f"Train:   shardmill train {ref}")
 
 

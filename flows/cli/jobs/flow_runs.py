@@ -10,6 +10,7 @@ from flows.cli.output import nothing_on_stdout
 from flows.flow_runs import lost_runs
 from flows.home import home
 from flows.server.api import Api, ApiLost, prefect_api, standing_api
+from infra.dataset.views.references import reference_of
 from infra.errors import GO_ON, Cancelled, ShardmillError, from_event
 from infra.progress import Event, TerminalProgress, subscribe
 
@@ -83,7 +84,7 @@ class _Outcomes:
     def with_finished_jobs(self, error: ShardmillError) -> ShardmillError:
         """Return the error with a message that also lists the jobs already finished."""
         finished = [
-            f"{result['dataset']}@{result['version']} was {'published' if job == 'prepare' else 'trained on'}"
+            f"{reference_of(result)} was {'published' if job == 'prepare' else 'trained on'}"
             for job, result in zip(self._jobs, self._results, strict=False)
             if not result.get("unchanged")
         ]

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from flows.cli import options
+from infra.dataset.views.references import reference_of
 
 Seconds = Annotated[float, typer.Option("--seconds", min=0.1, help="Duration of each measurement")]
 Model = Annotated[bool, typer.Option("--model", help="Measure training steps of the configuration too")]
@@ -20,7 +21,7 @@ Picture = Annotated[
 
 
 def profile(
-    dataset: options.Ref,
+    dataset: options.ViewRef,
     seconds: Seconds = 2.0,
     model: Model = False,
     torch: Torch = False,
@@ -96,6 +97,6 @@ def _subject(result: dict[str, Any]) -> str:
     from flows.cli import output
 
     return (
-        f"{result['dataset']}@{result['version']}: batches of {result['batch_size']} at "
+        f"{reference_of(result)}: batches of {result['batch_size']} at "
         f"{result['image_size']} pixels, {output.counted(result['num_cpus'], 'CPU')}"
     )

@@ -54,7 +54,7 @@ def compare(
 
     folder = runs_folder(runs)
     one, other = open_run(first, folder), open_run(second, folder)
-    ref = None if dataset is None else Catalog(root_or_default(root)).open(dataset).ref
+    ref = None if dataset is None else Catalog(root_or_default(root)).open_view(dataset).ref
     if ref is not None:
         for each in (one, other):
             _evaluate_if_missing(each, split, ref, root_or_default(root))

@@ -12,7 +12,7 @@ Folds = Annotated[int, typer.Option("--folds", min=2, max=100, help="Number of f
 
 
 def label_errors(
-    dataset: options.Ref,
+    dataset: options.ViewRef,
     folds: Folds = 5,
     devices: options.Devices = None,
     workers: options.Workers = None,
@@ -46,7 +46,7 @@ def label_errors(
 
     settings = with_devices(train_settings(config, overrides or [], recipe), devices, workers)
     folder = root_or_default(root)
-    ref = Catalog(folder).open(dataset).ref
+    ref = Catalog(folder).open_view(dataset).ref
     command = [sys.executable, "-m", "training.label_errors", ref, "--folds", str(folds)]
     command += [
         "--root",

@@ -19,7 +19,9 @@ PREDICT: tuple[str, ...] = (sys.executable, "-m", "training.predict")
 
 OtherDataset = Annotated[
     str | None,
-    typer.Option("--dataset", metavar="NAME[@VERSION]", help="Another dataset version with the same classes"),
+    typer.Option(
+        "--dataset", metavar="NAME[@VERSION][?QUERY]", help="Another dataset version with the same classes"
+    ),
 ]
 Paths = Annotated[list[Path], typer.Argument(metavar="PATHS...", help="Image files, or folders of them")]
 Format = Annotated[str, typer.Option("--format", help="csv, parquet or json (an object a line)")]

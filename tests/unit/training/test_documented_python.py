@@ -1,4 +1,4 @@
-"""What docs/read-from-python.md shows works as it stands there, from top to bottom."""
+"""What the pages on reading from Python show works as it stands there, from top to bottom."""
 
 from __future__ import annotations
 
@@ -30,3 +30,40 @@ def test_the_page_runs(
     assert printed[0] == "['cat', 'dog'] ['train'] 110"
     assert printed[-2] == "6 steps"
     assert printed[-1].endswith("bytes of jpeg")
+
+
+def test_the_page_of_queries_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish(tmp_path / "datasets", coloured({"train": {"coat": 3, "hat": 9}}), name="photos")
+    monkeypatch.chdir(tmp_path)
+    page = PAGE.with_name("query-and-views.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
+        exec(block, names)
+    assert names["table"].num_rows == 12
+    assert set(names["batch"].labels.tolist()) == {1}
+    assert names["wide"].num_rows == 9
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-1] == "['train'] 9 photos@1?label == 'hat' and width >= 40"
+
+
+def test_the_queries_of_the_table_are_understood(tmp_path: Path) -> None:
+    classes = {"coat": 1, "hat": 1, "unsure": 1}
+    version = publish(tmp_path, coloured({"train": classes}), name="photos")
+    page = PAGE.with_name("query-and-views.md").read_text(encoding="utf-8")
+    rows = [
+        line
+        for line in page.split("## What a query can say")[1].split("\n- **")[0].splitlines()
+        if "|" in line
+    ]
+    of_index = version.scan().dataset_schema.names
+    queries = [
+        query.replace("\\|", "|")
+        for row in rows
+        for query in re.findall(r"`([^`]*)`", re.split(r"(?<!\\)\|", row)[2])
+        if any(name in query for name in of_index) and "labels" not in query
+    ]
+    assert len(queries) >= 11
+    for query in queries:
+        assert version.query(query).num_examples("train") <= 3

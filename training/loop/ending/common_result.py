@@ -63,6 +63,7 @@ def common_result(
         "run_dir": str(run_dir),
         "dataset": version.name,
         "version": version.version,
+        **version.describe_view(),
         "model": config.model.name,
         "classes": version.manifest.classes,
         "epochs": loop.progress.epoch,

@@ -28,7 +28,7 @@ def _run(argv: Sequence[str] | None) -> int:
     parser.add_job_arguments("train")
     args = parser.parse_args(argv)
     config = settings_of(args, TrainConfig, "train")
-    version = Catalog(args.root).open(args.dataset)
+    version = Catalog(args.root).open_view(args.dataset)
     from training.ranks import tensorflow_runtime
 
     with tensorflow_runtime.quiet_start():

@@ -1,9 +1,9 @@
 """The folder of caches on this machine. Each file is made once, by one process, and kept.
 
-A cache's name has the digest of the shards whose images it keeps, so other versions never read it. Who reads
-a cache holds a shared lock beside it; who makes or removes it, the exclusive one. The kernel takes locks back
-from a process that dies, and a file appears only when it is whole. What does not fit any more goes, the least
-recently used first.
+A cache's name has the digest of the shards whose images it keeps, and of the view, so other versions never
+read it. Who reads a cache holds a shared lock beside it; who makes or removes it, the exclusive one. The
+kernel takes locks back from a process that dies, and a file appears only when it is whole. What does not fit
+any more goes, the least recently used first.
 """
 
 from __future__ import annotations
@@ -151,5 +151,6 @@ class CacheFolder:
 def cache_name(version: DatasetVersion, split: str, form: CacheForm) -> str:
     """Return the name of a cache, made of its content and the digest of the shards."""
     shards = [shard.sha256 for shard in version.shards(split)]
-    digest = digest_of({"revision": _REVISION, "form": form, "shards": shards})
+    content = {"revision": _REVISION, "form": form, "shards": shards}
+    digest = digest_of(content | version.describe_view())
     return f"{version.name}-{split}-{form}-{digest}"

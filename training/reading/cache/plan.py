@@ -78,6 +78,6 @@ def image_offsets(version: DatasetVersion, table: SplitTable, form: CacheForm) -
     if form == "decoded":
         sizes = table.height.astype(np.int64) * table.width * 3
     else:
-        columns = [version.table(shard.index_path, ["stored_bytes"]) for shard in version.shards(table.split)]
+        columns = [version.rows(shard, ["stored_bytes"]) for shard in version.shards(table.split)]
         sizes = np.concatenate([column["stored_bytes"].to_numpy() for column in columns]).astype(np.int64)
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])

@@ -65,7 +65,7 @@ class SplitTable:
 
 
 def load_table(version: DatasetVersion, split: str) -> SplitTable:
-    """Load the table of a split; empty if the version has no such split.
+    """Load the table of a split; empty if the version has no such split. A view has only its own records.
 
     Raises:
         CorruptDataError: a shard or an index is missing, truncated, or differs from the manifest.
@@ -106,12 +106,13 @@ def _read_index(version: DatasetVersion, shard: Shard) -> pa.Table:
         raise CorruptDataError(
             f"{shard.index_path} differs from the index in the manifest of {version.ref}", remedy
         )
-    rows = read_parquet(data, columns=list(_COLUMNS))
+    of_view = version.view.fields.names if version.view else []
+    rows = read_parquet(data, columns=list(dict.fromkeys((*_COLUMNS, *of_view))))
     if rows.num_rows != shard.num_examples:
         raise CorruptDataError(
             f"{shard.index_path} has {rows.num_rows} rows, the manifest says {shard.num_examples}", remedy
         )
-    return rows
+    return version.select(shard, rows).select(_COLUMNS)
 
 
 def _empty_index() -> pa.Table:

@@ -117,7 +117,7 @@ class _Sources:
     def __init__(self, version: DatasetVersion, table: SplitTable) -> None:
         self._version = version
         self._table = table
-        self._index_paths = [shard.index_path for shard in version.shards(table.split)]
+        self._shards = version.shards(table.split)
         self._firsts = np.concatenate([[0], np.cumsum(table.shard_sizes)])
         self._shard, self._uris = -1, pa.array([], pa.string())
 
@@ -127,7 +127,7 @@ class _Sources:
         for ordinal in ordinals.tolist():
             shard = int(self._table.shard[ordinal])
             if shard != self._shard:
-                rows = self._version.table(self._index_paths[shard], columns=["source_uri"])
+                rows = self._version.rows(self._shards[shard], ["source_uri"])
                 self._shard, self._uris = shard, rows["source_uri"].combine_chunks()
             found.append(self._uris[ordinal - int(self._firsts[shard])].as_py() or "")
         return found

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.views.references import parse_reference
 from infra.errors import DataError, NotFoundError
 from infra.format.contract import SPLITS
 from infra.readable import counted
@@ -37,7 +38,7 @@ def draw_run_report(run: RunFolder, root: str | Path) -> Path:
             "run the same training again: it writes that file when it begins",
         )
     try:
-        version: DatasetVersion | None = Catalog(root).open(run.dataset)
+        version: DatasetVersion | None = Catalog(root).open_view(run.dataset)
     except NotFoundError:
         version = None
     result = {**(_so_far(run) if run.result is None else run.result)}
@@ -72,11 +73,11 @@ def _readers(version: DatasetVersion, splits: list[str]) -> dict[str, RecordRead
 def _so_far(run: RunFolder) -> dict[str, Any]:
     """Return what the page needs of a run without a result."""
     history, settings = read_history(run.path), run.config()
-    name, _, number = run.dataset.partition("@")
+    reference = parse_reference(run.dataset)
     return {
         "model": run.model,
-        "dataset": name,
-        "version": int(number),
+        "dataset": reference.name,
+        "version": int(reference.version),
         "classes": [],
         "epochs": len(history),
         "steps": history[-1]["step"] if history else 0,

@@ -48,6 +48,7 @@ def describe_environment(config: TrainConfig, version: DatasetVersion, devices: 
         "dataset": {
             "name": version.name,
             "version": version.version,
+            **version.describe_view(),
             "source": version.manifest.source,
             "manifest_sha256": sha256_hex(manifest),
         },

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from infra.dataset.views.references import parse_reference
+from infra.digests import digest_of
 from infra.errors import CorruptDataError, DataError, NotFoundError, near_miss
 from training.results.predictions.file import predictions_file
 
@@ -34,7 +36,7 @@ class RunFolder:
 
     @property
     def dataset(self) -> str:
-        """The dataset version, as ``name@version``."""
+        """The dataset version, as ``name@version``; of a view with its query."""
         return str(self.identity["dataset"])
 
     @property
@@ -75,10 +77,12 @@ class RunFolder:
         return {name: table for name, table in self.identity["config"].items() if name != "reading"}
 
     def evaluation_dir(self, ref: str) -> Path:
-        """Return the folder of the predictions on a dataset version, given as ``name@version``."""
+        """Return the folder of the predictions on a dataset version or view, given as ``name@version``."""
         if ref == self.dataset:
             return self.path
-        return self.path / "evaluations" / ref.replace("@", "-v")
+        of = parse_reference(ref)
+        view = "" if of.query is None else f"-view-{digest_of(of.query, length=10)}"
+        return self.path / "evaluations" / f"{of.name}-v{of.version}{view}"
 
     def finished(self) -> dict[str, Any]:
         """Return the result.

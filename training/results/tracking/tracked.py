@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from infra.dataset.views.references import reference_of
 from infra.storage.filesystem import Storage
 from training.config import TrackingSettings
 
@@ -37,8 +38,9 @@ class TrackedRun:
 
     @property
     def dataset(self) -> str:
-        """The dataset version, as ``name@version``."""
-        return f"{self.environment['dataset']['name']}@{self.environment['dataset']['version']}"
+        """The dataset version, as ``name@version``; of a view with its query."""
+        about = self.environment["dataset"]
+        return reference_of({**about, "dataset": about["name"]})
 
     @property
     def manifest_sha256(self) -> str:

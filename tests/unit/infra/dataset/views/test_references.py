@@ -1,0 +1,51 @@
+"""References: name, version and query; commands that need a whole version refuse views."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from infra.dataset.catalog import Catalog
+from infra.dataset.views.references import Reference, parse_reference, reference_of
+from infra.errors import NotFoundError, UsageError
+from tests.samples.published import coloured, publish
+
+
+@pytest.mark.parametrize(
+    ("text", "reference"),
+    [
+        ("photos", Reference("photos")),
+        ("photos@3", Reference("photos", "3")),
+        ("photos@latest?width > 8", Reference("photos", "latest", "width > 8")),
+        ("photos@3?label%20%3D%3D%20'a%25b'", Reference("photos", "3", "label == 'a%b'")),
+        ("photos?label == 'a@b?c'", Reference("photos", "", "label == 'a@b?c'")),
+        ("photos?label == '%C3%A9+'", Reference("photos", "", "label == 'é+'")),
+        ("photos? width > 8 ", Reference("photos", "", "width > 8")),
+    ],
+)
+def test_a_reference_is_cut_at_its_first_question_mark(text: str, reference: Reference) -> None:
+    assert parse_reference(text) == reference
+    assert parse_reference(str(reference)) == reference
+
+
+@pytest.mark.parametrize(("text", "words"), [("photos@3?", "no query"), ("photos?a == '%ff'", "UTF-8")])
+def test_a_reference_without_a_readable_query_is_refused(text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        parse_reference(text)
+
+
+def test_the_reference_of_a_result_names_its_view() -> None:
+    result = {"dataset": "photos", "version": 3}
+    assert reference_of(result) == "photos@3"
+    assert reference_of({**result, "view": {"query": "width > 8"}}) == "photos@3?width > 8"
+
+
+def test_only_reading_opens_views(tmp_path: Path) -> None:
+    publish(tmp_path, coloured({"train": {"fox": 2}}), name="birds")
+    catalog = Catalog(tmp_path)
+    with pytest.raises(UsageError, match="needs a whole version: birds@1"):
+        catalog.open("birds@1?label == 'fox'")
+    with pytest.raises(NotFoundError, match="no version '7'"):
+        catalog.open_view("birds@7?label == 'fox'")
+    assert catalog.open_view("birds@1").view is None
