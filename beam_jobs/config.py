@@ -152,7 +152,9 @@ class SourceConfig(Settings):
     """The source of the images."""
 
     kind: str = Field(
-        "image_folder", description="Kind of source: the name of a module in beam_jobs.sources.kinds"
+        "image_folder",
+        description="Kind of source (shardmill sources lists them), or the module of your own kind, such as "
+        "my_package.my_kind",
     )
     layout: Layout = Field(
         "auto",
@@ -160,6 +162,7 @@ class SourceConfig(Settings):
         "or recognised by the names of its top folders (auto)",
     )
     table: TableConfig = Field(TableConfig(), description="The table of kind table")
+    options: dict[str, Any] = Field({}, description="Options of your own kind, as its module names them")
 
     @model_validator(mode="after")
     def _table_and_kind_agree(self) -> Self:
@@ -362,8 +365,11 @@ class PrepareConfig(Settings):
     def effective(self) -> dict[str, Any]:
         """Return the settings that change the written bytes: all but the runner and the failure budget."""
         settings = self.model_dump(mode="json", exclude={"runner", "failure_budget"})
+        source = settings["source"]
         if self.source.kind != "table":
-            del settings["source"]["table"]
+            del source["table"]
         elif not self.source.table.features:
-            del settings["source"]["table"]["features"]  # as it was before features: the digests stay
+            del source["table"]["features"]  # as it was before features: the digests stay
+        if not self.source.options:
+            del source["options"]  # likewise
         return settings

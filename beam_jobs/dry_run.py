@@ -36,8 +36,8 @@ from beam_jobs.request import JobRequest
 from beam_jobs.reuse.known_files import find_known_files
 from beam_jobs.reuse.policy import retried_reasons, reuse_of
 from beam_jobs.reuse.previous import PreviousVersion
-from beam_jobs.schemas import REFERENCE_SCHEMA, Status
-from beam_jobs.sources import list_inputs, open_source
+from beam_jobs.schemas import Status, reference_schema
+from beam_jobs.sources import list_inputs, make_readable, open_reader, open_source
 from beam_jobs.sources.folder import SourceFolder
 from infra.dataset.catalog import Catalog, DatasetVersion
 from infra.dataset.maintenance.purged import purged_contents
@@ -159,7 +159,7 @@ def take_sample(references: pa.Table, source: SourceFolder, config: PrepareConfi
     uris = (uri for chunk in references["uri"].chunks for uri in chunk.to_pylist())
     hashed = ((zlib.crc32(uri.encode()), row) for row, uri in enumerate(uris))
     chosen = pa.array([row for _, row in heapq.nsmallest(SAMPLE_IMAGES, hashed)], pa.int64())
-    rows = references.select(REFERENCE_SCHEMA.names).take(chosen).combine_chunks()
+    rows = references.select(reference_schema(references).names).take(chosen).combine_chunks()
     starts = range(0, rows.num_rows, _SAMPLE_BLOCK)
     parts = [rows.slice(start, _SAMPLE_BLOCK) for start in starts]
     blocks = [
@@ -169,7 +169,9 @@ def take_sample(references: pa.Table, source: SourceFolder, config: PrepareConfi
         spool = Storage.at(folder)
         write_references(spool, rows, blocks)
         KnownContents().write(spool)
-        seconds = _encode_for_a_while(EncodeBlocks(source, spool, config), len(blocks))
+        make_readable(source, config, rows, spool)
+        reader = open_reader(source, config, spool)
+        seconds = _encode_for_a_while(EncodeBlocks(reader, spool, config), len(blocks))
         facts = [read_facts(spool, block) for block in blocks[: len(seconds)]]
     stored = [length for table in facts for length in table["stored_bytes"].to_pylist() if length is not None]
     num_images = sum(table.num_rows for table in facts)

@@ -42,7 +42,7 @@ from beam_jobs.reuse.known_files import find_known_files, stored_contents
 from beam_jobs.reuse.policy import retried_reasons, reuse_of
 from beam_jobs.reuse.previous import PreviousVersion
 from beam_jobs.schemas import IMAGE_NAMES, PLACED_FACTS_SCHEMA, Status
-from beam_jobs.sources import list_inputs, open_source
+from beam_jobs.sources import list_inputs, make_readable, open_reader, open_source
 from beam_jobs.sources.listing import Listing, read_listing, write_listing
 from beam_jobs.spool.builds import check_builds, note_builds
 from beam_jobs.spool.claims import RunClaim, damaged_shards
@@ -142,7 +142,9 @@ class _Job:
 
     def unchanged(self, digests: Digests) -> DatasetVersion | None:
         """Return the newest version if this run would publish the same again, else None."""
-        return unchanged_version(self.catalog, self.request.dataset, digests, self.source, self.config.runner)
+        reader = open_reader(self.source, self.config)
+        newest = self.catalog.latest(self.request.dataset)
+        return unchanged_version(newest, digests, self.listing, reader, self.config.runner)
 
     def prepare(self, digests: Digests) -> tuple[DatasetVersion, SavedWork]:
         """Make the next version; start again if another process publishes a version meanwhile."""
@@ -212,7 +214,9 @@ class _Job:
         references = read_listing(spool).to_read()
         known = self.find_known(references, previous, spool)
         others = references.filter(pa.array(~known.mask)) if known.mask.any() else references
-        encoded = encode_files(others, self.source, spool, self.config)
+        make_readable(self.source, self.config, others, spool)
+        reader = open_reader(self.source, self.config, spool)
+        encoded = encode_files(others, reader, spool, self.config)
         self.add_cpu_seconds("encode", encoded.cpu_seconds)
         return known, encoded
 

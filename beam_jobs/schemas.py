@@ -6,6 +6,7 @@ One row of a table stands for one file of the source, until planning makes recor
     ---------  -------------------------------------------  -----------------------------
     list       LISTING_SCHEMA: all files                    reuse, plan
     reuse      REFERENCE_SCHEMA: the files to be read       encode (a record batch a block)
+    (both)     MEMBER_COLUMNS too, of images in containers  encode
     encode     FACTS_SCHEMA: what reading a file found      reuse
     reuse      PLACED_FACTS_SCHEMA: the same of all files   plan
     plan       PLAN_SCHEMA: the records to be written       assemble
@@ -33,17 +34,24 @@ from infra.format.contract import FILTERED, IMAGE_COLUMNS, INDEX_SCHEMA, QUARANT
 
 @dataclass(frozen=True, slots=True)
 class FileRef:
-    """A file of the source as it was listed.
+    """An image of the source as it was listed: a file of its own, or a member of a container.
+
+    A container is a file that holds many images: an archive, or a table or record file whose rows are images.
 
     Attributes:
-        uri: relative to the source; see infra.storage.names.
-        size_bytes: length of the file.
-        mtime_ns: time of its last change (nanoseconds since 1970); 0 if the source does not tell.
+        uri: relative to the source; see infra.storage.names. Of a member: ``<container>#<name in it>``.
+        size_bytes: length of the image; of a member 0 if that is not known before it is read.
+        mtime_ns: time of the last change of the file or of the container (nanoseconds since 1970); 0 if the
+            source does not tell.
+        container: URI of the container, relative to the source; None for a file of its own.
+        position: place in the container, in the unit of its kind (byte offset, number of a row); else None.
     """
 
     uri: str
     size_bytes: int
     mtime_ns: int
+    container: str | None = None
+    position: int | None = None
 
 
 class Status(IntEnum):
@@ -73,7 +81,16 @@ LISTING_SCHEMA = pa.schema(
     ]
 )
 
-# The rows of the listing whose status is TO_READ, without those that the previous version knows.
+# Further columns of a listing and of its references where images are members of containers; see FileRef.
+# Listings of plain files do not have them, so these cost nothing there, and change no digest.
+MEMBER_COLUMNS = (
+    pa.field("container", pa.dictionary(pa.int32(), pa.string())),  # null for a row that is no member
+    pa.field("position", pa.int64()),  # null for a row that is no member
+)
+MEMBER_LISTING_SCHEMA = pa.schema([*LISTING_SCHEMA, *MEMBER_COLUMNS])
+
+# The rows of the listing whose status is TO_READ, without those that the previous version knows. With
+# MEMBER_COLUMNS if the listing has them: see reference_schema.
 REFERENCE_SCHEMA = pa.schema(
     LISTING_SCHEMA.field(name) for name in ("uri", "size_bytes", "mtime_ns", "label", "split", "group")
 )
@@ -204,7 +221,16 @@ def outcomes_of(status: pa.Array | pa.ChunkedArray) -> pa.Array:
     return _OUTCOMES.take(status)
 
 
+def reference_schema(listing: pa.Table | pa.RecordBatch) -> pa.Schema:
+    """Return REFERENCE_SCHEMA, with those of MEMBER_COLUMNS that a listing or its references have."""
+    return pa.schema(
+        [*REFERENCE_SCHEMA, *(field for field in MEMBER_COLUMNS if field.name in listing.schema.names)]
+    )
+
+
 def file_refs(references: pa.Table | pa.RecordBatch) -> Iterator[FileRef]:
-    """Return the files of a table that has the columns uri, size_bytes and mtime_ns, in order."""
-    columns = (references[name].to_pylist() for name in ("uri", "size_bytes", "mtime_ns"))
-    return map(FileRef, *columns)
+    """Return the images of a table that has uri, size_bytes, mtime_ns and maybe MEMBER_COLUMNS, in order."""
+    names = ["uri", "size_bytes", "mtime_ns"]
+    if "container" in references.schema.names:
+        names += ["container", "position"]
+    return map(FileRef, *(references[name].to_pylist() for name in names))

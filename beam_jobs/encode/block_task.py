@@ -34,7 +34,7 @@ from beam_jobs.schemas import (
     Status,
     file_refs,
 )
-from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.reading import Reader
 from beam_jobs.sources.walking import SourceFault
 from infra.codecs import ImageRejected, Pixels
 from infra.codecs.measures.perceptual import perceptual_hashes
@@ -51,7 +51,7 @@ class EncodeBlocks(Task):
 
     name = "EncodeBlocks"
 
-    def __init__(self, source: SourceFolder, spool: Storage, config: PrepareConfig) -> None:
+    def __init__(self, source: Reader, spool: Storage, config: PrepareConfig) -> None:
         self._source = source
         self._spool = spool
         self._config = config
@@ -101,7 +101,7 @@ def _decode(data: bytes, config: PrepareConfig) -> None:
 
 def encode_block(
     references: pa.RecordBatch,
-    source: SourceFolder,
+    source: Reader,
     spool: Storage,
     config: PrepareConfig,
     contents: KnownContents = NOTHING_KNOWN,
@@ -111,7 +111,7 @@ def encode_block(
 
     Args:
         references: REFERENCE_SCHEMA.
-        source: where the files are.
+        source: reads the files.
         spool: where the block goes.
         config: how images are stored and which are left out.
         contents: digests of files that need not be decoded.

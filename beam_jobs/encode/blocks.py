@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from beam_jobs.encode.known_digests import DigestList, KnownContents
 from beam_jobs.execution.verdicts import NO_VERDICTS, Verdicts, holds_old_verdicts
-from beam_jobs.schemas import FACTS_SCHEMA, PASSING_REASONS, REFERENCE_SCHEMA, Status
+from beam_jobs.schemas import FACTS_SCHEMA, PASSING_REASONS, Status, reference_schema
 from beam_jobs.tables.cutting import part_lengths
 from infra.digests import digest_of
 from infra.errors import CorruptDataError, NotFoundError
@@ -65,16 +65,15 @@ def cut_blocks(references: pa.Table, mean: int) -> list[Block]:
 
 def block_digest(references: pa.Table | pa.RecordBatch) -> str:
     """Return the digest of all that is known of a block's files before they are read."""
-    return digest_of([references[name].to_pylist() for name in REFERENCE_SCHEMA.names], length=24)
+    return digest_of([references[name].to_pylist() for name in reference_schema(references).names], length=24)
 
 
 def write_references(spool: Storage, references: pa.Table, blocks: list[Block]) -> None:
     """Write the files to be read to the spool, a record batch a block."""
-    references = references.select(REFERENCE_SCHEMA.names).combine_chunks()
-    with (
-        spool.atomic_writer(REFERENCES_FILE) as stream,
-        pa.ipc.new_file(stream, REFERENCE_SCHEMA) as writer,
-    ):
+    schema = reference_schema(references)
+    # A file has one dictionary for each column.
+    references = references.select(schema.names).combine_chunks().unify_dictionaries()
+    with spool.atomic_writer(REFERENCES_FILE) as stream, pa.ipc.new_file(stream, schema) as writer:
         for block in blocks:
             (batch,) = references.slice(block.start, block.length).to_batches()
             writer.write_batch(batch)

@@ -25,7 +25,7 @@ from beam_jobs.execution.progress import report_progress
 from beam_jobs.execution.runners import run_task
 from beam_jobs.execution.verdicts import known_verdicts
 from beam_jobs.schemas import FACTS_SCHEMA
-from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.reading import Reader
 from beam_jobs.tables.text_columns import share_empty_texts
 from infra.native.area import is_compiled
 from infra.progress import log
@@ -92,14 +92,12 @@ def _in_one_chunk(parts: list[pa.Table]) -> pa.Table:
     return share_empty_texts(pa.table(columns, schema=FACTS_SCHEMA))
 
 
-def encode_files(
-    references: pa.Table, source: SourceFolder, spool: Storage, config: PrepareConfig
-) -> EncodedFiles:
+def encode_files(references: pa.Table, source: Reader, spool: Storage, config: PrepareConfig) -> EncodedFiles:
     """Encode files into the spool, except the blocks that are finished there.
 
     Args:
         references: REFERENCE_SCHEMA, sorted by URI.
-        source: holds the files.
+        source: reads the files.
         spool: receives the blocks.
         config: how images are stored, and the runner.
     """

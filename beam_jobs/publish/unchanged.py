@@ -9,36 +9,39 @@ from beam_jobs.config import RunnerConfig
 from beam_jobs.execution.verdicts import reasons_to_retry
 from beam_jobs.publish.digests import Digests
 from beam_jobs.schemas import PASSING_REASONS, READ, file_refs
-from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.listing import Listing
+from beam_jobs.sources.reading import Reader
 from beam_jobs.sources.walking import SourceFault
-from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import DatasetVersion
 
 _PASSING = pa.array(PASSING_REASONS)
 
 
 def unchanged_version(
-    catalog: Catalog, dataset: str, digests: Digests, source: SourceFolder, limits: RunnerConfig
+    newest: DatasetVersion | None, digests: Digests, listing: Listing, source: Reader, limits: RunnerConfig
 ) -> DatasetVersion | None:
     """Return the newest version, if this source and configuration made it and would make it again.
 
     All of its files must still be there, files that could not be read must still be unreadable, and the
     limits on time and memory must not have been raised for images that exceeded them.
     """
-    newest = catalog.latest(dataset)
     if newest is None or newest.manifest.source_digest != digests.source:
         return None
     if set(reasons_to_retry(newest.manifest.config, limits)) & set(newest.manifest.quarantine):
         return None
-    return newest if not newest.missing_files() and _is_still_unreadable(newest, source) else None
+    return newest if not newest.missing_files() and _is_still_unreadable(newest, listing, source) else None
 
 
-def _is_still_unreadable(version: DatasetVersion, source: SourceFolder) -> bool:
+def _is_still_unreadable(version: DatasetVersion, listing: Listing, source: Reader) -> bool:
     """Return whether the files that could not be read when the version was made still cannot be read."""
     if not set(PASSING_REASONS) & set(version.manifest.quarantine):
         return True
     inputs = version.inputs()
     lost = inputs.filter(pc.and_(pc.equal(inputs["stage"], READ), pc.is_in(inputs["reason"], _PASSING)))
-    for file, reason in zip(file_refs(lost), lost["reason"].to_pylist(), strict=True):
+    # From the listing, which equals that of the version and knows the containers too.
+    places = pc.index_in(lost["uri"], listing.table["uri"].combine_chunks())
+    listed = listing.table.take(places.combine_chunks())
+    for file, reason in zip(file_refs(listed), lost["reason"].to_pylist(), strict=True):
         try:
             source.read(file)
         except SourceFault as fault:

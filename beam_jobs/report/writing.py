@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
+from pydantic import ValidationError
 
+from beam_jobs.config import PrepareConfig
 from beam_jobs.report.figures.changes import ChangesSince, changes_since
 from beam_jobs.report.figures.divided_groups import DividedKey, divided_keys
 from beam_jobs.report.figures.inputs import InputFigures, StoredInputs, count_inputs
@@ -14,8 +16,11 @@ from beam_jobs.report.figures.survey import survey_indexes
 from beam_jobs.report.page import Contents, PagePictures, render_page
 from beam_jobs.report.pictures.gallery import exhibit, exhibit_inputs
 from beam_jobs.report.pictures.thumbnails import Thumbnail, choose_and_read, read_thumbnails
+from beam_jobs.sources import open_reader
+from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.reading import Reader
 from infra.dataset.catalog import load_version
-from infra.errors import CorruptDataError
+from infra.errors import ConfigError, CorruptDataError
 from infra.format.contract import Manifest
 from infra.format.layout import data_dir, manifest_file
 from infra.storage.filesystem import Storage
@@ -86,13 +91,24 @@ def make_report(storage: Storage, manifest: Manifest, inputs: pa.Table | None = 
     rows = count_inputs(tables, manifest, wanted_uris=dropped)
     named = list(dict.fromkeys(_named(manifest, rows, near, keys, since)))
     survey = survey_indexes(storage, manifest, named)
+    source = _reader(manifest)
     pictures = PagePictures(
         records=choose_and_read(storage, manifest, survey, named),
-        gallery=exhibit(manifest.source, rows.quarantined),
-        dropped=exhibit_inputs(manifest.source, rows.wanted),
+        gallery=exhibit(source, rows.quarantined),
+        dropped=exhibit_inputs(source, rows.wanted),
         removed=_removed(storage, since),
     )
     return render_page(Contents(manifest, rows, survey, near, keys, since, pictures))
+
+
+def _reader(manifest: Manifest) -> Reader:
+    """The reader of the version's source; of plain files if its kind of source is not known here."""
+    folder = SourceFolder(manifest.source)
+    try:
+        config = PrepareConfig.model_validate({"source": manifest.config.get("source", {})})
+        return open_reader(folder, config)
+    except (ValidationError, ConfigError):
+        return folder
 
 
 def _named(

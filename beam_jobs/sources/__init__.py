@@ -1,22 +1,20 @@
-"""Sources: where the images come from, listed as one table and read a file at a time."""
+"""Sources: where the images come from, listed as one table and read an image at a time."""
 
 from __future__ import annotations
 
-import difflib
-import importlib
-import importlib.util
-import pkgutil
 from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
+import pyarrow as pa
+
 from beam_jobs.config import PrepareConfig
 from beam_jobs.request import JobRequest
-from beam_jobs.sources import kinds
 from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.kind_modules import kind_module
 from beam_jobs.sources.listing import Listing, group_by_pattern
 from beam_jobs.sources.places import folders_of_ours, place_of
-from infra.errors import ConfigError
+from beam_jobs.sources.reading import Reader
 from infra.storage.filesystem import Storage
 from infra.storage.names import name_of
 
@@ -34,21 +32,12 @@ def open_source(request: JobRequest) -> SourceFolder:
 
 
 def list_inputs(source: SourceFolder, config: PrepareConfig) -> Listing:
-    """List every file of a source, as the configured kind of source sees it.
+    """List every image of a source, as the configured kind of source sees it.
 
     Raises:
         NotFoundError: there is nothing there. ConfigError: the kind is not known, or refuses the folder.
     """
-    kind = config.source.kind
-    if not kind.isidentifier() or not importlib.util.find_spec(f"{kinds.__name__}.{kind}"):
-        known = [module.name for module in pkgutil.iter_modules(kinds.__path__)]
-        near = difflib.get_close_matches(kind, known, n=1)
-        raise ConfigError(
-            f"source.kind = {kind!r} is no kind of source",
-            f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}",
-        )
-    module = importlib.import_module(f"{kinds.__name__}.{kind}")
-    list_kind = cast(Callable[[SourceFolder, PrepareConfig], Listing], module.list_inputs)
+    list_kind = cast(Callable[[SourceFolder, PrepareConfig], Listing], kind_module(config).list_inputs)
     listing = list_kind(source, config)
     if config.groups.pattern is not None:
         listing = replace(listing, table=group_by_pattern(listing.table, config.groups.pattern))
@@ -58,4 +47,44 @@ def list_inputs(source: SourceFolder, config: PrepareConfig) -> Listing:
         if Storage.at(place).exists("")
     ]
     # In one chunk: planning takes rows from it, and would make a copy of its own.
-    return replace(listing, table=listing.table.combine_chunks(), warnings=left_out + listing.warnings)
+    table = listing.table.combine_chunks().unify_dictionaries()
+    return replace(listing, table=table, warnings=left_out + listing.warnings)
+
+
+def open_reader(source: SourceFolder, config: PrepareConfig, scratch: Storage | None = None) -> Reader:
+    """Open the reader of the configured kind: the source itself, unless the kind has a reader of its own.
+
+    Args:
+        source: the source.
+        config: of the run.
+        scratch: folder of the run that all workers see, where ``make_readable`` may have put something; None
+            outside of a run.
+
+    Raises:
+        ConfigError: the kind is not known.
+    """
+    open_kind = getattr(kind_module(config), "open_reader", None)
+    if open_kind is None:
+        return source
+    return cast(Callable[[SourceFolder, PrepareConfig, Storage | None], Reader], open_kind)(
+        source, config, scratch
+    )
+
+
+def make_readable(
+    source: SourceFolder, config: PrepareConfig, references: pa.Table, scratch: Storage
+) -> None:
+    """Let the configured kind do what must be done once before its images are read, if there is anything.
+
+    Args:
+        source: the source.
+        config: of the run.
+        references: REFERENCE_SCHEMA and maybe MEMBER_COLUMNS, the images that will be read.
+        scratch: folder of the run that all workers see. It lasts until the run has published.
+
+    Raises:
+        ConfigError: the kind is not known.
+    """
+    make = getattr(kind_module(config), "make_readable", None)
+    if make is not None:
+        make(source, config, references, scratch)

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from beam_jobs.schemas import CHANGED, TOO_LARGE, UNREADABLE, VANISHED, FileRef
+from beam_jobs.schemas import CHANGED, TOO_LARGE, FileRef
+from beam_jobs.sources.containers import Container, LocalRanges, faults_of
 from beam_jobs.sources.ignore import IgnorePatterns
 from beam_jobs.sources.places import is_within, place_of
 from beam_jobs.sources.walking import FoundFile, LocalWalk, SourceFault
-from infra.errors import NotFoundError, StorageError
+from infra.errors import NotFoundError
 from infra.storage.filesystem import Storage
 from infra.storage.locations import absolute_path
 from infra.storage.names import name_of, uri_of
 
 MAX_SOURCE_BYTES = 1 << 31  # the most that image.max_bytes can allow
-
-_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # this machine is at fault, not the file
 
 
 class Walk(Protocol):
@@ -80,25 +78,59 @@ class SourceFolder:
         Raises:
             SourceFault: it is gone, changed, unreadable or too large. StorageError: this machine is at fault.
         """
-        if file.size_bytes > self.max_bytes:
-            raise SourceFault(
-                TOO_LARGE, f"{file.size_bytes:,} bytes, at most {self.max_bytes:,} are allowed: not read"
-            )
-        try:
+        self.check_length(file.size_bytes)
+        with faults_of(file.uri):
             if self._storage is None:
                 data, unchanged = _read_local(f"{self._root}/{name_of(file.uri)}", file)
             else:
                 data = self._storage.read_bytes(name_of(file.uri))
                 unchanged = len(data) == file.size_bytes
-        except (FileNotFoundError, NotFoundError) as error:
-            raise SourceFault(VANISHED, "it was listed, but gone when it was to be read") from error
-        except OSError as error:
-            if error.errno in _EXHAUSTED:
-                raise StorageError(f"cannot read {file.uri}: {error.strerror}") from error
-            raise SourceFault(UNREADABLE, f"cannot be read: {error.strerror}") from error
         if not unchanged:
             raise SourceFault(CHANGED, "its size or time of change is no longer what was listed")
         return data
+
+    def check_length(self, size_bytes: int) -> None:
+        """Check that an image is not longer than ``image.max_bytes``.
+
+        Raises:
+            SourceFault: it is.
+        """
+        if size_bytes > self.max_bytes:
+            raise SourceFault(
+                TOO_LARGE, f"{size_bytes:,} bytes, at most {self.max_bytes:,} are allowed: not read"
+            )
+
+    def open_container(self, uri: str) -> Container:
+        """Open a file of the source that holds many images, to read parts of it.
+
+        Args:
+            uri: relative to the source.
+
+        Raises:
+            SourceFault: it is gone or unreadable. StorageError: this machine is at fault.
+        """
+        with faults_of(uri):
+            if self._storage is None:
+                return Container(uri, LocalRanges(f"{self._root}/{name_of(uri)}"))
+            return Container(uri, _RemoteRanges(self._storage, name_of(uri)))
+
+
+class _RemoteRanges:
+    """An open object."""
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        self._entry = storage.entry(path)
+        self._object = storage.open_object(path)
+        self.size_bytes = self._entry.size_bytes
+
+    def read_at(self, length: int, offset: int) -> bytes:
+        return self._object.read_at(length, offset)
+
+    def mtime_ns(self) -> int:
+        return self._entry.mtime_ns  # when it was opened: a request for each image would take too long
+
+    def close(self) -> None:
+        self._object.close()
 
 
 class _RemoteWalk:

@@ -12,14 +12,9 @@ import pyarrow.compute as pc
 from beam_jobs.schemas import FILTER_REASONS, IGNORED, LISTING_SCHEMA, Status, outcomes_of
 from beam_jobs.sources.walking import FoundFile
 from beam_jobs.tables.digests import table_digest
-from beam_jobs.tables.features import features_of, with_features
 from beam_jobs.tables.text_columns import share_empty_texts
 from infra.storage.filesystem import Storage
 
-# The columns that the digest covers, with the outcome as text.
-_DIGESTED_SCHEMA = pa.schema(
-    pa.field("outcome", pa.string()) if field.name == "status" else field for field in LISTING_SCHEMA
-)
 _LISTING_FILE = "listing.arrow"
 _GROUP_ROWS = 8192  # as Python values at a time
 
@@ -30,7 +25,7 @@ class Listing:
 
     Attributes:
         table: LISTING_SCHEMA and columns of features (beam_jobs.tables.features), sorted by URI, which is
-            unique.
+            unique; with MEMBER_COLUMNS if images are members of containers.
         warnings: about the folder, a sentence each.
     """
 
@@ -48,14 +43,25 @@ class Listing:
         """Return the SHA-256 (hexadecimal) of all rows: equal exactly if no file has changed."""
         at = LISTING_SCHEMA.get_field_index("status")
         outcomes = outcomes_of(self.table["status"])
-        digested = with_features(_DIGESTED_SCHEMA, features_of(self.table))
-        return table_digest(self.table.set_column(at, "outcome", outcomes).cast(digested))
+        return table_digest(_with_plain_texts(self.table.set_column(at, "outcome", outcomes)))
 
 
-def rows_of_files(files: Sequence[FoundFile]) -> pa.RecordBatch:
-    """Return files as rows of LISTING_SCHEMA without label, split and group.
+def _with_plain_texts(table: pa.Table) -> pa.Table:
+    """The table without dictionaries: a digest would cover their numbers, not their texts."""
+    kinds = ((field, pa.types.is_dictionary(field.type)) for field in table.schema)
+    return table.cast(
+        pa.schema(pa.field(field.name, pa.string()) if is_coded else field for field, is_coded in kinds)
+    )
+
+
+def rows_of_files(files: Sequence[FoundFile], schema: pa.Schema = LISTING_SCHEMA) -> pa.RecordBatch:
+    """Return files as rows without label, split and group.
 
     The status is settled for files that are ignored or cannot be looked at.
+
+    Args:
+        files: the files.
+        schema: LISTING_SCHEMA, or MEMBER_LISTING_SCHEMA.
     """
     refs = [file.ref for file in files]
     status, reasons, messages = zip(*map(_settled, files), strict=True) if files else ((), (), ())
@@ -70,8 +76,10 @@ def rows_of_files(files: Sequence[FoundFile]) -> pa.RecordBatch:
         "status": status,
         "reason": reasons,
         "message": messages,
+        "container": [ref.container for ref in refs],
+        "position": [ref.position for ref in refs],
     }
-    return pa.RecordBatch.from_pydict(columns, schema=LISTING_SCHEMA)
+    return pa.RecordBatch.from_pydict({name: columns[name] for name in schema.names}, schema=schema)
 
 
 def _settled(file: FoundFile) -> tuple[Status, str | None, str | None]:
@@ -86,8 +94,7 @@ def _settled(file: FoundFile) -> tuple[Status, str | None, str | None]:
 
 def write_listing(spool: Storage, table: pa.Table) -> None:
     """Write the table of a listing to the spool, so that memory need not hold it meanwhile."""
-    schema = with_features(LISTING_SCHEMA, features_of(table))
-    with spool.atomic_writer(_LISTING_FILE) as stream, pa.ipc.new_file(stream, schema) as writer:
+    with spool.atomic_writer(_LISTING_FILE) as stream, pa.ipc.new_file(stream, table.schema) as writer:
         writer.write_table(table)
 
 

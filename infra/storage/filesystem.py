@@ -156,10 +156,18 @@ class Storage:
         Raises:
             NotFoundError: there is no such file.
         """
+        return self.entry(path).size_bytes
+
+    def entry(self, path: str) -> FileEntry:
+        """Size and time of change of the file.
+
+        Raises:
+            NotFoundError: there is no such file.
+        """
         info = self._info(path)
         if info.type != pafs.FileType.File:
             raise NotFoundError(f"no such file: {self._describe(path)}")
-        return int(info.size)
+        return FileEntry(path, int(info.size), int(info.mtime_ns or 0))
 
     def _info(self, path: str) -> pafs.FileInfo:
         with self._reading(path):

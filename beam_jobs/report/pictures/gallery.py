@@ -18,7 +18,7 @@ from beam_jobs.execution.task import Limits
 from beam_jobs.report.figures.inputs import LostInput, ReasonRow
 from beam_jobs.report.pictures.miniature import miniature
 from beam_jobs.schemas import BROKEN_LINK, PATH_TOO_LONG, UNLISTED_FOLDER, UNREADABLE, VANISHED, FileRef
-from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.reading import Reader
 from beam_jobs.sources.walking import SourceFault
 from infra.codecs import sniff
 from infra.errors import StorageError
@@ -55,29 +55,27 @@ class Exhibit:
     note: str = ""
 
 
-def exhibit(source: str, rows: Sequence[ReasonRow]) -> dict[str, list[Exhibit]]:
+def exhibit(source: Reader, rows: Sequence[ReasonRow]) -> dict[str, list[Exhibit]]:
     """Show the first inputs of each reason.
 
     Args:
-        source: the source as the manifest names it.
+        source: reads the images of the source that the manifest names.
         rows: the reasons; the pictures are spread over them.
 
     Returns:
         Reason -> inputs.
     """
     gallery: dict[str, list[Exhibit]] = {}
-    folder = SourceFolder(source)
     until = time.monotonic() + SECONDS_AT_MOST
     for reason, found in _spread(rows):
-        gallery.setdefault(reason, []).append(_exhibit(folder, until, reason, found))
+        gallery.setdefault(reason, []).append(_exhibit(source, until, reason, found))
     return gallery
 
 
-def exhibit_inputs(source: str, inputs: Sequence[LostInput]) -> dict[str, Exhibit]:
+def exhibit_inputs(source: Reader, inputs: Sequence[LostInput]) -> dict[str, Exhibit]:
     """Show inputs that are whole images but in no shard; returns URI -> input."""
-    folder = SourceFolder(source)
     until = time.monotonic() + SECONDS_AT_MOST
-    return {found.uri: _exhibit(folder, until, "", found) for found in inputs[:SHOWN_AT_MOST]}
+    return {found.uri: _exhibit(source, until, "", found) for found in inputs[:SHOWN_AT_MOST]}
 
 
 def _spread(rows: Sequence[ReasonRow]) -> Iterator[tuple[str, LostInput]]:
@@ -91,13 +89,13 @@ def _spread(rows: Sequence[ReasonRow]) -> Iterator[tuple[str, LostInput]]:
     return (pair for _, pair in zip(range(SHOWN_AT_MOST), turns, strict=False))
 
 
-def _exhibit(folder: SourceFolder, until: float, reason: str, found: LostInput) -> Exhibit:
+def _exhibit(source: Reader, until: float, reason: str, found: LostInput) -> Exhibit:
     if reason in _NOTHING_THERE or not found.size_bytes:  # or the row of a table that has no file
         return Exhibit(found)
     if found.size_bytes > READ_AT_MOST_BYTES:
         return Exhibit(found, note="too large to look into")
     try:
-        data = folder.read(FileRef(found.uri, found.size_bytes, found.mtime_ns))
+        data = source.read(FileRef(found.uri, found.size_bytes, found.mtime_ns))
     except SourceFault as fault:
         return Exhibit(found, note=f"now: {fault.message}")
     except StorageError as error:

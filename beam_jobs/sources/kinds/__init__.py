@@ -1,4 +1,10 @@
-"""The kinds of sources, a module or folder each: ``list_inputs(folder, config) -> Listing``.
+"""The kinds of sources, a module or folder each; a new kind is a new file here.
 
-A module is found by its name (``source.kind``), so a new kind is a new file here.
+A module is found by its name (``source.kind``). These are its functions; only the first one is required::
+
+    list_inputs(folder, config) -> Listing                      every image, and why some cannot be used
+    open_reader(folder, config, scratch) -> Reader              without it, images are plain files
+    make_readable(folder, config, references, scratch) -> None  done once before the images are read
+
+and ``Options`` is a model (infra.settings.Settings) of ``source.options``. ``beam_jobs.sources`` calls them.
 """

@@ -14,6 +14,7 @@ from beam_jobs.execution.task import Limits
 from beam_jobs.report.figures.inputs import LostInput, ReasonRow
 from beam_jobs.report.pictures import gallery
 from beam_jobs.report.pictures.gallery import Exhibit, exhibit
+from beam_jobs.sources.folder import SourceFolder
 from infra.codecs import decode
 from tests.samples.decoders import misbehaving
 from tests.samples.reports import a_jpeg, half_a_jpeg, png_header
@@ -27,7 +28,7 @@ def lost(folder: Path, name: str, data: bytes) -> LostInput:
 
 def one(folder: Path, data: bytes, reason: str = "corrupt") -> Exhibit:
     row = ReasonRow(reason, 1, (lost(folder, "suspect", data),))
-    return exhibit(str(folder), [row])[reason][0]
+    return exhibit(SourceFolder(str(folder)), [row])[reason][0]
 
 
 def pixels_of(item: Exhibit) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
@@ -80,20 +81,20 @@ def test_the_rest_is_a_placeholder_that_says_what_it_is(
 @pytest.mark.parametrize("reason", ["empty", "vanished", "unreadable", "broken_link"])
 def test_what_is_not_there_is_not_read(tmp_path: Path, reason: str) -> None:
     row = ReasonRow(reason, 1, (LostInput("no/such/file", None, "", 0, 0),))
-    assert exhibit(str(tmp_path), [row])[reason] == [Exhibit(row.examples[0])]
+    assert exhibit(SourceFolder(str(tmp_path)), [row])[reason] == [Exhibit(row.examples[0])]
 
 
 def test_a_file_that_changed_since_is_not_shown(tmp_path: Path) -> None:
     found = lost(tmp_path, "a.jpg", half_a_jpeg())
     (tmp_path / "a.jpg").write_bytes(a_jpeg())
-    (item,) = exhibit(str(tmp_path), [ReasonRow("truncated", 1, (found,))])["truncated"]
+    (item,) = exhibit(SourceFolder(str(tmp_path)), [ReasonRow("truncated", 1, (found,))])["truncated"]
     assert item.picture is None
     assert "no longer what was listed" in item.note
 
 
 def test_a_source_that_is_gone_leaves_placeholders(tmp_path: Path) -> None:
     row = ReasonRow("corrupt", 1, (LostInput("a.jpg", None, "", 10, 0),))
-    (item,) = exhibit(str(tmp_path / "nothing"), [row])["corrupt"]
+    (item,) = exhibit(SourceFolder(str(tmp_path / "nothing")), [row])["corrupt"]
     assert "gone" in item.note
 
 
@@ -104,7 +105,7 @@ def test_the_pictures_are_spread_over_the_reasons(tmp_path: Path) -> None:
         )
 
     rows = [row("empty", 25), row("vanished", 25), row("unreadable", 2), *(row(f"r{n}", 9) for n in range(9))]
-    shown = exhibit(str(tmp_path), rows)
+    shown = exhibit(SourceFolder(str(tmp_path)), rows)
     assert sum(map(len, shown.values())) == gallery.SHOWN_AT_MOST
     assert {len(items) for reason, items in shown.items() if reason != "unreadable"} <= {4, 5}
     assert len(shown["unreadable"]) == 2
@@ -117,7 +118,7 @@ def test_a_decoder_that_dies_costs_one_picture(
     monkeypatch.setattr(gallery, "miniature", misbehaving)
     monkeypatch.setattr(gallery, "LIMITS", Limits(seconds=1.0, memory_bytes=1 << 28))
     files = [lost(tmp_path, f"{n}", data) for n, data in enumerate([b"x", evil, b"xyz"])]
-    shown = exhibit(str(tmp_path), [ReasonRow("corrupt", 3, tuple(files))])["corrupt"]
+    shown = exhibit(SourceFolder(str(tmp_path)), [ReasonRow("corrupt", 3, tuple(files))])["corrupt"]
     assert [item.size for item in shown] == [(1, 1), None, (3, 1)]
     assert [bool(item.note) for item in shown] == [False, True, False]
 

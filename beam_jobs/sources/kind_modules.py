@@ -1,0 +1,83 @@
+"""The module of a kind of source, found by the name in ``source.kind``, and its options.
+
+A name without a dot is a module of ``beam_jobs.sources.kinds``, one with dots any module that Python can
+import. So a kind is found in every process of every machine without being registered.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import pkgutil
+from types import ModuleType
+from typing import TypeVar
+
+from beam_jobs.config import PrepareConfig
+from beam_jobs.sources import kinds
+from infra.errors import ConfigError
+from infra.settings import Settings, validate
+
+O = TypeVar("O", bound=Settings)  # noqa: E741
+
+
+def built_in_kinds() -> list[str]:
+    """Return the names of the kinds that come with Shardmill, sorted."""
+    return sorted(module.name for module in pkgutil.iter_modules(kinds.__path__))
+
+
+def kind_module(config: PrepareConfig) -> ModuleType:
+    """Import the module of the configured kind, and check the options that are meant for it.
+
+    Raises:
+        ConfigError: there is no such module, it is no kind of source, or it refuses the options.
+    """
+    kind = config.source.kind
+    module = _imported(kind)
+    if not callable(getattr(module, "list_inputs", None)):
+        raise ConfigError(
+            f"source.kind = {kind!r}: the module has no function list_inputs",
+            "write one: def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing",
+        )
+    options_of(config, getattr(module, "Options", Settings), kind)
+    return module
+
+
+def options_of(config: PrepareConfig, model: type[O], kind: str = "") -> O:
+    """Return ``source.options`` as the model of a kind.
+
+    Raises:
+        ConfigError: it names an option that the kind does not have, or a value is wrong.
+    """
+    kind = kind or config.source.kind
+    if config.source.options and not model.model_fields:
+        raise ConfigError(
+            f"source.options: the kind {kind} has no options",
+            f"remove {', '.join(sorted(config.source.options))}",
+        )
+    return validate(model, config.source.options, where=f"source.options of {kind}")
+
+
+def _imported(kind: str) -> ModuleType:
+    known = built_in_kinds()
+    if "." not in kind:
+        if kind not in known:
+            near = difflib.get_close_matches(kind, known, n=1)
+            raise ConfigError(
+                f"source.kind = {kind!r} is no kind of source",
+                f"did you mean {near[0]!r}?"
+                if near
+                else f"there are: {', '.join(known)}; or name a module of your own, such as package.{kind}",
+            )
+        return importlib.import_module(f"{kinds.__name__}.{kind}")
+    try:
+        return importlib.import_module(kind)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{kind}.".startswith(f"{error.name}."):
+            raise  # the module is there, and lacks one of its own
+        raise ConfigError(
+            f"source.kind = {kind!r}: there is no module {error.name!r}",
+            "install it, or put its folder on PYTHONPATH on every machine that reads",
+        ) from error
+    except (ValueError, TypeError) as error:  # "a..b", ".a"
+        raise ConfigError(f"source.kind = {kind!r} is no name of a module") from error
