@@ -148,6 +148,69 @@ class TableConfig(Settings):
         return encoding
 
 
+# Directives by which servers reserve images: see beam_jobs.sources.fetching.opting_out.
+DEFAULT_OPT_OUT = ("noai", "noimageai", "noindex", "noimageindex", "none", "tdm-reservation")
+
+
+class UrlsConfig(Settings):
+    """How the images of ``source.kind = "urls"`` are fetched."""
+
+    contact: Annotated[str, Field(pattern=r"^[!-'*-~][ -'*-~]{0,199}$")] | None = Field(
+        None,
+        description="Where the operators of servers reach you: a page or an e-mail address. Sent with each "
+        "request, in the User-Agent",
+    )
+    connections: Annotated[int, Field(ge=1, le=1024)] = Field(
+        64, description="Most requests at a time, over all hosts"
+    )
+    connections_per_host: Annotated[int, Field(ge=1, le=64)] = Field(
+        4, description="Most requests at a time to one host"
+    )
+    delay_seconds: Annotated[float, Field(ge=0, le=3600)] = Field(
+        0, description="Least time between the beginnings of two requests to one host (seconds)"
+    )
+    retries: Annotated[int, Field(ge=0, le=20)] = Field(
+        3, description="How often a request is repeated whose fault may pass"
+    )
+    backoff_seconds: Annotated[float, Field(gt=0, le=3600)] = Field(
+        1, description="Pause before the first repetition (seconds); each further pause is twice as long"
+    )
+    max_wait_seconds: Annotated[float, Field(ge=0, le=86_400)] = Field(
+        300,
+        description="Longest pause, also where the server asks for one with Retry-After; if it asks for a "
+        "longer one, the address is quarantined (seconds)",
+    )
+    connect_seconds: Annotated[float, Field(gt=0, le=600)] = Field(
+        10, description="Time limit for a connection (seconds)"
+    )
+    read_seconds: Annotated[float, Field(gt=0, le=3600)] = Field(
+        30, description="Longest time without a byte from the server (seconds)"
+    )
+    total_seconds: Annotated[float, Field(gt=0, le=86_400)] = Field(
+        300, description="Time limit for a whole request (seconds)"
+    )
+    max_redirects: Annotated[int, Field(ge=0, le=20)] = Field(
+        5, description="Most redirects that are followed from an address"
+    )
+    opt_out: tuple[str, ...] = Field(
+        DEFAULT_OPT_OUT,
+        description="Directives of X-Robots-Tag by which a server reserves an image, so that it is left out; "
+        "tdm-reservation stands for the header TDM-Reservation: 1",
+    )
+    allow_private_hosts: bool = Field(
+        False, description="Ask hosts without a public address too, such as those of your own network"
+    )
+
+    @field_validator("opt_out", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+    def effective(self) -> dict[str, Any]:
+        """Return the settings that decide which images are used; the others only pace the requests."""
+        return self.model_dump(mode="json", include={"opt_out", "allow_private_hosts", "max_redirects"})
+
+
 class SourceConfig(Settings):
     """The source of the images."""
 
@@ -161,15 +224,21 @@ class SourceConfig(Settings):
         description="Layout of the folder: root/class/* (classes), root/train/class/* and so on (splits), "
         "or recognised by the names of its top folders (auto)",
     )
-    table: TableConfig = Field(TableConfig(), description="The table of kind table")
+    table: TableConfig = Field(TableConfig(), description="The table of the kinds table and urls")
+    urls: UrlsConfig = Field(UrlsConfig(), description="How the images of kind urls are fetched")
     options: dict[str, Any] = Field({}, description="Options of your own kind, as its module names them")
 
     @model_validator(mode="after")
     def _table_and_kind_agree(self) -> Self:
-        if self.kind == "table" and not self.table.file:
-            raise ValueError("kind table needs the path of the table: --set source.table.file=labels.csv")
-        if self.kind != "table" and self.table != TableConfig():
+        reads_table = self.kind in ("table", "urls")
+        if reads_table and not self.table.file:
+            raise ValueError(
+                f"kind {self.kind} needs the path of the table: --set source.table.file=labels.csv"
+            )
+        if not reads_table and self.table != TableConfig():
             raise ValueError(f"kind {self.kind} reads no table: say --set source.kind=table")
+        if self.kind != "urls" and self.urls != UrlsConfig():
+            raise ValueError(f"kind {self.kind} fetches nothing: say --set source.kind=urls")
         return self
 
 
@@ -366,10 +435,13 @@ class PrepareConfig(Settings):
         """Return the settings that change the written bytes: all but the runner and the failure budget."""
         settings = self.model_dump(mode="json", exclude={"runner", "failure_budget"})
         source = settings["source"]
-        if self.source.kind != "table":
+        if self.source.kind not in ("table", "urls"):
             del source["table"]
         elif not self.source.table.features:
             del source["table"]["features"]  # as it was before features: the digests stay
+        del source["urls"]
+        if self.source.kind == "urls":
+            source["urls"] = self.source.urls.effective()
         if not self.source.options:
             del source["options"]  # likewise
         return settings

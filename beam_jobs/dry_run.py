@@ -37,7 +37,7 @@ from beam_jobs.reuse.known_files import find_known_files
 from beam_jobs.reuse.policy import retried_reasons, reuse_of
 from beam_jobs.reuse.previous import PreviousVersion
 from beam_jobs.schemas import Status, reference_schema
-from beam_jobs.sources import list_inputs, make_readable, open_reader, open_source
+from beam_jobs.sources import fetches, list_inputs, make_readable, open_reader, open_source
 from beam_jobs.sources.folder import SourceFolder
 from infra.dataset.catalog import Catalog, DatasetVersion
 from infra.dataset.maintenance.purged import purged_contents
@@ -89,7 +89,8 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
     for warning in listing.warnings:
         log(warning, level="warning")
     references = listing.to_read()
-    sample = take_sample(references, source, config)
+    is_sampled = not fetches(config)
+    sample = take_sample(references, source, config) if is_sampled else Sample(0, 0, 0.0, 0.0)
     catalog = Catalog(request.root)
     newest = catalog.latest(request.dataset)
     digests = Digests.of(source.uri, listing, config)
@@ -122,6 +123,7 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
         "disk_bytes": new_bytes,
         "peak_disk_bytes": 2 * new_bytes,
         "seconds": 0.0 if unchanged else round(_STARTUP_SECONDS + working, 1),
+        "sampled": is_sampled,  # if not, sizes and seconds are not known
         "sample": {
             "num_images": sample.num_images,
             "num_stored": sample.num_stored,

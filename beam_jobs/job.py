@@ -30,7 +30,7 @@ from beam_jobs.execution.runners import check_runner, load_beam
 from beam_jobs.plan import Plan, plan_version
 from beam_jobs.publish.accounting import Counts, account_and_write, check_budget, check_shards
 from beam_jobs.publish.crowding import crowded_shards
-from beam_jobs.publish.digests import Digests, plan_digest, run_digest, work_digest
+from beam_jobs.publish.digests import Digests, builds_of, plan_digest, run_digest, work_digest
 from beam_jobs.publish.outline import Outline, inherited_shards, store_plan
 from beam_jobs.publish.result import SavedWork, class_counts, outcome_of
 from beam_jobs.publish.unchanged import unchanged_version
@@ -42,8 +42,9 @@ from beam_jobs.reuse.known_files import find_known_files, stored_contents
 from beam_jobs.reuse.policy import retried_reasons, reuse_of
 from beam_jobs.reuse.previous import PreviousVersion
 from beam_jobs.schemas import IMAGE_NAMES, PLACED_FACTS_SCHEMA, Status
-from beam_jobs.sources import list_inputs, make_readable, open_reader, open_source
+from beam_jobs.sources import fetches, list_inputs, make_readable, open_reader, open_source
 from beam_jobs.sources.listing import Listing, read_listing, write_listing
+from beam_jobs.sources.workplace import Workplace
 from beam_jobs.spool.builds import check_builds, note_builds
 from beam_jobs.spool.claims import RunClaim, damaged_shards
 from beam_jobs.tables.text_columns import code_texts
@@ -68,7 +69,7 @@ def prepare_version(request: JobRequest) -> dict[str, Any]:
     check_runner(request.config.runner)
     job = _Job(request, Catalog(request.root))
     with RunClaim(job.catalog, request.dataset, run_digest(job.source.uri, request.config)) as claim:
-        if claim.has_work():
+        if claim.has_work() or fetches(request.config):
             claim.take()  # at once: the clean-up of another run must not delete the files that are there
         with job.timed("list"):
             job.list_source()
@@ -134,11 +135,20 @@ class _Job:
     def list_source(self) -> None:
         """List the source, and keep the result as ``self.listing``."""
         stage("list", unit="files")
-        listing = list_inputs(self.source, self.config)
+        place = Workplace(self.open_spool(), self.dataset) if fetches(self.config) else None
+        listing = list_inputs(self.source, self.config, place)
         progress("list", listing.table.num_rows, listing.table.num_rows, unit="files")
         for warning in listing.warnings:
             log(warning, level="warning")
         self.listing = listing
+
+    def open_spool(self) -> Storage:
+        """Open the spool of this run, unless there is unfinished work of other codec builds."""
+        run, work = run_digest(self.source.uri, self.config), work_digest(self.source.uri, self.config)
+        spool, builds = self.dataset.child(spool_dir(run)), builds_of(self.config)
+        check_builds(self.dataset, run, work, builds)
+        note_builds(spool, work, builds)
+        return spool
 
     def unchanged(self, digests: Digests) -> DatasetVersion | None:
         """Return the newest version if this run would publish the same again, else None."""
@@ -150,10 +160,7 @@ class _Job:
         """Make the next version; start again if another process publishes a version meanwhile."""
         with self.timed("load"):  # only if there is work to do; not counted as a stage
             load_beam(self.config.runner)
-        spool = self.dataset.child(spool_dir(digests.run))
-        work = work_digest(self.source.uri, self.config)
-        check_builds(self.dataset, digests.run, work, digests.builds)
-        note_builds(spool, work, digests.builds)
+        spool = self.open_spool()
         write_listing(spool, self.listing.table)
         del self.listing  # each attempt reads it from the spool
         return publish_on_newest(self.request.dataset, lambda: self.attempt_past_damage(digests, spool))

@@ -160,12 +160,13 @@ SOURCE_TABLE: Final = "table"  # list: it is the table that names the images
 NOT_IN_TABLE: Final = "not_in_table"  # list: no row of the table names it
 DROPPED_LABEL: Final = "dropped_label"  # list: source.table.drop_labels names its label
 REPEATED_ROW: Final = "repeated_row"  # list: a row that says the same as an earlier one
+OPTED_OUT: Final = "opted_out"  # list: the server reserves the image
 TOO_SMALL: Final = "too_small"  # filter
 ASPECT: Final = "aspect"  # filter
 PURGED: Final = "purged"  # filter: its content was purged from the data set
 LEAK: Final = "leak"  # plan: its group is in another split too
 FILTER_REASONS: Final = frozenset({
-    IGNORED, OTHER_CLASS, SPECIAL_FILE, SOURCE_TABLE, NOT_IN_TABLE, DROPPED_LABEL, REPEATED_ROW,
+    IGNORED, OTHER_CLASS, SPECIAL_FILE, SOURCE_TABLE, NOT_IN_TABLE, DROPPED_LABEL, REPEATED_ROW, OPTED_OUT,
     TOO_SMALL, ASPECT, PURGED, LEAK,
 })  # fmt: skip
 
@@ -186,7 +187,24 @@ CONTRADICTION: Final = "contradicting_rows"
 ROW_REASONS: Final = (
     BROKEN_ROW, BAD_PATH, MISSING_FILE, SEVERAL_FILES, NO_LABEL, UNKNOWN_SPLIT, CONTRADICTION,
 )  # fmt: skip
-LIST_REASONS: Final = (NO_CLASS, PATH_TOO_LONG, UNLISTED_FOLDER, BROKEN_LINK, UNREADABLE, *ROW_REASONS)
+# Of addresses from which images are fetched.
+NOT_FOUND: Final = "not_found"
+ACCESS_DENIED: Final = "access_denied"
+SERVER_ERROR: Final = "server_error"
+TOO_MANY_REQUESTS: Final = "too_many_requests"
+UNREACHABLE: Final = "unreachable"
+TIMED_OUT: Final = "timed_out"
+BROKEN_OFF: Final = "broken_off"
+BAD_REDIRECT: Final = "bad_redirect"
+PRIVATE_HOST: Final = "private_host"
+NOT_AN_IMAGE: Final = "not_an_image"
+FETCH_REASONS: Final = (
+    NOT_FOUND, ACCESS_DENIED, SERVER_ERROR, TOO_MANY_REQUESTS, UNREACHABLE, TIMED_OUT, BROKEN_OFF,
+    BAD_REDIRECT, PRIVATE_HOST, NOT_AN_IMAGE,
+)  # fmt: skip
+LIST_REASONS: Final = (
+    NO_CLASS, PATH_TOO_LONG, UNLISTED_FOLDER, BROKEN_LINK, UNREADABLE, *ROW_REASONS, *FETCH_REASONS,
+)  # fmt: skip
 VANISHED: Final = "vanished"
 CHANGED: Final = "changed"
 TOO_LARGE: Final = "too_large"

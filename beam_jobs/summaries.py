@@ -115,6 +115,9 @@ def forecast_lines(outcome: Mapping[str, Any]) -> Iterator[str]:
     yield f"  splits, were every file a record ({outcome['container']}):"
     yield from split_lines(outcome["splits"])
     sample = outcome["sample"]
+    if not outcome["sampled"]:
+        yield "  sizes and times are not known before the images are fetched"
+        return
     yield (
         f"  disk: about {readable_bytes(outcome['disk_bytes'])}, twice that while it runs; "
         f"time: about {outcome['seconds']:,.0f} s"

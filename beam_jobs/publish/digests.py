@@ -42,12 +42,12 @@ class Digests:
     def of(cls, source_uri: str, listing: Listing, config: PrepareConfig) -> Self:
         """Compute the digests of a run."""
         run = run_digest(source_uri, config)
-        return cls(run, digest_of([run, listing.digest()], length=32), _builds(config))
+        return cls(run, digest_of([run, listing.digest()], length=32), builds_of(config))
 
 
 def run_digest(source_uri: str, config: PrepareConfig) -> str:
     """Return the digest of a run, which is known before its source is listed."""
-    return digest_of([FORMAT_VERSION, source_uri, config.effective(), _builds(config)])
+    return digest_of([FORMAT_VERSION, source_uri, config.effective(), builds_of(config)])
 
 
 def work_digest(source_uri: str, config: PrepareConfig) -> str:
@@ -55,7 +55,8 @@ def work_digest(source_uri: str, config: PrepareConfig) -> str:
     return digest_of([FORMAT_VERSION, source_uri, config.effective()])
 
 
-def _builds(config: PrepareConfig) -> dict[str, str]:
+def builds_of(config: PrepareConfig) -> dict[str, str]:
+    """Return library -> version, of the libraries that shape the stored bytes."""
     return codec_builds(config.image.encoding) | {name: version(name) for name in ("isal", "pyarrow")}
 
 

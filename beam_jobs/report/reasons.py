@@ -100,6 +100,50 @@ REASONS: dict[str, tuple[str, str]] = {
         "Several rows of the table name the same file with different labels, splits or groups",
         "Keep the row that is right, and remove the others",
     ),
+    "not_found": (
+        "The server has no file at this address",
+        "Correct the address, or remove the row",
+    ),
+    "access_denied": (
+        "The server does not give the file to everybody",
+        "Fetch it with the access that you have, and prepare it from a folder",
+    ),
+    "server_error": (
+        "The server answered with an error, also when asked again",
+        "Run again later; see the status in the message",
+    ),
+    "too_many_requests": (
+        "The server refused because it gets too many requests, also when asked again",
+        "Run again later; lower source.urls.connections_per_host or raise delay_seconds and max_wait_seconds",
+    ),
+    "unreachable": (
+        "There is no such host, or it does not answer",
+        "Correct the address; or run again when the host and your network are up",
+    ),
+    "timed_out": (
+        "The server did not send the whole file within source.urls.total_seconds, or paused for too long",
+        "Run again later, or raise source.urls.read_seconds and total_seconds",
+    ),
+    "broken_off": (
+        "The connection ended before the whole file had come, also when asked again",
+        "Run again later",
+    ),
+    "bad_redirect": (
+        "The address redirects in a circle, too often, or to something that is no http or https address",
+        "Write the address of the image itself into the row",
+    ),
+    "private_host": (
+        "The host is in a private network, and not on the internet",
+        "If it is yours, set source.urls.allow_private_hosts",
+    ),
+    "not_an_image": (
+        "The server sent a page or other text in place of an image",
+        "Open the address in a browser; correct or remove the row",
+    ),
+    "opted_out": (
+        "A response header of the server reserves the image (source.urls.opt_out)",
+        "Ask its owner for permission",
+    ),
     "ignored": ("A pattern of filter.ignore matches it", "Change filter.ignore to include it"),
     "special_file": (
         "A pipe, a socket or a device, not a file",

@@ -15,6 +15,7 @@ from beam_jobs.sources.kind_modules import kind_module
 from beam_jobs.sources.listing import Listing, group_by_pattern
 from beam_jobs.sources.places import folders_of_ours, place_of
 from beam_jobs.sources.reading import Reader
+from beam_jobs.sources.workplace import Workplace
 from infra.storage.filesystem import Storage
 from infra.storage.names import name_of
 
@@ -31,14 +32,33 @@ def open_source(request: JobRequest) -> SourceFolder:
     return SourceFolder(location, left_out, request.config.image.max_bytes)
 
 
-def list_inputs(source: SourceFolder, config: PrepareConfig) -> Listing:
+def fetches(config: PrepareConfig) -> bool:
+    """Tell whether the configured kind fetches images before it can list them.
+
+    Raises:
+        ConfigError: the kind is not known.
+    """
+    return hasattr(kind_module(config), "list_fetched")
+
+
+def list_inputs(source: SourceFolder, config: PrepareConfig, place: Workplace | None = None) -> Listing:
     """List every image of a source, as the configured kind of source sees it.
+
+    Args:
+        source: the source.
+        config: of the run.
+        place: where a kind that fetches images may put them; None to list them without fetching.
 
     Raises:
         NotFoundError: there is nothing there. ConfigError: the kind is not known, or refuses the folder.
     """
-    list_kind = cast(Callable[[SourceFolder, PrepareConfig], Listing], kind_module(config).list_inputs)
-    listing = list_kind(source, config)
+    module = kind_module(config)
+    if place is not None and fetches(config):
+        list_fetched = cast(Callable[[SourceFolder, PrepareConfig, Workplace], Listing], module.list_fetched)
+        listing = list_fetched(source, config, place)
+    else:
+        list_kind = cast(Callable[[SourceFolder, PrepareConfig], Listing], module.list_inputs)
+        listing = list_kind(source, config)
     if config.groups.pattern is not None:
         listing = replace(listing, table=group_by_pattern(listing.table, config.groups.pattern))
     left_out = [

@@ -11,6 +11,7 @@
         near_duplicates.parquet               NEAR_DUPLICATES_SCHEMA
         report.html
       spool/<run digest>/                     work in progress; gone after publishing
+      fetched/<digest>.arrow                  addresses that images were fetched from
 
 Schemas are in infra.format.contract.
 """

@@ -50,7 +50,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     raw = read_tables(tables, settings)
     walk = folder.walk(IgnorePatterns(config.filter.ignore), splits_on_top=False)
     files = _files(walk, tables)
-    names = _prefixes(tables, files)
+    names = row_prefixes(tables, files)
     rows, found = find_files(understand(raw, settings, public_location(folder.uri), names), files)
     check_found(rows, found, files, raw["path"][0].as_py())
     settled = settle(files, rows, found.files)
@@ -58,7 +58,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     wanted = wanted_classes(classes, config)
     listing = settled.listing(wanted)
     log(_summary(settled, found.num_without_ending))
-    warnings = [*walk.warnings(), *settings_warnings(raw, settings), *_warnings(classes)]
+    warnings = [*walk.warnings(), *settings_warnings(raw, settings), *class_warnings(classes)]
     return Listing(listing, warnings)
 
 
@@ -84,7 +84,7 @@ def _chunks(files: Iterable[FoundFile]) -> Iterator[list[FoundFile]]:
         yield chunk
 
 
-def _prefixes(tables: list[Table], files: pa.Table) -> list[str]:
+def row_prefixes(tables: list[Table], files: pa.Table) -> list[str]:
     """Return what the URIs of each table's rows begin with; no file has such a name."""
     prefixes = []
     for table in tables:
@@ -102,6 +102,7 @@ def _summary(settled: Settled, num_without_ending: int) -> str:
     return f"{settled.rows.num_rows:,} rows of the table name {named:,} files{ending}"
 
 
-def _warnings(classes: list[str]) -> list[str]:
+def class_warnings(classes: list[str]) -> list[str]:
+    """Warn of a single class, and of classes with names that look alike."""
     single = [f"the table has a single class, {classes[0]!r}"] if len(classes) == 1 else []
     return single + look_alikes(classes, "name one in source.table.merge_labels")

@@ -34,13 +34,14 @@ _OUTSIDE = r"^/|^[A-Za-z][A-Za-z0-9+.-]*://|(^|/)\.\.(/|$)"
 _NO_TEXT = pa.scalar(None, pa.string())
 
 
-def understand(raw: pa.Table, settings: TableConfig, source: str, prefixes: list[str]) -> pa.Table:
+def understand(raw: pa.Table, settings: TableConfig, source: str | None, prefixes: list[str]) -> pa.Table:
     """Read paths, labels and splits as the settings say, and find the rows that cannot be used.
 
     Args:
         raw: ROWS_SCHEMA and columns of features.
         settings: of the table.
-        source: URI of the source: absolute paths in it are made relative.
+        source: URI of the source: absolute paths in it are made relative. None if the paths are addresses,
+            which are taken as they are.
         prefixes: what the URIs of the rows of each table begin with.
 
     Returns:
@@ -49,7 +50,7 @@ def understand(raw: pa.Table, settings: TableConfig, source: str, prefixes: list
     numbers = raw["number"].cast(pa.string())
     tables = pa.array(prefixes).take(raw["table"].combine_chunks())
     names = pa.array([_name(prefix) for prefix in prefixes]).take(raw["table"].combine_chunks())
-    paths = _within(raw["path"], source, settings.prefix)
+    paths = raw["path"] if source is None else _within(raw["path"], source, settings.prefix)
     labels = renamed(raw["label"], settings.merge_labels)
     known = pa.array(list(SPLIT_OF_FOLDER))
     splits = renamed(pc.utf8_lower(raw["split"]), SPLIT_OF_FOLDER)
@@ -69,10 +70,11 @@ def understand(raw: pa.Table, settings: TableConfig, source: str, prefixes: list
     for name in feature_columns(features_of(raw)):
         rows = rows.append_column(raw.schema.field(name), raw[name])
     nameless = pc.is_null(raw["path"])
-    outside = pc.or_(pc.match_substring_regex(paths, _OUTSIDE), pc.match_substring(paths, "\0"))
     rows = reject(rows, pc.is_valid(raw["fault"]), BROKEN_ROW, raw["fault"])
     rows = reject(rows, nameless, BAD_PATH, "it names no file")
-    rows = reject(rows, outside, BAD_PATH, "it names ", raw["path"], ", which is outside of the source")
+    if source is not None:
+        outside = pc.or_(pc.match_substring_regex(paths, _OUTSIDE), pc.match_substring(paths, "\0"))
+        rows = reject(rows, outside, BAD_PATH, "it names ", raw["path"], ", which is outside of the source")
     rows = _without_path(rows)
     rows = reject(
         rows,

@@ -1,0 +1,202 @@
+"""One request for an image, and the understanding of its answer.
+
+The request has no cookies and no credentials but those in the address, goes through no proxy, and asks for
+the bytes as they are. The answer is read in small pieces, and no further than is allowed: what a header says
+of its length is believed only where it is too long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from importlib.metadata import version
+from typing import BinaryIO
+
+import httpcore
+import httpx
+
+from beam_jobs.config import UrlsConfig
+from beam_jobs.schemas import BROKEN_OFF, NOT_AN_IMAGE, OPTED_OUT, PRIVATE_HOST, TIMED_OUT, TOO_LARGE
+from beam_jobs.sources.fetching.faults import FetchFault, fault_of_status, unreachable
+from beam_jobs.sources.fetching.network import CheckedNetwork, PrivateAddress, Resolve, UnknownHost
+from beam_jobs.sources.fetching.opting_out import opted_out_by
+
+_IDLE_SECONDS = 15.0  # an unused connection is closed
+_REDIRECTS = (301, 302, 303, 307, 308)
+_NO_IMAGE = ("text/", "application/json", "application/xhtml+xml", "application/xml")
+
+
+@dataclass(frozen=True, slots=True)
+class Validators:
+    """What a server said by which to recognise the bytes that it sent: both may be None."""
+
+    etag: str | None
+    last_modified: str | None
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers that ask for the bytes only if they have changed."""
+        found = {"If-None-Match": self.etag, "If-Modified-Since": self.last_modified}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """The bytes of an image have come: their number, digest (32 bytes) and validators."""
+
+    size_bytes: int
+    sha256: bytes
+    validators: Validators
+
+
+@dataclass(frozen=True, slots=True)
+class NotModified:
+    """The bytes are those that the validators are of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The image is behind another address, which may be relative to the one that was asked for."""
+
+    location: str
+
+
+Reply = Received | NotModified | Moved
+
+
+class Client:
+    """Sends requests. Serves any number of tasks of one event loop.
+
+    Args:
+        settings: limits, and what is honoured.
+        max_bytes: most bytes of an image.
+        resolve: finds the addresses of a host; None for the system's way.
+    """
+
+    def __init__(self, settings: UrlsConfig, max_bytes: int, resolve: Resolve | None = None) -> None:
+        self._settings = settings
+        self._max_bytes = max_bytes
+        self._resolve = resolve
+        self._honoured = frozenset(directive.lower() for directive in settings.opt_out)
+        self._timeouts = {
+            "connect": settings.connect_seconds,
+            "read": settings.read_seconds,
+            "write": settings.read_seconds,
+            "pool": None,
+        }
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[None]:
+        """Keep connections open while the block runs."""
+        async with httpcore.AsyncConnectionPool(
+            ssl_context=httpx.create_ssl_context(),
+            max_connections=self._settings.connections,
+            keepalive_expiry=_IDLE_SECONDS,
+            network_backend=CheckedNetwork(
+                allow_private=self._settings.allow_private_hosts, resolve=self._resolve
+            ),
+        ) as self._pool:
+            yield
+
+    async def ask(self, url: httpx.URL, known: Validators | None, content: BinaryIO) -> Reply:
+        """Ask for an image.
+
+        Args:
+            url: the address.
+            known: validators of the bytes that are there already, or None.
+            content: receives the bytes; what it held is removed.
+
+        Raises:
+            FetchFault: there is no image, or none that may be used.
+        """
+        has_answered = False
+        headers = self._headers() | (known.headers() if known else {})
+        try:
+            async with (
+                asyncio.timeout(self._settings.total_seconds),
+                self._pool.stream(
+                    "GET", str(url), headers=list(headers.items()), extensions={"timeout": self._timeouts}
+                ) as response,
+            ):
+                has_answered = True
+                return await self._understand(response, known, content)
+        except (TimeoutError, httpcore.TimeoutException) as error:
+            if not has_answered:
+                raise unreachable() from error
+            message = "the server does not send the whole image in time"
+            raise FetchFault(TIMED_OUT, message, is_repeated=True) from error
+        except PrivateAddress as error:
+            raise FetchFault(PRIVATE_HOST, "its host has no public address") from error
+        except UnknownHost as error:
+            raise FetchFault(unreachable().reason, "there is no host of this name") from error
+        except httpcore.ConnectError as error:
+            raise unreachable() from error
+        except (httpcore.NetworkError, httpcore.ProtocolError) as error:
+            message = "the connection ends early, or the answer is no valid HTTP"
+            raise FetchFault(BROKEN_OFF, message, is_repeated=True) from error
+
+    def _headers(self) -> dict[str, str]:
+        contact = f" (+{self._settings.contact})" if self._settings.contact else ""
+        return {
+            "User-Agent": f"Shardmill/{version('shardmill')}{contact}",
+            "Accept": "image/*,*/*;q=0.5",
+            "Accept-Encoding": "identity",
+        }
+
+    async def _understand(
+        self, response: httpcore.Response, known: Validators | None, content: BinaryIO
+    ) -> Reply:
+        pairs = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers]
+        headers = {name.lower(): value.strip() for name, value in pairs}
+        status = response.status
+        if status in _REDIRECTS or status in (200, 203, 304):
+            if by := opted_out_by(pairs, self._honoured):
+                raise FetchFault(OPTED_OUT, f"the server reserves it: {by}")
+            if status == 304 and known is not None and known.headers():
+                return NotModified()
+            if status in _REDIRECTS:
+                return Moved(headers.get("location", ""))
+            if status != 304:
+                return await self._receive(response, headers, content)
+        raise fault_of_status(status, retry_after(headers.get("retry-after")))
+
+    async def _receive(
+        self, response: httpcore.Response, headers: dict[str, str], content: BinaryIO
+    ) -> Received:
+        """Read the bytes of an image into ``content``."""
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind.startswith(_NO_IMAGE):
+            raise FetchFault(NOT_AN_IMAGE, f"the server sends {kind[:60]}, no image")
+        if (encoding := headers.get("content-encoding", "identity").lower()) != "identity":
+            raise FetchFault(NOT_AN_IMAGE, f"the server sends it compressed ({encoding[:60]}), unasked")
+        length = headers.get("content-length", "")
+        too_large = FetchFault(TOO_LARGE, f"more than the {self._max_bytes:,} bytes that are allowed")
+        if length.isdecimal() and int(length) > self._max_bytes:
+            raise too_large
+        content.seek(0)
+        content.truncate()
+        digest, size_bytes = hashlib.sha256(), 0
+        async for part in response.aiter_stream():
+            size_bytes += len(part)
+            if size_bytes > self._max_bytes:
+                raise too_large
+            digest.update(part)
+            content.write(part)
+        validators = Validators(headers.get("etag"), headers.get("last-modified"))
+        return Received(size_bytes, digest.digest(), validators)
+
+
+def retry_after(value: str | None) -> float | None:
+    """Return the seconds that a header Retry-After asks to wait: a number of them, or until a date."""
+    if value is None:
+        return None
+    if value.isdecimal():
+        return float(value)
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,104 @@
+"""Images behind the http and https addresses of a table, fetched politely.
+
+The table has the settings of the kind ``table``; its paths are addresses. A run fetches them before it lists
+them (``beam_jobs.sources.fetching``), so the listing has the size and the digest of each image. From there on
+all is as with files. The bytes stay in the spool until the version is published. A later version asks whether
+an image has changed, and fetches it again only if it has, or if it must be encoded in another way.
+
+    listing   the addresses of the table, and what fetching them found, as one listing
+    images    reading of the fetched bytes
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.config import PrepareConfig
+from beam_jobs.sources.fetching.rounds import fetch_all, settled_uris
+from beam_jobs.sources.fetching.store import ANSWERS_SCHEMA, KeptAnswers, RunStore
+from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.kinds.urls.images import FetchedImages
+from beam_jobs.sources.kinds.urls.listing import fill_in, last_answers, read_urls
+from beam_jobs.sources.listing import Listing
+from beam_jobs.sources.workplace import Workplace
+from infra.progress import log
+from infra.readable import counted
+from infra.storage.filesystem import Storage
+
+
+def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
+    """List every address and every row of the table, and fetch nothing: sizes are 0.
+
+    Raises:
+        NotFoundError: there is no such table, no row in it, or no address.
+        ConfigError: the table cannot be read as the settings say, or lacks a column that they name.
+    """
+    return read_urls(folder, config).listing
+
+
+def list_fetched(folder: SourceFolder, config: PrepareConfig, place: Workplace) -> Listing:
+    """Fetch the addresses of the table, and list them with what was found.
+
+    Raises:
+        NotFoundError, ConfigError: see ``list_inputs``.
+        StorageError: the spool cannot be written. Cancelled: the run was stopped.
+    """
+    urls, settings = read_urls(folder, config), config.source.urls
+    store, kept = (
+        RunStore(place.spool),
+        KeptAnswers(place.dataset, f"{folder.uri} {config.source.table.file}"),
+    )
+    requests, known = urls.wanted(), kept.read()
+    answered = settled_uris(store.answers())
+    fetch_all(requests, known, answered, store, settings, config.image.max_bytes)
+    answers = last_answers(store.answers(), requests)
+    kept.write(_with_validators(answers, known))
+    log(_summary(answers, known))
+    return fill_in(urls.listing, answers)
+
+
+def make_readable(
+    source: SourceFolder, config: PrepareConfig, references: pa.Table, scratch: Storage
+) -> None:
+    """Fetch the bytes of references that have not changed on the server, and yet must be read again.
+
+    Args:
+        source: holds the table.
+        config: of the run.
+        references: REFERENCE_SCHEMA.
+        scratch: the spool of the run.
+    """
+    store = RunStore(scratch)
+    missing = store.without_bytes(references["uri"].to_pylist())
+    if not missing:
+        return
+    log(f"{counted(len(missing), 'image')} must be read again, and their bytes are fetched once more")
+    requests = read_urls(source, config).requests
+    requests = requests.filter(pc.is_in(requests["uri"], pa.array(missing, pa.string())))
+    nothing, none = ANSWERS_SCHEMA.empty_table(), pa.array([], pa.string())
+    fetch_all(requests, nothing, none, store, config.source.urls, config.image.max_bytes)
+
+
+def open_reader(source: SourceFolder, config: PrepareConfig, scratch: Storage | None) -> FetchedImages:
+    """Open the reader of the fetched bytes."""
+    return FetchedImages(scratch)
+
+
+def _with_validators(answers: pa.Table, known: pa.Table) -> pa.Table:
+    """The answers to remember: of each image that was ever fetched the last one."""
+    fetched = answers.filter(pc.is_valid(answers["sha256"]))
+    others = known.filter(pc.invert(pc.is_in(known["uri"], fetched["uri"].combine_chunks())))
+    return pa.concat_tables([fetched, others]).sort_by("uri").combine_chunks()
+
+
+def _summary(answers: pa.Table, known: pa.Table) -> str:
+    """One line about what was fetched."""
+    fetched = answers.filter(pc.is_valid(answers["sha256"]))
+    before = known["sha256"].take(pc.index_in(fetched["uri"], known["uri"].combine_chunks()))
+    num_same = pc.sum(pc.equal(before, fetched["sha256"])).as_py() or 0
+    num_lost = answers.num_rows - fetched.num_rows
+    return (
+        f"{counted(answers.num_rows, 'address', 'addresses')}: {fetched.num_rows - num_same:,} new or "
+        f"changed, {num_same:,} as before, {num_lost:,} without an image"
+    )

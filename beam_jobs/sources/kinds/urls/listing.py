@@ -1,0 +1,160 @@
+"""The addresses of a table as a listing, before and after they are fetched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.config import PrepareConfig
+from beam_jobs.schemas import FILTER_REASONS, LISTING_SCHEMA, Status
+from beam_jobs.sources.class_names import wanted_classes
+from beam_jobs.sources.fetching.addresses import Address, BadAddress, read_address
+from beam_jobs.sources.fetching.rounds import REQUESTS_SCHEMA
+from beam_jobs.sources.fetching.store import ANSWERS_SCHEMA, content_tag
+from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.kinds.table import class_warnings, row_prefixes
+from beam_jobs.sources.kinds.table.rows import settings_warnings, understand
+from beam_jobs.sources.kinds.table.settling import settle
+from beam_jobs.sources.kinds.table.tables import find_tables, read_tables
+from beam_jobs.sources.listing import Listing
+from infra.errors import NotFoundError
+from infra.progress import log
+
+_NO_CONTACT = (
+    "source.urls.contact is not set, so the operators of servers cannot reach you: name a page or an e-mail "
+    "address there"
+)
+
+
+@dataclass(frozen=True)
+class UrlTable:
+    """A table of addresses.
+
+    Attributes:
+        requests: REQUESTS_SCHEMA, each address once, sorted by URI.
+        listing: every address and every row without one, as if no address had been fetched.
+    """
+
+    requests: pa.Table
+    listing: Listing
+
+    def wanted(self) -> pa.Table:
+        """Return the requests for images that are to be read: REQUESTS_SCHEMA."""
+        return self.requests.filter(
+            pc.is_in(self.requests["uri"], self.listing.to_read()["uri"].combine_chunks())
+        )
+
+
+def read_urls(folder: SourceFolder, config: PrepareConfig) -> UrlTable:
+    """Read the addresses of the table, and the labels, splits and groups beside them.
+
+    Raises:
+        NotFoundError: there is no such table, no row in it, or no address.
+        ConfigError: the table cannot be read as the settings say, or lacks a column that they name.
+    """
+    settings = config.source.table
+    tables = find_tables(folder, settings)
+    raw, requests = _addresses(read_tables(tables, settings), settings.prefix)
+    unfetched = _unfetched(requests["uri"])
+    rows = understand(raw, settings, None, row_prefixes(tables, unfetched))
+    if not requests.num_rows:
+        raise NotFoundError(
+            f"no row of the table holds an address; {rows['message'][0]}",
+            "look at source.table.path_column and source.table.prefix",
+        )
+    named = pc.fill_null(pc.index_in(rows["path"].combine_chunks(), requests["uri"].combine_chunks()), -1)
+    named = np.where(rows["path"].is_valid().to_numpy(), named.to_numpy(zero_copy_only=False), -1)
+    settled = settle(unfetched, rows, named.astype(np.int64))
+    classes = sorted(name for name in pc.unique(settled.good_labels()).to_pylist() if name is not None)
+    listed = settled.listing(wanted_classes(classes, config))
+    log(f"{rows.num_rows:,} rows of the table name {requests.num_rows:,} addresses")
+    contact = [] if config.source.urls.contact else [_NO_CONTACT]
+    warnings = [*contact, *settings_warnings(raw, settings), *class_warnings(classes)]
+    return UrlTable(requests, Listing(listed, warnings))
+
+
+def _addresses(raw: pa.Table, prefix: str) -> tuple[pa.Table, pa.Table]:
+    """Read the addresses of rows.
+
+    Args:
+        raw: ROWS_SCHEMA.
+        prefix: stands before paths that are no address by themselves.
+
+    Returns:
+        The rows with the URI of each address as path, or the fault of one that cannot be used; and the
+        addresses, each once (REQUESTS_SCHEMA).
+    """
+    texts = pc.unique(raw["path"]).drop_null()
+    uris: list[str | None] = []
+    faults: list[str | None] = []
+    found: dict[str, Address] = {}
+    for text in texts.to_pylist():
+        try:
+            address = read_address(text if "://" in text or not prefix else f"{prefix.rstrip('/')}/{text}")
+        except BadAddress as error:
+            uris.append(None)
+            faults.append(str(error))
+        else:
+            found.setdefault(address.uri, address)
+            uris.append(address.uri)
+            faults.append(None)
+    at = pc.index_in(raw["path"], texts, skip_nulls=True)
+    fault = pc.coalesce(raw["fault"], pa.array(faults, pa.string()).take(at))
+    for name, column in (("path", pa.array(uris, pa.string()).take(at)), ("fault", fault)):
+        raw = raw.set_column(raw.schema.get_field_index(name), raw.schema.field(name), column)
+    addresses = [found[uri] for uri in sorted(found)]
+    columns = [[address.uri for address in addresses], [address.url for address in addresses]]
+    hosts = [address.host for address in addresses]
+    return raw, pa.table([*columns, hosts], schema=REQUESTS_SCHEMA)
+
+
+def _unfetched(uris: pa.ChunkedArray) -> pa.Table:
+    """Addresses that are still to be fetched: LISTING_SCHEMA without labels."""
+    zeros = pa.array(np.zeros(len(uris), np.int64))
+    known = {"uri": uris, "size_bytes": zeros, "mtime_ns": zeros}
+    known["status"] = pa.array(np.full(len(uris), Status.TO_READ, np.int8))
+    columns = [known.get(field.name, pa.nulls(len(uris), field.type)) for field in LISTING_SCHEMA]
+    return pa.table(columns, schema=LISTING_SCHEMA)
+
+
+def last_answers(answers: pa.Table, requests: pa.Table) -> pa.Table:
+    """Return the last answer to each request: ANSWERS_SCHEMA, in their order.
+
+    Args:
+        answers: ANSWERS_SCHEMA, in the order in which they came.
+        requests: REQUESTS_SCHEMA.
+    """
+    backwards = answers.take(pa.array(np.arange(answers.num_rows)[::-1])).combine_chunks()
+    at = pc.index_in(requests["uri"], backwards["uri"].combine_chunks())
+    return backwards.take(at).combine_chunks().cast(ANSWERS_SCHEMA)
+
+
+def fill_in(listing: Listing, answers: pa.Table) -> Listing:
+    """Return a listing with the sizes and digests of images, and the reasons where there is none.
+
+    Args:
+        listing: of ``read_urls``.
+        answers: ANSWERS_SCHEMA, one for each row that is to be read.
+    """
+    table = listing.table
+    at = pc.index_in(table["uri"], answers["uri"].combine_chunks())
+    is_asked = pc.and_(pc.is_valid(at), pc.equal(table["status"], Status.TO_READ))
+    digests = answers["sha256"].to_pylist()
+    tags = pa.array([0 if digest is None else content_tag(digest) for digest in digests], pa.int64())
+    is_filtered = pc.is_in(answers["reason"], pa.array(sorted(FILTER_REASONS)))
+    lost = pc.if_else(is_filtered, int(Status.FILTERED), int(Status.QUARANTINED))
+    status = pc.if_else(pc.is_null(answers["reason"]), int(Status.TO_READ), lost)
+    found = {
+        "size_bytes": answers["size_bytes"],
+        "mtime_ns": tags,
+        "status": status.cast(pa.int8()),
+        "reason": answers["reason"],
+        "message": answers["message"],
+    }
+    for name, column in found.items():
+        filled = pc.if_else(is_asked, column.take(at), table[name])
+        table = table.set_column(table.schema.get_field_index(name), table.schema.field(name), filled)
+    return replace(listing, table=table)
