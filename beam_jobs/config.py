@@ -21,6 +21,7 @@ MIB = 1 << 20
 FeatureKind = Literal["auto", "int64", "float", "text", "bytes"]
 Layout = Literal["auto", "classes", "splits"]
 TableFormat = Literal["auto", "csv", "jsonl", "parquet"]
+RowCompression = Literal["auto", "none", "gzip", "zlib"]
 Resize = Literal["short", "long", "pad", "crop", "none"]
 Resample = Literal["area", "lanczos"]
 Encoding = Literal["jpeg", "webp", "png", "raw"]
@@ -83,6 +84,14 @@ class TableConfig(Settings):
     merge_labels: dict[str, str] = Field(
         {}, description="Label as the table writes it to the name of the class that it becomes"
     )
+    class_names: tuple[str, ...] = Field(
+        (), description="Names of the classes whose labels are numbers, in the order of the numbers from 0"
+    )
+    classes_file: str | None = Field(
+        None,
+        description="File with these names, relative to the source, absolute or a URI: a name a line, "
+        "number:name a line, or JSON",
+    )
     features: dict[str, FeatureColumn] = Field(
         {},
         description="Further features of the records: a list of columns, or the name of each feature with "
@@ -98,7 +107,7 @@ class TableConfig(Settings):
         None, description="Encoding of csv and jsonl; unset: as a byte order mark says, or else UTF-8"
     )
 
-    @field_validator("drop_labels", mode="before")
+    @field_validator("drop_labels", "class_names", mode="before")
     @classmethod
     def _one_is_a_list(cls, value: object) -> object:
         return (value,) if isinstance(value, str) else value
@@ -211,6 +220,56 @@ class UrlsConfig(Settings):
         return self.model_dump(mode="json", include={"opt_out", "allow_private_hosts", "max_redirects"})
 
 
+class RowsConfig(Settings):
+    """The files of the kinds whose images are rows: parquet, arrays, tfrecord and array_record."""
+
+    files: str | None = Field(
+        None,
+        description="Files to read, relative to the source: a path, or a pattern with * or ? where * matches "
+        "no slash. Unset: all files with an ending of the kind",
+    )
+    image: str | None = Field(
+        None,
+        description="Column (parquet), array (arrays) or feature (tfrecord, array_record) with the image; "
+        "unset: recognised by its type, name or content",
+    )
+    label: str | None = Field(
+        None, description="Column, array or feature with the class: a text or a number; unset: recognised"
+    )
+    split: str | None = Field(
+        None, description="Column, array or feature with the split (train, val, test and so on)"
+    )
+    group: str | None = Field(
+        None,
+        description="Column, array or feature with the key of the images that must stay in one split",
+    )
+    splits_from_names: bool = Field(
+        True,
+        description="Images without a split get the one that the name of their file or folder gives, as in "
+        "train-00000-of-00002.parquet; false: Shardmill chooses it",
+    )
+    class_names: tuple[str, ...] = Field(
+        (), description="Names of the classes whose labels are numbers, in the order of the numbers from 0"
+    )
+    classes_file: str | None = Field(
+        None,
+        description="File with these names, relative to the source, absolute or a URI: a name a line, "
+        "number:name a line, or JSON",
+    )
+    drop_labels: tuple[str, ...] = Field((), description="Names of classes whose rows are left out")
+    merge_labels: dict[str, str] = Field(
+        {}, description="Name of a class to the name of the class that it becomes"
+    )
+    compression: RowCompression = Field(
+        "auto", description="Of tfrecord files; auto: recognised by the content"
+    )
+
+    @field_validator("drop_labels", "class_names", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+
 class SourceConfig(Settings):
     """The source of the images."""
 
@@ -226,6 +285,9 @@ class SourceConfig(Settings):
     )
     table: TableConfig = Field(TableConfig(), description="The table of the kinds table and urls")
     urls: UrlsConfig = Field(UrlsConfig(), description="How the images of kind urls are fetched")
+    rows: RowsConfig = Field(
+        RowsConfig(), description="The files of kinds whose images are rows, such as parquet"
+    )
     options: dict[str, Any] = Field({}, description="Options of your own kind, as its module names them")
 
     @model_validator(mode="after")
@@ -239,6 +301,8 @@ class SourceConfig(Settings):
             raise ValueError(f"kind {self.kind} reads no table: say --set source.kind=table")
         if self.kind != "urls" and self.urls != UrlsConfig():
             raise ValueError(f"kind {self.kind} fetches nothing: say --set source.kind=urls")
+        if self.kind in ("image_folder", "table", "urls") and self.rows != RowsConfig():
+            raise ValueError(f"kind {self.kind} reads no rows of files: say --set source.kind=parquet")
         return self
 
 
@@ -437,11 +501,16 @@ class PrepareConfig(Settings):
         source = settings["source"]
         if self.source.kind not in ("table", "urls"):
             del source["table"]
-        elif not self.source.table.features:
-            del source["table"]["features"]  # as it was before features: the digests stay
+        else:
+            # Unset, these leave the digests as they were before there were such settings.
+            for name in ("features", "class_names", "classes_file"):
+                if not source["table"][name]:
+                    del source["table"][name]
         del source["urls"]
         if self.source.kind == "urls":
             source["urls"] = self.source.urls.effective()
         if not self.source.options:
             del source["options"]  # likewise
+        if self.source.rows == RowsConfig():
+            del source["rows"]  # likewise
         return settings

@@ -161,12 +161,15 @@ NOT_IN_TABLE: Final = "not_in_table"  # list: no row of the table names it
 DROPPED_LABEL: Final = "dropped_label"  # list: source.table.drop_labels names its label
 REPEATED_ROW: Final = "repeated_row"  # list: a row that says the same as an earlier one
 OPTED_OUT: Final = "opted_out"  # list: the server reserves the image
+ROW_FILE: Final = "row_file"  # list: its rows are images, or say something of them
+OTHER_FILE: Final = "other_file"  # list: not of the kind of files that are read
 TOO_SMALL: Final = "too_small"  # filter
 ASPECT: Final = "aspect"  # filter
 PURGED: Final = "purged"  # filter: its content was purged from the data set
 LEAK: Final = "leak"  # plan: its group is in another split too
 FILTER_REASONS: Final = frozenset({
     IGNORED, OTHER_CLASS, SPECIAL_FILE, SOURCE_TABLE, NOT_IN_TABLE, DROPPED_LABEL, REPEATED_ROW, OPTED_OUT,
+    ROW_FILE, OTHER_FILE,
     TOO_SMALL, ASPECT, PURGED, LEAK,
 })  # fmt: skip
 
@@ -176,6 +179,9 @@ PATH_TOO_LONG: Final = "path_too_long"
 UNLISTED_FOLDER: Final = "unlisted_folder"
 BROKEN_LINK: Final = "broken_link"
 UNREADABLE: Final = "unreadable"  # found by listing or by reading
+# Of containers and their rows.
+BROKEN_CONTAINER: Final = "broken_container"  # found by listing or by reading
+NO_IMAGE: Final = "no_image"
 # Of rows of a table, and of the files that they name.
 BROKEN_ROW: Final = "broken_row"
 BAD_PATH: Final = "bad_path"
@@ -203,12 +209,13 @@ FETCH_REASONS: Final = (
     BAD_REDIRECT, PRIVATE_HOST, NOT_AN_IMAGE,
 )  # fmt: skip
 LIST_REASONS: Final = (
-    NO_CLASS, PATH_TOO_LONG, UNLISTED_FOLDER, BROKEN_LINK, UNREADABLE, *ROW_REASONS, *FETCH_REASONS,
+    NO_CLASS, PATH_TOO_LONG, UNLISTED_FOLDER, BROKEN_LINK, UNREADABLE, BROKEN_CONTAINER, *ROW_REASONS,
+    *FETCH_REASONS,
 )  # fmt: skip
 VANISHED: Final = "vanished"
 CHANGED: Final = "changed"
 TOO_LARGE: Final = "too_large"
-READ_REASONS: Final = (VANISHED, CHANGED, TOO_LARGE, UNREADABLE)
+READ_REASONS: Final = (VANISHED, CHANGED, TOO_LARGE, UNREADABLE, BROKEN_CONTAINER, NO_IMAGE)
 # Raised by infra.codecs, apart from the last.
 UNPROCESSABLE: Final = "unprocessable"  # a library failed in a way that no rule foresees
 DECODE_REASONS: Final = (

@@ -73,7 +73,7 @@ REASONS: dict[str, tuple[str, str]] = {
         "Move it into the folder of its class, or add its pattern to filter.ignore",
     ),
     "broken_row": (
-        "The row of the table cannot be read",
+        "The row of the table or file cannot be read",
         "See the message; correct the row: count its delimiters and quotes",
     ),
     "bad_path": (
@@ -89,11 +89,11 @@ REASONS: dict[str, tuple[str, str]] = {
         "Write the whole file name into the row",
     ),
     "no_label": (
-        "Its row of the table has no label",
+        "Its row has no label, or the number of no named class",
         "Fill in the label, or remove the row",
     ),
     "unknown_split": (
-        "Its row of the table names a split that is neither train, validation nor test",
+        "Its row names a split that is neither train, validation nor test",
         "Correct the split, or leave it empty to have it chosen",
     ),
     "contradicting_rows": (
@@ -144,6 +144,14 @@ REASONS: dict[str, tuple[str, str]] = {
         "A response header of the server reserves the image (source.urls.opt_out)",
         "Ask its owner for permission",
     ),
+    "broken_container": (
+        "The file that holds the image is damaged or cannot be read",
+        "Fetch that file again; everything in front of the damage was kept",
+    ),
+    "no_image": (
+        "The row holds no image",
+        "Fill in the image or remove the row; if all are empty, look at source.rows.image",
+    ),
     "ignored": ("A pattern of filter.ignore matches it", "Change filter.ignore to include it"),
     "special_file": (
         "A pipe, a socket or a device, not a file",
@@ -152,6 +160,14 @@ REASONS: dict[str, tuple[str, str]] = {
     "table": (
         "It is the table that names the images",
         "Nothing to do",
+    ),
+    "row_file": (
+        "Its rows are images, or say something of them",
+        "Nothing to do",
+    ),
+    "other_file": (
+        "It is not of the kind of files that source.kind reads",
+        "Nothing to do; name it in source.rows.files if it holds images",
     ),
     "not_in_table": (
         "No row of the table names it",

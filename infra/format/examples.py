@@ -10,7 +10,7 @@ protobuf release happens to order maps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,6 +25,8 @@ _BROKEN = (message.DecodeError, KeyError, IndexError, UnicodeDecodeError)
 _NO_FEATURES: Final[Features] = {}
 _LISTS: Final[Mapping[str, Dtype]] = {"bytes_list": "bytes", "float_list": "float32", "int64_list": "int64"}
 _LIST_OF: Final[Mapping[Dtype, str]] = {dtype: name for name, dtype in _LISTS.items()}
+
+Values = Sequence[bytes] | Sequence[int] | Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,23 @@ def parse_example(serialized: bytes) -> ImageRecord:
         return _record(_entries(serialized))
     except _BROKEN as error:
         raise CorruptDataError(f"not an example of this format: {error}") from error
+
+
+def parse_features(serialized: bytes) -> dict[str, Values]:
+    """The values of all features of any ``tf.train.Example``, by name; empty where a feature has no type.
+
+    Raises:
+        CorruptDataError: it is no Example.
+    """
+    try:
+        entries = _entries(serialized)
+    except message.DecodeError as error:
+        raise CorruptDataError(f"not a tf.train.Example: {error}") from error
+    found: dict[str, Values] = {}
+    for name, value in entries.items():
+        kind = value.WhichOneof("kind")
+        found[name] = getattr(value, kind).value if kind is not None else ()
+    return found
 
 
 def parse_whole_example(serialized: bytes) -> tuple[ImageRecord, dict[str, FeatureValues]]:

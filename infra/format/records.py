@@ -53,6 +53,17 @@ def frame(payload: bytes) -> bytes:
     return b"".join((length, _CRC.pack(masked_crc32c(length)), payload, _CRC.pack(masked_crc32c(payload))))
 
 
+def payload_length(header: bytes | memoryview) -> int:
+    """The length of the payload that the first ``HEADER_BYTES`` of a framed record give.
+
+    Raises:
+        CorruptDataError: the checksum is wrong, or the header is cut.
+    """
+    if len(header) < HEADER_BYTES:
+        raise CorruptDataError(f"truncated record: {len(header)} bytes of a header of {HEADER_BYTES}")
+    return _checked_length(memoryview(header))
+
+
 def unframe(framed: bytes | memoryview) -> bytes:
     """The payload of exactly one framed record.
 

@@ -24,10 +24,11 @@ import pyarrow.compute as pc
 from beam_jobs.config import PrepareConfig
 from beam_jobs.schemas import LISTING_SCHEMA, SOURCE_TABLE, Status
 from beam_jobs.sources.class_names import look_alikes, wanted_classes
+from beam_jobs.sources.class_numbers import class_numbers
 from beam_jobs.sources.folder import SourceFolder
 from beam_jobs.sources.ignore import IgnorePatterns
 from beam_jobs.sources.kinds.table.matching import check_found, find_files
-from beam_jobs.sources.kinds.table.rows import settings_warnings, understand
+from beam_jobs.sources.kinds.table.rows import name_rows, settings_warnings, understand
 from beam_jobs.sources.kinds.table.settling import Settled, settle
 from beam_jobs.sources.kinds.table.tables import Table, find_tables, read_tables
 from beam_jobs.sources.listing import Listing, rows_of_files
@@ -47,11 +48,13 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     """
     settings = config.source.table
     tables = find_tables(folder, settings)
-    raw = read_tables(tables, settings)
+    numbers = class_numbers(settings.class_names, settings.classes_file, folder, "source.table")
+    raw = name_rows(read_tables(tables, settings), numbers)
     walk = folder.walk(IgnorePatterns(config.filter.ignore), splits_on_top=False)
     files = _files(walk, tables)
     names = row_prefixes(tables, files)
-    rows, found = find_files(understand(raw, settings, public_location(folder.uri), names), files)
+    understood = understand(raw, settings, public_location(folder.uri), names, numbers.values())
+    rows, found = find_files(understood, files)
     check_found(rows, found, files, raw["path"][0].as_py())
     settled = settle(files, rows, found.files)
     classes = sorted(name for name in pc.unique(settled.good_labels()).to_pylist() if name is not None)

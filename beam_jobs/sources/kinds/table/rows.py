@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Collection
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 
 from beam_jobs.config import TableConfig
 from beam_jobs.schemas import BAD_PATH, BROKEN_ROW, DROPPED_LABEL, NO_LABEL, UNKNOWN_SPLIT
+from beam_jobs.sources.class_numbers import ClassNumbers, name_labels
 from beam_jobs.sources.walking import SPLIT_OF_FOLDER
 from beam_jobs.tables.features import feature_columns, features_of
 
@@ -34,7 +36,13 @@ _OUTSIDE = r"^/|^[A-Za-z][A-Za-z0-9+.-]*://|(^|/)\.\.(/|$)"
 _NO_TEXT = pa.scalar(None, pa.string())
 
 
-def understand(raw: pa.Table, settings: TableConfig, source: str | None, prefixes: list[str]) -> pa.Table:
+def understand(
+    raw: pa.Table,
+    settings: TableConfig,
+    source: str | None,
+    prefixes: list[str],
+    class_names: Collection[str] = (),
+) -> pa.Table:
     """Read paths, labels and splits as the settings say, and find the rows that cannot be used.
 
     Args:
@@ -43,6 +51,7 @@ def understand(raw: pa.Table, settings: TableConfig, source: str | None, prefixe
         source: URI of the source: absolute paths in it are made relative. None if the paths are addresses,
             which are taken as they are.
         prefixes: what the URIs of the rows of each table begin with.
+        class_names: all labels that there may be, after ``name_rows``; empty for any.
 
     Returns:
         UNDERSTOOD_SCHEMA and columns of features, in the same order.
@@ -83,6 +92,10 @@ def understand(raw: pa.Table, settings: TableConfig, source: str | None, prefixe
         "its label reaches over several lines: is a quote not closed?",
     )
     rows = reject(rows, pc.is_null(labels), NO_LABEL, "it has no label")
+    if class_names:
+        named = pc.is_in(raw["label"], pa.array(sorted(class_names), pa.string()))
+        words = "its label ", raw["label"], " is the number of no named class"
+        rows = reject(rows, pc.invert(named), NO_LABEL, *words)
     dropped = pa.array(settings.drop_labels, pa.string())
     is_dropped = pc.and_(pc.is_in(raw["label"], dropped), pc.is_valid(raw["label"]))
     rows = reject(rows, is_dropped, DROPPED_LABEL, "source.table.drop_labels names its label ", raw["label"])
@@ -90,6 +103,19 @@ def understand(raw: pa.Table, settings: TableConfig, source: str | None, prefixe
     rows = reject(rows, strange, UNKNOWN_SPLIT, "its split is ", raw["split"])
     unknown = pc.equal(rows["reason"], UNKNOWN_SPLIT)
     return _with(rows, "split", pc.if_else(pc.fill_null(unknown, False), _NO_TEXT, rows["split"]))
+
+
+def name_rows(raw: pa.Table, names: ClassNumbers) -> pa.Table:
+    """Put the names of classes in place of labels that are numbers; numbers without a name stay.
+
+    Args:
+        raw: ROWS_SCHEMA and columns of features.
+        names: number -> name; if empty, all labels stay as they are.
+    """
+    texts = raw["label"].combine_chunks()
+    labels, _ = name_labels(texts, names)
+    at = raw.schema.get_field_index("label")
+    return raw.set_column(at, raw.schema.field(at), pc.coalesce(labels, texts))
 
 
 def reject(rows: pa.Table, chosen: pa.ChunkedArray, reason: str, *words: str | pa.ChunkedArray) -> pa.Table:

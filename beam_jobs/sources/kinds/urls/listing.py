@@ -11,12 +11,13 @@ import pyarrow.compute as pc
 from beam_jobs.config import PrepareConfig
 from beam_jobs.schemas import FILTER_REASONS, LISTING_SCHEMA, Status
 from beam_jobs.sources.class_names import wanted_classes
+from beam_jobs.sources.class_numbers import class_numbers
 from beam_jobs.sources.fetching.addresses import Address, BadAddress, read_address
 from beam_jobs.sources.fetching.rounds import REQUESTS_SCHEMA
 from beam_jobs.sources.fetching.store import ANSWERS_SCHEMA, content_tag
 from beam_jobs.sources.folder import SourceFolder
 from beam_jobs.sources.kinds.table import class_warnings, row_prefixes
-from beam_jobs.sources.kinds.table.rows import settings_warnings, understand
+from beam_jobs.sources.kinds.table.rows import name_rows, settings_warnings, understand
 from beam_jobs.sources.kinds.table.settling import settle
 from beam_jobs.sources.kinds.table.tables import find_tables, read_tables
 from beam_jobs.sources.listing import Listing
@@ -57,9 +58,10 @@ def read_urls(folder: SourceFolder, config: PrepareConfig) -> UrlTable:
     """
     settings = config.source.table
     tables = find_tables(folder, settings)
-    raw, requests = _addresses(read_tables(tables, settings), settings.prefix)
+    numbers = class_numbers(settings.class_names, settings.classes_file, folder, "source.table")
+    raw, requests = _addresses(name_rows(read_tables(tables, settings), numbers), settings.prefix)
     unfetched = _unfetched(requests["uri"])
-    rows = understand(raw, settings, None, row_prefixes(tables, unfetched))
+    rows = understand(raw, settings, None, row_prefixes(tables, unfetched), numbers.values())
     if not requests.num_rows:
         raise NotFoundError(
             f"no row of the table holds an address; {rows['message'][0]}",

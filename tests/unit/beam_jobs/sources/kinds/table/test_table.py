@@ -296,3 +296,22 @@ def test_source_and_table_in_an_object_store(tmp_path: Path, monkeypatch: pytest
                 "labels.csv": (None, "table"),
                 "labels.csv#row=4": ("b", "bad_path"),
             }
+
+
+def test_labels_that_are_numbers_get_names(tmp_path: Path) -> None:
+    table = "path,label\na.jpg,0\nb.jpg,1\nc.jpg,2\nd.jpg,\n"
+    source(tmp_path, table, "a.jpg", "b.jpg", "c.jpg", "d.jpg")
+    write(tmp_path, {"names.txt": b"hat\nshirt\n"})
+    expected: Rows = {
+        "a.jpg": ("hat", None),
+        "b.jpg": ("top", None),
+        "c.jpg": ("2", "no_label"),
+        "d.jpg": (None, "no_label"),
+        "labels.csv": (None, "table"),
+        "names.txt": (None, "ignored"),
+    }
+    merged = {"shirt": "top"}
+    listing = listed(tmp_path, class_names=["hat", "shirt"], merge_labels=merged)
+    assert outcomes(listing) == expected
+    assert column(listing, "message")["c.jpg"].endswith("its label 2 is the number of no named class")
+    assert outcomes(listed(tmp_path, classes_file="names.txt", merge_labels=merged)) == expected

@@ -1,0 +1,86 @@
+"""Images that are rows of arrays: NumPy's ``.npy`` and ``.npz``, and IDX files such as those of MNIST.
+
+Each row of an array of images is an input: ``images.npy#row=0000017``, or ``mnist.npz#x_train=0000017`` in a
+file of several arrays; rows are counted from 0. The bytes that stand for an image, whose SHA-256 is its
+identity, are a PNG file of its pixels without compression (beam_jobs.sources.rows.png).
+
+    found      the arrays in a file, by its header
+    roles      which arrays hold images, and which their labels
+    reading    labels, and images row by row
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.config import PrepareConfig
+from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.kinds.arrays.found import ENDINGS, find_arrays
+from beam_jobs.sources.kinds.arrays.reading import ArrayImages, keep_unpacked_arrays, list_rows
+from beam_jobs.sources.kinds.arrays.roles import LabelledImages, pair_arrays
+from beam_jobs.sources.listing import Listing
+from beam_jobs.sources.rows.listing import Contents, list_contents, row_of, walk_files
+from beam_jobs.sources.rows.reading import RowReader
+from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken, choose_files, files_of
+from beam_jobs.sources.walking import SourceFault
+from infra.progress import log
+from infra.storage.filesystem import Storage
+
+
+def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
+    """List every row of the arrays of images in a folder, with its label and split.
+
+    Raises:
+        NotFoundError: there is no such folder, or no array in it.
+        ConfigError: images have no labels, or an array has the wrong type or shape.
+    """
+    settings = config.source.rows
+    files, warnings = walk_files(folder, config)
+    chosen = choose_files(files, settings.files, lambda uri: uri.endswith(ENDINGS), "NumPy or IDX file")
+    arrays, broken = [], {}
+    for found in chosen:
+        try:
+            arrays += find_arrays(RowFile(folder, found.uri, found.ref.mtime_ns))
+        except (RowFileBroken, SourceFault) as error:
+            broken[found.uri] = str(error)
+            log(f"{found.uri} cannot be read: {error}", level="warning")
+    rows: list[FileRows] = []
+    others = {array.file.uri: "it holds no images" for array in arrays}
+    for pair in pair_arrays(arrays, settings) if arrays else []:
+        log(_in_words(pair))
+        others.pop(pair.images.file.uri, None)
+        others |= {
+            array.file.uri: f"it belongs to the images in {pair.images.file.uri}"
+            for array in (pair.labels, pair.splits, pair.groups)
+            if array is not None and array.file.uri in others
+        }
+        try:
+            rows.append(list_rows(pair))
+        except (RowFileBroken, SourceFault) as error:
+            broken[pair.images.file.uri] = str(error)
+            log(f"the images {pair.images.in_words} are lost: {error}", level="warning")
+    return list_contents(folder, config, Contents(files, rows, broken, others, warnings))
+
+
+def make_readable(
+    folder: SourceFolder, config: PrepareConfig, references: pa.Table, scratch: Storage
+) -> None:
+    """Unpack the compressed arrays that are to be read."""
+    for file in files_of(folder, references):
+        is_in = pc.equal(references["container"].cast(pa.string()), file.uri)
+        uris = references.filter(is_in)["uri"].to_pylist()
+        units = {row[1] for uri in uris if (row := row_of(uri))}
+        keep_unpacked_arrays(file, units, scratch)
+
+
+def open_reader(folder: SourceFolder, config: PrepareConfig, scratch: Storage | None) -> RowReader:
+    """Open the reader of rows."""
+    return RowReader(folder, partial(ArrayImages, scratch=scratch))
+
+
+def _in_words(pair: LabelledImages) -> str:
+    split = f", for the split {pair.split}" if pair.split else ""
+    return f"images: {pair.images.in_words}; labels: {pair.labels.in_words}{split}"

@@ -1,0 +1,155 @@
+"""The labels of arrays, and their images as PNG files, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from beam_jobs.schemas import FileRef
+from beam_jobs.sources.kinds.arrays.found import FoundArray, find_arrays, read_values, unpacked
+from beam_jobs.sources.kinds.arrays.roles import LabelledImages, check_images, where
+from beam_jobs.sources.kinds.table.formats.columns import trimmed
+from beam_jobs.sources.rows.listing import row_of
+from beam_jobs.sources.rows.png import png_bytes, stored_png
+from beam_jobs.sources.rows.ranges import Ranges
+from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
+from beam_jobs.sources.rows.unpacked import keep_unpacked, open_unpacked
+from infra.errors import ConfigError
+from infra.storage.filesystem import Storage
+
+
+def list_rows(found: LabelledImages) -> FileRows:
+    """Read the labels of images, and their splits and groups.
+
+    Raises:
+        RowFileBroken: a file is damaged. ConfigError: an array holds neither numbers nor texts.
+    """
+    images = found.images
+    count = images.shape[0]
+    texts = {
+        name: _texts(array)
+        for name, array in (("label", found.labels), ("split", found.splits), ("group", found.groups))
+        if array is not None
+    }
+    return FileRows(
+        images.file,
+        positions=np.arange(count, dtype=np.int64),
+        sizes=np.full(count, png_bytes(*_pixel_shape(images)), np.int64),
+        labels=texts["label"],
+        splits=texts.get("split"),
+        groups=texts.get("group"),
+        unit="row" if images.member is None else images.name,
+        split=found.split,
+    )
+
+
+def _texts(array: FoundArray) -> pa.Array:
+    """Return the values of an array as texts; empty ones are null.
+
+    Raises:
+        RowFileBroken: the file is damaged. ConfigError: the values are neither numbers nor texts.
+    """
+    values = read_values(array).reshape(-1)
+    kind = values.dtype.kind
+    if kind == "f" and bool(np.all(values == np.floor(values))):
+        values, kind = values.astype(np.int64), "i"
+    if kind in "iufb":
+        texts = pa.array(values.astype(values.dtype.newbyteorder("="))).cast(pa.string())
+    elif kind in "US":
+        try:
+            texts = pa.array([_text(value) for value in values.tolist()], pa.string())
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"the texts in {where(array)} are not UTF-8: {error}") from error
+    else:
+        raise ConfigError(
+            f"the array {where(array)} holds {array.dtype}, neither numbers nor texts",
+            "store numbers, or texts without Python objects",
+        )
+    return trimmed(texts)
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode("utf-8") if isinstance(value, bytes) else value
+
+
+def _pixel_shape(array: FoundArray) -> tuple[int, int, int]:
+    """Return height, width and channels of the images."""
+    _, height, width, *channels = array.shape
+    return height, width, channels[0] if channels else 1
+
+
+class ArrayImages:
+    """The images of the arrays in one open file.
+
+    Args:
+        file: the file.
+        scratch: folder of the run, with unpacked copies; None outside of a run.
+
+    Raises:
+        RowFileBroken: it cannot be read.
+    """
+
+    def __init__(self, file: RowFile, scratch: Storage | None) -> None:
+        self._file = file
+        self._scratch = scratch
+        self._arrays = {array.name: array for array in find_arrays(file)}
+        self._ranges: dict[str, Ranges] = {}  # by what they unpack; "" is the file itself
+
+    def read(self, file: FileRef, position: int) -> bytes:
+        """Return the image of a row, as a PNG file.
+
+        Raises:
+            RowFileBroken: the file is damaged there, or is another than the one that was listed.
+        """
+        array = self._array(file)
+        data = self._open(array).read_at(array.row_bytes, array.offset + position * array.row_bytes)
+        if len(data) < array.row_bytes:
+            raise RowFileBroken(f"it ends in or before row {position:,}")
+        pixels: npt.NDArray[np.uint8] = np.frombuffer(data, np.uint8)
+        return stored_png(pixels.reshape(_pixel_shape(array)))
+
+    def close(self) -> None:
+        """Close the file."""
+        for ranges in self._ranges.values():
+            ranges.close()
+
+    def _array(self, file: FileRef) -> FoundArray:
+        row = row_of(file.uri)
+        found = self._arrays.get(row[1]) if row else None
+        if found is None and len(self._arrays) == 1:
+            (found,) = self._arrays.values()
+        if found is None:
+            raise RowFileBroken(f"it does not hold {file.uri}")
+        check_images(found)
+        return found
+
+    def _open(self, array: FoundArray) -> Ranges:
+        part = "" if array.packing == "none" else _part(array)
+        if part not in self._ranges:
+            self._ranges[part] = (
+                self._file.ranges()
+                if array.packing == "none"
+                else open_unpacked(self._file, part, partial(unpacked, array), self._scratch)
+            )
+        return self._ranges[part]
+
+
+def keep_unpacked_arrays(file: RowFile, units: Collection[str], scratch: Storage) -> None:
+    """Unpack the arrays of images in a file that are compressed.
+
+    Args:
+        file: the file.
+        units: names of the arrays, as the URIs of rows call them.
+        scratch: folder of the run.
+    """
+    for array in find_arrays(file):
+        if array.packing != "none" and (array.member is None or array.name in units):
+            keep_unpacked(file, _part(array), partial(unpacked, array), scratch)
+
+
+def _part(array: FoundArray) -> str:
+    return array.member or "all"

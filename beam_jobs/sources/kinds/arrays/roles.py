@@ -1,0 +1,163 @@
+"""Which arrays hold images, and which hold their labels, by the words in their names.
+
+``x_train.npy`` and ``y_train.npy``, ``images.npy`` and ``labels.npy``, ``train_images`` and ``train_labels``
+in an ``.npz``, ``train-images-idx3-ubyte.gz`` and ``train-labels-idx1-ubyte.gz`` belong together: without the
+word for the role, their names are the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from beam_jobs.config import RowsConfig
+from beam_jobs.sources.kinds.arrays.found import FoundArray
+from beam_jobs.sources.rows.names_of_splits import SPLIT_WORDS, split_of_name, words_of
+from infra.errors import ConfigError
+
+_WORDS = {
+    "image": ("images", "image", "imgs", "img", "x", "pixels"),
+    "label": ("labels", "label", "y", "targets", "target", "classes"),
+}
+_ROLES = ("label", "image", "split", "group")  # "image_labels" are labels
+_FORMAT_WORD = re.compile(r"idx\d|ubyte")  # of IDX files
+
+
+@dataclass(frozen=True)
+class LabelledImages:
+    """Arrays that belong together, row by row.
+
+    Attributes:
+        images: [N, H, W] or [N, H, W, C].
+        labels: [N] or [N, 1].
+        splits: [N], or None.
+        groups: [N], or None.
+        split: of all rows, by the names of array and file; None if they give none.
+    """
+
+    images: FoundArray
+    labels: FoundArray
+    splits: FoundArray | None
+    groups: FoundArray | None
+    split: str | None
+
+
+def pair_arrays(arrays: Sequence[FoundArray], settings: RowsConfig) -> list[LabelledImages]:
+    """Bring images and their labels together, in the order of the images' files and names.
+
+    Args:
+        arrays: of all files.
+        settings: names of arrays that the user gives.
+
+    Raises:
+        ConfigError: images have no labels, or which arrays are meant cannot be told.
+    """
+    roles: dict[tuple[str, ...], dict[str, FoundArray]] = {}
+    for array in arrays:
+        for role in sorted(_ROLES, key=lambda role: getattr(settings, role) is None):
+            if (rest := _rest(array, role, settings)) is None:
+                continue
+            there = roles.setdefault(rest, {}).setdefault(role, array)
+            if there is not array:
+                raise ConfigError(
+                    f"the arrays {where(there)} and {where(array)} could both hold the {role} of an image",
+                    f"name one with --set source.rows.{role}=NAME, or choose files with source.rows.files",
+                )
+            break
+    found = [_labelled(there, arrays, settings) for there in roles.values() if "image" in there]
+    if found:
+        return found
+    shown = ", ".join(array.in_words for array in arrays[:8])
+    raise ConfigError(
+        f"which array holds the images cannot be told; there are {shown}",
+        "name them with --set source.rows.image=NAME and --set source.rows.label=NAME",
+    )
+
+
+def _labelled(
+    there: dict[str, FoundArray], arrays: Sequence[FoundArray], settings: RowsConfig
+) -> LabelledImages:
+    images = there["image"]
+    if "label" not in there:
+        others = ", ".join(array.in_words for array in arrays if array is not images)
+        raise ConfigError(
+            f"there are no labels for the images {where(images)}"
+            + (f"; there are {others}" if others else ""),
+            "name them as the images, with 'labels' or 'y' in place of 'images' or 'x'; or say "
+            "--set source.rows.label=NAME",
+        )
+    check_images(images)
+    for role, array in there.items():
+        if role != "image" and (array.shape[:1] != images.shape[:1] or len(array.shape) > 2 or (
+            len(array.shape) == 2 and array.shape[1] != 1
+        )):  # fmt: skip
+            raise ConfigError(
+                f"the array {where(array)} has the shape {list(array.shape)}, but there are "
+                f"{images.shape[0]:,} images in {where(images)}",
+                f"give one {role} for each image: an array of shape [{images.shape[0]}]",
+            )
+    return LabelledImages(
+        images, there["label"], there.get("split"), there.get("group"), _split(images, settings)
+    )
+
+
+def check_images(array: FoundArray) -> None:
+    """Check that an array can hold images.
+
+    Raises:
+        ConfigError: it has another type or shape.
+    """
+    shape, dtype = array.shape, array.dtype
+    if dtype != np.uint8:
+        remedy = "store numbers from 0 to 255: images.astype('uint8')"
+        if dtype.kind == "f":
+            remedy += ", or (images * 255).round().astype('uint8') if they are from 0 to 1"
+        raise ConfigError(f"the images {where(array)} are {dtype}, not uint8", remedy)
+    if array.is_fortran:
+        raise ConfigError(
+            f"the images {where(array)} lie in Fortran order, so a single one cannot be read",
+            "store numpy.ascontiguousarray(images)",
+        )
+    if len(shape) == 3 or (len(shape) == 4 and shape[3] in (1, 3, 4)):
+        if 0 in shape[1:]:
+            raise ConfigError(f"the images {where(array)} have the shape {list(shape)}: no pixel")
+        return
+    remedy = "give [N, height, width] or [N, height, width, channels] with 1, 3 or 4 channels"
+    if len(shape) == 4 and shape[1] in (1, 3, 4):
+        remedy = "the channels come first; store images.transpose(0, 2, 3, 1)"
+    elif len(shape) == 2:
+        remedy = "the images are flat; store images.reshape(-1, height, width)"
+    raise ConfigError(f"the images {where(array)} have the shape {list(shape)}", remedy)
+
+
+def _rest(array: FoundArray, role: str, settings: RowsConfig) -> tuple[str, ...] | None:
+    """Return what tells an array from those of other images, without the word for a role.
+
+    None if it does not have this role.
+    """
+    own = words_of(array.name)
+    given: str | None = getattr(settings, role)
+    wanted = [words_of(given)] if given is not None else [[word] for word in _WORDS.get(role, ())]
+    place = array.file.uri if array.member is not None else array.file.uri.rpartition("/")[0]
+    for words in wanted:
+        for at in range(len(own) - len(words) + 1):
+            if words and own[at : at + len(words)] == words:
+                rest = own[:at] + own[at + len(words) :]
+                return (place, *(word for word in rest if not _FORMAT_WORD.fullmatch(word)))
+    return None
+
+
+def _split(images: FoundArray, settings: RowsConfig) -> str | None:
+    """Return the split that the name of an array, or else of its file, gives."""
+    if not settings.splits_from_names:
+        return None
+    of_array = {SPLIT_WORDS[word] for word in words_of(images.name) if word in SPLIT_WORDS}
+    return of_array.pop() if len(of_array) == 1 else split_of_name(images.file.uri)
+
+
+def where(array: FoundArray) -> str:
+    """Return where an array lies, for people."""
+    return f"{array.name!r} in {array.file.uri}" if array.member is not None else array.file.uri

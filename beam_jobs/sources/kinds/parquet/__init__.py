@@ -1,0 +1,56 @@
+"""Images that lie in the rows of Parquet files, as Hugging Face publishes data sets.
+
+Each row of each file is an input, ``data/train-00000-of-00002.parquet#row=0000017``; rows are counted from 0.
+Class names come from the file's own metadata, splits from a column or from the names of the files.
+
+    columns    which columns hold image, label, split and group
+    reading    the labels of a file, and its images row by row
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import BinaryIO, cast
+
+from beam_jobs.config import PrepareConfig
+from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.kinds.parquet.columns import Columns, find_columns
+from beam_jobs.sources.kinds.parquet.reading import ParquetImages, list_rows, open_parquet
+from beam_jobs.sources.listing import Listing
+from beam_jobs.sources.rows.listing import Contents, list_contents, read_all, walk_files
+from beam_jobs.sources.rows.reading import RowReader
+from beam_jobs.sources.rows.row_files import FileRows, RowFile, choose_files
+from infra.progress import log
+from infra.storage.filesystem import Storage
+
+ENDINGS = (".parquet", ".pq")
+
+
+def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
+    """List every row of the Parquet files of a folder, with its label and split.
+
+    Raises:
+        NotFoundError: there is no such folder, or no row in it.
+        ConfigError: a column is not there, or is not what it is to be.
+    """
+    settings = config.source.rows
+    files, warnings = walk_files(folder, config)
+    chosen = choose_files(files, settings.files, lambda uri: uri.endswith(ENDINGS), "Parquet file")
+    found: list[Columns] = []
+
+    def read(file: RowFile) -> FileRows:
+        with file.open() as stream:
+            parquet = open_parquet(cast(BinaryIO, stream))
+            columns = find_columns(file.uri, parquet, settings, found[0] if found else None)
+            if not found:
+                log(f"{file.uri} was read as Parquet: {columns.in_words()}")
+            found.append(columns)
+            return list_rows(file, parquet, columns)
+
+    rows, broken = read_all(folder, chosen, read)
+    return list_contents(folder, config, Contents(files, rows, broken, {}, warnings))
+
+
+def open_reader(folder: SourceFolder, config: PrepareConfig, scratch: Storage | None) -> RowReader:
+    """Open the reader of rows."""
+    return RowReader(folder, partial(ParquetImages, settings=config.source.rows))

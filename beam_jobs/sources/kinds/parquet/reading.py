@@ -1,0 +1,157 @@
+"""The labels of a Parquet file, and its images row by row.
+
+A row group is read forward in batches of a few MiB, never whole and never twice while rows are asked for in
+order. So memory is flat, however large the row groups are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from beam_jobs.config import RowsConfig
+from beam_jobs.schemas import NO_IMAGE, FileRef
+from beam_jobs.sources.kinds.parquet.columns import Columns, find_columns
+from beam_jobs.sources.kinds.table.formats.columns import as_text, trimmed
+from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
+from beam_jobs.sources.walking import SourceFault
+
+_BUFFER_BYTES = 1 << 20  # read at a time from the pages of a column
+_BATCH_BYTES = 4 << 20  # of images, decoded at a time
+_BATCH_ROWS = 512
+
+
+def open_parquet(stream: BinaryIO) -> pq.ParquetFile:
+    """Open a Parquet file so that its columns are read piece by piece.
+
+    Raises:
+        RowFileBroken: it is none, or its end is missing.
+    """
+    try:
+        return pq.ParquetFile(stream, pre_buffer=False, buffer_size=_BUFFER_BYTES)
+    except (pa.ArrowException, OSError) as error:
+        raise RowFileBroken(f"it cannot be read as Parquet: {_first_line(error)}") from error
+
+
+def list_rows(file: RowFile, parquet: pq.ParquetFile, columns: Columns) -> FileRows:
+    """Read labels, splits and groups of a file; no image is read.
+
+    Raises:
+        ConfigError: a column holds no text or number. RowFileBroken: the file is damaged.
+    """
+    count = parquet.metadata.num_rows
+    wanted = [name for name in (columns.label, columns.split, columns.group) if name is not None]
+    try:
+        table = parquet.read(columns=wanted)
+    except (pa.ArrowException, OSError) as error:
+        raise RowFileBroken(f"its labels cannot be read: {_first_line(error)}") from error
+
+    def texts(name: str | None) -> pa.Array | None:
+        if name is None:
+            return None
+        column = trimmed(as_text(file.uri, name, table[name]))
+        return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+    labels = texts(columns.label)
+    assert labels is not None
+    return FileRows(
+        file,
+        positions=np.arange(count, dtype=np.int64),
+        sizes=np.zeros(count, np.int64),
+        labels=labels,
+        splits=texts(columns.split),
+        groups=texts(columns.group),
+        names=columns.names,
+    )
+
+
+class ParquetImages:
+    """The images of one open Parquet file.
+
+    Args:
+        file: the file.
+        settings: names of columns that the user gives.
+
+    Raises:
+        RowFileBroken: it is no Parquet file. ConfigError: a column is not there.
+    """
+
+    def __init__(self, file: RowFile, settings: RowsConfig) -> None:
+        self._stream = file.open()
+        self._parquet = open_parquet(cast(BinaryIO, self._stream))
+        self._columns = find_columns(file.uri, self._parquet, settings)
+        metadata = self._parquet.metadata
+        lengths = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+        self._starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        self._group = -1
+        self._batches: Iterator[pa.RecordBatch] = iter(())
+        self._start = 0  # of the current batch
+        self._batch: pa.Array = pa.array([], pa.binary())
+        self._broken: tuple[int, str] | None = None  # row group, and why it cannot be read further
+
+    def read(self, file: FileRef, position: int) -> bytes:
+        """Return the image of a row.
+
+        Raises:
+            SourceFault: the row has none. RowFileBroken: the file is damaged there.
+        """
+        if not 0 <= position < self._starts[-1]:
+            raise RowFileBroken(f"it has {self._starts[-1]:,} rows")
+        group = int(np.searchsorted(self._starts, position, side="right")) - 1
+        if group != self._group or position < self._start:
+            self._begin(group)
+        if self._broken is not None:
+            raise RowFileBroken(self._broken[1])
+        while position >= self._start + len(self._batch):
+            self._advance()
+        value = self._batch[position - self._start]
+        if not value.is_valid:
+            raise SourceFault(NO_IMAGE, f"its column {self._columns.image!r} is empty")
+        return bytes(value.as_buffer())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._batches = iter(())
+        self._parquet.close()
+        self._stream.close()
+
+    def _begin(self, group: int) -> None:
+        """Go to the first row of a row group."""
+        self._group, self._start, self._batch = group, int(self._starts[group]), pa.array([], pa.binary())
+        if self._broken is not None and self._broken[0] == group:
+            return
+        self._broken = None
+        metadata = self._parquet.metadata.row_group(group)
+        (at,) = (
+            number
+            for number in range(metadata.num_columns)
+            if metadata.column(number).path_in_schema == self._columns.path
+        )
+        mean_bytes = metadata.column(at).total_uncompressed_size / max(1, metadata.num_rows)
+        rows = int(min(_BATCH_ROWS, max(1, _BATCH_BYTES // max(1, mean_bytes))))
+        self._batches = self._parquet.iter_batches(
+            batch_size=rows, row_groups=[group], columns=[self._columns.path], use_threads=False
+        )
+
+    def _advance(self) -> None:
+        """Go to the next batch of the row group."""
+        try:
+            batch = next(self._batches, None)
+        except (pa.ArrowException, OSError) as error:
+            self._broken = (self._group, f"row group {self._group}: {_first_line(error)}")
+            raise RowFileBroken(self._broken[1]) from error
+        if batch is None:
+            self._broken = (self._group, f"row group {self._group} ends early")
+            raise RowFileBroken(self._broken[1])
+        self._start += len(self._batch)
+        column = batch.column(0)
+        self._batch = pc.struct_field(column, "bytes") if self._columns.is_struct else column
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,87 @@
+"""TFRecord files of others: records of ``tf.train.Example`` with an encoded image and a label.
+
+Each record is an input, ``train-00000.tfrecord#row=0000017``; records are counted from 0. Files may be
+compressed by gzip or zlib as a whole. A file that is cut short or damaged keeps the records in front of the
+damage; one row stands for the rest. TensorFlow is not needed.
+
+    framing    records in a file, and the damages of it
+    reading    single records
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pyarrow as pa
+
+from beam_jobs.config import PrepareConfig
+from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.kinds.tfrecord.framing import Frames, compression_of, unpacked
+from beam_jobs.sources.kinds.tfrecord.reading import Records
+from beam_jobs.sources.listing import Listing
+from beam_jobs.sources.rows.feature_map import FeatureMap, RowsOfExamples, find_features
+from beam_jobs.sources.rows.listing import Contents, list_contents, read_all, walk_files
+from beam_jobs.sources.rows.reading import RowReader
+from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken, choose_files, files_of
+from beam_jobs.sources.rows.unpacked import keep_unpacked
+from infra.progress import log
+from infra.storage.filesystem import Storage
+
+_ENDINGS = (".tfrecord", ".tfrecords", ".tfrec", ".tfr", ".record", ".records")
+
+
+def is_tfrecord(uri: str) -> bool:
+    """Tell by a lower-case URI whether a file is a TFRecord file: ``train.tfrecord-00000-of-00010`` too."""
+    name = uri.rpartition("/")[2].removesuffix(".gz").removesuffix(".zlib")
+    return name.endswith(_ENDINGS) or any(f"{ending}-" in name for ending in _ENDINGS)
+
+
+def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
+    """List every record of the TFRecord files of a folder, with its label and split.
+
+    Every file is read once for that, since labels stand beside the images.
+
+    Raises:
+        NotFoundError: there is no such folder, or no record in it.
+        ConfigError: a feature is not there, or which one is meant cannot be told.
+    """
+    settings = config.source.rows
+    files, warnings = walk_files(folder, config)
+    chosen = choose_files(files, settings.files, is_tfrecord, "TFRecord file")
+    found: list[FeatureMap] = []
+
+    def read(file: RowFile) -> FileRows:
+        compression = compression_of(file, settings.compression)
+        with unpacked(file, compression) as stream:
+            records = Frames(stream)
+            rows: RowsOfExamples | None = None
+            for frame in records:
+                if not found and frame.fault is None:
+                    found.append(find_features(file.uri, frame.payload, settings))
+                    log(f"{file.uri} was read as TFRecord ({compression}): {found[0].in_words()}")
+                if not found:
+                    raise RowFileBroken(f"its first record is damaged: {frame.fault}")
+                rows = rows or RowsOfExamples(found[0])
+                rows.add(frame.offset, frame.payload, frame.fault)
+        if rows is None:
+            raise RowFileBroken(records.damage or "it holds no record")
+        return rows.rows(file, records.damage)
+
+    rows, broken = read_all(folder, chosen, read)
+    return list_contents(folder, config, Contents(files, rows, broken, {}, warnings))
+
+
+def make_readable(
+    folder: SourceFolder, config: PrepareConfig, references: pa.Table, scratch: Storage
+) -> None:
+    """Unpack the compressed files that are to be read."""
+    for file in files_of(folder, references):
+        compression = compression_of(file, config.source.rows.compression)
+        if compression != "none":
+            keep_unpacked(file, compression, partial(unpacked, file, compression), scratch)
+
+
+def open_reader(folder: SourceFolder, config: PrepareConfig, scratch: Storage | None) -> RowReader:
+    """Open the reader of records."""
+    opens = partial(Records, settings=config.source.rows, scratch=scratch)
+    return RowReader(folder, opens, by_number=False)

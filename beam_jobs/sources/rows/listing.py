@@ -1,0 +1,265 @@
+"""The listing of a source whose images are rows of files: a row for each file, and for each row in them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.config import PrepareConfig, RowsConfig
+from beam_jobs.schemas import (
+    BROKEN_CONTAINER,
+    BROKEN_ROW,
+    DROPPED_LABEL,
+    FILTER_REASONS,
+    MEMBER_LISTING_SCHEMA,
+    NO_LABEL,
+    OTHER_CLASS,
+    OTHER_FILE,
+    ROW_FILE,
+    UNKNOWN_SPLIT,
+    Status,
+)
+from beam_jobs.sources.class_names import look_alikes, wanted_classes
+from beam_jobs.sources.class_numbers import class_numbers, name_labels
+from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.ignore import IgnorePatterns
+from beam_jobs.sources.listing import Listing, rows_of_files
+from beam_jobs.sources.rows.names_of_splits import SPLIT_WORDS, split_of_name
+from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
+from beam_jobs.sources.walking import FoundFile, SourceFault
+from infra.errors import NotFoundError
+from infra.format.contract import SPLITS
+from infra.progress import log
+
+_DIGITS = 7  # of row numbers in URIs: in the order of URIs, the rows of a file stand in order
+_ROW_URI = re.compile(r"(.+)#([^#]+)=(\d+)", re.DOTALL)
+_NO_TEXT = pa.scalar(None, pa.string())
+_FILTER_REASONS = pa.array(sorted(FILTER_REASONS))
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a kind found in the files of a source.
+
+    Attributes:
+        files: all files of the source.
+        rows: of the row files, in order.
+        broken: URI -> why a row file cannot be read at all.
+        others: URI -> what a file is that belongs to the row files, such as their labels.
+        warnings: of the walk.
+    """
+
+    files: Sequence[FoundFile]
+    rows: Sequence[FileRows]
+    broken: Mapping[str, str]
+    others: Mapping[str, str]
+    warnings: Sequence[str]
+
+
+def walk_files(folder: SourceFolder, config: PrepareConfig) -> tuple[list[FoundFile], list[str]]:
+    """Return all files of a source and the warnings of the walk.
+
+    Raises:
+        NotFoundError: there is no such folder.
+    """
+    walk = folder.walk(IgnorePatterns(config.filter.ignore), splits_on_top=False)
+    return list(walk), walk.warnings()
+
+
+def read_all(
+    folder: SourceFolder, chosen: Sequence[FoundFile], read: Callable[[RowFile], FileRows]
+) -> tuple[list[FileRows], dict[str, str]]:
+    """Read what the row files hold; return their rows, and why some cannot be read at all."""
+    rows, broken = [], {}
+    for found in chosen:
+        try:
+            rows.append(read(RowFile(folder, found.uri, found.ref.mtime_ns)))
+        except (RowFileBroken, SourceFault) as error:
+            broken[found.uri] = getattr(error, "message", str(error))
+            log(f"{found.uri} cannot be read, and its images are lost: {broken[found.uri]}", level="warning")
+    return rows, broken
+
+
+def list_contents(folder: SourceFolder, config: PrepareConfig, contents: Contents) -> Listing:
+    """Return the listing: MEMBER_LISTING_SCHEMA, sorted by URI.
+
+    Raises:
+        NotFoundError: no row file has a row. ConfigError: the names of classes in the settings are wrong.
+    """
+    settings = config.source.rows
+    names = class_numbers(settings.class_names, settings.classes_file, folder, "source.rows")
+    tables = [understand(rows, settings, names) for rows in contents.rows]
+    if not any(table.num_rows for table in tables):
+        why = next(iter(contents.broken.values()), "they are empty")
+        raise NotFoundError(f"the files of the source hold no image: {why}", "look at the first file")
+    rows = pa.concat_tables(tables)
+    good = rows.filter(pc.is_null(rows["reason"]))
+    classes = sorted(name for name in pc.unique(good["label"]).to_pylist() if name is not None)
+    rows = _without_other_classes(rows, wanted_classes(classes, config))
+    listed = pa.concat_tables([_files(contents), *_listed(rows)]).unify_dictionaries().sort_by("uri")
+    warnings = [*contents.warnings, *_warnings(rows, classes), *_unused(settings, contents)]
+    return Listing(listed, warnings)
+
+
+def understand(rows: FileRows, settings: RowsConfig, names: Mapping[int, str]) -> pa.Table:
+    """Understand the labels and splits of a file's rows: MEMBER_LISTING_SCHEMA without ``status``.
+
+    Args:
+        rows: of the file.
+        settings: drops, merges, and whether the name of the file gives the split.
+        names: number -> name of the classes, as the settings give them.
+    """
+    count = len(rows.positions)
+    numbers = pa.array(range(count), pa.int64()).cast(pa.string())
+    labels, faults = name_labels(rows.labels, names or rows.names)
+    dropped = pc.is_in(labels, pa.array(settings.drop_labels, pa.string()))
+    said = pc.utf8_lower(rows.splits) if rows.splits is not None else pa.nulls(count, pa.string())
+    splits = _renamed(said, SPLIT_WORDS)
+    is_strange = pc.invert(pc.is_in(splits, pa.array([*SPLITS, None])))
+    reasons, messages = _first(
+        (_valid(rows.faults, count), BROKEN_ROW, rows.faults),
+        (pc.is_valid(faults), NO_LABEL, faults),
+        (pc.is_null(labels), NO_LABEL, "it has no label"),
+        (dropped, DROPPED_LABEL, pc.binary_join_element_wise("source.rows.drop_labels names ", labels, "")),
+        (is_strange, UNKNOWN_SPLIT, pc.binary_join_element_wise("its split is ", said, "")),
+        count=count,
+    )
+    given = rows.split or (split_of_name(rows.file.uri) if settings.splits_from_names else None)
+    splits = pc.if_else(is_strange, _NO_TEXT, pc.fill_null(splits, given) if given else splits)
+    file = rows.file
+    table = pa.table(
+        {
+            "uri": pc.binary_join_element_wise(f"{file.uri}#{rows.unit}=", _padded(numbers), ""),
+            "size_bytes": pa.array(rows.sizes, pa.int64()),
+            "mtime_ns": pa.repeat(pa.scalar(file.mtime_ns, pa.int64()), count),
+            "label": _renamed(labels, settings.merge_labels),
+            "split": splits,
+            "group": rows.groups if rows.groups is not None else pa.nulls(count, pa.string()),
+            "reason": reasons,
+            "message": messages,
+            "container": pa.repeat(file.uri, count).dictionary_encode(),
+            "position": pa.array(rows.positions, pa.int64()),
+        }
+    )
+    if rows.damage is None:
+        return table
+    uri = f"{file.uri}#{rows.unit}={count:0{_DIGITS}}"
+    log(f"{uri} and all behind it cannot be read: {rows.damage}", level="warning")
+    return pa.concat_tables([table, _lost_rest(table.schema, uri, file.mtime_ns, rows.damage)])
+
+
+def row_of(uri: str) -> tuple[str, str, int] | None:
+    """Return file, unit and number of the row that a URI of ``understand`` names; None if it names none."""
+    found = _ROW_URI.fullmatch(uri)
+    return None if found is None else (found[1], found[2], int(found[3]))
+
+
+def _lost_rest(schema: pa.Schema, uri: str, mtime_ns: int, damage: str) -> pa.Table:
+    """The one row that stands for all rows behind the damage of a file."""
+    values = {"uri": uri, "size_bytes": 0, "mtime_ns": mtime_ns, "reason": BROKEN_CONTAINER}
+    values["message"] = f"{damage}; this and all rows behind it are lost"
+    columns = [
+        pa.array([values.get(name)], kind) for name, kind in zip(schema.names, schema.types, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _padded(numbers: pa.Array) -> pa.Array:
+    return pc.utf8_lpad(numbers, _DIGITS, "0")
+
+
+def _valid(texts: pa.Array | None, count: int) -> pa.Array:
+    return pc.is_valid(texts) if texts is not None else pa.repeat(False, count)
+
+
+def _renamed(texts: pa.Array, names: Mapping[str, str]) -> pa.Array:
+    """Return texts with those that ``names`` knows in place of the others; the rest is unchanged."""
+    if not names:
+        return texts
+    at = pc.index_in(texts, pa.array(list(names), pa.string()))
+    return pc.coalesce(pa.array(list(names.values()), pa.string()).take(at), texts)
+
+
+def _first(*rules: tuple[pa.Array, str, pa.Array | str | None], count: int) -> tuple[pa.Array, pa.Array]:
+    """Return the reason and message of the first rule (mask, reason, message) that holds for each row."""
+    reasons, messages = pa.nulls(count, pa.string()), pa.nulls(count, pa.string())
+    for mask, reason, message in reversed(rules):
+        if not pc.any(mask).as_py():
+            continue
+        reasons = pc.if_else(mask, pa.scalar(reason), reasons)
+        messages = pc.if_else(mask, message, messages)
+    return reasons, messages
+
+
+def _without_other_classes(rows: pa.Table, wanted: frozenset[str] | None) -> pa.Table:
+    """Leave out the good rows whose class ``filter.classes`` does not name."""
+    if wanted is None:
+        return rows
+    keeps = pc.is_in(rows["label"], pa.array(sorted(wanted), pa.string()))
+    other = pc.and_(pc.is_null(rows["reason"]), pc.invert(keeps))
+    text = pa.scalar("filter.classes does not name its class")
+    for name, value in (("message", text), ("reason", pa.scalar(OTHER_CLASS))):
+        rows = rows.set_column(rows.schema.get_field_index(name), name, pc.if_else(other, value, rows[name]))
+    return rows
+
+
+def _listed(rows: pa.Table) -> list[pa.Table]:
+    """Add the status that each reason has: MEMBER_LISTING_SCHEMA."""
+    reasons = rows["reason"]
+    lost = pc.if_else(pc.is_in(reasons, _FILTER_REASONS), int(Status.FILTERED), int(Status.QUARANTINED))
+    status = pc.if_else(pc.is_null(reasons), int(Status.TO_READ), lost).cast(pa.int8())
+    return [
+        rows.append_column("status", status).select(MEMBER_LISTING_SCHEMA.names).cast(MEMBER_LISTING_SCHEMA)
+    ]
+
+
+def _files(contents: Contents) -> pa.Table:
+    """The files themselves: a row file that was read, one that is broken, and all that are no row files."""
+    table = pa.Table.from_batches([rows_of_files(contents.files, MEMBER_LISTING_SCHEMA)])
+    said: dict[str, tuple[Status, str, str]] = {
+        rows.file.uri: (Status.FILTERED, ROW_FILE, "it holds the images") for rows in contents.rows
+    }
+    said |= {uri: (Status.FILTERED, ROW_FILE, what) for uri, what in contents.others.items()}
+    said |= {uri: (Status.QUARANTINED, BROKEN_CONTAINER, why) for uri, why in contents.broken.items()}
+    other = (Status.FILTERED, OTHER_FILE, "it is no file of the kind that source.kind names")
+    columns = table.to_pydict()
+    for at, uri in enumerate(columns["uri"]):
+        if columns["status"][at] == Status.TO_READ:
+            found = said.get(uri, other)
+            columns["status"][at], columns["reason"][at], columns["message"][at] = found
+    return pa.Table.from_pydict(columns, MEMBER_LISTING_SCHEMA)
+
+
+def _warnings(rows: pa.Table, classes: list[str]) -> list[str]:
+    warnings = []
+    splits = set(pc.unique(rows["split"]).to_pylist())
+    if splits - {None} and None not in splits:
+        missing = [name for name in SPLITS if name not in splits]
+        if missing:
+            warnings.append(f"the source gives its splits, but no {' and no '.join(missing)}")
+    if len(classes) == 1:
+        warnings.append(f"the source has a single class, {classes[0]!r}")
+    return warnings + look_alikes(classes, "name one in source.rows.merge_labels")
+
+
+def _unused(settings: RowsConfig, contents: Contents) -> list[str]:
+    """Warn of names in ``drop_labels`` and ``merge_labels`` that no row has."""
+    asked = {"drop_labels": settings.drop_labels, "merge_labels": tuple(settings.merge_labels)}
+    if not any(asked.values()):
+        return []
+    found: Counter[str | None] = Counter()
+    for rows in contents.rows:
+        found.update(pc.unique(rows.labels).to_pylist())
+        found.update(rows.names.values())
+    found.update(settings.class_names)
+    return [
+        f"source.rows.{key} names {name!r}, which is the label of no row"
+        for key, names in asked.items()
+        for name in names
+        if name not in found and not settings.classes_file
+    ]

@@ -1,0 +1,134 @@
+"""Row files: the files of a source that a kind reads, and what each of them holds."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from beam_jobs.sources.containers import Container
+from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.rows.ranges import Ranges, Window
+from beam_jobs.sources.walking import FoundFile
+from infra.errors import NotFoundError
+
+Int64 = npt.NDArray[np.int64]
+
+
+class RowFileBroken(Exception):
+    """A row file cannot be read at all; its text says why."""
+
+
+@dataclass(frozen=True)
+class RowFile:
+    """A file of the source whose rows are images.
+
+    Attributes:
+        folder: the source.
+        uri: of the file, relative to the source.
+        mtime_ns: time of its last change (nanoseconds since 1970); 0 if the source does not tell.
+    """
+
+    folder: SourceFolder
+    uri: str
+    mtime_ns: int
+
+    def open(self) -> Container:
+        """Open the file for reading at any place.
+
+        Raises:
+            SourceFault: it is gone or unreadable. StorageError: this machine is at fault.
+        """
+        return self.folder.open_container(self.uri)
+
+    def ranges(self) -> Ranges:
+        """Open the file for reading rows one after the other.
+
+        Raises:
+            SourceFault: it is gone or unreadable. StorageError: this machine is at fault.
+        """
+        container = self.open()
+        return container if self.folder.is_local else Window(container)
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """The rows of a file, before labels and splits are understood.
+
+    Attributes:
+        file: the row file.
+        positions: int64 [rows], place of each row for the reader of the kind.
+        sizes: int64 [rows], length of each image (bytes); 0 if not known before it is read.
+        labels: string [rows], as the file writes them; null if a row has none.
+        splits: string [rows], as the file writes them; None if the file has no such column.
+        groups: string [rows]; None if the file has no such column.
+        faults: string [rows], why a row cannot be used, null if it can; None if all can.
+        names: number -> name of the classes, as the file itself gives them.
+        damage: why the rows behind the last one cannot be read; None if there are no more.
+        unit: what the URI of a row calls it.
+        split: the split of all rows, if the kind knows it better than by the name of the file.
+    """
+
+    file: RowFile
+    positions: Int64
+    sizes: Int64
+    labels: pa.Array
+    splits: pa.Array | None = None
+    groups: pa.Array | None = None
+    faults: pa.Array | None = None
+    names: Mapping[int, str] = field(default_factory=dict)
+    damage: str | None = None
+    unit: str = "row"
+    split: str | None = None
+
+
+def choose_files(
+    files: Sequence[FoundFile], pattern: str | None, is_of_kind: Callable[[str], bool], what: str
+) -> list[FoundFile]:
+    """Return the files that a kind is to read, in order: usable ones that match its pattern or its endings.
+
+    Args:
+        files: all files of the source.
+        pattern: ``source.rows.files``, or None.
+        is_of_kind: tells by the URI whether a file is of the kind.
+        what: the files of the kind, for the error.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    usable = [file for file in files if file.ignored_by is None and file.fault is None]
+    chosen = [
+        file
+        for file in usable
+        if (_matches(file.uri, pattern) if pattern is not None else is_of_kind(file.uri.lower()))
+    ]
+    if not chosen:
+        missing = f"no file matches source.rows.files = {pattern!r}" if pattern else f"it holds no {what}"
+        seen = f"; its first file is {usable[0].uri}" if usable else ""
+        raise NotFoundError(
+            f"nothing to read in the source: {missing}{seen}",
+            "give the folder that holds the files, or a pattern such as --set source.rows.files='data/*'",
+        )
+    return chosen
+
+
+def files_of(folder: SourceFolder, references: pa.Table) -> list[RowFile]:
+    """Return the row files of images, sorted by URI.
+
+    Args:
+        folder: the source.
+        references: REFERENCE_SCHEMA and MEMBER_COLUMNS.
+    """
+    places = references.group_by(["container", "mtime_ns"]).aggregate([])
+    found = zip(places["container"].to_pylist(), places["mtime_ns"].to_pylist(), strict=True)
+    return [RowFile(folder, container, mtime_ns) for container, mtime_ns in sorted(found)]
+
+
+def _matches(uri: str, pattern: str) -> bool:
+    """Tell whether a URI matches a pattern, part by part: ``*`` does not match a slash."""
+    parts, wanted = uri.split("/"), pattern.removeprefix("./").split("/")
+    return len(parts) == len(wanted) and all(map(fnmatch.fnmatchcase, parts, wanted))

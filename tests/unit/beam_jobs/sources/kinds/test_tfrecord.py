@@ -1,0 +1,158 @@
+"""TFRecord files of others: feature maps, compression, and files that are damaged at any place."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.errors import ConfigError, NotFoundError
+from infra.format.records import frame
+from tests.samples.photos import jpeg, write
+from tests.samples.row_sources import example, images_of, listed, outcomes
+
+PACK = {"": bytes, ".gz": gzip.compress, ".zlib": zlib.compress}
+
+
+def records(count: int, first: int = 0) -> list[bytes]:
+    return [
+        example(image=[jpeg(first + row)], label=[row % 3], width=[64], name=[f"{row}.jpg".encode()])
+        for row in range(count)
+    ]
+
+
+def framed(payloads: Sequence[bytes]) -> bytes:
+    return b"".join(map(frame, payloads))
+
+
+def uri(file: str, row: int) -> str:
+    return f"{file}#row={row:07}"
+
+
+@pytest.mark.parametrize("ending", PACK)
+@pytest.mark.parametrize("in_run", [True, False])
+def test_records_are_understood_without_settings(tmp_path: Path, ending: str, in_run: bool) -> None:
+    source = tmp_path / "source"
+    name, other = f"train.tfrecord-00000-of-00002{ending}", f"validation.tfrecord{ending}"
+    pack = PACK[ending]
+    write(source, {name: pack(framed(records(5))), other: pack(framed(records(2, 5))), "notes.bin": b""})
+    assert outcomes(listed(source, "tfrecord", class_names=["a", "b", "c"])) == {
+        "notes.bin": (None, None, "other_file"),
+        name: (None, None, "row_file"),
+        **{uri(name, row): ("abc"[row % 3], "train", None) for row in range(5)},
+        other: (None, None, "row_file"),
+        **{uri(other, row): ("abc"[row % 3], "validation", None) for row in range(2)},
+    }
+    images = images_of(source, "tfrecord", tmp_path / "run" if in_run else None)
+    assert list(images.values()) == [jpeg(row) for row in range(7)]
+
+
+def test_features_by_their_names(tmp_path: Path) -> None:
+    payloads = [
+        example(**{
+            "image/encoded": [jpeg(row)], "thumb": [jpeg(50 + row)], "image/class/label": [row],
+            "image/class/text": [text], "part": [b"train"], "person": [row // 2],
+        })
+        for row, text in enumerate([b"hat", b"cap", b"", b"\xff"])
+    ]  # fmt: skip
+    payloads += [
+        example(**{"image/encoded": [jpeg(7)], "image/class/text": [b"a", b"b"]}),
+        example(**{"image/class/text": [b"cap"]}),
+        b"\xff\xff",
+    ]
+    write(tmp_path, {"a.tfrecord": framed(payloads)})
+    settings = {"image": "image/encoded", "split": "part", "group": "person"}
+    listing = listed(tmp_path, "tfrecord", **settings)
+    assert list(outcomes(listing).values())[1:] == [
+        ("hat", "train", None), ("cap", "train", None), (None, "train", "no_label"),
+        (None, None, "broken_row"), (None, None, "broken_row"), ("cap", None, None),
+        (None, None, "broken_row"),
+    ]  # fmt: skip
+    messages = listing.table["message"].to_pylist()
+    assert messages[4].startswith("its feature 'image/class/text' is no text")
+    assert messages[5] == "its feature 'image/class/text' has 2 values"
+    assert listing.table["group"].to_pylist()[1:4] == ["0", "0", "1"]
+    images = images_of(tmp_path, "tfrecord", **settings)
+    assert images[uri("a.tfrecord", 1)] == jpeg(1)
+    assert images[uri("a.tfrecord", 5)] == (
+        "no_image",
+        "its feature 'image/encoded' is not a single value of bytes",
+    )
+    with pytest.raises(ConfigError, match=r"the features image/encoded, thumb hold an encoded image"):
+        listed(tmp_path, "tfrecord")
+
+
+@pytest.mark.parametrize(
+    ("payload", "settings", "message"),
+    [
+        (
+            example(image=[b"?"], label=[1]),
+            {},
+            "none of the features 'image', 'label' holds an encoded image",
+        ),
+        (example(image=[jpeg(0)], kind=[1]), {}, "which feature of a.tfrecord holds the label .*'kind'"),
+        (example(image=[jpeg(0)], kind=[1]), {"label": "sort"}, "no feature 'sort' for the label; it has"),
+        (b"plain text", {}, "not tf.train.Example"),
+    ],
+)
+def test_what_cannot_be_told_is_asked_for(
+    tmp_path: Path, payload: bytes, settings: dict[str, Any], message: str
+) -> None:
+    write(tmp_path, {"a.tfrecord": frame(payload)})
+    with pytest.raises(ConfigError, match=message):
+        listed(tmp_path, "tfrecord", **settings)
+
+
+def test_a_damaged_record_costs_itself_only(tmp_path: Path) -> None:
+    payloads = records(4)
+    data = bytearray(framed(payloads))
+    data[len(frame(payloads[0])) + 200] ^= 1  # in the image of the second record
+    write(tmp_path, {"a.tfrecord": bytes(data)})
+    assert [row[2] for row in outcomes(listed(tmp_path, "tfrecord")).values()] == [
+        "row_file", None, "broken_row", None, None
+    ]  # fmt: skip
+    assert list(images_of(tmp_path, "tfrecord").values()) == [jpeg(0), jpeg(2), jpeg(3)]
+
+
+@pytest.mark.parametrize("ending", PACK)
+def test_files_cut_at_any_place_keep_what_is_in_front(tmp_path: Path, ending: str) -> None:
+    whole = PACK[ending](framed(records(4)))
+    draw = random.Random(0)
+    for trial in range(10):
+        root, name = tmp_path / str(trial), f"b.tfrecord{ending}"
+        write(root, {"a.tfrecord": framed(records(1, 90)), name: whole[: draw.randrange(len(whole))]})
+        found = outcomes(listed(root, "tfrecord"))
+        rows = [reason for uri, (_, _, reason) in found.items() if uri.startswith(f"{name}#")]
+        if rows:
+            assert set(rows[:-1]) <= {None}
+            assert rows[-1] == "broken_container" or len(whole) == 4
+        else:
+            assert found[name] == (None, None, "broken_container")
+        images = list(images_of(root, "tfrecord", root / "run").values())
+        assert images == [jpeg(90), *(jpeg(row) for row in range(len(images) - 1))]
+
+
+def test_a_length_that_lies_takes_no_memory(tmp_path: Path) -> None:
+    import struct
+
+    from infra.format.records import masked_crc32c
+
+    length = struct.pack("<Q", 1 << 60)
+    head = length + struct.pack("<I", masked_crc32c(length))
+    write(tmp_path, {"a.tfrecord": framed(records(1)) + head + b"x" * 100})
+    assert [row[2] for row in outcomes(listed(tmp_path, "tfrecord")).values()] == [
+        "row_file", None, "broken_container"
+    ]  # fmt: skip
+
+
+def test_nothing_to_read(tmp_path: Path) -> None:
+    write(tmp_path, {"a.tfrecord": b"", "b.txt": b""})
+    with pytest.raises(NotFoundError, match="hold no image: it "):
+        listed(tmp_path, "tfrecord")
+    with pytest.raises(NotFoundError, match="it holds no TFRecord file"):
+        listed(write(tmp_path / "other", {"a.bin": b"x"}), "tfrecord")
