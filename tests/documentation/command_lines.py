@@ -1,0 +1,124 @@
+"""Checks commands by the parsers that would run them, and their settings by the models, and runs nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+import typer.main
+
+from beam_jobs.config import PrepareConfig
+from beam_jobs.prepare import build_parser as prepare_parser
+from flows.cli.app import app
+from infra.errors import ShardmillError
+from infra.settings import Settings, load_settings, split_overrides
+from tests.documentation.blocks import ROOT
+from training.config import TrainConfig
+from training.recipes import recipe_path
+from training.train import _parser as train_parser
+
+_TARGETS = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+_MODULE_PARSERS = {"beam_jobs.prepare": prepare_parser, "training.train": train_parser}
+
+
+def problem_of(command: str) -> str | None:
+    """What is wrong with a command, or None. Commands of other programs are taken as they are."""
+    words = shlex.split(command, comments=True)
+    while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
+        words.pop(0)
+    try:
+        match words:
+            case ["shardmill", *arguments]:
+                _check_shardmill(_until_operator(arguments))
+            case ["python", "-m", module, *arguments]:
+                return _problem_of_module(module, _until_operator(arguments))
+            case ["make", *targets]:
+                unknown = {word for word in targets if "=" not in word} - _TARGETS
+                return f"no target {unknown}" if unknown else None
+    except typer.Exit:  # --help and --version
+        return None
+    except (ShardmillError, SystemExit) as fault:
+        return str(fault)
+    except Exception as fault:
+        if hasattr(fault, "format_message"):  # an error of click, whichever copy typer uses
+            return str(fault.format_message())
+        raise
+    return None
+
+
+def problem_of_settings(settings: Sequence[str]) -> str | None:
+    """What is wrong with ``key=value`` settings that some command takes together, or None."""
+    models: list[tuple[type[Settings], str]] = [(PrepareConfig, "prepare"), (TrainConfig, "train")]
+    known = _known(settings)
+    problems = []
+    for model, section in models:
+        named = [text.removeprefix(f"{section}.") for text in known if text.startswith(f"{section}.")]
+        try:
+            load_settings(model, section=section, overrides=named if _split(known) else known)
+            if not _split(known):
+                return None
+        except ShardmillError as fault:
+            problems.append(str(fault))
+    return " / ".join(problems) or None
+
+
+def check_file(path: Path) -> None:
+    """Check the tables [prepare] and [train] of a configuration file.
+
+    Raises:
+        ConfigError: a setting is unknown or wrong.
+    """
+    load_settings(PrepareConfig, section="prepare", config=path)
+    load_settings(TrainConfig, section="train", config=path)
+
+
+def _until_operator(words: Sequence[str]) -> list[str]:
+    """The words of the first of several commands."""
+    ends = [number for number, word in enumerate(words) if word in ("|", "&&", ";", ">", ">>", "&")]
+    return list(words[: ends[0]] if ends else words)
+
+
+def _check_shardmill(arguments: list[str]) -> None:
+    """Parse a command of ``shardmill`` as it would be, then read its settings."""
+    group: Any = typer.main.get_command(app)
+    context = group.make_context("shardmill", list(arguments))
+    name, command, rest = group.resolve_command(context, list(arguments))
+    parsed = command.make_context(name, rest, parent=context).params
+    overrides = _known(parsed.get("overrides") or [])
+    recipe = parsed.get("recipe")
+    file = None if recipe is None else recipe_path(recipe)
+    if name in ("prepare", "schedule"):
+        settings = (
+            split_overrides(overrides)["prepare"] if name == "schedule" and _split(overrides) else overrides
+        )
+        load_settings(PrepareConfig, section="prepare", recipe=file, overrides=settings)
+    elif name == "run":
+        parts = split_overrides(overrides)
+        load_settings(PrepareConfig, section="prepare", recipe=file, overrides=parts["prepare"])
+        load_settings(TrainConfig, section="train", recipe=file, overrides=parts["train"])
+    elif overrides:
+        framework = parsed.get("framework")
+        more = [] if framework is None else [f"run.framework={framework}"]
+        load_settings(TrainConfig, section="train", recipe=file, overrides=[*more, *overrides])
+
+
+def _known(overrides: Sequence[str]) -> list[str]:
+    """The settings but for models in files of the reader's own, which are not here."""
+    return [setting for setting in overrides if not setting.startswith("model.name=my_models.")]
+
+
+def _split(overrides: list[str]) -> bool:
+    return any(setting.startswith(("prepare.", "train.")) for setting in overrides)
+
+
+def _problem_of_module(module: str, arguments: list[str]) -> str | None:
+    if importlib.util.find_spec(module) is None:
+        return f"no module {module}"
+    if module in _MODULE_PARSERS:
+        _MODULE_PARSERS[module]().parse_args(arguments)
+    return None

@@ -1,0 +1,69 @@
+"""Every command, setting and example of the documentation is one that there is; none of them is run here."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from infra.errors import ConfigError
+from tests.documentation.blocks import PAGES, blocks, inline_code
+from tests.documentation.command_lines import check_file, problem_of, problem_of_settings
+
+# What stands for something that the reader knows: <name>, a|b, "and so on".
+_OPEN = re.compile(r"<|…|\.\.\.|\||KEY=")
+_SETTING = re.compile(r"--set (?:'([^']+)'|\"([^\"]+)\"|([^\s`'\"]+))")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_exist_with_their_options_and_settings(page: Path) -> None:
+    in_blocks = [(block.place, command) for block in blocks(page) for command in block.commands()]
+    in_text = [(page.name, code) for code in inline_code(page) if code.startswith(("shardmill ", "make "))]
+    concrete = [(place, code) for place, code in in_text if not _OPEN.search(code)]
+    problems = {f"{place}: {command}": problem_of(command) for place, command in in_blocks}
+    assert {command: problem for command, problem in problems.items() if problem} == {}
+    # In a sentence, `shardmill train --framework torch` may leave out what it works on.
+    problems = {f"{place}: {command}": problem_of(command) for place, command in concrete}
+    wrong = {command: problem for command, problem in problems.items() if problem}
+    assert {command: why for command, why in wrong.items() if not why.startswith("Missing argument")} == {}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_single_settings_exist(page: Path) -> None:
+    texts = [*inline_code(page), *(block.text for block in blocks(page) if block.kind == "text")]
+    lines = [line for text in texts for line in text.split("\n")]
+    together = [["".join(found) for found in _SETTING.findall(line)] for line in lines]
+    concrete = [
+        [setting for setting in some if "=" in setting and not _OPEN.search(setting)] for some in together
+    ]
+    assert [problem for settings in concrete if (problem := problem_of_settings(settings))] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_are_python_and_configuration(page: Path, tmp_path: Path) -> None:
+    for block in blocks(page):
+        if block.kind == "python" or block.file.endswith(".py"):
+            compile(block.text, block.place, "exec")
+        elif block.kind == "toml" or block.file.endswith(".toml"):
+            file = tmp_path / "settings.toml"
+            file.write_text(block.text, encoding="utf-8")
+            check_file(file)
+
+
+def test_what_is_not_run_has_a_reason() -> None:
+    reasons = [block.not_run for page in PAGES for block in blocks(page) if block.not_run]
+    assert all(len(reason) > 8 for reason in reasons)
+
+
+def test_the_checks_find_faults(tmp_path: Path) -> None:
+    assert problem_of("shardmill prepare photos --datasett photos") is not None
+    assert problem_of("shardmill prepare photos --dataset photos --set image.sise=3") is not None
+    assert problem_of("shardmill train photos --set run.epochs=-1") is not None
+    assert problem_of("python -m training.no_such_module") is not None
+    assert problem_of("make no-such-target") is not None
+    assert problem_of_settings(["image.quality=900"]) is not None
+    assert problem_of("shardmill show photos  # a comment") is None
+    (tmp_path / "wrong.toml").write_text("[train]\nrun.epoch = 3\n")
+    with pytest.raises(ConfigError):
+        check_file(tmp_path / "wrong.toml")

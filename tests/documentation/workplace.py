@@ -1,0 +1,70 @@
+"""The folder that the pages are run in: photographs, and their first published version."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from beam_jobs.config import PrepareConfig
+from beam_jobs.job import prepare_version
+from beam_jobs.request import JobRequest
+from tests.documentation.blocks import ROOT
+
+_SIZE = (40, 56)  # pixels, height and width
+
+
+def add_photographs(
+    folder: Path, per_class: int, *, first: int = 1, classes: tuple[str, ...] = ("cat", "dog")
+) -> None:
+    """Write JPEGs ``folder/<class>/0001.jpg`` and on: noise around a colour of the class."""
+    for number, label in enumerate(classes):
+        (folder / label).mkdir(parents=True, exist_ok=True)
+        for image in range(first, first + per_class):
+            random = np.random.default_rng([number, image])
+            coarse = random.integers(0, 256, (6, 8, 3))
+            coarse[..., number % 3] = 255 - coarse[..., number % 3] // 4
+            pixels = Image.fromarray(coarse.astype(np.uint8)).resize(_SIZE[::-1], Image.Resampling.BICUBIC)
+            pixels.save(folder / label / f"{image:04d}.jpg", quality=90)
+
+
+def make_workplace(folder: Path, per_class: int = 160) -> Path:
+    """Fill a folder with ``photos/`` and, published from them, ``datasets/photos``; return it."""
+    add_photographs(folder / "photos", per_class)
+    config = PrepareConfig.model_validate({"runner": {"processes": 2}})
+    source, root = (folder / "photos").as_uri(), str(folder / "datasets")
+    prepare_version(JobRequest(source=source, dataset="photos", root=root, config=config))
+    return folder
+
+
+def environment(home: Path) -> dict[str, str]:
+    """The environment of a reader who has entered the virtual environment."""
+    return {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "SHARDMILL_HOME": str(home),
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+    }
+
+
+def as_table(folder: Path) -> None:
+    """Turn class folders into ``images/`` and ``images.csv`` of bare names, senders and labels."""
+    rows = ["image,sender,label"]
+    (folder / "images").mkdir()
+    for number, photograph in enumerate(sorted(folder.glob("*/*.jpg"))):
+        label = {"cat": "Hat", "dog": "T-Shirt"}[photograph.parent.name] if number % 40 else "Not sure"
+        photograph.rename(folder / "images" / f"{number:06x}.jpg")
+        rows.append(f"{number:06x},u{number % 32:02},{label}")
+    (folder / "images.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":  # python -m tests.documentation.workplace FOLDER COUNT FIRST | --table FOLDER
+    match sys.argv[1:]:
+        case ["--table", photos]:
+            as_table(Path(photos))
+        case [photos, count, first]:
+            add_photographs(Path(photos), int(count), first=int(first))
