@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
-from collections.abc import Sequence
-from pathlib import Path
+import tomllib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
@@ -16,7 +16,7 @@ from beam_jobs.config import PrepareConfig
 from beam_jobs.prepare import build_parser as prepare_parser
 from flows.cli.app import app
 from infra.errors import ShardmillError
-from infra.settings import Settings, load_settings, split_overrides
+from infra.settings import Settings, load_settings, split_overrides, validate
 from tests.documentation.blocks import ROOT
 from training.config import TrainConfig
 from training.recipes import recipe_path
@@ -67,14 +67,27 @@ def problem_of_settings(settings: Sequence[str]) -> str | None:
     return " / ".join(problems) or None
 
 
-def check_file(path: Path) -> None:
-    """Check the tables [prepare] and [train] of a configuration file.
+def check_configuration(text: str, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Check the tables [prepare] and [train] of a configuration; return them.
+
+    Args:
+        text: TOML.
+        before: what the page has shown of the same file above, to which ``text`` adds.
 
     Raises:
         ConfigError: a setting is unknown or wrong.
+        TOMLDecodeError: it is not TOML.
     """
-    load_settings(PrepareConfig, section="prepare", config=path)
-    load_settings(TrainConfig, section="train", config=path)
+    values = _merged(before or {}, tomllib.loads(text))
+    validate(PrepareConfig, values.get("prepare", {}))
+    validate(TrainConfig, values.get("train", {}))
+    return values
+
+
+def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables of both; where both have a value, the new one."""
+    both = {key for key in new if isinstance(new[key], dict) and isinstance(old.get(key), dict)}
+    return {**old, **new, **{key: _merged(old[key], new[key]) for key in both}}
 
 
 def _until_operator(words: Sequence[str]) -> list[str]:

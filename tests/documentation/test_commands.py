@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from infra.errors import ConfigError
 from tests.documentation.blocks import PAGES, blocks, inline_code
-from tests.documentation.command_lines import check_file, problem_of, problem_of_settings
+from tests.documentation.command_lines import check_configuration, problem_of, problem_of_settings
 
 # What stands for something that the reader knows: <name>, a|b, "and so on".
 _OPEN = re.compile(r"<|…|\.\.\.|\||KEY=")
@@ -41,14 +42,13 @@ def test_single_settings_exist(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_examples_are_python_and_configuration(page: Path, tmp_path: Path) -> None:
+def test_examples_are_python_and_configuration(page: Path) -> None:
+    shown: dict[str, Any] = {}
     for block in blocks(page):
         if block.kind == "python" or block.file.endswith(".py"):
             compile(block.text, block.place, "exec")
         elif block.kind == "toml" or block.file.endswith(".toml"):
-            file = tmp_path / "settings.toml"
-            file.write_text(block.text, encoding="utf-8")
-            check_file(file)
+            shown = check_configuration(block.text, shown)
 
 
 def test_what_is_not_run_has_a_reason() -> None:
@@ -56,7 +56,7 @@ def test_what_is_not_run_has_a_reason() -> None:
     assert all(len(reason) > 8 for reason in reasons)
 
 
-def test_the_checks_find_faults(tmp_path: Path) -> None:
+def test_the_checks_find_faults() -> None:
     assert problem_of("shardmill prepare photos --datasett photos") is not None
     assert problem_of("shardmill prepare photos --dataset photos --set image.sise=3") is not None
     assert problem_of("shardmill train photos --set run.epochs=-1") is not None
@@ -64,6 +64,5 @@ def test_the_checks_find_faults(tmp_path: Path) -> None:
     assert problem_of("make no-such-target") is not None
     assert problem_of_settings(["image.quality=900"]) is not None
     assert problem_of("shardmill show photos  # a comment") is None
-    (tmp_path / "wrong.toml").write_text("[train]\nrun.epoch = 3\n")
     with pytest.raises(ConfigError):
-        check_file(tmp_path / "wrong.toml")
+        check_configuration("[train]\nrun.epoch = 3\n")
