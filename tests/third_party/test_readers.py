@@ -1,4 +1,4 @@
-"""Other libraries read our shards: the programs of docs/reading-elsewhere.md, in environments of their own.
+"""Other libraries read our shards and exports: the programs of the documentation, in their own environments.
 
 The environments lie in .venv-readers and are made on first use (`make test-third-party`). A reader whose
 environment cannot be made here is skipped, and says why.
@@ -19,14 +19,14 @@ import pytest
 
 from infra.codecs import decode
 from infra.dataset.catalog import Catalog, DatasetVersion
-from infra.dataset.exports.folder import export
+from infra.dataset.exports.export import export
 from infra.format.examples import ImageRecord, parse_example
 from infra.format.records import iter_records
 from tests.environments import NotInstallable, environment
 from tests.samples.published import coloured, publish
 
 REPOSITORY = Path(__file__).parents[2]
-PAGE = REPOSITORY / "docs" / "reading-elsewhere.md"
+PAGE, EXPORTS = (REPOSITORY / "docs" / name for name in ("reading-elsewhere.md", "export.md"))
 PICTURES = coloured({"train": {"red fox": 60, "späte\nEule": 40}, "test": {"red fox": 4}})
 # Decoders may round differently; what is another picture differs by far more.
 _TOLERANCE = 3.0
@@ -42,19 +42,19 @@ with open("examples.pickle", "wb") as out:
 """
 
 
-def program(heading: str) -> str:
-    """The Python program of a section of the page."""
-    section = PAGE.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+def program(heading: str, page: Path) -> str:
+    """The Python program of a section of a page."""
+    section = page.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
     found = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     assert len(found) == 1, f"{heading} has {len(found)} programs"
     return str(found[0])
 
 
-def run(python: Path, heading: str, folder: Path) -> list[tuple[bytes, int, Any]]:
+def run(python: Path, heading: str, folder: Path, page: Path = PAGE) -> list[tuple[bytes, int, Any]]:
     """The examples that the program of a section finds, run in ``folder``."""
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(
-        [python, "-c", program(heading) + _TAIL],
+        [python, "-c", program(heading, page) + _TAIL],
         cwd=folder,
         env={**os.environ, **quiet},
         capture_output=True,
@@ -102,6 +102,16 @@ def test_stock_tensorflow_reads_the_shards_where_they_lie(tmp_path: Path, contai
     assert [found.decode() for found, _, _ in examples] == [record.id for record in records]
 
 
+def interpreter(heading: str, packages: str) -> Path:
+    """The interpreter of an environment; skips the test if it cannot be made here."""
+    try:
+        return environment(
+            REPOSITORY / ".venv-readers", Path(__file__).parent / "requirements" / f"{packages}.txt"
+        )
+    except NotInstallable as why:
+        pytest.skip(f"{heading} was NOT checked: {why}")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("container", ["gzip", "none"])
 @pytest.mark.parametrize(
@@ -114,13 +124,42 @@ def test_stock_tensorflow_reads_the_shards_where_they_lie(tmp_path: Path, contai
     ],
 )
 def test_others_read_what_is_exported(tmp_path: Path, heading: str, packages: str, container: Any) -> None:
-    try:
-        python = environment(
-            REPOSITORY / ".venv-readers", Path(__file__).parent / "requirements" / f"{packages}.txt"
-        )
-    except NotInstallable as why:
-        pytest.skip(f"{heading} was NOT checked: {why}")
+    python = interpreter(heading, packages)
     publish(tmp_path / "datasets", PICTURES, name="photos", container=container)
     version = Catalog(tmp_path / "datasets").open("photos")
     export(version, tmp_path / "photos-plain")
     check(run(python, heading, tmp_path), stored(version))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("heading", "form", "packages"),
+    [
+        ("WebDataset", "webdataset", "webdataset"),
+        ("Parquet", "parquet", None),
+        ("Hugging Face", "huggingface", "huggingface"),
+        ("ArrayRecord", "array_record", "grain"),
+    ],
+)
+def test_others_read_each_format(tmp_path: Path, heading: str, form: str, packages: str | None) -> None:
+    python = Path(sys.executable) if packages is None else interpreter(heading, packages)
+    version = publish(tmp_path / "datasets", PICTURES, name="photos")
+    export(version, tmp_path / f"photos-{form}", form)
+    check(run(python, heading, tmp_path, EXPORTS), stored(version))
+
+
+@pytest.mark.slow
+def test_keras_reads_the_folders(tmp_path: Path) -> None:
+    version = publish(tmp_path / "datasets", coloured({"train": {"b": 3, "a": 2}}), name="photos")
+    export(version, tmp_path / "photos-folder", "folder")
+    tail = "\nprint(sorted(int(label) for _, label in photographs))"
+    done = subprocess.run(
+        [sys.executable, "-c", program("Folders of images", EXPORTS) + tail],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines()[-2:] == ["['a', 'b']", "[0, 0, 1, 1, 1]"]

@@ -11,57 +11,75 @@ from flows.cli import options
 from flows.cli.datasets.open_catalog import catalog_at
 from infra.readable import readable_bytes
 
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder to make; it must not exist yet")]
+Destination = Annotated[
+    str, typer.Argument(metavar="DEST", help="The folder to make, or a place in an object store")
+]
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format", help="tfds (plain TFRecord), webdataset, parquet, huggingface, array_record or folder"
+    ),
+]
 Copy = Annotated[bool, typer.Option("--copy", help="Copy the shards, even where links would do")]
 
 
 def export(
-    dataset: options.Ref,
-    folder: Folder,
+    dataset: options.ViewRef,
+    destination: Destination,
+    format_name: Format = "tfds",
     copy: Copy = False,
     root: options.Root = None,
     json_output: options.Json = False,
 ) -> None:
-    """Write a folder that other libraries read: plain TFRecords, .idx files, TensorFlow Datasets' metadata.
+    """Write a version, or the records of a view, in the form of another library. The version is not changed.
 
-    Uncompressed shards on this machine become links; others are written. The version is not changed.
+    An export that is interrupted continues when the same command runs again. The default format, tfds, is
+    plain TFRecords with .idx files and the metadata of TensorFlow Datasets; uncompressed shards on this
+    machine become links.
 
     [bold]Examples[/bold]
 
       shardmill export photos@2 photos-for-dali
 
       shardmill export photos /mnt/usb/photos --copy
+
+      shardmill export photos@2 s3://bucket/photos-tar --format webdataset
+
+      shardmill export "photos@2?label in ('cat', 'dog')" pets --format folder
     """
     from flows.cli import output
     from infra import progress
-    from infra.dataset.exports import folder as exporting
+    from infra.dataset.exports import export as exporting
 
-    opened = catalog_at(root).open(dataset)
+    opened = catalog_at(root).open_view(dataset)
+    place = destination if "://" in destination else str(Path(destination).expanduser().absolute())
     with progress.shown_to_people():
-        progress.stage("export", opened.manifest.accounting.num_records, unit="records")
+        progress.stage("export", None, unit="records")
         made = exporting.export(
             opened,
-            folder.expanduser().absolute(),
+            place,
+            format_name,
             copy=copy,
             on_progress=lambda done, total: progress.progress("export", done, total, unit="records"),
         )
     if json_output:
         output.print_json(
-            {
-                "dataset": opened.name,
-                "version": opened.version,
-                "folder": str(made.folder),
+            made.summary
+            | {
+                "folder": place,
                 "num_shards": made.num_shards,
                 "num_records": made.num_records,
                 "num_bytes": made.num_bytes,
                 "linked": made.linked,
+                "unchanged": made.unchanged,
             }
         )
         return
+    counts = f"{output.counted(made.num_records, 'record')} in {output.counted(made.num_shards, 'shard')}"
+    if made.unchanged:
+        output.say(f"{destination} has this export of {opened.ref} already: {counts}")
+        return
     what = "links to its shards" if made.linked else f"{readable_bytes(made.num_bytes)} written"
-    output.say(
-        f"Made {folder} of {opened.ref}: {output.counted(made.num_records, 'record')} in "
-        f"{output.counted(made.num_shards, 'shard')}, {what}"
-    )
+    output.say(f"Made {destination} of {opened.ref}: {counts}, {what}")
     if made.linked:
         output.say(f"The links need the files of {opened.ref}: use --copy for a folder of its own.")

@@ -1,1 +1,1 @@
-"""Copies of a version for other libraries: a folder of TFRecord files and its descriptions."""
+"""Copies of a version, or of a view, in the forms of other libraries."""

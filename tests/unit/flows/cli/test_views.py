@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -32,12 +31,11 @@ def test_show_counts_the_records_of_a_view(root: str, capsys: pytest.CaptureFixt
     assert "6 records of 9" in printed
 
 
-@pytest.mark.parametrize("command", [["verify"], ["report"], ["rollback"], ["export"]])
+@pytest.mark.parametrize("command", ["verify", "report", "rollback"])
 def test_commands_of_whole_versions_refuse_views(
-    root: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+    root: str, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
-    more = [str(tmp_path / "out")] if command == ["export"] else []
-    assert cli.run([*command, "zoo@1?label == 'cat'", *more, "--root", root]) == 2
+    assert cli.run([command, "zoo@1?label == 'cat'", "--root", root]) == 2
     assert "needs a whole version: zoo@1" in capsys.readouterr().err
 
 

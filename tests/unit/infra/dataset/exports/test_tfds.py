@@ -10,7 +10,7 @@ import pytest
 
 from flows import cli
 from infra.dataset.catalog import Catalog, DatasetVersion
-from infra.dataset.exports.folder import export
+from infra.dataset.exports.export import export
 from infra.errors import CorruptDataError, UsageError
 from infra.format.contract import Manifest
 from infra.format.examples import parse_example
@@ -57,7 +57,7 @@ def test_shards_hold_the_same_records_and_idx_says_where(
             parse_example(unframe(data[offset : offset + length])).id
             for offset, length in (map(int, line.split()) for line in lines)
         ] == found
-    written = sum(path.stat().st_size for path in (tmp_path / "out").glob("*.tfrecord"))
+    written = sum(path.stat().st_size for path in (tmp_path / "out").glob("*-of-*"))
     assert made.num_bytes == (0 if made.linked else written)
 
 
@@ -128,6 +128,8 @@ def test_the_command_says_what_it_made(tmp_path: Path, capsys: pytest.CaptureFix
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert found["folder"] == str(tmp_path / "copied")
     assert (found["num_records"], found["linked"], found["num_bytes"] > 0) == (13, False, True)
-    assert cli.run(["export", "sample", str(tmp_path / "out"), *at]) == 2
+    assert cli.run(["export", "sample", str(tmp_path / "out"), *at]) == 0
+    assert "has this export of sample@1 already" in capsys.readouterr().out
+    assert cli.run(["export", "sample", str(tmp_path / "out"), "--copy", *at]) == 2
     assert "is there already" in capsys.readouterr().err
     assert Catalog(tmp_path / "datasets").versions("sample") == [1]

@@ -2,7 +2,6 @@
 
 Its ``builder_from_directory`` reads these two, and the class names from ``label.labels.txt``. The formats are
 as in ``tensorflow_datasets/core/proto/`` (``dataset_info.proto``, ``feature.proto``) as JSON.
-Pure functions of the manifest.
 """
 
 from __future__ import annotations
@@ -11,50 +10,74 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infra.format.contract import Manifest, Shard
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infra.dataset.exports.plan import Plan
+from infra.format.contract import Manifest
+from infra.format.features import Feature
 
 _FEATURES = "tensorflow_datasets.core.features"
 _SHARD_NAMES = "{SPLIT}-{SHARD_X_OF_Y}.tfrecord"
 _DECODED = ("jpeg", "png")  # encodings that its Image feature decodes
 
 
-def metadata_files(manifest: Manifest, shards: Mapping[str, Sequence[Shard]]) -> dict[str, bytes]:
-    """Return file name -> content of the metadata files of a version.
+def metadata_files(plan: Plan, num_bytes: Mapping[str, int]) -> dict[str, bytes]:
+    """Return file name -> content of the metadata files of an export.
 
     Args:
-        manifest: of the version.
-        shards: split -> its shards, in the order in which their files are numbered.
+        plan: of the export.
+        num_bytes: stem of a part -> size of its file.
     """
+    manifest = plan.version.manifest
     return {
-        "dataset_info.json": _json(_dataset_info(manifest, shards)),
-        "features.json": _json(_features(manifest)),
+        "dataset_info.json": _json(_dataset_info(plan, num_bytes)),
+        "features.json": _json(_features(manifest, _complete_features(plan))),
         "label.labels.txt": "".join(f"{_one_line(name)}\n" for name in manifest.classes).encode(),
     }
 
 
-def _dataset_info(manifest: Manifest, shards: Mapping[str, Sequence[Shard]]) -> dict[str, Any]:
+def _complete_features(plan: Plan) -> list[Feature]:
+    """Return the further features that every record has: TensorFlow Datasets fails where one is missing."""
+    features = {feature.name: feature for feature in plan.version.manifest.extra_features}
+    for part in plan.parts:
+        if not features:
+            break
+        rows = plan.version.rows(part.shard, sorted(features))
+        for name in sorted(features):
+            if name not in rows.column_names or rows[name].null_count or _has_nulls_inside(rows[name]):
+                del features[name]
+    return list(features.values())
+
+
+def _has_nulls_inside(column: pa.ChunkedArray) -> bool:
+    return bool(pa.types.is_list(column.type) and pc.list_flatten(column).null_count)
+
+
+def _dataset_info(plan: Plan, num_bytes: Mapping[str, int]) -> dict[str, Any]:
+    manifest = plan.version.manifest
     # 64-bit numbers are strings in the JSON of protocol buffers.
     splits = [
         {
             "name": split,
             "filepathTemplate": _SHARD_NAMES,
-            "numBytes": str(sum(shard.num_bytes for shard in of_split)),
-            "shardLengths": [str(shard.num_examples) for shard in of_split],
+            "numBytes": str(sum(num_bytes[part.stem] for part in parts)),
+            "shardLengths": [str(part.num_examples) for part in parts],
         }
-        for split, of_split in shards.items()
+        for split, parts in plan.splits.items()
     ]
     pair = [{"featureKey": "image"}, {"featureKey": "label"}]
     return {
         "name": manifest.dataset,
         "version": f"{manifest.version}.0.0",
-        "description": f"{manifest.dataset}@{manifest.version}, prepared by Shardmill from {manifest.source}",
+        "description": f"{plan.version.ref}, prepared by Shardmill from {manifest.source}",
         "fileFormat": "tfrecord",
         "splits": splits,
         "supervisedKeys": {"tuple": {"items": pair}},
     }
 
 
-def _features(manifest: Manifest) -> dict[str, Any]:
+def _features(manifest: Manifest, further: Sequence[Feature]) -> dict[str, Any]:
     number = _feature("scalar.Scalar", tensor=_tensor("int64"))
     text = _feature("text_feature.Text", text={})
     label = _feature("class_label_feature.ClassLabel", classLabel={"numClasses": str(len(manifest.classes))})
@@ -66,7 +89,7 @@ def _features(manifest: Manifest) -> dict[str, Any]:
         "label": label,
         "label_name": text,
         "width": number,
-    }
+    } | {feature.name: _further(feature) for feature in further}
     return _feature("features_dict.FeaturesDict", featuresDict={"features": features})
 
 
@@ -77,6 +100,18 @@ def _image(encoding: str) -> dict[str, Any]:
     return _feature(
         "image_feature.Image", image={"shape": shape, "dtype": "uint8", "encodingFormat": encoding}
     )
+
+
+def _further(feature: Feature) -> dict[str, Any]:
+    """Describe a further feature; lists of any length have the dimension -1."""
+    dtype = "string" if feature.dtype == "bytes" else feature.dtype
+    if feature.shape == "scalar":
+        if feature.is_text:
+            return _feature("text_feature.Text", text={})
+        return _feature("scalar.Scalar", tensor=_tensor(dtype))
+    length = "-1" if feature.length is None else str(feature.length)
+    tensor = {"shape": {"dimensions": [length]}, "dtype": dtype, "encoding": "none"}
+    return _feature("tensor_feature.Tensor", tensor=tensor)
 
 
 def _tensor(dtype: str) -> dict[str, Any]:

@@ -1,0 +1,87 @@
+"""Hugging Face: Parquet with the features of ``datasets``, and a dataset card.
+
+``datasets.load_dataset(folder)`` gives images (``Image``) and labels with class names (``ClassLabel``) of
+all splits. The features stand in the metadata of each file's schema, under ``huggingface``; the configuration
+of the splits stands in the head of README.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as types
+
+from infra.dataset.exports.columns import as_picture, class_names, image_suffix
+from infra.dataset.exports.formats import PlainFormat
+from infra.dataset.exports.formats.parquet import table_schema, write_tables
+from infra.dataset.exports.plan import Part, Plan
+from infra.dataset.exports.reading import Batch
+from infra.dataset.exports.target import FileMade, PartFiles
+
+_IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+
+
+class _HuggingFace(PlainFormat):
+    def write(self, plan: Plan, part: Part, batches: Iterator[Batch], files: PartFiles) -> int:
+        """See ``Format``."""
+        plain = table_schema(plan, _IMAGE, {})
+        features = {field.name: _feature(plan, field) for field in plain}
+        metadata = {"huggingface": json.dumps({"info": {"features": features}}, ensure_ascii=False)}
+        with files.create(f"data/{part.stem}.parquet") as stream:
+            return write_tables(stream, plain.with_metadata(metadata), plan, batches, _pictures)
+
+    def describe(self, plan: Plan, parts: Sequence[FileMade]) -> dict[str, bytes]:
+        """See ``Format``."""
+        splits = [{"split": split, "path": f"data/{split}-*"} for split in plan.splits]
+        name = f"{plan.version.name}@{plan.version.version}"
+        head = {
+            "pretty_name": plan.version.name,
+            "task_categories": ["image-classification"],
+            "size_categories": [_size_category(plan.num_examples)],
+            "configs": [{"config_name": "default", "data_files": splits}],
+        }
+        # JSON is YAML, and quotes every name rightly.
+        lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in head.items()]
+        rows = [f"| {split} | {counts['num_examples']:,} |" for split, counts in plan.counts().items()]
+        view = plan.version.view
+        text = [
+            "---", *lines, "---", "", f"# {plan.version.name}", "",
+            f"{plan.num_examples:,} images of {len(class_names(plan))} classes: {name} of Shardmill.",
+            *([f"Only the records with `{view.query}`."] if view else []),
+            "", "| split | images |", "|---|---|", *rows, "",
+        ]  # fmt: skip
+        return {"README.md": "\n".join(text).encode()}
+
+
+def _pictures(plan: Plan, batch: Batch) -> pa.Array:
+    suffix = image_suffix(plan, raw="png")
+    images = [{"bytes": as_picture(plan, each), "path": f"{each.id}.{suffix}"} for each in batch.records]
+    return pa.array(images, _IMAGE)
+
+
+def _feature(plan: Plan, field: pa.Field) -> dict[str, Any]:
+    """Describe a column as ``datasets.Features`` does."""
+    if field.name == "image":
+        return {"_type": "Image"}
+    if field.name == "label":
+        return {"names": class_names(plan), "_type": "ClassLabel"}
+    if types.is_list(field.type):
+        return {"feature": _value(field.type.value_type), "_type": "Sequence"}
+    return _value(field.type)
+
+
+def _value(kind: pa.DataType) -> dict[str, Any]:
+    names = {pa.float32(): "float32", pa.float64(): "float64", pa.bool_(): "bool"}
+    return {"dtype": names.get(kind, str(kind)), "_type": "Value"}
+
+
+def _size_category(number: int) -> str:
+    """The Hub's name of a size."""
+    limits = [(1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M")]
+    return next((name for limit, name in limits if number < limit), "1M<n<10M" if number < 10**7 else "n>10M")
+
+
+FORMAT = _HuggingFace()

@@ -1,0 +1,100 @@
+"""Parquet: id, image bytes, label, class name, and every other column of the index.
+
+The metadata of each file's schema has, under the key ``shardmill``, dataset, version, class names and the
+encoding of the images. Images are not compressed again; the other columns are, with Zstandard.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from infra.dataset.exports.columns import class_names, label_names
+from infra.dataset.exports.formats import PlainFormat
+from infra.dataset.exports.plan import Part, Plan
+from infra.dataset.exports.reading import Batch
+from infra.dataset.exports.target import PartFiles
+
+_FIRST = ("id", "label")
+
+Images = Callable[[Plan, Batch], pa.Array]
+
+
+def table_schema(plan: Plan, image: pa.DataType, metadata: dict[str, str]) -> pa.Schema:
+    """The columns of a file: id, image, label, class name, then those of the index."""
+    fields = [
+        plan.columns.field("id"),
+        pa.field("image", image),
+        pa.field("label", pa.int64()),
+        pa.field("label_name", pa.string()),
+        *(field for field in plan.columns if field.name not in _FIRST),
+    ]
+    return pa.schema(fields, metadata=metadata)
+
+
+def write_tables(
+    stream: object, schema: pa.Schema, plan: Plan, batches: Iterator[Batch], images: Images
+) -> int:
+    """Write a Parquet file, a row group for each batch; return the number of rows.
+
+    Args:
+        stream: takes the bytes.
+        schema: as ``table_schema`` gives it.
+        plan: of the export.
+        batches: the records.
+        images: makes the image column of a batch.
+    """
+    pictures = [name for name in schema.names if name == "image"]
+    leaves = [f"image.{part.name}" for part in schema.field("image").type] if _nested(schema) else pictures
+    plain = [name for name in schema.names if name != "image"]
+    codecs = dict.fromkeys(plain, "zstd") | dict.fromkeys(leaves, "none")
+    number = 0
+    with pq.ParquetWriter(
+        stream, schema, compression=_by_leaf(schema, codecs), use_dictionary=False, write_statistics=False
+    ) as writer:
+        for batch in batches:
+            made = {"image": images(plan, batch), "label_name": label_names(plan, batch)}
+            columns = [
+                made[field.name] if field.name in made else batch.index[field.name].cast(field.type)
+                for field in schema
+            ]
+            writer.write_table(pa.table(columns, schema=schema))
+            number += len(batch.records)
+    return number
+
+
+def _nested(schema: pa.Schema) -> bool:
+    return bool(pa.types.is_struct(schema.field("image").type))
+
+
+def _by_leaf(schema: pa.Schema, codecs: dict[str, str]) -> dict[str, str]:
+    """Name the columns as Parquet does: the values of a list are a column of their own."""
+    found = {}
+    for name, codec in codecs.items():
+        is_list = name in schema.names and pa.types.is_list(schema.field(name).type)
+        found[f"{name}.list.element" if is_list else name] = codec
+    return found
+
+
+class _Parquet(PlainFormat):
+    def write(self, plan: Plan, part: Part, batches: Iterator[Batch], files: PartFiles) -> int:
+        """See ``Format``."""
+        about = {
+            "dataset": plan.version.ref,
+            "classes": class_names(plan),
+            "image_encoding": plan.version.manifest.image_encoding,
+            "split": part.split,
+        }
+        schema = table_schema(plan, pa.binary(), {"shardmill": json.dumps(about, ensure_ascii=False)})
+        with files.create(f"{part.stem}.parquet") as stream:
+            return write_tables(stream, schema, plan, batches, _stored_images)
+
+
+def _stored_images(plan: Plan, batch: Batch) -> pa.Array:
+    return pa.array([record.image for record in batch.records], pa.binary())
+
+
+FORMAT = _Parquet()

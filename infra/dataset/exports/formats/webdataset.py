@@ -1,0 +1,51 @@
+"""WebDataset: tar files whose members share the id of a record as key.
+
+For each record ``train-00000-of-00012.tar`` has::
+
+    0f3c5a7be1d24c68.jpg     the stored image (.png, .webp; raw pixels as .npy, uint8 [H, W, C])
+    0f3c5a7be1d24c68.cls     the label in decimal digits; missing if the record has none
+    0f3c5a7be1d24c68.json    class name and every column of the index; bytes as base64
+
+A tar is a plain USTAR archive without dates and owners, so the same records give the same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterator
+from typing import BinaryIO, cast
+
+from infra.dataset.exports.columns import as_npy, image_suffix, json_line, json_rows
+from infra.dataset.exports.formats import PlainFormat
+from infra.dataset.exports.plan import Part, Plan
+from infra.dataset.exports.reading import Batch
+from infra.dataset.exports.target import PartFiles
+
+
+class _WebDataset(PlainFormat):
+    def write(self, plan: Plan, part: Part, batches: Iterator[Batch], files: PartFiles) -> int:
+        """See ``Format``."""
+        suffix, number = image_suffix(plan, raw="npy"), 0
+        with (
+            files.create(f"{part.stem}.tar") as stream,
+            tarfile.open(fileobj=cast(BinaryIO, stream), mode="w|", format=tarfile.USTAR_FORMAT) as tar,
+        ):
+            for batch in batches:
+                for record, row in zip(batch.records, json_rows(plan, batch), strict=True):
+                    image = as_npy(record) if suffix == "npy" else record.image
+                    _add(tar, f"{record.id}.{suffix}", image)
+                    if row["label"] is not None:
+                        _add(tar, f"{record.id}.cls", str(row["label"]).encode("ascii"))
+                    _add(tar, f"{record.id}.json", json_line(row))
+                    number += 1
+        return number
+
+
+def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(data)
+    tar.addfile(member, io.BytesIO(data))
+
+
+FORMAT = _WebDataset()

@@ -1,0 +1,104 @@
+"""Read the records of a shard, checked, in batches with their rows of the index. Memory stays flat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from infra.dataset.catalog import DatasetVersion
+from infra.dataset.exports.plan import Part, Plan
+from infra.errors import CorruptDataError
+from infra.format.examples import ImageRecord, parse_example
+from infra.format.records import iter_records, unpack_record
+
+_BATCH_ROWS, _BATCH_BYTES = 1000, 16 << 20
+
+
+@dataclass(slots=True)
+class Batch:
+    """Some consecutive records.
+
+    Attributes:
+        index: their rows, with the columns of the plan.
+        records: the images with their labels.
+        payloads: the serialised examples.
+    """
+
+    index: pa.Table
+    records: list[ImageRecord] = field(default_factory=list)
+    payloads: list[bytes] = field(default_factory=list)
+
+
+def read_batches(plan: Plan, part: Part) -> Iterator[Batch]:
+    """Yield the records of a part in stored order.
+
+    Raises:
+        CorruptDataError: the shard or its index is damaged, or they do not belong together.
+    """
+    version = plan.version
+    rows = version.select(part.shard, version.index(part.shard))
+    index = _conformed(rows, plan.columns)
+    places = zip(*(rows[name].to_pylist() for name in ("offset_bytes", "length_bytes")), strict=True)
+    first, batch = 0, Batch(index.slice(0, 0))
+    num_bytes = 0
+    for number, (record, payload) in enumerate(_checked(version, part, rows, list(places))):
+        batch.records.append(record)
+        batch.payloads.append(payload)
+        num_bytes += len(payload)
+        if len(batch.records) == _BATCH_ROWS or num_bytes >= _BATCH_BYTES:
+            batch.index = index.slice(first, len(batch.records))
+            yield batch
+            first, batch, num_bytes = number + 1, Batch(index.slice(0, 0)), 0
+    if batch.records:
+        batch.index = index.slice(first, len(batch.records))
+        yield batch
+
+
+def _conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    columns = [
+        rows[field.name].cast(field.type)
+        if field.name in rows.column_names
+        else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _checked(
+    version: DatasetVersion, part: Part, rows: pa.Table, places: list[tuple[int, int]]
+) -> Iterator[tuple[ImageRecord, bytes]]:
+    """Yield the records at ``places``, each compared with its row."""
+    names = ("id", "label", "height", "width")
+    expected = zip(*(rows[name].to_pylist() for name in names), strict=True)
+    for payload, wanted in zip(_payloads(version, part, places), expected, strict=True):
+        record = parse_example(payload)
+        found = (record.id, record.label, record.height, record.width)
+        if found != wanted:
+            raise CorruptDataError(
+                f"a record of {part.shard.path} is {found}, its index says {wanted}",
+                f"run `shardmill verify {version.name}@{version.version}`",
+            )
+        yield record, payload
+
+
+def _payloads(version: DatasetVersion, part: Part, places: list[tuple[int, int]]) -> Iterator[bytes]:
+    path, container = part.shard.path, version.manifest.container
+    if version.storage.is_local and 2 * len(places) < part.shard.num_examples:  # a sparse view
+        for offset, length in places:
+            yield unpack_record(version.storage.read_range(path, offset, length), container)
+        return
+    wanted = iter([*places, (-1, -1)])
+    place: tuple[int, int] = next(wanted)
+    for offset, length, payload in iter_records(version.storage, path, container):
+        if (offset, length) == place:
+            yield payload
+            place = next(wanted)
+        elif version.view is None:
+            break
+    if place[0] >= 0 or next(wanted, None) is not None:
+        raise CorruptDataError(
+            f"{path} does not hold the records that its index names",
+            f"run `shardmill verify {version.name}@{version.version}`",
+        )
