@@ -27,8 +27,8 @@ from training.loop.showing.pictures import HardestExamples, log_training_example
 from training.loop.showing.step_profile import StepProfile
 from training.loop.step import TrainStep
 from training.loop.stopping.interruption import StopFlag
-from training.ranks.device_memory import memory_figures
 from training.ranks.group import group_of
+from training.ranks.hardware.device_memory import memory_figures
 from training.ranks.strategy import distribute, gather, num_local_replicas
 from training.reading import RecordReader
 from training.results.metrics.tally import Evaluation
@@ -153,6 +153,7 @@ class TrainingLoop:
             if self._outputs.trace is not None:
                 self._outputs.trace.add(self.progress.epoch, self.progress.step, self._consumed(batch))
             self.progress.step += 1
+            self._stop.note_step()
             if self._run.is_time("log_every_steps") or self._run.epoch_is_done:
                 # Reporting waits for the device. At the end of an epoch it is done here, so that this
                 # time counts.

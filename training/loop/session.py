@@ -31,6 +31,7 @@ from training.loop.parts import TrainingParts, build_parts
 from training.loop.run_progress import resumed
 from training.loop.sharing.balance_record import BalanceRecord, RankLabels
 from training.loop.sharing.division import measured_division, planned_division
+from training.loop.sharing.moments import moments_between_ranks
 from training.loop.stopping.agreed_stop import AgreedStop
 from training.loop.stopping.interruption import StopFlag, raise_when_preempted, stop_at_boundaries
 from training.loop.stopping.second_signal import end_at_second_signal
@@ -38,6 +39,7 @@ from training.ranks.cluster import Cluster
 from training.ranks.group import RankGroup, group_of
 from training.ranks.hardware.gpu_use import GpuSampler, nvml_reader
 from training.ranks.heartbeat import Heart
+from training.ranks.local_sums import Patience
 from training.ranks.strategy import (
     Communication,
     check_divisible,
@@ -96,7 +98,9 @@ def train(
     ranks.on_batch = None if heart is None else heart.beat
     stop = AgreedStop(ranks, heart)
     tracked = TrackedRun(run_dir, run.environment, config.tracking, config.run.best_metric)
+    patience = Patience(config.ranks.peer_timeout_seconds, config.ranks.start_timeout_seconds)
     with (
+        moments_between_ranks(strategy, cluster, patience),
         Trackers(tracked if ranks.is_first else None) as trackers,
         stop_at_boundaries(stop, preemption),
         end_at_second_signal(),

@@ -11,6 +11,7 @@ from infra.errors import GO_ON, RankLost
 from training.config import TrainConfig
 from training.ranks.cluster import Cluster
 from training.ranks.heartbeat import Heart
+from training.ranks.local_sums import PeerLost
 
 _LINE_CHARACTERS = 300
 
@@ -53,8 +54,9 @@ def train_in_process(
         # Rank 0 writes the run's folder; what the others write on their way is the same, and of no use.
         with tempfile.TemporaryDirectory(prefix="shardmill-rank-") as scratch:
             return session.train(config, version, Path(scratch), cluster, heart)
-    except lost as error:
-        if cluster is None:
+    except (*lost, tf.errors.UnknownError) as error:
+        # An error of Python inside a graph has no type of its own there.
+        if cluster is None or not (isinstance(error, lost) or PeerLost.__name__ in str(error)):
             raise
         said = str(error.message or error).strip().splitlines()
         raise RankLost(

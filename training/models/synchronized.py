@@ -7,14 +7,44 @@ process that takes time in proportion to L².
 
 Here the sum takes its terms behind ``tf.stop_gradient``, where the walk ends; the gradient is the same. The
 sum of values, the sum of squares and the count also travel as one tensor instead of three.
+
+Between processes a collective of TensorFlow costs far more than the sum itself. ``sum_by`` lets a strategy
+add up in another way.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import keras
+import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
+
+SumOfRanks = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]]
+
+_sums: WeakKeyDictionary[Any, tuple[SumOfRanks, int]] = WeakKeyDictionary()
+# The last sum of each graph. Sums must happen in the same sequence on all ranks, that of the trace.
+_last: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+
+@contextlib.contextmanager
+def sum_by(strategy: Any, total: SumOfRanks, most_bytes: int) -> Iterator[None]:
+    """Add up over the replicas of a strategy, one in each rank, with a function of numpy.
+
+    Args:
+        strategy: the strategy.
+        total: returns the sum of an array over all ranks; it may wait for them.
+        most_bytes: larger tensors travel through the strategy as before.
+    """
+    _sums[strategy] = total, most_bytes
+    try:
+        yield
+    finally:
+        del _sums[strategy]
 
 
 class BatchNormalization(keras.layers.BatchNormalization):  # type: ignore[misc]
@@ -66,9 +96,24 @@ def _moments_of_all_replicas(x: Any, axis: int) -> tuple[Any, Any]:
 @tf.custom_gradient  # type: ignore[untyped-decorator]
 def sum_over_replicas(value: Any) -> tuple[Any, Any]:
     """Add up a tensor over all replicas. Its gradient is the sum of the gradients over all replicas."""
+    context = tf.distribute.get_replica_context()
+    total, most_bytes = _sums.get(context.strategy, (None, 0))
+    size_bytes = value.dtype.size * (value.shape.num_elements() or most_bytes + 1)
+    if total is not None and size_bytes <= most_bytes:
+        return _sum_of_ranks(total, value), sum_over_replicas
 
     def add_up(strategy: Any, value: Any) -> Any:
         return strategy.extended.reduce_to(tf.distribute.ReduceOp.SUM, value, destinations=value)
 
-    context = tf.distribute.get_replica_context()
     return context.merge_call(add_up, args=(tf.stop_gradient(value),)), sum_over_replicas
+
+
+def _sum_of_ranks(total: SumOfRanks, value: Any) -> Any:
+    """Call ``total`` after the sum that was traced before this one."""
+    if not tf.inside_function():
+        return tf.ensure_shape(tf.numpy_function(total, [value], value.dtype), value.shape)
+    graph = tf.compat.v1.get_default_graph()
+    with tf.control_dependencies([_last[graph]] if graph in _last else []):
+        found = tf.numpy_function(total, [value], value.dtype)
+    _last[graph] = found.op
+    return tf.ensure_shape(found, value.shape)

@@ -38,6 +38,11 @@ class Cluster:
         """The number of ranks."""
         return len(self.addresses)
 
+    @property
+    def is_on_one_machine(self) -> bool:
+        """Whether all ranks have the address of one machine."""
+        return len({address.rpartition(":")[0] for address in self.addresses}) == 1
+
     def to_tf_config(self) -> str:
         """Return the value of ``TF_CONFIG`` for this rank."""
         task = {"type": "worker", "index": self.rank}

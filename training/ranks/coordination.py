@@ -3,11 +3,16 @@
 By default ranks give up on one that is silent for 10 seconds. A rank on a busy machine is silent for longer
 while it compiles, and a healthy run would be lost. No public setting changes that. The strategy leaves the
 settings alone if they are there before it is made; ``tests/unit/training/ranks`` notices if that changes.
+
+Idle threads of TensorFlow look for work in a loop before they sleep. Ranks that share the cores of a machine
+take them from each other so: a step of two ranks on two cores then costs a fifth more CPU time. The setting
+that turns it off can only be given to sessions in public.
 """
 
 from __future__ import annotations
 
 from tensorflow.compiler.xla.tsl.protobuf import coordination_config_pb2
+from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.eager import context
 
 _LEADER = "/job:worker/replica:0/task:0"
@@ -28,3 +33,10 @@ def set_patience(num_ranks: int, silence_seconds: float, start_seconds: float) -
         cluster_register_timeout_in_ms=round(start_seconds * 1000),
         coordinated_jobs=[coordination_config_pb2.CoordinatedJob(name="worker", num_tasks=num_ranks)],
     )
+
+
+def let_idle_threads_sleep() -> None:
+    """Let idle threads sleep at once, for ranks that share cores. Call it before the strategy is made."""
+    config = config_pb2.ConfigProto()
+    config.experimental.disable_thread_spinning = True
+    context.context()._config = config

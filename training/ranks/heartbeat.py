@@ -52,6 +52,11 @@ class Heart:
             self._step = step
         self._write()
 
+    def note_step(self, step: int) -> None:
+        """Note that ``step`` of the run is done, before others hear of it. This is no beat of its own."""
+        self._step = step
+        self._write()
+
     def begin_stage(self) -> None:
         """Note that work of another kind begins, whose first beats may take long."""
         self._in_stage = 0

@@ -13,7 +13,7 @@ import tensorflow as tf
 from infra.errors import ConfigError
 from infra.readable import counted
 from training.ranks.cluster import Cluster
-from training.ranks.coordination import set_patience
+from training.ranks.coordination import let_idle_threads_sleep, set_patience
 from training.ranks.devices import DeviceRequest
 from training.ranks.group import group_of
 
@@ -39,6 +39,8 @@ def make_rank_strategy(cluster: Cluster, communication: Communication) -> Any:
     No TensorFlow operation may have run before in this process.
     """
     set_patience(cluster.num_ranks, communication.silence_seconds, communication.start_seconds)
+    if cluster.is_on_one_machine:
+        let_idle_threads_sleep()
     kinds = tf.distribute.experimental.CommunicationImplementation
     options = tf.distribute.experimental.CommunicationOptions(
         implementation=kinds[communication.collectives.upper()]

@@ -143,6 +143,7 @@ class TrainingLoop:
             if self._outputs.trace is not None:
                 self._outputs.trace.add(self.progress.epoch, self.progress.step, self._consumed(batch))
             self.progress.step += 1
+            self._stop.note_step()
             if self._run.is_time("log_every_steps") or self._run.epoch_is_done:
                 # Reporting waits for the device. At the end of an epoch it is done here, so that this time
                 # counts.

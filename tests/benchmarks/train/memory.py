@@ -36,7 +36,7 @@ def measure(arguments: argparse.Namespace, batch_size: int) -> dict[str, float]:
     from infra.processes.process import own_peak_rss_bytes
     from training.loop.memory.rematerialization import rematerialize
     from training.models import ModelSpec, build_model, resolve_name
-    from training.ranks.device_memory import peak_device_bytes
+    from training.ranks.hardware.device_memory import peak_device_bytes
 
     keras.config.set_dtype_policy(
         "float32" if arguments.precision == "off" else f"mixed_{arguments.precision}"

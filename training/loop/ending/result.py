@@ -12,7 +12,7 @@ from training.config import TrainConfig
 from training.loop.ending.common_result import common_result
 from training.loop.loop import TrainingLoop
 from training.loop.parts import TrainingParts
-from training.ranks.device_memory import peak_device_bytes
+from training.ranks.hardware.device_memory import peak_device_bytes
 
 
 def run_result(

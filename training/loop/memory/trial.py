@@ -16,7 +16,7 @@ from training.config import TrainConfig, image_size_of
 from training.dataset import Dataset
 from training.loop.parts import TrainingParts, build_parts
 from training.loop.step import TrainStep
-from training.ranks.device_memory import peak_device_bytes
+from training.ranks.hardware.device_memory import peak_device_bytes
 from training.ranks.strategy import distribute, make_strategy
 from training.reading import RecordReader
 from training.runs.folds import divide_train_split

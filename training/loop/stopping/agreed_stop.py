@@ -49,6 +49,11 @@ class AgreedStop(StopFlag):
         """Return whether any rank wants something now. Every rank must call this at the same point."""
         return bool(self._ranks.total(np.array([wanted], np.float32))[0] > 0)
 
+    def note_step(self) -> None:
+        """Tell the parent that a step is done. It must know that before anybody reads of the step."""
+        if self._heart is not None and self.steps_done is not None:
+            self._heart.note_step(self.steps_done())
+
     def check(self) -> None:
         """Raise on all ranks if one was asked to stop and they meet here.
 

@@ -31,6 +31,9 @@ class StopFlag:
         """
         self._asked = Preempted if preempted else Cancelled
 
+    def note_step(self) -> None:
+        """Note that a step is done; its figures are not reported yet."""
+
     @property
     def asked(self) -> Literal["preempted", "cancelled"] | None:
         """Who asked: the system ("preempted") or a person ("cancelled"); None: nobody."""

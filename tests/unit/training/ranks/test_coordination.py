@@ -22,6 +22,7 @@ strategy = make_rank_strategy(cluster, Communication("ring", 77.0, 88.0))
 kept = context.context().coordination_service
 assert kept.heartbeat_timeout_in_ms == 77_000, kept
 assert kept.cluster_register_timeout_in_ms == 88_000, kept
+assert context.context().config.experimental.disable_thread_spinning
 group = group_of(strategy)
 assert (group.rank, group.num_ranks) == (0, 1)
 """

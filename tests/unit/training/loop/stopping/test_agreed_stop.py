@@ -1,0 +1,39 @@
+"""What a rank tells its parent at the end of a step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from training.loop.stopping.agreed_stop import AgreedStop
+from training.ranks.heartbeat import Heart, prepare, read
+
+
+class Alone:
+    """A single rank."""
+
+    num_ranks = 1
+
+    def total(self, value: Any) -> Any:
+        return np.asarray(value)
+
+    def value_of_first(self, value: Any) -> Any:
+        return value
+
+    def variables_of_first(self, variables: Any) -> None:
+        pass
+
+
+def test_the_parent_knows_of_a_step_before_its_figures_are_reported(tmp_path: Path) -> None:
+    path = tmp_path / "heartbeat"
+    prepare(path)
+    stop = AgreedStop(Alone(), Heart(path))
+    stop.note_step()  # before the first step there is nothing to note
+    assert read(path).step == 0
+    stop.steps_done = lambda: 9
+    stop.note_step()
+    assert (read(path).step, read(path).number) == (9, 0)
+    stop.check()
+    assert (read(path).step, read(path).number) == (9, 1)

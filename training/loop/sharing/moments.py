@@ -1,0 +1,38 @@
+"""Add up the moments of batch normalisation between ranks of one machine past TensorFlow's collectives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from training.models.synchronized import sum_by
+from training.ranks.cluster import Cluster
+from training.ranks.group import group_of
+from training.ranks.local_sums import MOST_BYTES, Patience, connected
+from training.ranks.strategy import num_local_replicas
+
+
+@contextmanager
+def moments_between_ranks(strategy: Any, cluster: Cluster | None, patience: Patience) -> Iterator[None]:
+    """Add up moments through sockets while the block runs, if all ranks are CPUs of one machine.
+
+    GPUs, and ranks of several machines, add them up with their gradients' collectives. Every rank must call
+    this.
+
+    Args:
+        strategy: the ``tf.distribute.Strategy``.
+        cluster: the ranks; None: this process trains alone.
+        patience: how long a rank waits for another.
+    """
+    if cluster is None or not cluster.is_on_one_machine:
+        yield
+        return
+    devices = strategy.extended.worker_devices
+    own = num_local_replicas(strategy) == 1 and "CPU" in devices[0]
+    ranks = group_of(strategy)
+    if not all(ranks.all_values(own)):
+        yield
+        return
+    with connected(ranks, patience) as sums, sum_by(strategy, sums.total, MOST_BYTES):
+        yield
