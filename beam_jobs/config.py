@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from infra.format.contract import RESERVED_NAMES
+from infra.format.labels import LabelKind
 from infra.format.records import Container
 from infra.settings import Settings
 
@@ -26,6 +27,10 @@ Resize = Literal["short", "long", "pad", "crop", "none"]
 Resample = Literal["area", "lanczos"]
 Encoding = Literal["jpeg", "webp", "png", "raw"]
 Leakage = Literal["keep", "drop-from-train", "fail"]
+
+_LATER_TABLE_KEYS = frozenset({
+    "features", "class_names", "classes_file", "label_separator", "label_columns", "target_columns",
+})  # fmt: skip
 
 _FEATURE_NAME = "[A-Za-z][A-Za-z0-9_]*"
 
@@ -70,7 +75,19 @@ class TableConfig(Settings):
         "path",
         description="Column with the path of the image, relative to the source. The ending may be missing",
     )
-    label_column: str = Field("label", description="Column with the name of the class")
+    label_column: str = Field(
+        "label", description="Column with the name of the class; with labels = multi, with a list of labels"
+    )
+    label_separator: Annotated[str, Field(min_length=1)] | None = Field(
+        None, description="Text between the labels of an image, if label_column holds text with several"
+    )
+    label_columns: tuple[str, ...] = Field(
+        (),
+        description="Columns of 0 and 1, one for each label that an image may have; in place of label_column",
+    )
+    target_columns: tuple[str, ...] = Field(
+        (), description="Columns with the numbers that a model is to predict; in place of label_column"
+    )
     split_column: str | None = Field(
         None, description="Column with the split (train, val, test and so on); empty where it is to be chosen"
     )
@@ -107,7 +124,7 @@ class TableConfig(Settings):
         None, description="Encoding of csv and jsonl; unset: as a byte order mark says, or else UTF-8"
     )
 
-    @field_validator("drop_labels", "class_names", mode="before")
+    @field_validator("drop_labels", "class_names", "label_columns", "target_columns", mode="before")
     @classmethod
     def _one_is_a_list(cls, value: object) -> object:
         return (value,) if isinstance(value, str) else value
@@ -283,12 +300,45 @@ class SourceConfig(Settings):
         description="Layout of the folder: root/class/* (classes), root/train/class/* and so on (splits), "
         "or recognised by the names of its top folders (auto)",
     )
+    labels: LabelKind | None = Field(
+        None,
+        description="Labels of the images. class: one class each; multi: any number of classes; targets: "
+        "numbers; none: the images have no labels. Unset: as the columns of the table say, else class",
+    )
     table: TableConfig = Field(TableConfig(), description="The table of the kinds table and urls")
     urls: UrlsConfig = Field(UrlsConfig(), description="How the images of kind urls are fetched")
     rows: RowsConfig = Field(
         RowsConfig(), description="The files of kinds whose images are rows, such as parquet"
     )
     options: dict[str, Any] = Field({}, description="Options of your own kind, as its module names them")
+
+    @property
+    def label_kind(self) -> LabelKind:
+        """The kind of labels that the images get."""
+        if self.labels is not None:
+            return self.labels
+        if self.table.target_columns:
+            return "targets"
+        return "multi" if self.table.label_columns or self.table.label_separator is not None else "class"
+
+    @model_validator(mode="after")
+    def _labels_and_columns_agree(self) -> Self:
+        kind, table = self.label_kind, self.table
+        if table.target_columns and kind != "targets":
+            raise ValueError(f"labels = {kind!r} and target_columns: leave one of them out")
+        if (table.label_columns or table.label_separator is not None) and kind != "multi":
+            raise ValueError(f"labels = {kind!r} and label_columns or label_separator: leave one of them out")
+        if kind == "targets" and not table.target_columns:
+            raise ValueError("labels = 'targets' needs source.table.target_columns: the columns with numbers")
+        if kind == "multi" and self.kind == "image_folder":
+            raise ValueError("a folder gives an image one class: labels = 'multi' needs a table of labels")
+        if kind in ("targets", "none") and (table.drop_labels or table.merge_labels):
+            raise ValueError(f"labels = {kind!r} has no labels that drop_labels or merge_labels could name")
+        if kind != "class" and (table.class_names or table.classes_file):
+            raise ValueError(
+                f"labels = {kind!r}, and class_names or classes_file name the one class of an image"
+            )
+        return self
 
     @model_validator(mode="after")
     def _table_and_kind_agree(self) -> Self:
@@ -495,17 +545,27 @@ class PrepareConfig(Settings):
         0, description="Seed of splits, shards and their order"
     )
 
+    @model_validator(mode="after")
+    def _filters_classes_of_one(self) -> Self:
+        if self.filter.classes is not None and self.source.label_kind != "class":
+            raise ValueError(
+                f"filter.classes keeps the images of some classes, and labels = {self.source.label_kind!r}: "
+                "leave it out; drop_labels leaves out the rows that have a label"
+            )
+        return self
+
     def effective(self) -> dict[str, Any]:
         """Return the settings that change the written bytes: all but the runner and the failure budget."""
         settings = self.model_dump(mode="json", exclude={"runner", "failure_budget"})
         source = settings["source"]
         if self.source.kind not in ("table", "urls"):
             del source["table"]
-        else:
-            # Unset, these leave the digests as they were before there were such settings.
-            for name in ("features", "class_names", "classes_file"):
-                if not source["table"][name]:
-                    del source["table"][name]
+        # Settings that say nothing are left out, so that digests stay as they were before there were any.
+        for key in _LATER_TABLE_KEYS & source.get("table", {}).keys():
+            if not source["table"][key]:
+                del source["table"][key]
+        if self.source.labels in (None, "class"):
+            del source["labels"]
         del source["urls"]
         if self.source.kind == "urls":
             source["urls"] = self.source.urls.effective()

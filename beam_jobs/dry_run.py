@@ -31,7 +31,7 @@ from beam_jobs.execution.runners import check_runner, num_processes
 from beam_jobs.plan import RECORD_OVERHEAD_BYTES, num_shards
 from beam_jobs.plan.splits.assignment import divide_by_fractions
 from beam_jobs.publish.digests import Digests
-from beam_jobs.publish.result import class_counts
+from beam_jobs.publish.result import class_counts, label_counts
 from beam_jobs.request import JobRequest
 from beam_jobs.reuse.known_files import find_known_files
 from beam_jobs.reuse.policy import retried_reasons, reuse_of
@@ -39,6 +39,7 @@ from beam_jobs.reuse.previous import PreviousVersion
 from beam_jobs.schemas import Status, reference_schema
 from beam_jobs.sources import fetches, list_inputs, make_readable, open_reader, open_source
 from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.tables.features import features_of
 from infra.dataset.catalog import Catalog, DatasetVersion
 from infra.dataset.maintenance.purged import purged_contents
 from infra.format.contract import SPLITS
@@ -116,7 +117,9 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
         "source_bytes": pc.sum(references["size_bytes"]).as_py() or 0,
         "left_out": class_counts(listing.table["reason"].drop_null()),
         "first_inputs": references.slice(0, FIRST_INPUTS).select(_UNDERSTOOD).to_pylist(),
-        "classes": class_counts(references["label"]),
+        "label_kind": config.source.label_kind,
+        "classes": label_counts(references),
+        "features": {feature.name: str(feature) for feature in features_of(references)},
         "splits": splits,
         "container": config.shards.container,
         # While the shards are written, the spool still holds every stored image.
@@ -211,6 +214,10 @@ def _encode_for_a_while(task: EncodeBlocks, num_blocks: int) -> list[float]:
 def foresee_splits(references: pa.Table, sample: Sample, config: PrepareConfig) -> dict[str, dict[str, Any]]:
     """Split -> examples, shards, bytes and classes, were every file a record."""
     counts: dict[str, dict[str, int]] = {split: {} for split in SPLITS}
+    has_classes = config.source.label_kind == "class"
+    if not has_classes:  # what other labels divide is only known when the version is planned
+        one = pa.array(["all"] * references.num_rows)
+        references = pa.table({"split": references["split"], "label": one})
     for split in SPLITS:
         counts[split] = class_counts(references.filter(pc.equal(references["split"], split))["label"])
     free = class_counts(references.filter(pc.is_null(references["split"]))["label"])
@@ -228,6 +235,6 @@ def foresee_splits(references: pa.Table, sample: Sample, config: PrepareConfig) 
                 "num_examples": num_examples,
                 "num_shards": num_shards(num_examples, num_bytes, config.shards),
                 "num_bytes": num_bytes,
-                "class_counts": class_count,
+                "class_counts": class_count if has_classes else {},
             }
     return foreseen

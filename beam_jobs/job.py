@@ -32,7 +32,7 @@ from beam_jobs.publish.accounting import Counts, account_and_write, check_budget
 from beam_jobs.publish.crowding import crowded_shards
 from beam_jobs.publish.digests import Digests, builds_of, plan_digest, run_digest, work_digest
 from beam_jobs.publish.outline import Outline, inherited_shards, store_plan
-from beam_jobs.publish.result import SavedWork, class_counts, outcome_of
+from beam_jobs.publish.result import SavedWork, label_counts, outcome_of
 from beam_jobs.publish.unchanged import unchanged_version
 from beam_jobs.publish.versions import INPUTS_FILE, publish, shards_of_plan
 from beam_jobs.release_memory import release_memory
@@ -74,7 +74,7 @@ def prepare_version(request: JobRequest) -> dict[str, Any]:
         with job.timed("list"):
             job.list_source()
         digests = Digests.of(job.source.uri, job.listing, request.config)
-        counts = class_counts(job.listing.to_read()["label"])
+        counts = label_counts(job.listing.to_read())
         version = job.unchanged(digests)
         if version is None:
             claim.take()

@@ -17,7 +17,10 @@ from beam_jobs.encode.blocks import spool_file
 from beam_jobs.plan import Plan
 from beam_jobs.plan.pseudo_random_order import SAMPLE, hash_ranks
 from beam_jobs.reuse.previous import PreviousVersion
+from beam_jobs.tables.features import PREFIX
 from infra.format.examples import ImageRecord, build_example
+from infra.format.features import feature_values
+from infra.format.labels import class_name
 from infra.format.records import Container, pack_record
 from infra.storage.filesystem import Storage
 from infra.storage.range_reader import RangeReader
@@ -72,11 +75,14 @@ def choose_container(
                         spool_file(block_digests[row["block"]]), row["offset_bytes"], row["stored_bytes"]
                     ),
                     row["label"],
-                    plan.classes[row["label"]],
+                    class_name(plan.classes, row["label"]),
                     row["height"],
                     row["width"],
                     config.image.channels,
-                )
+                ),
+                feature_values(
+                    plan.features, {name.removeprefix(PREFIX): value for name, value in row.items()}
+                ),
             )
             for row in sample.to_pylist()
         ]

@@ -11,6 +11,7 @@ from beam_jobs.spool.claims import note_damage
 from infra.errors import CorruptDataError, NotFoundError, StorageError
 from infra.format.examples import ImageRecord, build_example, parse_whole_example
 from infra.format.features import FeatureValues, are_same
+from infra.format.labels import class_name
 from infra.format.records import pack_record, unpack_record
 from infra.storage.range_reader import RangeReader
 
@@ -54,7 +55,7 @@ class RecordCopier:
         assert record.block is not None  # planned records are stored in one or the other
         job = self._job
         image = self._from_spool(record, spool_file(job.block_digests[record.block]))
-        name = job.classes[record.label]
+        name = class_name(job.classes, record.label)
         example = ImageRecord(record.id, image, record.label, name, record.height, record.width, job.channels)
         return pack_record(build_example(example, record.features), job.container)
 
@@ -81,7 +82,7 @@ class RecordCopier:
                 f"record {record.id} cannot be copied from {job.dataset.uri}/{path}: {error.message}",
                 "run again: its image is then read from the source",
             ) from error
-        name = job.classes[record.label]
+        name = class_name(job.classes, record.label)
         is_labelled_so = (example.label, example.label_name) == (record.label, name)
         if not is_labelled_so or not are_same(features, record.features):
             changed = replace(example, label=record.label, label_name=name)

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from beam_jobs.tables.features import PREFIX
 from beam_jobs.tables.ids import digest_bytes, hex_text
-from infra.format.contract import INDEX_SCHEMA
+from infra.format.contract import INDEX_SCHEMA, class_counts_of
 from infra.format.features import Feature
 
 
@@ -70,7 +70,7 @@ class ShardIndex:
     Used as a context: if it is left with an exception, the file stays without its end.
 
     Attributes:
-        labels: number of records of each label.
+        class_counts: class -> number of records that have it.
         payload_bytes: length of all encoded images together.
     """
 
@@ -79,15 +79,17 @@ class ShardIndex:
         out: HashedWriter,
         offsets: array[int],
         lengths: array[int],
+        classes: Sequence[str],
         features: Sequence[Feature] = (),
     ) -> None:
-        self.labels: Counter[int] = Counter()
+        self.class_counts: Counter[str] = Counter()
         self.payload_bytes = 0
         self._offsets = np.frombuffer(offsets, np.int64)
         self._lengths = np.frombuffer(lengths, np.int64)
         self._num_rows = 0
         self._out = out
         self._sink = pa.PythonFile(out, mode="w")
+        self._classes = classes
         self._features = [feature.name for feature in features]
         self._schema = index_schema(features)
         self._writer = pq.ParquetWriter(self._sink, self._schema, compression="zstd")
@@ -113,8 +115,8 @@ class ShardIndex:
         }
         columns |= {name: records[PREFIX + name] for name in self._features}
         names = self._schema.names
-        self._writer.write_batch(pa.record_batch([columns[name] for name in names], schema=self._schema))
+        rows_of_index = pa.record_batch([columns[name] for name in names], schema=self._schema)
+        self._writer.write_batch(rows_of_index)
+        self.class_counts.update(class_counts_of(rows_of_index, self._classes))
         self._num_rows = rows.stop
-        for count in pc.value_counts(records["label"]).to_pylist():
-            self.labels[count["values"]] += count["counts"]
         self.payload_bytes += pc.sum(records["stored_bytes"]).as_py()

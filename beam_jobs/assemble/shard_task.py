@@ -140,7 +140,7 @@ def write_shard(job: ShardsToWrite, number: int, records: PlannedBatches, copier
         offsets, lengths = _write_records(records, copier, hashed)
     with job.dataset.atomic_writer(index_path) as stream:
         hashed_index = HashedWriter(stream)
-        with ShardIndex(hashed_index, offsets, lengths, records.features) as index:
+        with ShardIndex(hashed_index, offsets, lengths, job.classes, records.features) as index:
             for batch in records:
                 index.add(batch)
     shard = Shard(
@@ -153,7 +153,7 @@ def write_shard(job: ShardsToWrite, number: int, records: PlannedBatches, copier
         sha256=hashed.hexdigest(),
         index_bytes=hashed_index.num_bytes,
         index_sha256=hashed_index.hexdigest(),
-        class_counts={job.classes[label]: index.labels[label] for label in sorted(index.labels)},
+        class_counts={name: index.class_counts[name] for name in job.classes if name in index.class_counts},
     )
     job.spool.write_atomic(job.note_path(number), shard.model_dump_json().encode())
 

@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from beam_jobs.assemble.stage import Copying, assemble_shards, lay_out
 from beam_jobs.config import PrepareConfig, RunnerConfig
 from beam_jobs.plan import PlannedShard, num_shards
 from beam_jobs.plan.shards import RecordsToDeal, deal
+from beam_jobs.plan.splits.by_kind import dealing_strata
 from beam_jobs.publish.accounting import check_shards
 from beam_jobs.publish.versions import publish_manifest, shards_of_plan
 from beam_jobs.reuse.policy import config_of
@@ -129,10 +131,12 @@ def _compacted(catalog: Catalog, before: DatasetVersion, run: str) -> DatasetVer
 
 def _deal_again(previous: PreviousVersion, config: PrepareConfig) -> _Assembly:
     records, splits = previous.all_records()
+    kind, labels = previous.version.manifest.label_kind, records["label"].to_numpy()
     dealt = deal(
         RecordsToDeal(
             ids=record_ids(digest_bytes(records["sha256"])),
-            labels=records["label"].to_numpy(),
+            labels=labels,
+            strata=dealing_strata(kind, records, np.arange(len(labels), dtype=np.int32), labels),
             splits=splits,
             stored_bytes=records["stored_bytes"].to_numpy(),
         ),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from beam_jobs.plan.shards import HeldShards
 from beam_jobs.tables.lookup import find_ids
+from infra.format.labels import LabelKind
 
 
 @dataclass(frozen=True)
@@ -21,12 +22,20 @@ class PreviousRecords:
         classes: names, in the order of its label numbers. They are kept, and new classes come after
             them, so that the labels of inherited shards stay valid.
         held: its shards, if they may be inherited; None if all records are written anew.
+        label_kind: the labels of its records.
     """
 
     ids: npt.NDArray[np.uint64]
     splits: npt.NDArray[np.int8]
     classes: tuple[str, ...]
     held: HeldShards | None = None
+    label_kind: LabelKind = "class"
+
+    def of_kind(self, kind: LabelKind) -> PreviousRecords:
+        """Return what a version with labels of a kind builds on: classes and shards only of the same kind."""
+        if kind == self.label_kind:
+            return self
+        return replace(self, classes=(), held=None)
 
     def split_of(self, ids: npt.NDArray[np.uint64]) -> npt.NDArray[np.int8]:
         """Return the split that each record had: int8 [M], -1 if the version has no such record.

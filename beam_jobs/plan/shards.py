@@ -3,7 +3,8 @@
 A shard of the previous version is inherited if all of its records are still wanted exactly as they stand
 there. All other records are dealt to new shards: the records of a split, sorted by class and then by a hash,
 go to its shards in turn. So the shards of a split that one plan writes differ by at most one record, and by
-at most one of each class. Another hash orders the records inside a shard.
+at most one of each class (of each set of labels, where an image has several). Another hash orders the records
+inside a shard.
 """
 
 from __future__ import annotations
@@ -68,12 +69,14 @@ class RecordsToDeal:
     Attributes:
         ids: uint64 [N], record ids.
         labels: int32 [N], number of the class.
+        strata: int32 [N], the records of each are dealt in turn (``splits.by_kind.dealing_strata``).
         splits: int8 [N], index into SPLITS.
         stored_bytes: int64 [N], length of the stored image.
     """
 
     ids: UInt64
     labels: Int32
+    strata: Int32
     splits: Codes
     stored_bytes: Int64
 
@@ -164,7 +167,7 @@ def deal(
         held: shards that may be inherited.
         homes: int32 [N], the shard of ``held`` in which each record is stored as wanted; -1 if there is none.
     """
-    ids, labels, splits = records.ids, records.labels, records.splits
+    ids, strata, splits = records.ids, records.strata, records.splits
     stays = np.zeros(len(ids), np.bool_)
     inherited: list[int] = []
     if held is not None and homes is not None and len(held.sizes):
@@ -173,7 +176,7 @@ def deal(
         inherited = np.flatnonzero(keep).tolist()
     written = rows_where(~stays)
     new = ~stays if inherited else slice(None)  # which copies nothing
-    by_class = written[np.lexsort((hash_ranks(ids[new], config.seed, SHARD), labels[new], splits[new]))]
+    by_class = written[np.lexsort((hash_ranks(ids[new], config.seed, SHARD), strata[new], splits[new]))]
     shard_of = np.empty(len(ids), np.int32)
     shards: list[PlannedShard] = []
     start = 0

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from beam_jobs.config import PrepareConfig
+from beam_jobs.plan.classes import number_classes
 from beam_jobs.plan.columns import Codes, Rows, one_chunk, rows_where, split_codes
 from beam_jobs.plan.inputs import FACTS_OF_INPUTS, InputRows
 from beam_jobs.plan.previous import PreviousRecords
@@ -29,9 +30,8 @@ from beam_jobs.plan.similarity.near_duplicates import (
     find_near_duplicates,
     near_duplicates_table,
 )
-from beam_jobs.plan.splits.assignment import assign_splits
+from beam_jobs.plan.splits.by_kind import LabelsToSplit, assign_by_kind, dealing_strata
 from beam_jobs.plan.splits.leaks import Dropped, GroupedRecords, settle_leaks
-from beam_jobs.plan.splits.placement import Labels
 from beam_jobs.plan.statistics import split_statistics
 from beam_jobs.schemas import Status
 from beam_jobs.tables.features import feature_columns, features_of
@@ -39,6 +39,7 @@ from beam_jobs.tables.ids import UInt64, digest_bytes
 from beam_jobs.tables.text_columns import code_texts
 from infra.format.contract import LabelConflict, Leaks, SplitStatistics
 from infra.format.features import Feature
+from infra.format.labels import LabelKind
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class PlanSummary:
         leaks: groups that are divided among splits.
         statistics: split -> figures of its images, inherited ones among them.
         features: further features of the records.
+        label_kind: the labels of the records.
     """
 
     classes: list[str]
@@ -60,6 +62,7 @@ class PlanSummary:
     leaks: Leaks
     statistics: dict[str, SplitStatistics]
     features: list[Feature] = field(default_factory=list)
+    label_kind: LabelKind = "class"
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,8 @@ class _Known:
         facts: PLACED_FACTS_SCHEMA, in one chunk.
         read: int32, rows of the listing that were read.
         files: the files that have a stored image.
-        labels: of the whole listing.
+        labels: of the whole listing; of kinds other than class a text for people.
+        kind: of the labels.
         given: int8 [rows of the listing], the split that the source gives, or -1.
         found: duplicates among ``files``.
         ids: uint64 [K], record ids.
@@ -131,12 +135,13 @@ class _Known:
     read: Rows
     files: Files
     labels: pa.DictionaryArray
+    kind: LabelKind
     given: Codes
     found: Duplicates
     ids: UInt64
 
     @classmethod
-    def of(cls, listing: pa.Table, facts: pa.Table) -> _Known:
+    def of(cls, listing: pa.Table, facts: pa.Table, kind: LabelKind) -> _Known:
         """Join the listing with the facts of the files that were read."""
         listing, facts = listing.combine_chunks(), facts.combine_chunks()  # taking from many is slow
         read = rows_where(listing["status"].to_numpy() == Status.TO_READ)
@@ -147,7 +152,7 @@ class _Known:
         labels = one_chunk(code_texts(listing, ("label",))["label"])
         found = find_duplicates(files)
         given = split_codes(listing["split"])
-        return cls(listing, facts, read, files, labels, given, found, files.ids()[found.kept])
+        return cls(listing, facts, read, files, labels, kind, given, found, files.ids()[found.kept])
 
     @property
     def rows(self) -> Rows:
@@ -188,15 +193,19 @@ def plan_version(
         DataError: two files with different content share a record id.
         LeakError: a group is in several splits, and groups.leakage is "fail".
     """
-    known = _Known.of(listing, facts)
+    known = _Known.of(listing, facts, config.source.label_kind)
+    if previous is not None:
+        previous = previous.of_kind(known.kind)
     grouped, near = _split(known, config, previous)
     leaks, dropped = settle_leaks(grouped, config.groups.leakage)
     stays = _without(len(known.ids), dropped.records)
     rows, places = known.rows[stays], known.places[stays]
-    classes, labels = _class_codes(known.labels, rows, previous)
+    classes, labels, numbered = number_classes(known.kind, known.listing, known.labels, rows, previous)
+    known = replace(known, listing=numbered)
     splits = grouped.splits[stays]
     stored_bytes = known.facts["stored_bytes"].take(pa.array(places)).to_numpy()
-    records = RecordsToDeal(known.ids[stays], labels, splits, stored_bytes)
+    strata = dealing_strata(known.kind, known.listing, rows, labels)
+    records = RecordsToDeal(known.ids[stays], labels, strata, splits, stored_bytes)
     dealt = _deal(known, rows, records, config, previous)
     order = dealt.order
     input_rows = InputRows(
@@ -220,6 +229,7 @@ def plan_version(
             leaks=leaks,
             statistics=split_statistics(known.facts, places, splits),
             features=features_of(known.listing),
+            label_kind=known.kind,
         ),
         near_duplicates=_near_table(known, near, grouped, dropped),
         inherited=dealt.inherited,
@@ -245,10 +255,11 @@ def _split(
         hashes = known.facts["perceptual_hash"].take(pa.array(known.places))
         near = find_near_duplicates(hashes, config.groups.max_distance)
     near_groups = near.groups if near else Groups.none()
-    _, labels = _class_codes(known.labels, known.rows, previous)
-    splits = assign_splits(
+    classes, labels, numbered = number_classes(known.kind, known.listing, known.labels, known.rows, previous)
+    splits = assign_by_kind(
+        known.kind,
+        LabelsToSplit(labels, numbered, known.rows, len(classes)),
         known.given[known.rows],
-        labels,
         hash_ranks(known.ids, config.seed, SPLIT),
         config.splits.fractions(),
         previous.split_of(known.ids) if previous is not None else None,
@@ -283,26 +294,3 @@ def _near_table(
     return near_duplicates_table(
         near, known.facts["perceptual_hash"], known.listing, known.rows, known.places, known.ids, splits
     )
-
-
-def _class_codes(
-    labels: pa.DictionaryArray, rows: Rows, previous: PreviousRecords | None
-) -> tuple[list[str], Labels]:
-    """Number the classes.
-
-    Args:
-        labels: of the whole listing.
-        rows: int32 [N], rows of the records in the listing.
-        previous: the version whose classes keep their numbers.
-
-    Returns:
-        Names by number, and the number of each record's class (int32 [N]).
-    """
-    known = list(previous.classes) if previous is not None else []
-    of_records = labels.indices.take(pa.array(rows)).to_numpy()
-    names = labels.dictionary.to_pylist()
-    found = {str(names[code]) for code in np.unique(of_records)}
-    classes = known + sorted(found - set(known))
-    number = {name: at for at, name in enumerate(classes)}
-    codes = np.array([number.get(name, -1) for name in names], np.int32)
-    return classes, codes[of_records] if len(rows) else np.empty(0, np.int32)

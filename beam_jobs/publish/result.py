@@ -8,7 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_jobs.tables.features import PREFIX
 from infra.dataset.catalog import DatasetVersion
+from infra.format.labels import LABELS, TARGETS
 from infra.format.layout import manifest_file
 
 
@@ -61,7 +63,9 @@ def outcome_of(
         "splits": {name: split.model_dump() for name, split in manifest.splits.items()},
         "container": manifest.container,
         "container_reason": manifest.container_reason,
+        "label_kind": manifest.label_kind,
         "classes": manifest.classes,
+        "features": {feature.name: str(feature) for feature in manifest.extra_features},
         "class_counts_before": counts_before,
         "quarantine": manifest.quarantine,
         "num_label_conflicts": len(manifest.label_conflicts),
@@ -79,6 +83,20 @@ def outcome_of(
         "seconds": round(seconds, 3),
         "images_per_second": round(reused.num_encoded / seconds, 1) if seconds else 0.0,
     }
+
+
+def label_counts(listed: pa.Table) -> dict[str, int]:
+    """Return class -> number of files that have it, sorted by name; empty if the labels are no classes.
+
+    Args:
+        listed: LISTING_SCHEMA and columns of features.
+    """
+    if PREFIX + TARGETS in listed.schema.names:
+        return {}
+    if PREFIX + LABELS in listed.schema.names:
+        chunks = [chunk.flatten() for chunk in listed[PREFIX + LABELS].chunks]
+        return class_counts(pa.chunked_array(chunks, pa.string()))
+    return class_counts(listed["label"].drop_null())
 
 
 def class_counts(labels: pa.ChunkedArray) -> dict[str, int]:

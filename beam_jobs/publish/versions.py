@@ -11,7 +11,7 @@ from beam_jobs.request import JobRequest
 from infra.dataset.catalog import Catalog, DatasetVersion
 from infra.dataset.reports import with_report
 from infra.errors import DataError, EnvironmentFault
-from infra.format.contract import Manifest, Shard, summarise_splits
+from infra.format.contract import Manifest, Shard, described_features, format_version_of, summarise_splits
 from infra.format.layout import data_dir, is_inputs_file
 from infra.progress import log, progress, stage
 
@@ -78,6 +78,9 @@ def publish(
         cross_split_duplicates=summary.cross_split_duplicates,
         leaks=summary.leaks,
         statistics=summary.statistics,
+        label_kind=summary.label_kind,
+        format_version=format_version_of(summary.label_kind),
+        features=described_features(summary.label_kind),
         extra_features=summary.features,
     )
     version = publish_manifest(catalog, manifest)

@@ -110,7 +110,7 @@ def _alike(manifest: Manifest, near: NearDuplicateGroups) -> list[Finding]:
                 else 'Shown below; groups.leakage = "drop-from-train" leaves their train records out.',
             )
         )
-    if near.num_conflicts:
+    if near.num_conflicts and manifest.label_kind in ("class", "multi"):
         count = near.num_conflicts
         found.append(
             Finding(
@@ -160,7 +160,7 @@ def _classes(manifest: Manifest, classes: Sequence[ClassRow]) -> list[Finding]:
 
 def _balance(manifest: Manifest, classes: Sequence[ClassRow]) -> list[Finding]:
     counts = [(row.splits.get("train", 0), row.name) for row in classes if row.splits.get("train", 0)]
-    if len(counts) < 2:
+    if len(counts) < 2 or manifest.label_kind != "class":
         return []
     (fewest, rare), (most, frequent) = min(counts), max(counts)
     ratio = most / fewest

@@ -30,12 +30,19 @@ from beam_jobs.report.pictures.gallery import Exhibit
 from beam_jobs.report.pictures.thumbnails import Pictures, Thumbnail
 from beam_jobs.report.reasons import explain
 from infra.format.contract import OUTCOMES, Manifest
+from infra.format.labels import NO_CLASS, LabelKind
 from infra.html import formatting
 from infra.html.formatting import setting_rows
 from infra.html.page import environment, style_hash, style_sheet
 from infra.readable import readable_bytes
 
 # Up to so many classes are all shown; of more, the rest unfolds on demand.
+_LABEL_WORDS: dict[LabelKind, str] = {
+    "class": "of the inputs and of the records",
+    "multi": "records that have each label; an image may have several",
+    "targets": "numbers, divided evenly by their tenths",
+    "none": "the images have none",
+}
 CLASSES_IN_SIGHT = 40
 CLASSES_LISTED = 1000
 CONFLICTS_SHOWN = 40
@@ -71,6 +78,15 @@ class Contents:
     keys: Sequence[DividedKey]
     since: ChangesSince | None
     pictures: PagePictures
+
+
+def _sheets(
+    manifest: Manifest, sheets: Mapping[int, Sequence[Thumbnail]]
+) -> list[tuple[str, Sequence[Thumbnail]]]:
+    """Return the pictures of each class, by its name; of other labels, pictures of all records."""
+    if manifest.label_kind != "class":
+        return [("records", sheets.get(NO_CLASS, []))]
+    return [(name, sheets.get(label, [])) for label, name in enumerate(manifest.classes)]
 
 
 def render_page(contents: Contents) -> str:
@@ -115,9 +131,8 @@ def render_page(contents: Contents) -> str:
             duplicates=inputs.duplicates,
             harmless=[group for group in inputs.duplicates.groups if group.record_id not in in_conflict],
             conflicts=manifest.label_conflicts[:CONFLICTS_SHOWN],
-            sheets=[
-                (name, pictures.records.sheets.get(label, [])) for label, name in enumerate(manifest.classes)
-            ],
+            sheets=_sheets(manifest, pictures.records.sheets),
+            label_words=_LABEL_WORDS[manifest.label_kind],
             thumbnails=pictures.records.by_id,
             config=list(setting_rows(manifest.config)),
             stored_bytes=sum(shard.num_bytes for shard in manifest.shards),

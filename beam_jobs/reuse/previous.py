@@ -119,7 +119,8 @@ class PreviousVersion:
             ids = record_ids(hex_bytes(rows["record_id"], 8))
             order = np.argsort(ids)
             ids, splits = ids[order], split_codes(rows["split"])[order]
-        return PreviousRecords(ids, splits, tuple(self.version.manifest.classes), held)
+        manifest = self.version.manifest
+        return PreviousRecords(ids, splits, tuple(manifest.classes), held, manifest.label_kind)
 
     def _splits(self) -> Codes:
         """The split of each of ``records``: int8 [N], index into SPLITS."""

@@ -16,6 +16,9 @@ from beam_jobs.sources.listing import Listing, group_by_pattern
 from beam_jobs.sources.places import folders_of_ours, place_of
 from beam_jobs.sources.reading import Reader
 from beam_jobs.sources.workplace import Workplace
+from beam_jobs.tables.features import PREFIX
+from infra.errors import ConfigError
+from infra.format.labels import LABELS, TARGETS, WORDS
 from infra.storage.filesystem import Storage
 from infra.storage.names import name_of
 
@@ -59,6 +62,7 @@ def list_inputs(source: SourceFolder, config: PrepareConfig, place: Workplace | 
     else:
         list_kind = cast(Callable[[SourceFolder, PrepareConfig], Listing], module.list_inputs)
         listing = list_kind(source, config)
+    _check_labels(listing, config)
     if config.groups.pattern is not None:
         listing = replace(listing, table=group_by_pattern(listing.table, config.groups.pattern))
     left_out = [
@@ -69,6 +73,23 @@ def list_inputs(source: SourceFolder, config: PrepareConfig, place: Workplace | 
     # In one chunk: planning takes rows from it, and would make a copy of its own.
     table = listing.table.combine_chunks().unify_dictionaries()
     return replace(listing, table=table, warnings=left_out + listing.warnings)
+
+
+def _check_labels(listing: Listing, config: PrepareConfig) -> None:
+    """Check that a kind of source gives the kind of labels that the settings ask for.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    labels, kind = config.source.label_kind, config.source.kind
+    found = set(listing.table.column_names)
+    gives = {"multi": PREFIX + LABELS in found, "targets": PREFIX + TARGETS in found}
+    gives["none"] = listing.table["label"].null_count == listing.table.num_rows
+    if not gives.get(labels, True):
+        raise ConfigError(
+            f"source.labels = {labels!r}, and the kind of source {kind!r} gives {WORDS['class']}",
+            "leave source.labels out, or name the images in a table: --set source.kind=table",
+        )
 
 
 def open_reader(source: SourceFolder, config: PrepareConfig, scratch: Storage | None = None) -> Reader:

@@ -15,7 +15,8 @@ from infra.dataset.views.scanning import index_schema, scan
 from infra.dataset.views.view import View, view_of
 from infra.digests import digest_of, sha256_hex
 from infra.errors import CorruptDataError, NotFoundError, UsageError, near_miss
-from infra.format.contract import INPUTS_SCHEMA, Manifest, Shard
+from infra.format.contract import INPUTS_SCHEMA, Manifest, Shard, class_counts_of
+from infra.format.labels import LABELS
 from infra.format.layout import manifest_file, version_of_manifest
 from infra.format.parquet import read_parquet
 from infra.format.stored_manifest import decode_manifest, encode_manifest
@@ -124,10 +125,10 @@ class DatasetVersion:
         if self.view is None:
             summary = self.manifest.splits.get(split)
             return dict(summary.class_counts) if summary else {}
-        counts: Counter[int] = Counter()
+        counts: Counter[str] = Counter()
         for shard in self.shards(split):
-            counts.update(self.rows(shard, ["label"])["label"].to_pylist())
-        return {name: counts[number] for number, name in enumerate(self.manifest.classes) if counts[number]}
+            counts.update(class_counts_of(self.rows(shard, ["label", LABELS]), self.manifest.classes))
+        return {name: counts[name] for name in self.manifest.classes if counts[name]}
 
     def num_examples(self, split: str) -> int:
         """The number of the records of a split; of a view, those that it selects."""

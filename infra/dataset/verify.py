@@ -13,7 +13,7 @@ from infra.dataset.catalog import DatasetVersion
 from infra.dataset.reports import report_sha256
 from infra.digests import stream_sha256
 from infra.errors import CorruptDataError, FormatVersionError, NotFoundError, StorageError
-from infra.format.contract import DUPLICATE, OUTCOMES, RECORD, Shard, summarise_splits
+from infra.format.contract import DUPLICATE, OUTCOMES, RECORD, Shard, class_counts_of, summarise_splits
 from infra.format.examples import parse_whole_example
 from infra.format.features import are_same, feature_values
 from infra.format.layout import manifest_file
@@ -94,20 +94,21 @@ def _verify_shard(version: DatasetVersion, shard: Shard, report: VerifyReport, i
     _check_file(version, shard.path, shard.num_bytes, shard.sha256)
     _check_file(version, shard.index_path, shard.index_bytes, shard.index_sha256)
     report.num_bytes += shard.num_bytes
-    rows = version.index(shard).to_pylist()
-    counts: Counter[str] = Counter()
+    index = version.index(shard)
+    rows = index.to_pylist()
     found = 0
     for offset, length, payload in iter_records(version.storage, shard.path, version.manifest.container):
         if found == len(rows):
             raise CorruptDataError(f"has more records than its index ({len(rows)})")
         _check_record(version, rows[found], offset, length, payload)
         ids[rows[found]["id"]] += 1
-        counts[version.manifest.classes[rows[found]["label"]]] += 1
         found += 1
         report.num_records += 1
     if found != len(rows):
         raise CorruptDataError(f"has {found} records, its index has {len(rows)}")
-    if dict(counts) != {name: count for name, count in shard.class_counts.items() if count}:
+    if class_counts_of(index, version.manifest.classes) != {
+        name: count for name, count in shard.class_counts.items() if count
+    }:
         raise CorruptDataError("its class counts differ from the manifest")
 
 
@@ -129,7 +130,8 @@ def _check_record(
             f"its index says {row['offset_bytes']} ({row['length_bytes']} bytes)"
         )
     record, features = parse_whole_example(payload)
-    if not 0 <= record.label < len(version.manifest.classes):
+    has_class = version.manifest.label_kind == "class"
+    if has_class and not 0 <= record.label < len(version.manifest.classes):
         raise CorruptDataError(
             f"record {record.id} has label {record.label}, "
             f"but there are only {len(version.manifest.classes)} classes"
@@ -142,7 +144,7 @@ def _check_record(
         raise CorruptDataError(
             f"record {record.id} has other features than its index says: {sorted(features)}"
         )
-    if record.label_name != version.manifest.classes[record.label]:
+    if has_class and record.label_name != version.manifest.classes[record.label]:
         raise CorruptDataError(
             f"record {record.id} has label {record.label} but class name {record.label_name!r}; "
             f"the manifest says {version.manifest.classes[record.label]!r}"
@@ -157,7 +159,9 @@ def _check_balance(version: DatasetVersion) -> list[str]:
     problems = []
     for (split, folder), shards in groups.items():
         counts = {"records": [shard.num_examples for shard in shards]}
-        for name in {name for shard in shards for name in shard.class_counts}:
+        # Of several labels, only each set of them is divided evenly.
+        names = {name for shard in shards for name in shard.class_counts}
+        for name in names if version.manifest.label_kind == "class" else ():
             counts[f"class {name!r}"] = [shard.class_counts.get(name, 0) for shard in shards]
         problems += [
             f"{folder}: {split} shards are out of balance: {min(found)} to {max(found)} of {what}"

@@ -6,18 +6,23 @@ A change that an older reader would misread needs a new FORMAT_VERSION.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from infra.errors import AccountingError
 from infra.format.features import Feature
+from infra.format.labels import LABELS, NO_CLASS, LabelKind
 from infra.format.records import Container
 from infra.settings import Settings
 
+# 3: records without the feature ``label``. An older reader takes it for damage, or trains on nothing.
 FORMAT_VERSION: Final = 2
+FORMAT_VERSION_WITHOUT_CLASS: Final = 3
+FORMAT_VERSIONS: Final = (FORMAT_VERSION, FORMAT_VERSION_WITHOUT_CLASS)
 
 SPLITS = ("train", "validation", "test")
 
@@ -203,7 +208,7 @@ class Leaks(Stored):
 
 
 # Keys that a manifest has only where they say something.
-_UNUSED: Final[dict[str, Any]] = {"extra_features": []}
+_UNUSED: Final[dict[str, Any]] = {"extra_features": [], "label_kind": "class"}
 
 
 class Manifest(Stored):
@@ -212,7 +217,7 @@ class Manifest(Stored):
     ``infra.format.stored_manifest`` says how it is stored.
     """
 
-    format_version: Literal[2] = FORMAT_VERSION
+    format_version: Literal[2, 3] = FORMAT_VERSION
     dataset: str
     version: int = Field(ge=1)
     parent: int | None = None
@@ -229,6 +234,7 @@ class Manifest(Stored):
     config: dict[str, Any]
     codecs: dict[str, str]
     features: dict[str, str] = FEATURES
+    label_kind: LabelKind = "class"
     extra_features: list[Feature] = Field(default_factory=list, description="further features of the records")
     shards: list[Shard]
     inputs: list[TableFile]
@@ -242,6 +248,12 @@ class Manifest(Stored):
     statistics: dict[str, SplitStatistics] = Field(default_factory=dict, description="split -> its images")
     report: str | None = Field(default=None, description="path of report.html relative to the dataset")
     report_sha256: str | None = None
+
+    @model_validator(mode="after")
+    def _format_and_labels_agree(self) -> Self:
+        if self.format_version != format_version_of(self.label_kind):
+            raise ValueError(f"labels of kind {self.label_kind!r} in format version {self.format_version}")
+        return self
 
     @model_validator(mode="after")
     def _shards_hold_the_records(self) -> Self:
@@ -270,6 +282,33 @@ class Manifest(Stored):
         tables = [*self.inputs, *([self.near_duplicates] if self.near_duplicates else [])]
         found |= {table.path: table.num_bytes for table in tables}
         return found | ({self.report: None} if self.report else {})
+
+
+def format_version_of(kind: LabelKind) -> Literal[2, 3]:
+    """Return the format version of a data set with labels of a kind."""
+    return FORMAT_VERSION if kind == "class" else FORMAT_VERSION_WITHOUT_CLASS
+
+
+def described_features(kind: LabelKind) -> dict[str, str]:
+    """Return what the manifest says of the features that every record has: name -> type and meaning."""
+    if kind == "class":
+        return dict(FEATURES)
+    return {name: text for name, text in FEATURES.items() if name not in ("label", "label_name")}
+
+
+def class_counts_of(index: pa.Table | pa.RecordBatch, classes: Sequence[str]) -> dict[str, int]:
+    """Return class -> number of records that have it; empty if the labels are no classes.
+
+    Args:
+        index: rows of an index.
+        classes: names by label.
+    """
+    labels = index["label"]
+    if LABELS in index.schema.names:
+        chunks = index[LABELS].chunks if isinstance(index, pa.Table) else [index[LABELS]]
+        labels = pa.chunked_array([chunk.flatten() for chunk in chunks], pa.int64())
+    counts = {row["values"]: row["counts"] for row in pc.value_counts(labels).to_pylist()}
+    return {classes[label]: counts[label] for label in sorted(counts) if label != NO_CLASS}
 
 
 def summarise_splits(shards: Iterable[Shard]) -> dict[str, SplitSummary]:

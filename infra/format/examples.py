@@ -19,6 +19,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message, message_fa
 from infra.errors import CorruptDataError
 from infra.format.contract import FEATURES
 from infra.format.features import Dtype, Features, FeatureValues
+from infra.format.labels import NO_CLASS
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _BROKEN = (message.DecodeError, KeyError, IndexError, UnicodeDecodeError)
@@ -36,8 +37,8 @@ class ImageRecord:
     Attributes:
         id: first 16 hexadecimal digits of the SHA-256 of the source bytes.
         image: the encoded image.
-        label: index into the manifest's classes.
-        label_name: name of the class.
+        label: index into the manifest's classes; -1 if the record has no single class.
+        label_name: name of the class; empty if it has none.
         height, width, channels: of the stored image (pixels).
     """
 
@@ -119,9 +120,10 @@ def build_example(record: ImageRecord, features: Features = _NO_FEATURES) -> byt
     add_int("height", record.height)
     add_bytes("id", record.id.encode("ascii"))
     add_bytes("image", record.image)
-    add_int("label", record.label)
-    # Names of folders need not be UTF-8; a shard carries the bytes they had.
-    add_bytes("label_name", record.label_name.encode("utf-8", "surrogateescape"))
+    if record.label != NO_CLASS:
+        add_int("label", record.label)
+        # Names of folders need not be UTF-8; a shard carries the bytes they had.
+        add_bytes("label_name", record.label_name.encode("utf-8", "surrogateescape"))
     add_int("width", record.width)
     for name, found in sorted(features.items()):
         value = entries.add(key=name).value
@@ -182,11 +184,14 @@ def _entries(serialized: bytes) -> dict[str, Any]:
 
 
 def _record(feature: Mapping[str, Any]) -> ImageRecord:
+    has_class = "label" in feature
     return ImageRecord(
         id=feature["id"].bytes_list.value[0].decode("ascii"),
         image=feature["image"].bytes_list.value[0],
-        label=feature["label"].int64_list.value[0],
-        label_name=feature["label_name"].bytes_list.value[0].decode("utf-8", "surrogateescape"),
+        label=feature["label"].int64_list.value[0] if has_class else NO_CLASS,
+        label_name=feature["label_name"].bytes_list.value[0].decode("utf-8", "surrogateescape")
+        if has_class
+        else "",
         height=feature["height"].int64_list.value[0],
         width=feature["width"].int64_list.value[0],
         channels=feature["channels"].int64_list.value[0],

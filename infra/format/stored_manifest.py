@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from infra.digests import canonical_json, sha256_hex
 from infra.errors import CorruptDataError, FormatVersionError
-from infra.format.contract import FORMAT_VERSION, Manifest
+from infra.format.contract import FORMAT_VERSIONS, Manifest
 
 _CHECKSUM = "checksum"
 _RESTORE = "restore the file from a copy; moved out of the folder, it no longer hides the other versions"
@@ -61,9 +61,10 @@ def _document_of_this_format(data: bytes, path: str) -> dict[str, Any]:
         found = document["format_version"]
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptDataError(f"{path} is not a manifest: {error}", _RESTORE) from error
-    if found != FORMAT_VERSION:
+    if found not in FORMAT_VERSIONS:
+        known = " and ".join(map(str, FORMAT_VERSIONS))
         raise FormatVersionError(
-            f"{path} has format version {found}; this Shardmill reads format version {FORMAT_VERSION}",
+            f"{path} has format version {found}; this Shardmill reads format version {known}",
             "use the Shardmill release that wrote it, or prepare the dataset again under another name",
         )
     return document

@@ -7,7 +7,6 @@ plan wrote, stay balanced.
 from __future__ import annotations
 
 import io
-from collections import Counter
 from contextlib import closing
 
 import numpy as np
@@ -29,6 +28,7 @@ from infra.format.contract import (
     Shard,
     SplitStatistics,
     TableFile,
+    class_counts_of,
     summarise_splits,
 )
 from infra.format.layout import data_dir, inputs_file
@@ -130,7 +130,6 @@ class Rewriter:
         data, index = stored.getvalue(), table_bytes(rows)
         self._storage.write_atomic(f"{folder}/{names[0]}", data)
         self._storage.write_atomic(f"{folder}/{names[1]}", index)
-        counts = Counter(rows["label"].to_pylist())
         return Shard(
             path=f"{folder}/{names[0]}",
             index_path=f"{folder}/{names[1]}",
@@ -141,7 +140,7 @@ class Rewriter:
             sha256=sha256_hex(data),
             index_bytes=len(index),
             index_sha256=sha256_hex(index),
-            class_counts={manifest.classes[label]: counts[label] for label in sorted(counts)},
+            class_counts=class_counts_of(rows, manifest.classes),
         )
 
     def _part(self, version: DatasetVersion, part: TableFile) -> TableFile:

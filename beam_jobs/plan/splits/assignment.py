@@ -53,7 +53,7 @@ def assign_splits(
     if previous is not None:
         splits = np.where(splits >= 0, splits, previous).astype(np.int8)
     if units is not None:
-        _follow_units(splits, units, len(fractions))
+        follow_units(splits, units, len(fractions))
     own = given < 0
     num_classes = int(labels.max()) + 1 if len(labels) else 0
     wanted = np.bincount(labels[own], minlength=num_classes)[:, np.newaxis] * np.asarray(fractions)
@@ -74,7 +74,7 @@ def _held(
     return np.bincount(cells, minlength=num_classes * num_splits).reshape(num_classes, num_splits)
 
 
-def _follow_units(splits: Codes, units: Units, num_splits: int) -> None:
+def follow_units(splits: Codes, units: Units, num_splits: int) -> None:
     """Put records without a split where most members of their unit are."""
     placed = np.flatnonzero(splits >= 0)
     if not len(placed):

@@ -25,6 +25,7 @@ def place_units(
     labels: Labels,
     ranks: UInt64,
     shortfall: npt.NDArray[np.float64],
+    records: npt.NDArray[np.int32] | None = None,
 ) -> None:
     """Give one split to each unit of several records that has none yet.
 
@@ -35,26 +36,30 @@ def place_units(
     Args:
         splits: int8 [N], -1 if there is none yet; filled in.
         units: int32 [N], the first record of each record's unit.
-        labels: int32 [N], number of the class.
+        labels: int32 [P], number of a class; P is N unless ``records`` is given.
         ranks: uint64 [N], a hash of each record; among units of one size, the smallest hash goes first.
         shortfall: float64 [classes, splits], how many records each split lacks.
+        records: int32 [P], the record that has each of ``labels``; None: record n has label n.
     """
     is_free = splits < 0
     sizes = np.bincount(units[is_free], minlength=len(units)).astype(np.int32)
-    members = np.flatnonzero(is_free & (sizes[units] > 1))
-    if not len(members):
+    is_member = is_free & (sizes[units] > 1)
+    pairs = np.flatnonzero(is_member if records is None else is_member[records])
+    if not len(pairs):
         return
+    members = pairs if records is None else records[pairs]
     least = np.full(len(units), np.iinfo(np.uint64).max, np.uint64)
     np.minimum.at(least, units[members], ranks[members])
-    of = units[members]
-    members = members[np.lexsort((labels[members], least[of], -sizes[of]))]
+    of, held = units[members], labels[pairs]
+    order = np.lexsort((held, least[of], -sizes[of]))
+    members, held = members[order], held[order]
     of = units[members]
 
     lacking: list[list[float]] = shortfall.tolist()
     in_all: list[float] = shortfall.sum(axis=0).tolist()
     starts = np.flatnonzero(np.concatenate([[True], of[1:] != of[:-1]]))
     chosen = np.empty(len(starts), np.int8)
-    for number, content in enumerate(_contents(of, labels[members])):
+    for number, content in enumerate(_contents(of, held)):
         chosen[number] = _place(content, lacking, in_all)
     splits[members] = np.repeat(chosen, np.diff(np.append(starts, len(of))))
 

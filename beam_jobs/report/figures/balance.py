@@ -55,6 +55,11 @@ def shard_balance(manifest: Manifest) -> list[SplitBalance]:
     by_split: dict[str, list[Shard]] = {split: [] for split in manifest.splits}
     for shard in manifest.shards:
         by_split.setdefault(shard.split, []).append(shard)
+    if manifest.label_kind != "class":  # only each set of labels is divided evenly, not each label
+        by_split = {
+            split: [shard.model_copy(update={"class_counts": {}}) for shard in shards]
+            for split, shards in by_split.items()
+        }
     return [_of_split(split, shards) for split, shards in by_split.items() if shards]
 
 

@@ -173,6 +173,11 @@ def _count_labels(before: Counter[tuple[str, str]], table: pa.Table) -> None:
 
 def _class_rows(before: Counter[tuple[str, str]], manifest: Manifest) -> list[ClassRow]:
     outcomes: dict[str, dict[str, int]] = {}
+    if manifest.label_kind != "class":  # inputs name several labels, or none: only records are counted
+        before = Counter()
+        for name in manifest.classes:
+            found = sum(summary.class_counts.get(name, 0) for summary in manifest.splits.values())
+            before[name, RECORD] = found
     for (label, outcome), count in before.items():
         outcomes.setdefault(label, {})[outcome] = count
     names = [*manifest.classes, *sorted(set(outcomes) - set(manifest.classes))]

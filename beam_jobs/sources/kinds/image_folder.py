@@ -80,6 +80,10 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
         raise NotFoundError(
             f"source {folder.uri} holds {seen}", "give a folder with a subfolder of images for each class"
         )
+    if config.source.label_kind == "none":
+        splits = _given_splits(shape, config, folder.uri, needs_classes=False)
+        unlabelled = [_split(chunk, splits) for chunk in chunks]
+        return Listing(pa.Table.from_batches(unlabelled, LISTING_SCHEMA), walk.warnings())
     splits = _given_splits(shape, config, folder.uri)
     classes = _classes(shape, splits)
     wanted = wanted_classes(classes, config)
@@ -96,15 +100,19 @@ def _chunks(files: Iterable[FoundFile], shape: _Shape) -> Iterator[pa.RecordBatc
         yield rows_of_files(chunk)
 
 
-def _given_splits(shape: _Shape, config: PrepareConfig, location: str) -> dict[str, str] | None:
-    """Return top folder -> split, or None if the top folders are classes."""
+def _given_splits(
+    shape: _Shape, config: PrepareConfig, location: str, *, needs_classes: bool = True
+) -> dict[str, str] | None:
+    """Return top folder -> split, or None if the top folders are classes, or folders without a meaning."""
     layout = config.source.layout
     tops = sorted(shape.tops)
+    if not tops and not needs_classes:
+        return None
     if not tops:
         raise UsageError(
             f"source {location} has no class folders: its {shape.num_direct} files lie directly in it",
             "put the images of each class into a folder of its own: <source>/<class>/image.jpg; or say "
-            "--set source.kind=table if a table names their labels",
+            "--set source.kind=table if a table names their labels, or source.labels=none if they have none",
         )
     named = {top: SPLIT_OF_FOLDER[top.lower()] for top in tops if top.lower() in SPLIT_OF_FOLDER}
     if layout == "classes" or (layout == "auto" and not named):
@@ -117,7 +125,7 @@ def _given_splits(shape: _Shape, config: PrepareConfig, location: str) -> dict[s
             else f"source {location} has no split folders: {quoted(strangers)}",
             "take the folders that are no splits out, or say --set source.layout=classes if all are classes",
         )
-    if not any(shape.tops[top].subfolders for top in tops):
+    if needs_classes and not any(shape.tops[top].subfolders for top in tops):
         raise UsageError(
             f"the split folders {quoted(tops)} of {location} hold images, but no class folders",
             "put them into <source>/<split>/<class>/, or say --set source.layout=classes if they are classes",
@@ -156,6 +164,15 @@ def _label(
         elif wanted is not None and label not in wanted:
             status[at], reasons[at] = Status.FILTERED, OTHER_CLASS
             messages[at] = "filter.classes does not name its class"
+    return pa.RecordBatch.from_pydict(columns, schema=LISTING_SCHEMA)
+
+
+def _split(batch: pa.RecordBatch, splits: dict[str, str] | None) -> pa.RecordBatch:
+    """Fill in the split of images without labels."""
+    if splits is None:
+        return batch
+    columns = batch.to_pydict()
+    columns["split"] = [splits.get(uri.split("/", 1)[0]) if "/" in uri else None for uri in columns["uri"]]
     return pa.RecordBatch.from_pydict(columns, schema=LISTING_SCHEMA)
 
 

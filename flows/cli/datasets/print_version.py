@@ -7,6 +7,8 @@ from typing import Any
 
 from flows.cli.output import cell, counted, print_table, say
 from infra.dataset.catalog import DatasetVersion
+from infra.format.features import Feature
+from infra.format.labels import WORDS
 from infra.readable import readable_bytes
 
 _MAX_CLASSES = 40
@@ -19,9 +21,12 @@ def print_version(opened: DatasetVersion) -> None:
     image = manifest.config.get("image", {})
     kept = ", ".join(f"{name} {value}" for name, value in image.items() if value is not None)
     say(f"container {manifest.container}; {kept}" if kept else f"container {manifest.container}")
+    if manifest.label_kind != "class":
+        say(f"labels: {WORDS[manifest.label_kind]}")
     _accounting(manifest.accounting.model_dump())
     _shards(opened)
     print_classes(manifest.classes, {name: split.class_counts for name, split in manifest.splits.items()})
+    _features(manifest.extra_features)
     _quarantine(manifest.quarantine)
     if manifest.cross_split_duplicates:
         say(f"{counted(manifest.cross_split_duplicates, 'duplicate')} had the record in another split")
@@ -81,7 +86,14 @@ def print_classes(classes: Sequence[str], splits: Mapping[str, Mapping[str, int]
         ]
         for label in shown
     ]
-    print_table(title, ["class", *splits, "all", "share", ""], rows)
+    if rows:
+        print_table(title, ["class", *splits, "all", "share", ""], rows)
+
+
+def _features(features: Sequence[Feature]) -> None:
+    if features:
+        rows = [[feature.name, str(feature), feature.column] for feature in features]
+        print_table("Features", ["feature", "type", "column"], rows)
 
 
 def _quarantine(reasons: Mapping[str, int]) -> None:

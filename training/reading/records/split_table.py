@@ -16,6 +16,7 @@ from infra.dataset.catalog import DatasetVersion
 from infra.digests import sha256_hex
 from infra.errors import CorruptDataError, NotFoundError
 from infra.format.contract import Shard
+from infra.format.labels import check_has_classes
 from infra.format.parquet import read_parquet
 
 _COLUMNS = ("id", "offset_bytes", "length_bytes", "label", "height", "width")
@@ -69,7 +70,9 @@ def load_table(version: DatasetVersion, split: str) -> SplitTable:
 
     Raises:
         CorruptDataError: a shard or an index is missing, truncated, or differs from the manifest.
+        UsageError: the labels are of a kind that is not read.
     """
+    check_has_classes(version.manifest.label_kind, version.ref, "reading examples")
     shards = version.shards(split)
     indexes = [_read_index(version, shard) for shard in shards]
     sizes = [index.num_rows for index in indexes]

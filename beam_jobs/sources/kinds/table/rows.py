@@ -13,8 +13,11 @@ import pyarrow.compute as pc
 from beam_jobs.config import TableConfig
 from beam_jobs.schemas import BAD_PATH, BROKEN_ROW, DROPPED_LABEL, NO_LABEL, UNKNOWN_SPLIT
 from beam_jobs.sources.class_numbers import ClassNumbers, name_labels
+from beam_jobs.sources.kinds.table.typed.labels import having_one_of, renamed_labels, with_label_lists
 from beam_jobs.sources.walking import SPLIT_OF_FOLDER
-from beam_jobs.tables.features import feature_columns, features_of
+from beam_jobs.tables.features import PREFIX, feature_columns, features_of
+from infra.format.features import features_in
+from infra.format.labels import LABELS, LabelKind
 
 Mask = npt.NDArray[np.bool_]
 
@@ -33,6 +36,7 @@ UNDERSTOOD_SCHEMA = pa.schema(
 )
 
 _OUTSIDE = r"^/|^[A-Za-z][A-Za-z0-9+.-]*://|(^|/)\.\.(/|$)"
+_MISSING = {"class": "label", "multi": "label", "targets": "number for each target"}
 _NO_TEXT = pa.scalar(None, pa.string())
 
 
@@ -41,6 +45,7 @@ def understand(
     settings: TableConfig,
     source: str | None,
     prefixes: list[str],
+    kind: LabelKind = "class",
     class_names: Collection[str] = (),
 ) -> pa.Table:
     """Read paths, labels and splits as the settings say, and find the rows that cannot be used.
@@ -51,6 +56,7 @@ def understand(
         source: URI of the source: absolute paths in it are made relative. None if the paths are addresses,
             which are taken as they are.
         prefixes: what the URIs of the rows of each table begin with.
+        kind: of the labels.
         class_names: all labels that there may be, after ``name_rows``; empty for any.
 
     Returns:
@@ -60,7 +66,9 @@ def understand(
     tables = pa.array(prefixes).take(raw["table"].combine_chunks())
     names = pa.array([_name(prefix) for prefix in prefixes]).take(raw["table"].combine_chunks())
     paths = raw["path"] if source is None else _within(raw["path"], source, settings.prefix)
-    labels = renamed(raw["label"], settings.merge_labels)
+    is_dropped, stated = _dropped(raw, settings, kind), raw["label"]
+    raw = _merged(raw, settings, kind)
+    labels = raw["label"]
     known = pa.array(list(SPLIT_OF_FOLDER))
     splits = renamed(pc.utf8_lower(raw["split"]), SPLIT_OF_FOLDER)
     rows = pa.table(
@@ -91,14 +99,13 @@ def understand(
         BROKEN_ROW,
         "its label reaches over several lines: is a quote not closed?",
     )
-    rows = reject(rows, pc.is_null(labels), NO_LABEL, "it has no label")
+    if kind != "none":
+        rows = reject(rows, pc.is_null(labels), NO_LABEL, f"it has no {_MISSING[kind]}")
     if class_names:
-        named = pc.is_in(raw["label"], pa.array(sorted(class_names), pa.string()))
-        words = "its label ", raw["label"], " is the number of no named class"
+        named = pc.is_in(stated, pa.array(sorted(class_names), pa.string()))
+        words = "its label ", stated, " is the number of no named class"
         rows = reject(rows, pc.invert(named), NO_LABEL, *words)
-    dropped = pa.array(settings.drop_labels, pa.string())
-    is_dropped = pc.and_(pc.is_in(raw["label"], dropped), pc.is_valid(raw["label"]))
-    rows = reject(rows, is_dropped, DROPPED_LABEL, "source.table.drop_labels names its label ", raw["label"])
+    rows = reject(rows, is_dropped, DROPPED_LABEL, "source.table.drop_labels names its label ", stated)
     strange = pc.and_(pc.is_valid(splits), pc.invert(pc.is_in(pc.utf8_lower(raw["split"]), known)))
     rows = reject(rows, strange, UNKNOWN_SPLIT, "its split is ", raw["split"])
     unknown = pc.equal(rows["reason"], UNKNOWN_SPLIT)
@@ -116,6 +123,26 @@ def name_rows(raw: pa.Table, names: ClassNumbers) -> pa.Table:
     labels, _ = name_labels(texts, names)
     at = raw.schema.get_field_index("label")
     return raw.set_column(at, raw.schema.field(at), pc.coalesce(labels, texts))
+
+
+def _dropped(raw: pa.Table, settings: TableConfig, kind: LabelKind) -> pa.Array | pa.ChunkedArray:
+    """Return which rows have a label that ``drop_labels`` names: bool [rows]."""
+    if kind == "multi":
+        return having_one_of(one_chunk(raw[PREFIX + LABELS]), settings.drop_labels)
+    dropped = pa.array(settings.drop_labels, pa.string())
+    return pc.and_(pc.is_in(raw["label"], dropped), pc.is_valid(raw["label"]))
+
+
+def _merged(raw: pa.Table, settings: TableConfig, kind: LabelKind) -> pa.Table:
+    """Give labels the names of ``merge_labels``."""
+    if not settings.merge_labels:
+        return raw
+    if kind == "multi":
+        name = PREFIX + LABELS
+        lists = renamed_labels(one_chunk(raw[name]), settings.merge_labels)
+        return with_label_lists(raw, lists, features_in(pa.schema([raw.schema.field(name)]))[0].column)
+    at = raw.schema.get_field_index("label")
+    return raw.set_column(at, raw.schema.field(at), renamed(raw["label"], settings.merge_labels))
 
 
 def reject(rows: pa.Table, chosen: pa.ChunkedArray, reason: str, *words: str | pa.ChunkedArray) -> pa.Table:
@@ -151,7 +178,9 @@ def renamed(texts: pa.ChunkedArray, names: dict[str, str]) -> pa.ChunkedArray:
 
 def settings_warnings(raw: pa.Table, settings: TableConfig) -> list[str]:
     """Warn of labels that ``drop_labels`` or ``merge_labels`` names, and that no row has."""
-    found = [text for text in pc.unique(raw["label"]).to_pylist() if text is not None]
+    has_lists = PREFIX + LABELS in raw.schema.names
+    labels = one_chunk(raw[PREFIX + LABELS]).flatten() if has_lists else raw["label"]
+    found = [text for text in pc.unique(labels).to_pylist() if text is not None]
     warnings = []
     for key, names in (("drop_labels", settings.drop_labels), ("merge_labels", tuple(settings.merge_labels))):
         for name in names:
@@ -160,6 +189,11 @@ def settings_warnings(raw: pa.Table, settings: TableConfig) -> list[str]:
                 meant = f"; did you mean {near[0]!r}?" if near else ""
                 warnings.append(f"source.table.{key} names {name!r}, which is the label of no row{meant}")
     return warnings
+
+
+def one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array."""
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def mask_of(values: pa.Array | pa.ChunkedArray) -> Mask:

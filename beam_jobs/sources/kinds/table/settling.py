@@ -22,9 +22,10 @@ from beam_jobs.schemas import (
     REPEATED_ROW,
     Status,
 )
-from beam_jobs.sources.kinds.table.rows import mask_of, reject
-from beam_jobs.tables.features import equal_rows, feature_columns, features_of, with_features
+from beam_jobs.sources.kinds.table.rows import mask_of, one_chunk, reject
+from beam_jobs.tables.features import PREFIX, equal_rows, feature_columns, features_of, with_features
 from infra.format.features import Feature
+from infra.format.labels import LABELS, LabelKind
 
 Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -55,9 +56,16 @@ class Settled:
     def _said(self) -> tuple[str, ...]:
         return (*_SAID, *feature_columns(self._features))
 
-    def good_labels(self) -> pa.Array:
-        """Return the labels of the rows that can be used."""
-        return self.rows.filter(pc.is_null(self.rows["reason"]))["label"].combine_chunks()
+    def classes(self, kind: LabelKind) -> list[str]:
+        """Return the classes of the rows that can be used, sorted; none if the labels are no classes."""
+        if kind not in ("class", "multi"):
+            return []
+        good = self.rows.filter(pc.is_null(self.rows["reason"]))
+        if PREFIX + LABELS in good.schema.names:
+            labels = one_chunk(good[PREFIX + LABELS]).flatten()
+        else:
+            labels = one_chunk(good["label"])
+        return sorted(name for name in pc.unique(labels).to_pylist() if name is not None)
 
     def listing(self, wanted: frozenset[str] | None) -> pa.Table:
         """Return all files and rows: LISTING_SCHEMA and columns of features, sorted by URI.

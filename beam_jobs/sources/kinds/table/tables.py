@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import TableConfig
+from beam_jobs.config import FeatureColumn, TableConfig
 from beam_jobs.sources.folder import SourceFolder
 from beam_jobs.sources.kinds.table.formats.columns import ROWS_SCHEMA, wanted_columns
 from beam_jobs.sources.kinds.table.formats.delimited import Marks, read_delimited
@@ -22,8 +23,10 @@ from beam_jobs.sources.kinds.table.typed.features import (
     typed_column,
     with_faults,
 )
+from beam_jobs.sources.kinds.table.typed.labels import label_columns, with_labels
 from beam_jobs.tables.features import PREFIX
 from infra.errors import ConfigError, NotFoundError
+from infra.format.labels import LabelKind
 from infra.progress import log
 from infra.storage.filesystem import Storage
 from infra.storage.locations import absolute_path, below, public_location
@@ -121,22 +124,28 @@ def _table(storage: Storage, path: str, root: str) -> Table:
     return Table(storage, path, uri if uri is not None else uri_of(place), uri)
 
 
-def read_tables(tables: list[Table], settings: TableConfig) -> pa.Table:
+def read_tables(tables: list[Table], settings: TableConfig, kind: LabelKind = "class") -> pa.Table:
     """Read the rows of all tables: ROWS_SCHEMA and columns of features, in order.
+
+    Args:
+        tables: of a source.
+        settings: of the tables.
+        kind: of the labels; those of kind multi and targets are a column of features.
 
     Raises:
         ConfigError: a table cannot be read as the settings say. NotFoundError: there is no row.
     """
     parts, typed = [], []
+    asked = settings.features | label_columns(settings, kind)
     for number, table in enumerate(tables):
-        part, features = _read(table, settings)
+        part, features = _read(table, settings, asked, kind)
         parts.append(part.add_column(0, "table", pa.array([number] * part.num_rows, pa.int32())))
         typed.append(features)
     rows = pa.concat_tables(parts)
-    of_features = joined_features(typed, settings)
+    of_features = joined_features(typed, asked)
     for field in of_features.schema:
         rows = rows.append_column(field, of_features[field.name])
-    rows = rows.combine_chunks()
+    rows = with_labels(rows, settings, kind).combine_chunks()
     if not rows.num_rows:
         raise NotFoundError(
             f"the table {tables[0].name} has no row", "give a table with a row for each image"
@@ -144,10 +153,12 @@ def read_tables(tables: list[Table], settings: TableConfig) -> pa.Table:
     return rows
 
 
-def _read(table: Table, settings: TableConfig) -> tuple[pa.Table, dict[str, TypedColumn]]:
+def _read(
+    table: Table, settings: TableConfig, asked: Mapping[str, FeatureColumn], labels: LabelKind
+) -> tuple[pa.Table, dict[str, TypedColumn]]:
     """Read the rows of one table, ROWS_SCHEMA without the column ``table``, and their features."""
     kind = _format_of(table, settings)
-    wanted = wanted_columns(settings)
+    wanted = wanted_columns(settings, asked, labels)
     if kind == "parquet":
         with table.folder.open_input(table.path) as stream:
             rows, told = read_parquet(table.name, stream, wanted), "Parquet"
@@ -160,8 +171,8 @@ def _read(table: Table, settings: TableConfig) -> tuple[pa.Table, dict[str, Type
             rows, delimiter = read_delimited(table.name, text, wanted, marks)
             told = f"text in {encoding} with {delimiter!r} between values"
     typed = {
-        name: typed_column(table.name, name, rows[PREFIX + name], asked, kind)
-        for name, asked in settings.features.items()
+        name: typed_column(table.name, name, rows[PREFIX + name], settings_of_one, kind)
+        for name, settings_of_one in asked.items()
     }
     rows = with_faults(rows, typed)
     num_broken = rows.num_rows - pc.sum(pc.is_null(rows["fault"])).as_py() if rows.num_rows else 0

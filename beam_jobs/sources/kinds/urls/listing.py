@@ -58,10 +58,11 @@ def read_urls(folder: SourceFolder, config: PrepareConfig) -> UrlTable:
     """
     settings = config.source.table
     tables = find_tables(folder, settings)
+    kind = config.source.label_kind
     numbers = class_numbers(settings.class_names, settings.classes_file, folder, "source.table")
-    raw, requests = _addresses(name_rows(read_tables(tables, settings), numbers), settings.prefix)
+    raw, requests = _addresses(name_rows(read_tables(tables, settings, kind), numbers), settings.prefix)
     unfetched = _unfetched(requests["uri"])
-    rows = understand(raw, settings, None, row_prefixes(tables, unfetched), numbers.values())
+    rows = understand(raw, settings, None, row_prefixes(tables, unfetched), kind, numbers.values())
     if not requests.num_rows:
         raise NotFoundError(
             f"no row of the table holds an address; {rows['message'][0]}",
@@ -70,7 +71,7 @@ def read_urls(folder: SourceFolder, config: PrepareConfig) -> UrlTable:
     named = pc.fill_null(pc.index_in(rows["path"].combine_chunks(), requests["uri"].combine_chunks()), -1)
     named = np.where(rows["path"].is_valid().to_numpy(), named.to_numpy(zero_copy_only=False), -1)
     settled = settle(unfetched, rows, named.astype(np.int64))
-    classes = sorted(name for name in pc.unique(settled.good_labels()).to_pylist() if name is not None)
+    classes = settled.classes(kind)
     listed = settled.listing(wanted_classes(classes, config))
     log(f"{rows.num_rows:,} rows of the table name {requests.num_rows:,} addresses")
     contact = [] if config.source.urls.contact else [_NO_CONTACT]

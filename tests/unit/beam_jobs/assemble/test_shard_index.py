@@ -19,6 +19,8 @@ from beam_jobs.assemble.shard_index import HashedWriter, ShardIndex
 from beam_jobs.schemas import SPOOLED_PLAN_SCHEMA
 from infra.format.contract import INDEX_SCHEMA
 
+CLASSES = ("a", "b")
+
 
 def planned(count: int, label: int) -> pa.RecordBatch:
     """SPOOLED_PLAN_SCHEMA."""
@@ -30,10 +32,10 @@ def planned(count: int, label: int) -> pa.RecordBatch:
 def test_an_index_says_where_records_lie_and_what_they_are() -> None:
     stream = io.BytesIO()
     out = HashedWriter(stream)
-    with ShardIndex(out, array("q", range(5)), array("q", range(10, 15))) as index:
+    with ShardIndex(out, array("q", range(5)), array("q", range(10, 15)), CLASSES) as index:
         index.add(planned(2, label=1))
         index.add(planned(3, label=0))
-    assert (index.labels, index.payload_bytes) == ({1: 2, 0: 3}, 35)
+    assert (index.class_counts, index.payload_bytes) == ({"b": 2, "a": 3}, 35)
     assert (out.num_bytes, out.hexdigest()) == (
         len(stream.getvalue()),
         hashlib.sha256(stream.getvalue()).hexdigest(),
@@ -60,7 +62,7 @@ class FullDisk(io.BytesIO):
 
 def write_one(stream: BinaryIO, after: Callable[[], None] = lambda: None) -> None:
     """An index of one record, and something to happen before it ends."""
-    with ShardIndex(HashedWriter(stream), array("q", [0]), array("q", [1])) as index:
+    with ShardIndex(HashedWriter(stream), array("q", [0]), array("q", [1]), CLASSES) as index:
         index.add(planned(1, label=0))
         after()
 

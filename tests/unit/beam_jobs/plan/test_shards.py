@@ -64,7 +64,7 @@ def test_a_shard_stays_where_all_its_records_are_wanted_as_they_are(
         schema=pa.schema([("uri", pa.string()), ("group", pa.string()), SIZE]),
     )
     numbers = np.array(ids, np.uint64)
-    records = RecordsToDeal(numbers, labels, splits, np.ones(count, np.int64))
+    records = RecordsToDeal(numbers, labels, labels, splits, np.ones(count, np.int64))
     homes = before.homes(records, said)
     dealt = deal(records, PrepareConfig(), before, homes)
     assert dealt.inherited == inherited
@@ -81,6 +81,6 @@ def test_a_number_of_shards_is_shared_out(num_new: int, asked: int, expected: in
     homes = np.where(ids < 100, ids // 25, -1).astype(np.int64).astype(np.int32)
     config = PrepareConfig.model_validate({"shards": {"num_shards": asked}})
     zeros = np.zeros(len(ids), np.int64)
-    dealt = deal(RecordsToDeal(ids, zeros, zeros.astype(np.int8), zeros + 1), config, before, homes)
+    dealt = deal(RecordsToDeal(ids, zeros, zeros, zeros.astype(np.int8), zeros + 1), config, before, homes)
     assert dealt.inherited == [0, 1, 2, 3]
     assert len(dealt.shards) == expected

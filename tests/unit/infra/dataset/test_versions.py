@@ -24,7 +24,7 @@ from infra.errors import (
     PublishConflict,
     UsageError,
 )
-from infra.format.contract import FORMAT_VERSION, Accounting, TableFile
+from infra.format.contract import FORMAT_VERSIONS, Accounting, TableFile
 from infra.format.layout import data_dir, manifest_file
 from infra.format.stored_manifest import decode_manifest, encode_manifest
 from infra.storage.names import check_dataset_name
@@ -125,8 +125,8 @@ def test_manifests_of_other_formats(tmp_path: Path) -> None:
     path = tmp_path / "sample" / manifest_file(1)
     document = json.loads(path.read_text())
     assert decode_manifest(json.dumps(document).encode()) == manifest
-    path.write_text(json.dumps(document | {"format_version": FORMAT_VERSION + 1}))
-    with pytest.raises(FormatVersionError, match=r"000001\.json has format version 3"):
+    path.write_text(json.dumps(document | {"format_version": FORMAT_VERSIONS[-1] + 1}))
+    with pytest.raises(FormatVersionError, match=r"000001\.json has format version 4"):
         Catalog(tmp_path).open("sample")
     for rubbish in ("", "[]", "{}", "not json"):
         path.write_text(rubbish)

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import TableConfig
+from beam_jobs.config import FeatureColumn, TableConfig
 from beam_jobs.tables.features import PREFIX
 from infra.errors import ConfigError
+from infra.format.labels import LABELS, LabelKind
 
 # The rows of all tables. The texts have no white space around them; empty ones are null.
 ROWS_SCHEMA = pa.schema(
@@ -28,15 +29,23 @@ ROWS_SCHEMA = pa.schema(
 _COLUMNS_SHOWN = 20
 
 
-def wanted_columns(settings: TableConfig) -> dict[str, str]:
-    """Return column of ROWS_SCHEMA, or ``feature:NAME`` -> column of the table, of those that are named."""
+def wanted_columns(
+    settings: TableConfig, typed: Mapping[str, FeatureColumn], kind: LabelKind
+) -> dict[str, str]:
+    """Return column of ROWS_SCHEMA, or ``feature:NAME`` -> column of the table, of those that are named.
+
+    Args:
+        settings: of the table.
+        typed: how the columns of features are read, by name.
+        kind: of the labels.
+    """
     named: dict[str, str | None] = {
         "path": settings.path_column,
-        "label": settings.label_column,
+        "label": settings.label_column if kind == "class" else None,
         "split": settings.split_column,
         "group": settings.group_column,
     }
-    named |= {PREFIX + name: asked.column or name for name, asked in settings.features.items()}
+    named |= {PREFIX + name: asked.column or name for name, asked in typed.items()}
     return {name: column for name, column in named.items() if column is not None}
 
 
@@ -68,6 +77,12 @@ def check_columns(table: str, found: Sequence[str], wanted: Mapping[str, str]) -
 
 def _setting(name: str) -> str:
     """Return the setting that names a column."""
+    known = {PREFIX + LABELS: "source.table.label_column"}
+    if name in known:
+        return known[name]
+    for kind in ("label", "target"):
+        if name.startswith(f"{PREFIX}{kind}s:"):
+            return f"source.table.{kind}_columns"
     if name.startswith(PREFIX):
         return f"source.table.features.{name.removeprefix(PREFIX)}"
     return f"source.table.{name}_column"

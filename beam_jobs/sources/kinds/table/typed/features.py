@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import FeatureColumn, TableConfig
+from beam_jobs.config import FeatureColumn
 from beam_jobs.sources.kinds.table.formats.columns import trimmed
 from beam_jobs.sources.kinds.table.typed.conversion import (
     ARROW_KINDS,
@@ -97,7 +97,9 @@ def typed_column(
     return TypedColumn(converted.values, kind, {**converted.faults, **faults}, length)
 
 
-def joined_features(parts: Sequence[Mapping[str, TypedColumn]], settings: TableConfig) -> pa.Table:
+def joined_features(
+    parts: Sequence[Mapping[str, TypedColumn]], columns_asked: Mapping[str, FeatureColumn]
+) -> pa.Table:
     """Bring the features of all tables together; a feature has one type in all of them.
 
     Returns:
@@ -107,7 +109,7 @@ def joined_features(parts: Sequence[Mapping[str, TypedColumn]], settings: TableC
         ConfigError: a feature is text in one table and numbers in another, or a list in one only.
     """
     columns, fields = [], []
-    for name, asked in settings.features.items():
+    for name, asked in columns_asked.items():
         typed = [part[name] for part in parts]
         feature = _joined_feature(name, asked, typed)
         field = feature.arrow_field(PREFIX)
@@ -121,7 +123,7 @@ def with_faults(rows: pa.Table, typed: Mapping[str, TypedColumn]) -> pa.Table:
     said: dict[int, str] = {}
     for name, column in typed.items():
         for row, fault in column.faults.items():
-            said.setdefault(row, f"its {name} {fault}")
+            said.setdefault(row, f"its {name.rpartition(':')[2]} {fault}")
     if not said:
         return rows
     words = [said.get(row) for row in range(rows.num_rows)]

@@ -1,0 +1,74 @@
+"""Numbers of the classes: those of the previous version are kept, and new ones come after them, sorted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.plan.columns import Rows, one_chunk
+from beam_jobs.plan.previous import PreviousRecords
+from beam_jobs.plan.splits.placement import Labels
+from beam_jobs.tables.features import PREFIX
+from infra.format.features import features_in
+from infra.format.labels import LABELS, NO_CLASS, LabelKind, labels_feature
+
+
+def number_classes(
+    kind: LabelKind,
+    listing: pa.Table,
+    labels: pa.DictionaryArray,
+    rows: Rows,
+    previous: PreviousRecords | None,
+) -> tuple[list[str], Labels, pa.Table]:
+    """Number the classes of the records.
+
+    Args:
+        kind: of the labels.
+        listing: LISTING_SCHEMA and columns of features.
+        labels: of the whole listing, if the kind is class.
+        rows: int32 [N], rows of the records in the listing.
+        previous: the version whose classes keep their numbers.
+
+    Returns:
+        Names by number, the number of each record's class (int32 [N]; NO_CLASS if the kind is another), and
+        the listing, in which the labels of kind multi are numbers in place of names.
+    """
+    known = list(previous.classes) if previous is not None else []
+    if kind == "class":
+        return *_class_codes(labels, rows, known), listing
+    none = np.full(len(rows), NO_CLASS, np.int32)
+    if kind != "multi":
+        return [], none, listing
+    lists = one_chunk(listing[PREFIX + LABELS])
+    found = set(pc.unique(lists.take(pa.array(rows)).flatten()).to_pylist())
+    classes = known + sorted(found - set(known))
+    return classes, none, _with_numbers(listing, lists, classes)
+
+
+def _class_codes(labels: pa.DictionaryArray, rows: Rows, known: list[str]) -> tuple[list[str], Labels]:
+    of_records = labels.indices.take(pa.array(rows)).to_numpy()
+    names = labels.dictionary.to_pylist()
+    found = {str(names[code]) for code in np.unique(of_records)}
+    classes = known + sorted(found - set(known))
+    number = {name: at for at, name in enumerate(classes)}
+    codes = np.array([number.get(name, -1) for name in names], np.int32)
+    return classes, codes[of_records] if len(rows) else np.empty(0, np.int32)
+
+
+def _with_numbers(listing: pa.Table, lists: pa.ListArray, classes: list[str]) -> pa.Table:
+    """Return the listing with the labels as rising numbers. Labels that no record has are left out."""
+    name = PREFIX + LABELS
+    at = listing.schema.get_field_index(name)
+    (named,) = features_in(pa.schema([listing.schema.field(at)]))
+    codes = pc.index_in(lists.flatten(), pa.array(classes, pa.string()))
+    is_known = np.asarray(pc.is_valid(codes).to_numpy(zero_copy_only=False), np.bool_)
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
+    of_code = np.repeat(np.arange(len(lists)), lengths)[is_known]
+    numbers = codes.drop_null().to_numpy().astype(np.int64)
+    numbers = numbers[np.lexsort((numbers, of_code))]
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(of_code, minlength=len(lists)))])
+    mask = pc.is_null(lists) if lists.null_count else None
+    numbered = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(numbers), mask=mask)
+    field = labels_feature(named.column).arrow_field(PREFIX)
+    return listing.set_column(at, field, pa.chunked_array([numbered.cast(field.type)]))

@@ -1,0 +1,170 @@
+"""Labels of other kinds than one class: several labels, or numbers, of the rows of all tables.
+
+They become a column of features, ``feature:labels`` (names) or ``feature:targets``, and a text for people in
+the column ``label``, which also tells whether two rows say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.config import FeatureColumn, TableConfig
+from beam_jobs.tables.features import PREFIX
+from infra.format.features import Feature
+from infra.format.labels import LABELS, TARGETS, LabelKind, targets_feature
+
+Int64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+BETWEEN = ", "  # labels and numbers, for people
+_TRUE, _FALSE = pa.array(["1", "true", "yes", "1.0"]), pa.array(["0", "false", "no", "0.0"])
+
+
+def label_columns(settings: TableConfig, kind: LabelKind) -> dict[str, FeatureColumn]:
+    """Return the typed columns that hold the labels: name -> how its values are read."""
+    if kind == "targets":
+        asked = {
+            f"{TARGETS}:{name}": FeatureColumn(column=name, dtype="float") for name in settings.target_columns
+        }
+        return dict(asked)
+    if kind != "multi":
+        return {}
+    if settings.label_columns:
+        return {
+            f"{LABELS}:{name}": FeatureColumn(column=name, dtype="text") for name in settings.label_columns
+        }
+    column = settings.label_column
+    return {LABELS: FeatureColumn(column=column, dtype="text", separator=settings.label_separator)}
+
+
+def with_labels(rows: pa.Table, settings: TableConfig, kind: LabelKind) -> pa.Table:
+    """Put the column of the label kind in place of the columns that it is made of, and fill in ``label``."""
+    if kind == "targets":
+        return _with_targets(rows, settings.target_columns)
+    if kind != "multi":
+        return rows
+    if settings.label_columns:
+        rows, lists = _from_flags(rows, settings.label_columns)
+    else:
+        lists = as_lists(rows[PREFIX + LABELS])
+        rows = rows.drop_columns([PREFIX + LABELS])
+    return with_label_lists(rows, lists, ", ".join(settings.label_columns) or settings.label_column)
+
+
+def with_label_lists(rows: pa.Table, lists: pa.ListArray, column: str | None) -> pa.Table:
+    """Set the labels of rows (list of string), each once and sorted, and their text."""
+    lists = _sorted_sets(lists)
+    text = pc.binary_join(lists, BETWEEN)
+    feature = Feature(name=LABELS, dtype="bytes", shape="variable", is_text=True, column=column)
+    rows = _with(rows, "label", pa.field("label", pa.string()), text)
+    return _with(rows, PREFIX + LABELS, feature.arrow_field(PREFIX), lists)
+
+
+def renamed_labels(lists: pa.ListArray, names: Mapping[str, str]) -> pa.ListArray:
+    """Return label lists with the names that ``source.table.merge_labels`` gives."""
+    values = lists.flatten()
+    at = pc.index_in(values, pa.array(list(names), pa.string()))
+    values = pc.coalesce(pa.array(list(names.values()), pa.string()).take(at), values)
+    return _lists(values, _lengths(lists), pc.is_null(lists))
+
+
+def having_one_of(lists: pa.ListArray, names: Sequence[str]) -> pa.Array:
+    """Return which lists hold one of some labels: bool [rows]."""
+    chosen = np.asarray(
+        pc.is_in(lists.flatten(), pa.array(names, pa.string())).to_numpy(zero_copy_only=False)
+    )
+    rows = np.repeat(np.arange(len(lists)), _lengths(lists))
+    found = np.zeros(len(lists), np.bool_)
+    found[rows[chosen]] = True
+    return pa.array(found)
+
+
+def as_lists(column: pa.ChunkedArray) -> pa.ListArray:
+    """Return a column of label names as lists of them, without empty ones; null where a row has none.
+
+    A single text is a list of one label.
+    """
+    array = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    if pa.types.is_list(array.type):
+        lengths, values, null = _lengths(array), array.flatten(), pc.is_null(array)
+    else:
+        lengths = np.asarray(pc.is_valid(array).to_numpy(zero_copy_only=False), np.int64)
+        values, null = array.drop_null(), pc.is_null(array)
+    values = pc.utf8_trim_whitespace(values)
+    kept = np.asarray(pc.not_equal(values, "").to_numpy(zero_copy_only=False), np.bool_)
+    rows = np.repeat(np.arange(len(array)), lengths)[kept]
+    return _lists(values.filter(pa.array(kept)), np.bincount(rows, minlength=len(array)), null)
+
+
+def _from_flags(rows: pa.Table, names: Sequence[str]) -> tuple[pa.Table, pa.ListArray]:
+    """Read a column of 0 and 1 for each label; a row with an empty one has no labels."""
+    count = rows.num_rows
+    flags, unknown = np.zeros((count, len(names)), np.bool_), np.zeros(count, np.bool_)
+    for at, name in enumerate(names):
+        key = f"{PREFIX}{LABELS}:{name}"
+        text = pc.utf8_lower(pc.utf8_trim_whitespace(rows[key]))
+        text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
+        flags[:, at] = _mask(pc.is_in(text, _TRUE))
+        strange = ~flags[:, at] & ~_mask(pc.is_in(text, _FALSE)) & _mask(pc.is_valid(text))
+        unknown |= _mask(pc.is_null(text)) | strange
+        if strange.any():
+            words = pc.binary_join_element_wise(f"its {name} is ", rows[key], ", not 0 or 1", "")
+            words = pc.if_else(pa.array(strange), words, pa.scalar(None, pa.string()))
+            rows = _with(rows, "fault", rows.schema.field("fault"), pc.coalesce(rows["fault"], words))
+        rows = rows.drop_columns([key])
+    row, label = np.nonzero(flags & ~unknown[:, np.newaxis])
+    values = pa.array(names, pa.string()).take(pa.array(label))
+    return rows, _lists(values, np.bincount(row, minlength=count), pa.array(unknown))
+
+
+def _with_targets(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Join the targets to a list each; a row that lacks one has none."""
+    values = np.full((rows.num_rows, len(names)), np.nan, np.float32)
+    for at, name in enumerate(names):
+        key = f"{PREFIX}{TARGETS}:{name}"
+        values[:, at] = pc.fill_null(rows[key], np.nan).to_numpy()
+        rows = rows.drop_columns([key])
+    null = pa.array(~np.isfinite(values).all(axis=1))
+    flat = pa.array(np.where(np.isfinite(values), values, 0).reshape(-1))
+    lists = _lists(flat, np.full(rows.num_rows, len(names)), null)
+    texts = flat.cast(pa.string())
+    text = pc.binary_join(_lists(texts, np.full(rows.num_rows, len(names)), null), BETWEEN)
+    rows = _with(rows, "label", pa.field("label", pa.string()), text)
+    feature = targets_feature(len(names), ", ".join(names))
+    return _with(rows, PREFIX + TARGETS, feature.arrow_field(PREFIX), lists)
+
+
+def _sorted_sets(lists: pa.ListArray) -> pa.ListArray:
+    """Return lists of texts sorted and without repetition."""
+    coded = lists.flatten().dictionary_encode()
+    names = coded.dictionary.take(pc.sort_indices(coded.dictionary))
+    ranks = np.asarray(pc.index_in(lists.flatten(), names).to_numpy(zero_copy_only=False), np.int64)
+    rows = np.repeat(np.arange(len(lists)), _lengths(lists))
+    keys = np.unique(rows * max(1, len(names)) + ranks)
+    rows, ranks = np.divmod(keys, max(1, len(names)))
+    values = names.take(pa.array(ranks))
+    return _lists(values, np.bincount(rows, minlength=len(lists)), pc.is_null(lists))
+
+
+def _lists(values: pa.Array, lengths: Int64, null: pa.Array) -> pa.ListArray:
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+    return pa.ListArray.from_arrays(offsets, values, mask=null if pc.any(null).as_py() else None)
+
+
+def _lengths(lists: pa.ListArray) -> Int64:
+    return np.asarray(pc.fill_null(pc.list_value_length(lists), 0).to_numpy(), np.int64)
+
+
+def _with(rows: pa.Table, name: str, field: pa.Field, column: pa.Array | pa.ChunkedArray) -> pa.Table:
+    column = column.cast(field.type)
+    at = rows.schema.get_field_index(name)
+    return rows.append_column(field, column) if at < 0 else rows.set_column(at, field, column)
+
+
+def _mask(values: pa.Array | pa.ChunkedArray) -> Mask:
+    return np.asarray(pc.fill_null(values, False).to_numpy(), np.bool_)
