@@ -21,6 +21,7 @@ MIB = 1 << 20
 
 FeatureKind = Literal["auto", "int64", "float", "text", "bytes"]
 Layout = Literal["auto", "classes", "splits"]
+ArchiveLayout = Literal["auto", "folders", "archives", "webdataset"]
 TableFormat = Literal["auto", "csv", "jsonl", "parquet"]
 RowCompression = Literal["auto", "none", "gzip", "zlib"]
 Resize = Literal["short", "long", "pad", "crop", "none"]
@@ -287,6 +288,34 @@ class RowsConfig(Settings):
         return (value,) if isinstance(value, str) else value
 
 
+class ArchiveConfig(Settings):
+    """The archives of ``source.kind = "archive"``: tar, also compressed, and zip."""
+
+    layout: ArchiveLayout = Field(
+        "auto",
+        description="folders: class folders in the archives, with or without split folders above them; "
+        "archives: an archive a class; webdataset: a sidecar of the same name gives the label; auto: "
+        "recognised",
+    )
+    prefix: str | None = Field(
+        None,
+        description="Folder in the archives that the class folders lie in; unset: a single folder around all "
+        "of them is skipped",
+    )
+    splits_by_name: bool = Field(
+        True, description="Take the split from the archives' names (train-0001.tar) if all of them have one"
+    )
+    label_key: str = Field("label", description="Key of the label in the .json sidecars of webdataset")
+    class_names: tuple[str, ...] = Field(
+        (), description="Names of the classes that the numbers of webdataset mean: the first is that of 0"
+    )
+    unpacked_bytes: Annotated[int, Field(ge=1)] = Field(
+        256 << 30,
+        description="Most bytes that a compressed tar may unpack to; its members beyond are lost. It is "
+        "unpacked once into the spool while the run lasts",
+    )
+
+
 class SourceConfig(Settings):
     """The source of the images."""
 
@@ -305,11 +334,17 @@ class SourceConfig(Settings):
         description="Labels of the images. class: one class each; multi: any number of classes; targets: "
         "numbers; none: the images have no labels. Unset: as the columns of the table say, else class",
     )
+    files: str | None = Field(
+        None,
+        description="The files that are the source: a path relative to its folder, or a pattern with * or ?; "
+        "unset: all of them",
+    )
     table: TableConfig = Field(TableConfig(), description="The table of the kinds table and urls")
     urls: UrlsConfig = Field(UrlsConfig(), description="How the images of kind urls are fetched")
     rows: RowsConfig = Field(
         RowsConfig(), description="The files of kinds whose images are rows, such as parquet"
     )
+    archive: ArchiveConfig = Field(ArchiveConfig(), description="The archives of kind archive")
     options: dict[str, Any] = Field({}, description="Options of your own kind, as its module names them")
 
     @property
@@ -330,7 +365,7 @@ class SourceConfig(Settings):
             raise ValueError(f"labels = {kind!r} and label_columns or label_separator: leave one of them out")
         if kind == "targets" and not table.target_columns:
             raise ValueError("labels = 'targets' needs source.table.target_columns: the columns with numbers")
-        if kind == "multi" and self.kind == "image_folder":
+        if kind == "multi" and self.kind in ("image_folder", "archive"):
             raise ValueError("a folder gives an image one class: labels = 'multi' needs a table of labels")
         if kind in ("targets", "none") and (table.drop_labels or table.merge_labels):
             raise ValueError(f"labels = {kind!r} has no labels that drop_labels or merge_labels could name")
@@ -351,8 +386,10 @@ class SourceConfig(Settings):
             raise ValueError(f"kind {self.kind} reads no table: say --set source.kind=table")
         if self.kind != "urls" and self.urls != UrlsConfig():
             raise ValueError(f"kind {self.kind} fetches nothing: say --set source.kind=urls")
-        if self.kind in ("image_folder", "table", "urls") and self.rows != RowsConfig():
+        if self.kind in ("image_folder", "table", "urls", "archive") and self.rows != RowsConfig():
             raise ValueError(f"kind {self.kind} reads no rows of files: say --set source.kind=parquet")
+        if self.kind != "archive" and self.archive != ArchiveConfig():
+            raise ValueError(f"kind {self.kind} reads no archives: say --set source.kind=archive")
         return self
 
 
@@ -573,4 +610,8 @@ class PrepareConfig(Settings):
             del source["options"]  # likewise
         if self.source.rows == RowsConfig():
             del source["rows"]  # likewise
+        if self.source.kind != "archive":
+            del source["archive"]
+        if not self.source.files:
+            del source["files"]
         return settings

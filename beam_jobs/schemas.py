@@ -159,6 +159,9 @@ SPECIAL_FILE: Final = "special_file"  # list: a pipe, a socket or a device
 SOURCE_TABLE: Final = "table"  # list: it is the table that names the images
 NOT_IN_TABLE: Final = "not_in_table"  # list: no row of the table names it
 DROPPED_LABEL: Final = "dropped_label"  # list: source.table.drop_labels names its label
+EMPTY_ARCHIVE: Final = "empty_archive"  # list: an archive without a file in it
+SIDECAR: Final = "sidecar"  # list: it says something of the image of the same name
+REPLACED_MEMBER: Final = "replaced_member"  # list: a later member of the archive has the same name
 REPEATED_ROW: Final = "repeated_row"  # list: a row that says the same as an earlier one
 OPTED_OUT: Final = "opted_out"  # list: the server reserves the image
 ROW_FILE: Final = "row_file"  # list: its rows are images, or say something of them
@@ -169,7 +172,7 @@ PURGED: Final = "purged"  # filter: its content was purged from the data set
 LEAK: Final = "leak"  # plan: its group is in another split too
 FILTER_REASONS: Final = frozenset({
     IGNORED, OTHER_CLASS, SPECIAL_FILE, SOURCE_TABLE, NOT_IN_TABLE, DROPPED_LABEL, REPEATED_ROW, OPTED_OUT,
-    ROW_FILE, OTHER_FILE,
+    ROW_FILE, OTHER_FILE, EMPTY_ARCHIVE, SIDECAR, REPLACED_MEMBER,
     TOO_SMALL, ASPECT, PURGED, LEAK,
 })  # fmt: skip
 
@@ -208,14 +211,21 @@ FETCH_REASONS: Final = (
     NOT_FOUND, ACCESS_DENIED, SERVER_ERROR, TOO_MANY_REQUESTS, UNREACHABLE, TIMED_OUT, BROKEN_OFF,
     BAD_REDIRECT, PRIVATE_HOST, NOT_AN_IMAGE,
 )  # fmt: skip
+# Of archives and their members.
+BAD_NAME: Final = "bad_name"
+ARCHIVED_LINK: Final = "archived_link"
+ENCRYPTED: Final = "encrypted"
+UNSUPPORTED_MEMBER: Final = "unsupported_member"
+DAMAGED_MEMBER: Final = "damaged_member"  # found by listing or by reading
+ARCHIVE_REASONS: Final = (BAD_NAME, ARCHIVED_LINK, ENCRYPTED, UNSUPPORTED_MEMBER, DAMAGED_MEMBER)
 LIST_REASONS: Final = (
     NO_CLASS, PATH_TOO_LONG, UNLISTED_FOLDER, BROKEN_LINK, UNREADABLE, BROKEN_CONTAINER, *ROW_REASONS,
-    *FETCH_REASONS,
+    *FETCH_REASONS, *ARCHIVE_REASONS,
 )  # fmt: skip
 VANISHED: Final = "vanished"
 CHANGED: Final = "changed"
 TOO_LARGE: Final = "too_large"
-READ_REASONS: Final = (VANISHED, CHANGED, TOO_LARGE, UNREADABLE, BROKEN_CONTAINER, NO_IMAGE)
+READ_REASONS: Final = (VANISHED, CHANGED, TOO_LARGE, UNREADABLE, BROKEN_CONTAINER, NO_IMAGE, DAMAGED_MEMBER)
 # Raised by infra.codecs, apart from the last.
 UNPROCESSABLE: Final = "unprocessable"  # a library failed in a way that no rule foresees
 DECODE_REASONS: Final = (

@@ -89,8 +89,8 @@ REASONS: dict[str, tuple[str, str]] = {
         "Write the whole file name into the row",
     ),
     "no_label": (
-        "Its row has no label, or the number of no named class",
-        "Fill in the label, or remove the row",
+        "Its row has no label, or the number of no named class; or no sidecar in the archive gives it one",
+        "Fill in the label, or remove the row or the image",
     ),
     "unknown_split": (
         "Its row names a split that is neither train, validation nor test",
@@ -151,6 +151,32 @@ REASONS: dict[str, tuple[str, str]] = {
     "no_image": (
         "The row holds no image",
         "Fill in the image or remove the row; if all are empty, look at source.rows.image",
+    ),
+    "bad_name": (
+        "The name of the archive or of its member cannot be used: it is absolute or leads out of the archive",
+        "See the message; pack the archive again with plain relative names",
+    ),
+    "archived_link": (
+        "A link in an archive, which is not followed",
+        "Pack the archive again with the files themselves: tar --dereference --hard-dereference",
+    ),
+    "encrypted": (
+        "The member of the archive is encrypted",
+        "Pack the archive again without a password",
+    ),
+    "unsupported_member": (
+        "The member is stored in the archive in a way that is not supported",
+        "See the message; pack the archive again, as tar or as zip with deflate",
+    ),
+    "damaged_member": (
+        "The member of the archive is cut short, or its checksum is wrong",
+        "Copy or download the archive again",
+    ),
+    "empty_archive": ("The archive has no file in it", "Nothing to do"),
+    "sidecar": ("It says something of the image of the same name", "Nothing to do"),
+    "replaced_member": (
+        "A later member of the archive has the same name, and replaces it as unpacking would",
+        "Nothing to do",
     ),
     "ignored": ("A pattern of filter.ignore matches it", "Change filter.ignore to include it"),
     "special_file": (

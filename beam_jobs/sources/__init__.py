@@ -32,7 +32,8 @@ def open_source(request: JobRequest) -> SourceFolder:
     location = request.source
     place = place_of(location if "://" in location else name_of(location))
     left_out = folders_of_ours(place, request.root, request.dataset)
-    return SourceFolder(location, left_out, request.config.image.max_bytes)
+    config = request.config
+    return SourceFolder(location, left_out, config.image.max_bytes, config.source.files)
 
 
 def fetches(config: PrepareConfig) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from beam_jobs.schemas import CHANGED, TOO_LARGE, FileRef
+from beam_jobs.sources.chosen_files import ChosenFiles
 from beam_jobs.sources.containers import Container, LocalRanges, faults_of
 from beam_jobs.sources.ignore import IgnorePatterns
 from beam_jobs.sources.places import is_within, place_of
@@ -38,11 +39,17 @@ class SourceFolder:
         location: a path as ``infra.storage.names.uri_of`` gives it, or a URI.
         left_out: places (beam_jobs.sources.places) of folders within it that are no part of it.
         max_bytes: longest file that is read: a film beside the photographs would fill the memory.
+        only: path or pattern of the files that are listed, as ``source.files``; None for all.
     """
 
     def __init__(
-        self, location: str, left_out: Sequence[str] = (), max_bytes: int = MAX_SOURCE_BYTES
+        self,
+        location: str,
+        left_out: Sequence[str] = (),
+        max_bytes: int = MAX_SOURCE_BYTES,
+        only: str | None = None,
     ) -> None:
+        self.only = only
         self.left_out = tuple(left_out)
         self.max_bytes = max_bytes
         self.is_local = "://" not in location
@@ -64,6 +71,8 @@ class SourceFolder:
         Raises:
             NotFoundError: there is no such folder.
         """
+        if self.only is not None:
+            return ChosenFiles(self._root, self._storage, self.only, ignore)
         if self._storage is not None:
             return _RemoteWalk(self, self._storage, ignore)
         if (fault := _why_no_folder(self._root)) is not None:
@@ -149,7 +158,7 @@ class _RemoteWalk:
             if not any(is_within(f"{self._within}/{entry.path}", place) for place in self._left_out)
         )
         for file in sorted(files, key=lambda file: file.uri):
-            yield FoundFile(file, _ignored_on_the_way(file.uri, self._ignore))
+            yield FoundFile(file, self._ignore.match_path(file.uri))
 
     def warnings(self) -> list[str]:
         return []
@@ -163,16 +172,6 @@ def _why_no_folder(path: str) -> str | None:
     except OSError as error:
         return f"not to be entered: {error.strerror}"
     return None if is_folder else "a file, not a folder"
-
-
-def _ignored_on_the_way(uri: str, ignore: IgnorePatterns) -> str | None:
-    """Return the pattern that matches the file or one of the folders above it, or None."""
-    at = -1
-    while (at := uri.find("/", at + 1)) >= 0:
-        folder = uri[:at]
-        if (by := ignore.match(folder.rpartition("/")[2], folder)) is not None:
-            return by
-    return ignore.match(uri.rpartition("/")[2], uri)
 
 
 def _read_local(path: str, file: FileRef) -> tuple[bytes, bool]:

@@ -28,6 +28,15 @@ class IgnorePatterns:
             return self._of_paths[(found.lastindex or 1) - 1]
         return None
 
+    def match_path(self, uri: str) -> str | None:
+        """Return the pattern that matches the file or one of the folders above it, or None."""
+        at = -1
+        while (at := uri.find("/", at + 1)) >= 0:
+            folder = uri[:at]
+            if (by := self.match(folder.rpartition("/")[2], folder)) is not None:
+                return by
+        return self.match(uri.rpartition("/")[2], uri)
+
 
 def _alternatives(patterns: Sequence[str]) -> re.Pattern[str] | None:
     """Join patterns to one expression with a group each, so that 20 patterns cost one call."""

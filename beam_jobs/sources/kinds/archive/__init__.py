@@ -1,0 +1,89 @@
+"""Images in tar and zip archives, read where they are: no archive is unpacked into files.
+
+Every member of every archive becomes one row, with the URI ``<archive>#<name in it>``, except folders. A file
+beside the archives has a row of its own, and so has an archive that is empty, damaged or cut short.
+
+    members     a file in an archive, and which names are hostile
+    tar, zip    the members of an archive of that format
+    opening     the format by the ending, and compressed tars as streams
+    listing     one archive: its members as rows
+    layouts     where labels and splits come from
+    labelling   the label and split of each member
+    reading     members by their position; compressed tars in the spool of the run
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+
+from beam_jobs.config import PrepareConfig
+from beam_jobs.schemas import MEMBER_LISTING_SCHEMA
+from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.ignore import IgnorePatterns
+from beam_jobs.sources.kinds.archive.labelling import labelled
+from beam_jobs.sources.kinds.archive.layouts import choose_layout
+from beam_jobs.sources.kinds.archive.listing import ListedArchive, list_archive
+from beam_jobs.sources.kinds.archive.reading import ArchiveReader, unpack_compressed
+from beam_jobs.sources.listing import Listing
+from beam_jobs.sources.walking import FoundFile
+from infra.errors import NotFoundError
+from infra.progress import log
+from infra.storage.filesystem import Storage
+
+_LISTED_TOGETHER = 8  # archives; of an object store most of the time is waiting
+
+
+def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
+    """List every member of every archive with its label and, if given, its split.
+
+    Raises:
+        NotFoundError: there is no such folder, or no archive in it.
+        UsageError: the members have no classes, or two layouts at once.
+        ConfigError: ``filter.classes`` names a class that is not there.
+    """
+    ignore = IgnorePatterns(config.filter.ignore)
+    walk = folder.walk(ignore, splits_on_top=False)
+
+    def listed_of(file: FoundFile) -> ListedArchive:
+        return list_archive(folder, file, ignore, config.source.archive)
+
+    with ThreadPoolExecutor(_LISTED_TOGETHER, "archives") as threads:
+        listed = list(threads.map(listed_of, walk))
+    archives = [archive for archive in listed if archive.batches]
+    if not archives:
+        raise NotFoundError(
+            f"source {folder.uri} holds no archive with a file in it",
+            "give a folder with .tar, .tar.gz or .zip files, one of them, or a pattern in quotes",
+        )
+    layout = choose_layout(archives, config)
+    batches, warnings = labelled(archives, layout, config, folder.uri)
+    num_members = sum(batch.num_rows for batch in batches)
+    log(f"{num_members:,} members of {len(archives):,} archives: {layout.described()}")
+    batches += [archive.own for archive in listed if archive.own is not None]
+    # Each batch has a dictionary of its own.
+    table = pa.Table.from_batches(batches, MEMBER_LISTING_SCHEMA).unify_dictionaries().sort_by("uri")
+    return Listing(table, [*walk.warnings(), *_damages(listed), *warnings])
+
+
+def open_reader(folder: SourceFolder, config: PrepareConfig, scratch: Storage | None) -> ArchiveReader:
+    """Open the reader of the workers."""
+    return ArchiveReader(folder, scratch)
+
+
+def make_readable(
+    folder: SourceFolder, config: PrepareConfig, references: pa.Table, scratch: Storage
+) -> None:
+    """Unpack each compressed tar once into the spool of the run, if any of its members must be read."""
+    unpack_compressed(folder, references, scratch, config.source.archive.unpacked_bytes)
+
+
+def _damages(listed: list[ListedArchive]) -> list[str]:
+    """Warn of archives that are damaged, as each is only one row."""
+    return [
+        f"{archive.uri}: {archive.own['message'][0].as_py()}; {kept:,} members before that are kept"
+        for archive in listed
+        if archive.own is not None and archive.own["reason"][0].as_py() == "broken_container"
+        for kept in [sum(batch.num_rows for batch in archive.batches)]
+    ]

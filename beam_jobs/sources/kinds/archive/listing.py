@@ -1,0 +1,174 @@
+"""List one archive: a row for every member, and one for the archive itself if something is wrong with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+import pyarrow as pa
+
+from beam_jobs.config import ArchiveConfig
+from beam_jobs.schemas import (
+    BAD_NAME,
+    BROKEN_CONTAINER,
+    EMPTY_ARCHIVE,
+    MEMBER_LISTING_SCHEMA,
+    OTHER_FILE,
+    REPLACED_MEMBER,
+    FileRef,
+    Status,
+)
+from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.ignore import IgnorePatterns
+from beam_jobs.sources.kinds.archive.members import ArchiveDamaged, Member
+from beam_jobs.sources.kinds.archive.opening import is_archive, members_of
+from beam_jobs.sources.listing import rows_of_files
+from beam_jobs.sources.walking import FoundFile, SourceFault
+
+_CHUNK_ROWS = 2048  # members that are Python values at a time
+
+
+@dataclass
+class ListedArchive:
+    """An archive, or another file of the source.
+
+    Attributes:
+        uri: of the archive.
+        batches: MEMBER_LISTING_SCHEMA without labels, a row for each member.
+        own: the row of the file itself, if it has one: MEMBER_LISTING_SCHEMA.
+        labels: key of a sample -> label that its sidecar gives (WebDataset).
+    """
+
+    uri: str
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    own: pa.RecordBatch | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+
+    def image_names(self) -> Iterator[str]:
+        """Yield the names of the members that are to be read."""
+        for batch in self.batches:
+            rows = zip(batch["uri"].to_pylist(), batch["status"].to_pylist(), strict=True)
+            yield from (self.name_of(uri) for uri, status in rows if status == Status.TO_READ)
+
+    def names(self, batch: pa.RecordBatch) -> list[str]:
+        """Return the name of each member of a batch."""
+        return [self.name_of(uri) for uri in batch["uri"].to_pylist()]
+
+    def name_of(self, uri: str) -> str:
+        """Return the name of a member by its URI."""
+        return uri[len(self.uri) + 1 :]
+
+
+def list_archive(
+    folder: SourceFolder, file: FoundFile, ignore: IgnorePatterns, settings: ArchiveConfig
+) -> ListedArchive:
+    """List the members of an archive; a file that is no archive becomes a row of its own.
+
+    Args:
+        folder: the source.
+        file: a file of it.
+        ignore: the patterns of ``filter.ignore``, which apply to names of members too.
+        settings: of archives.
+    """
+    listed = ListedArchive(file.uri)
+    fault = file.fault
+    if file.ignored_by is None and fault is None:
+        if not is_archive(file.uri):
+            fault = SourceFault(OTHER_FILE, "it is no archive: its name ends in no .tar, .tar.gz or .zip")
+        elif "#" in file.uri:
+            fault = SourceFault(BAD_NAME, "the name of an archive cannot hold a #: rename it")
+        else:
+            fault = _list_members(folder, file.ref, ignore, settings, listed)
+    if fault is not None or file.ignored_by is not None:
+        listed.own = rows_of_files([FoundFile(file.ref, file.ignored_by, fault)], MEMBER_LISTING_SCHEMA)
+    return listed
+
+
+def sample_key(name: str) -> str:
+    """Return the key of the sample that a member belongs to (WebDataset): its name up to the first dot."""
+    folder, slash, last = name.rpartition("/")
+    return f"{folder}{slash}{last.partition('.')[0]}"
+
+
+def _list_members(
+    folder: SourceFolder,
+    archive: FileRef,
+    ignore: IgnorePatterns,
+    settings: ArchiveConfig,
+    listed: ListedArchive,
+) -> SourceFault | None:
+    """Fill in members and labels; return what is wrong with the archive, or None."""
+    fault: SourceFault | None = None
+    members: list[Member] = []
+    try:
+        with folder.open_container(archive.uri) as container:
+            try:
+                for member in members_of(
+                    container,
+                    is_local=folder.is_local,
+                    at_most_bytes=settings.unpacked_bytes,
+                    reads_sidecars=settings.layout in ("auto", "webdataset"),
+                ):
+                    _keep_label(listed, member, settings.label_key)
+                    members.append(member)
+            except ArchiveDamaged as damage:
+                fault = SourceFault(BROKEN_CONTAINER, str(damage))
+    except SourceFault as unreadable:
+        fault = unreadable
+    found = _found(archive, members, ignore)
+    while chunk := list(islice(found, _CHUNK_ROWS)):
+        listed.batches.append(rows_of_files(chunk, MEMBER_LISTING_SCHEMA))
+    if fault is None and not members:
+        fault = SourceFault(EMPTY_ARCHIVE, "it has no file in it")
+    return fault
+
+
+def _found(archive: FileRef, members: list[Member], ignore: IgnorePatterns) -> Iterator[FoundFile]:
+    """Yield the members as files of the source, with unique URIs."""
+    last = {member.name: number for number, member in enumerate(members)}
+    taken = set(last) if len(last) < len(members) else set()
+    for number, member in enumerate(members):
+        name, fault = member.name, member.fault
+        if last[name] != number:
+            name = f"{name}#at={member.position}"
+            while name in taken:
+                name += "#"
+            taken.add(name)
+            fault = fault or SourceFault(REPLACED_MEMBER, "a later member of the archive has the same name")
+        uri = f"{archive.uri}#{name}"
+        ref = FileRef(uri, member.size_bytes, archive.mtime_ns, archive.uri, member.position)
+        # The .. of a hostile name is no hidden file.
+        is_hostile = fault is not None and fault.reason == BAD_NAME
+        yield FoundFile(ref, None if is_hostile else ignore.match_path(member.name.rstrip("/")), fault)
+
+
+def _keep_label(listed: ListedArchive, member: Member, label_key: str) -> None:
+    """Keep the label that a sidecar gives; a .cls wins over a .json."""
+    if member.content is None:
+        return
+    key, is_json = sample_key(member.name), member.name.lower().endswith(".json")
+    if is_json and key in listed.labels:
+        return
+    label = _json_label(member.content, label_key) if is_json else _text_label(member.content)
+    if label is not None:
+        listed.labels[key] = label
+
+
+def _text_label(content: bytes) -> str | None:
+    try:
+        return content.decode("utf-8").strip() or None
+    except UnicodeDecodeError:
+        return None
+
+
+def _json_label(content: bytes, key: str) -> str | None:
+    try:
+        values = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    value = values.get(key) if isinstance(values, dict) else None
+    return (
+        str(value).strip() or None if isinstance(value, str | int) and not isinstance(value, bool) else None
+    )

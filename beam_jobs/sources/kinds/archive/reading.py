@@ -1,0 +1,116 @@
+"""Read members of archives by their position, and unpack compressed tars into the spool of the run."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from beam_jobs.schemas import DAMAGED_MEMBER, UNREADABLE, VANISHED, FileRef
+from beam_jobs.sources.containers import Containers
+from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.kinds.archive.members import ArchiveDamaged
+from beam_jobs.sources.kinds.archive.opening import UnpackedStream, compression_of, members_of
+from beam_jobs.sources.kinds.archive.zip import read_zip_member
+from beam_jobs.sources.walking import SourceFault
+from infra.digests import digest_of
+from infra.errors import NotFoundError
+from infra.progress import log
+from infra.storage.filesystem import Storage
+from infra.storage.range_reader import RangeReader
+
+_FOLDER = "archives"
+
+
+class ArchiveReader:
+    """Reads images out of archives. Picklable; opens archives when it reads.
+
+    Args:
+        folder: the source.
+        scratch: folder of the run, in which ``unpack_compressed`` left the compressed tars; None outside of
+            a run, where members of compressed tars cannot be read.
+    """
+
+    def __init__(self, folder: SourceFolder, scratch: Storage | None) -> None:
+        self._folder = folder
+        self._archives = Containers(folder)
+        self._unpacked = None if scratch is None else RangeReader(scratch, max_open=16)
+
+    def read(self, file: FileRef) -> bytes:
+        """Read the content of a member.
+
+        Raises:
+            SourceFault: the archive or the member cannot be read. StorageError: this machine is at fault.
+        """
+        self._folder.check_length(file.size_bytes)
+        if file.container is None:
+            file = self._found(file)
+        if compression_of(file.container or "") is not None:
+            data = self._read_unpacked(file)
+        else:
+            archive = self._archives.of(file)
+            if archive.uri.lower().endswith(".zip"):
+                return read_zip_member(archive, file)
+            data = archive.read_at(file.size_bytes, file.position or 0)
+            archive.check_unchanged(file.mtime_ns)
+        if len(data) != file.size_bytes:
+            raise SourceFault(DAMAGED_MEMBER, "the archive ends within it")
+        return data
+
+    def _read_unpacked(self, file: FileRef) -> bytes:
+        if self._unpacked is None:
+            raise SourceFault(UNREADABLE, "it lies in a compressed archive, which is not unpacked any more")
+        path = unpacked_file(file.container or "", file.mtime_ns)
+        try:
+            return self._unpacked.read(path, file.position or 0, file.size_bytes)
+        except NotFoundError as error:
+            raise SourceFault(VANISHED, "its archive was gone when it was to be unpacked") from error
+
+    def _found(self, file: FileRef) -> FileRef:
+        """Look a member up by its URI, for the report."""
+        uri, mark, name = file.uri.partition("#")
+        if not mark or compression_of(uri) is not None:
+            raise SourceFault(UNREADABLE, "it lies in a compressed archive, which is not unpacked any more")
+        with self._folder.open_container(uri) as archive:
+            members = members_of(
+                archive, is_local=self._folder.is_local, at_most_bytes=0, reads_sidecars=False
+            )
+            try:
+                for member in members:
+                    if member.name == name and member.size_bytes == file.size_bytes:
+                        return FileRef(file.uri, file.size_bytes, file.mtime_ns, uri, member.position)
+            except ArchiveDamaged:
+                pass
+        raise SourceFault(UNREADABLE, "it is not in the archive any more")
+
+
+def unpacked_file(uri: str, mtime_ns: int) -> str:
+    """Return the path of an unpacked tar, relative to the folder of the run."""
+    return f"{_FOLDER}/{digest_of([uri, mtime_ns], length=24)}.tar"
+
+
+def unpack_compressed(
+    folder: SourceFolder, references: pa.Table, scratch: Storage, at_most_bytes: int
+) -> None:
+    """Unpack each compressed tar that has members to be read to one plain tar in the folder of the run.
+
+    Args:
+        folder: the source.
+        references: REFERENCE_SCHEMA and MEMBER_COLUMNS.
+        scratch: folder of the run.
+        at_most_bytes: that an archive may unpack to; its listing has no member beyond.
+    """
+    columns = references.select(["container", "mtime_ns"])
+    columns = columns.set_column(0, "container", columns["container"].cast(pa.string()))
+    for row in columns.group_by(["container", "mtime_ns"]).aggregate([]).sort_by("container").to_pylist():
+        uri, mtime_ns = row["container"], row["mtime_ns"]
+        path = unpacked_file(uri or "", mtime_ns)
+        compression = None if uri is None else compression_of(uri)
+        if compression is None or scratch.exists(path):
+            continue
+        log(f"unpacking {uri} into the spool of the run")
+        try:
+            archive = folder.open_container(uri)
+        except SourceFault:
+            continue  # its members find the same, a row each
+        with archive, scratch.atomic_writer(path) as stream:
+            for chunk in UnpackedStream(archive, compression, at_most_bytes).chunks():
+                stream.write(chunk)

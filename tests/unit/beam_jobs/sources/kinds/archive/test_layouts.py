@@ -1,0 +1,97 @@
+"""Labels and splits of members: class folders, an archive a class, sidecars."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beam_jobs.config import PrepareConfig
+from beam_jobs.sources import list_inputs
+from beam_jobs.sources.folder import SourceFolder
+from infra.errors import ConfigError, UsageError
+from tests.samples.archives import make_tar, make_zip
+
+Rows = dict[str, tuple[str | None, str | None]]
+
+
+def listed(source: Path, **settings: Any) -> Rows:
+    """URI -> (reason or label, split)."""
+    config = PrepareConfig.model_validate({"source": {"kind": "archive", **settings}})
+    table = list_inputs(SourceFolder(str(source)), config).table
+    return {row["uri"]: (row["reason"] or row["label"], row["split"]) for row in table.to_pylist()}
+
+
+def make(source: Path, archives: dict[str, list[str]]) -> Path:
+    for name, members in archives.items():
+        files = {member: member.encode() for member in members}
+        (make_zip if name.endswith(".zip") else make_tar)(source / name, files)
+    return source
+
+
+@pytest.mark.parametrize(
+    ("archives", "labels"),
+    [
+        ({"a.tar": ["cat/1.jpg", "dog/deep/2.jpg"]}, [("cat", None), ("dog", None)]),
+        ({"a.zip": ["photos/cat/1.jpg", "photos/dog/2.jpg"]}, [("cat", None), ("dog", None)]),
+        (
+            {"a.zip": ["d/train/cat/1.jpg", "d/val/dog/2.jpg"]},
+            [("cat", "train"), ("dog", "validation")],
+        ),
+        ({"a.tar": ["cat/1.jpg"], "b.tar": ["dog/1.jpg"]}, [("cat", None), ("dog", None)]),
+        ({"cat.tar": ["1.jpg"], "dog.zip": ["2.jpg"]}, [("cat", None), ("dog", None)]),
+        (
+            {"train/cat.tar": ["1.jpg"], "val/cat.tar": ["2.jpg"]},
+            [("cat", "train"), ("cat", "validation")],
+        ),
+        (
+            {"set-train-0001.tar": ["cat/1.jpg"], "set_val_0001.tar": ["dog/1.jpg"]},
+            [("cat", "train"), ("dog", "validation")],
+        ),
+        ({"test.tar": ["cat/1.jpg", "dog/1.jpg"]}, [("cat", None), ("dog", None)]),
+    ],
+)
+def test_folders_and_names_of_archives(
+    archives: dict[str, list[str]], labels: list[tuple[str, str | None]], tmp_path: Path
+) -> None:
+    assert list(listed(make(tmp_path, archives)).values()) == labels
+
+
+def test_settings_overrule_what_is_recognised(tmp_path: Path) -> None:
+    make(tmp_path, {"train.tar": ["x/cat/1.jpg", "x/dog/1.jpg"], "val.tar": ["x/cat/1.jpg"]})
+    assert [split for _, split in listed(tmp_path).values()] == ["train", "train", "validation"]
+    plain = listed(tmp_path, archive={"splits_by_name": False})
+    assert [split for _, split in plain.values()] == [None, None, None]
+    whole = listed(tmp_path, archive={"prefix": "", "splits_by_name": False})
+    assert {label for label, _ in whole.values()} == {"x"}
+    by_archive = listed(tmp_path, archive={"layout": "archives"}, layout="classes")
+    assert {label for label, _ in by_archive.values()} == {"train", "val"}
+    with pytest.raises(UsageError, match="no member lies in that folder"):
+        listed(tmp_path, archive={"prefix": "y"})
+    config = {"source": {"kind": "archive"}, "filter": {"classes": ["cot"]}}
+    with pytest.raises(ConfigError, match="names 'cot'"):
+        list_inputs(SourceFolder(str(tmp_path)), PrepareConfig.model_validate(config))
+
+
+def test_webdataset(tmp_path: Path) -> None:
+    shard = {
+        "0001.jpg": b"1", "0001.cls": b"1\n", "0001.txt": b"a caption",
+        "0002.png": b"2", "0002.json": json.dumps({"label": "hat", "width": 5}).encode(),
+        "sub/0003.jpg": b"3", "sub/0003.cls": b"0", "sub/0003.json": b'{"label": "loses"}',
+        "0004.jpg": b"4", "0005.seg.png": b"5", "0005.cls": b"0",
+        "0006.jpg": b"6", "0006.json": b"[no json", "0007.cls": b"1",
+    }  # fmt: skip
+    make_tar(tmp_path / "shard-train-000000.tar", shard)
+    make_tar(tmp_path / "shard-val-000000.tar.gz", {"9.jpg": b"9", "9.cls": b"1"}, "w:gz")
+    found = listed(tmp_path, archive={"class_names": ["shirt", "shoe"]})
+    train = {uri.partition("#")[2]: row for uri, row in found.items() if "train" in uri}
+    assert {name: label for name, (label, _) in train.items()} == {
+        "0001.jpg": "shoe", "0001.cls": "sidecar", "0001.txt": "sidecar",
+        "0002.png": "hat", "0002.json": "sidecar", "sub/0003.jpg": "shirt", "sub/0003.cls": "sidecar",
+        "sub/0003.json": "sidecar", "0004.jpg": "no_label", "0005.seg.png": "shirt", "0005.cls": "sidecar",
+        "0006.jpg": "no_label", "0006.json": "sidecar", "0007.cls": "sidecar",
+    }  # fmt: skip
+    assert found["shard-val-000000.tar.gz#9.jpg"] == ("shoe", "validation")
+    assert train["0001.jpg"] == ("shoe", "train")
