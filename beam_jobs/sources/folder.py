@@ -109,6 +109,10 @@ class SourceFolder:
                 TOO_LARGE, f"{size_bytes:,} bytes, at most {self.max_bytes:,} are allowed: not read"
             )
 
+    def local_path(self, uri: str) -> str | None:
+        """Return the path of a file of the source on this machine; None if the source is elsewhere."""
+        return f"{self._root}/{name_of(uri)}" if self._storage is None else None
+
     def open_container(self, uri: str) -> Container:
         """Open a file of the source that holds many images, to read parts of it.
 

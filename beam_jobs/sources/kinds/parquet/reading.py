@@ -82,7 +82,10 @@ class ParquetImages:
     """
 
     def __init__(self, file: RowFile, settings: RowsConfig) -> None:
-        self._stream = file.open()
+        local = file.folder.local_path(file.uri)
+        # Through a Python object, reading would take longer than decompressing. Not mapped into memory: if
+        # the file is cut meanwhile, that would end this process.
+        self._stream = pa.OSFile(local, "rb") if local is not None else file.open()
         self._parquet = open_parquet(cast(BinaryIO, self._stream))
         self._columns = find_columns(file.uri, self._parquet, settings)
         metadata = self._parquet.metadata

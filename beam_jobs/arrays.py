@@ -1,0 +1,195 @@
+"""Prepare a dataset from arrays in memory, such as those of ``keras.datasets``.
+
+::
+
+    from beam_jobs import prepare_arrays
+
+    (x_train, y_train), (x_test, y_test) = keras.datasets.cifar10.load_data()
+    prepare_arrays({"train": x_train, "test": x_test}, {"train": y_train, "test": y_test}, dataset="cifar10")
+
+The arrays are written beside the datasets, prepared by ``python -m beam_jobs.prepare`` in a process of its
+own with ``source.kind = "arrays"``, and removed again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from beam_jobs.config import PrepareConfig, RowsConfig
+from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.kinds.arrays.found import FoundArray
+from beam_jobs.sources.kinds.arrays.roles import pair_arrays
+from beam_jobs.sources.rows.row_files import RowFile
+from infra.errors import ConfigError, UsageError
+from infra.format.contract import SPLITS
+from infra.processes.children import run_child
+from infra.progress import TerminalProgress
+from infra.settings import validate
+from infra.storage.filesystem import Storage
+from infra.storage.locations import below, default_root
+from infra.storage.names import check_dataset_name, uri_of
+
+_FOLDER = ".arrays"  # below the root; a name that no dataset can have
+
+Arrays = npt.ArrayLike | Mapping[str, npt.ArrayLike]
+_Given = dict[str, dict[str, npt.NDArray[Any]]]  # split, or "" -> role -> array
+
+
+def prepare_arrays(
+    images: Arrays,
+    labels: Arrays,
+    *,
+    dataset: str,
+    root: str | Path | None = None,
+    class_names: Sequence[str] = (),
+    splits: npt.ArrayLike | None = None,
+    groups: Arrays | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Prepare a version of a dataset from arrays, or find that the newest version is already up to date.
+
+    The same arrays give the same records. A call that was interrupted publishes nothing; the same call again
+    continues its work.
+
+    Args:
+        images: uint8 [N, H, W] or [N, H, W, C] with 1, 3 or 4 channels; or such an array for each split.
+        labels: numbers or texts, [N] or [N, 1]; or such an array for each split.
+        dataset: name of the dataset.
+        root: folder of the datasets, a path or a URI; None for $SHARDMILL_ROOT or ./datasets.
+        class_names: names of the classes whose labels are numbers, in the order of the numbers from 0.
+        splits: texts [N]: train, validation or test, empty where it is to be chosen. Only if ``images`` is
+            one array.
+        groups: numbers or texts [N], keys of images that must stay in one split; or such an array for each
+            split.
+        settings: of the configuration, as the table ``[prepare]`` of a file has them.
+
+    Returns:
+        What ``shardmill prepare --json`` prints: ``version``, ``num_records`` and so on.
+
+    Raises:
+        ConfigError: a shape, a type or a setting is wrong. ShardmillError: see infra.errors.
+    """
+    check_dataset_name(dataset)
+    given = _given(images=images, labels=labels, splits=splits, groups=groups)
+    config = _config(given, class_names, settings or {})
+    location = str(root if root is not None else default_root())
+    place = below(location if "://" in location else str(Path(location).expanduser().absolute()), _FOLDER)
+    storage = Storage.at(place)
+    with storage.exclusive_lock(f"{dataset}.lock", f"preparing {dataset} from arrays"):
+        _write(storage.child(dataset), given)
+        try:
+            return _prepare(below(place, dataset), dataset, location, config)
+        finally:
+            storage.delete_tree(dataset)
+
+
+def _given(images: Arrays, labels: Arrays, splits: npt.ArrayLike | None, groups: Arrays | None) -> _Given:
+    """Return the arrays by split and role, after checking that they belong together.
+
+    Raises:
+        ConfigError: a shape or type is wrong. UsageError: the splits are not the same everywhere.
+    """
+    by_role = {"images": images, "labels": labels, "splits": splits, "groups": groups}
+    parts = [value for name, value in by_role.items() if value is not None and name != "splits"]
+    names = [tuple(part) if isinstance(part, Mapping) else ("",) for part in parts]
+    if len({frozenset(name) for name in names}) > 1 or (splits is not None and names[0] != ("",)):
+        raise UsageError(
+            "images, labels and groups are not given for the same splits",
+            "give one array of each, or a dictionary of each with the same keys; splits only with arrays",
+        )
+    if unknown := [name for name in names[0] if name not in ("", *SPLITS)]:
+        raise UsageError(f"{unknown[0]!r} is no split", f"there are {', '.join(SPLITS)}")
+    given: _Given = {
+        split: {
+            role: np.asarray(value[split] if isinstance(value, Mapping) else value)
+            for role, value in by_role.items()
+            if value is not None
+        }
+        for split in names[0]
+    }
+    for split, arrays in given.items():
+        _check(split, arrays)
+    return given
+
+
+def _check(split: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Check shapes and types before anything is written.
+
+    Raises:
+        ConfigError: one is wrong.
+    """
+    where = RowFile(SourceFolder("."), split or "the arrays", 0)
+    found = [
+        FoundArray(where, role, array.shape, array.dtype, 0, member=role) for role, array in arrays.items()
+    ]
+    for array in found:
+        if array.dtype.hasobject:
+            raise ConfigError(
+                f"the {array.name} are Python objects", "give an array of numbers or of texts (dtype str)"
+            )
+    pair_arrays(found, _rows((), arrays))
+
+
+def _rows(class_names: Sequence[str], arrays: Mapping[str, Any]) -> RowsConfig:
+    named = {"split": "splits", "group": "groups"}
+    given = {key: name for key, name in named.items() if name in arrays}
+    return RowsConfig(image="images", label="labels", class_names=tuple(class_names), **given)
+
+
+def _config(given: _Given, class_names: Sequence[str], settings: Mapping[str, Any]) -> PrepareConfig:
+    if "source" in settings:
+        raise UsageError("settings hold 'source'", "remove it: the source is given by the arrays")
+    rows = _rows(class_names, next(iter(given.values())))
+    source = {"kind": "arrays", "rows": rows.model_dump(exclude_defaults=True)}
+    return validate(PrepareConfig, {**settings, "source": source}, where="settings")
+
+
+def _write(storage: Storage, given: _Given) -> None:
+    """Write the arrays as ``.npy`` files that are named by what is in them.
+
+    So the same images have the same URIs in the next call, and their files the same time of change: they are
+    known, and an interrupted call continues. Files of other arrays are removed.
+    """
+    wanted: dict[str, npt.NDArray[Any]] = {}
+    for split, arrays in given.items():
+        digest = _digest(arrays["images"])
+        wanted |= {f"{split}-{role}-{digest}.npy".lstrip("-"): array for role, array in arrays.items()}
+    for file in storage.list_files():
+        if file.path not in wanted or "images-" not in file.path:
+            storage.delete(file.path)
+    for name, array in wanted.items():
+        if storage.exists(name):
+            continue
+        with storage.atomic_writer(name) as stream:
+            np.lib.format.write_array(cast(Any, stream), np.ascontiguousarray(array), allow_pickle=False)
+        local = storage.local_path(name)
+        if local is not None:
+            os.utime(local, ns=(0, 0))
+
+
+def _digest(array: npt.NDArray[Any]) -> str:
+    """Return a digest (hexadecimal) of shape and values."""
+    digest = hashlib.sha256(repr((array.shape, array.dtype.str)).encode())
+    for part in array:
+        digest.update(np.ascontiguousarray(part).tobytes())
+    return digest.hexdigest()[:12]
+
+
+def _prepare(source: str, dataset: str, root: str, config: PrepareConfig) -> dict[str, Any]:
+    """Run the job in a process of its own.
+
+    Raises:
+        ShardmillError: the job's error.
+    """
+    command = [sys.executable, "-m", "beam_jobs.prepare", source if "://" in source else uri_of(source)]
+    command += ["--dataset", dataset, "--root", root, "--config-json", config.model_dump_json()]
+    with TerminalProgress() as show:
+        return run_child(command, on_event=show).reported()
