@@ -39,6 +39,27 @@ def test_paths_in_contributing_exist() -> None:
     assert [path for path in named if not (REPOSITORY / path).exists()] == []
 
 
+def test_names_of_the_python_interface_exist() -> None:
+    """The site shows their docstrings; here their modules are read, not imported."""
+    page = (REPOSITORY / "docs" / "python-api.md").read_text(encoding="utf-8")
+    named = re.findall(r"<!-- api: ([\w.]+)", page)
+    assert len(named) > 20
+    assert [name for name in named if not _is_defined(name)] == [], "mend the comments of docs/python-api.md"
+
+
+def _is_defined(name: str) -> bool:
+    """Tell whether a module of the repository, or a class or function in one, has this name."""
+    path = REPOSITORY / name.replace(".", "/")
+    if path.with_suffix(".py").exists() or (path / "__init__.py").exists():
+        return True
+    package, module = path.parent / "__init__.py", path.parent.with_suffix(".py")
+    if package.exists() and f'"{path.name}"' in package.read_text(encoding="utf-8"):
+        return True  # in __all__
+    return module.exists() and bool(
+        re.search(rf"^(?:def|class) {path.name}\b", module.read_text(encoding="utf-8"), re.MULTILINE)
+    )
+
+
 class _Navigation(yaml.SafeLoader):
     """Reads mkdocs.yml without making the Python objects that it names."""
 
