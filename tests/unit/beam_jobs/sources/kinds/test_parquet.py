@@ -15,7 +15,6 @@ from beam_jobs.sources import list_inputs, open_reader
 from beam_jobs.sources.folder import SourceFolder
 from beam_jobs.sources.walking import SourceFault
 from infra.errors import ConfigError, NotFoundError
-from tests.samples.object_store import KEY, SECRET, serve
 from tests.samples.photos import jpeg, write
 from tests.samples.row_sources import (
     IMAGE_STRUCT,
@@ -218,17 +217,6 @@ def test_other_classes_are_left_out(tmp_path: Path) -> None:
     config = {"source": {"kind": "parquet"}, "filter": {"classes": ["dog"]}}
     listing = list_inputs(SourceFolder(str(tmp_path)), PrepareConfig.model_validate(config))
     assert [row[2] for row in outcomes(listing).values()] == ["row_file", "class", None]
-
-
-def test_from_an_object_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    table = hugging_face_table([jpeg(number) for number in range(6)], [0, 1] * 3, NAMES)
-    write_parquet(tmp_path / "train.parquet", table, row_group_size=2)
-    with serve("records") as store:
-        store.upload(tmp_path, "source")
-        images = images_of(store.location("source"), "parquet")
-    assert list(images.values()) == [jpeg(number) for number in range(6)]
 
 
 def test_structs_need_bytes(tmp_path: Path) -> None:
