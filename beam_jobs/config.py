@@ -321,8 +321,8 @@ class SourceConfig(Settings):
 
     kind: str = Field(
         "image_folder",
-        description="Kind of source (shardmill sources lists them), or the module of your own kind, such as "
-        "my_package.my_kind",
+        description="Kind of source (shardmill sources lists them); auto to have it recognised; or the "
+        "module of your own kind, such as my_package.my_kind",
     )
     layout: Layout = Field(
         "auto",
@@ -377,6 +377,8 @@ class SourceConfig(Settings):
 
     @model_validator(mode="after")
     def _table_and_kind_agree(self) -> Self:
+        if self.kind == "auto":  # checked again when the kind is known
+            return self
         reads_table = self.kind in ("table", "urls")
         if reads_table and not self.table.file:
             raise ValueError(

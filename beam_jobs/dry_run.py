@@ -39,6 +39,7 @@ from beam_jobs.reuse.previous import PreviousVersion
 from beam_jobs.schemas import Status, reference_schema
 from beam_jobs.sources import fetches, list_inputs, make_readable, open_reader, open_source
 from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.recognising import settled
 from beam_jobs.tables.features import features_of
 from infra.dataset.catalog import Catalog, DatasetVersion
 from infra.dataset.maintenance.purged import purged_contents
@@ -83,6 +84,7 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
     Raises:
         ShardmillError: whatever would end the run before its first image.
     """
+    request = settled(request)
     config = request.config
     check_runner(config.runner)
     source = open_source(request)
@@ -109,6 +111,7 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
         "next_version": catalog.next_version(request.dataset),
         "unchanged": unchanged,
         "source": source.uri,
+        "source_kind": config.source.kind,
         "num_inputs": listing.table.num_rows,
         "num_to_read": num_new,
         "num_known": num_known,

@@ -81,7 +81,9 @@ def build_parser() -> argparse.ArgumentParser:
         _EXAMPLES,
     )
     parser.add_argument(
-        "source", help="folder of images: a subfolder a class, or train/, validation/, test/ of them"
+        "source",
+        help="folder of images: a subfolder a class, or train/, validation/, test/ of them; of other kinds "
+        "also a file, or a pattern in quotes",
     )
     parser.add_argument("--dataset", required=True, metavar="NAME", help="name of the dataset")
     parser.add_job_arguments("prepare")
@@ -90,6 +92,11 @@ def build_parser() -> argparse.ArgumentParser:
         type=float,
         metavar="FRACTION",
         help="fraction of the inputs that may be quarantined",
+    )
+    parser.add_argument(
+        "--source-kind",
+        metavar="auto|KIND",
+        help="kind of source, as source.kind; auto has it recognised (default: image_folder)",
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="print an estimate of the result, and write nothing"
@@ -107,6 +114,8 @@ def parse_request(arguments: argparse.Namespace) -> JobRequest:
     from beam_jobs.request import JobRequest
     from infra.settings import validate
 
+    if arguments.source_kind is not None:
+        arguments.overrides.append(f"source.kind={arguments.source_kind}")
     config = settings_of(arguments, PrepareConfig, "prepare", failure_budget=arguments.failure_budget)
     values = {
         "source": arguments.source if "://" in arguments.source else uri_of(arguments.source),

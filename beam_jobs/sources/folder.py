@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
@@ -80,6 +81,29 @@ class SourceFolder:
                 f"source {self.uri} is {fault}", "give the folder that holds the class folders"
             )
         return LocalWalk(self._root, ignore, self.left_out, splits_on_top=splits_on_top)
+
+    def names(self, prefix: str) -> tuple[list[str], list[str]]:
+        """Return the names of the files and of the folders directly in a folder, as URIs, sorted.
+
+        Args:
+            prefix: URI of the folder with a slash, or "" for the top folder.
+
+        Raises:
+            NotFoundError: there is no such top folder.
+        """
+        if self._storage is not None:
+            files = self._storage.list_files(name_of(prefix.rstrip("/")), recursive=False)
+            folders = self._storage.list_folders(name_of(prefix.rstrip("/")))
+            return [uri_of(file.path.rpartition("/")[2]) for file in files], sorted(map(uri_of, folders))
+        if not prefix and (fault := _why_no_folder(self._root)) is not None:
+            raise NotFoundError(
+                f"source {self.uri} is {fault}", "give a folder, a file or a pattern in quotes"
+            )
+        found: tuple[list[str], list[str]] = [], []
+        with contextlib.suppress(OSError), os.scandir(f"{self._root}/{name_of(prefix)}") as entries:
+            for entry in entries:
+                found[entry.is_dir()].append(uri_of(entry.name))
+        return sorted(found[0]), sorted(found[1])
 
     def read(self, file: FileRef) -> bytes:
         """Read a whole file, if it has not changed since it was listed.

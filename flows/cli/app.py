@@ -24,6 +24,7 @@ from flows.cli.datasets.export import export
 from flows.cli.datasets.report import report
 from flows.cli.jobs import commands as jobs
 from flows.cli.jobs.profile import profile
+from flows.cli.jobs.sources import sources
 from flows.cli.server import service
 from flows.cli.server.schedule import schedule
 from flows.cli.training_runs import comparing, looking, using
@@ -92,6 +93,7 @@ for _command, _panel in (
     (jobs.run, _WORK),
     (jobs.prepare, _WORK),
     (jobs.train, _WORK),
+    (sources, _WORK),
     (catalog.datasets, _LOOK),
     (catalog.show, _LOOK),
     (report, _LOOK),

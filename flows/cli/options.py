@@ -76,6 +76,14 @@ ViewRef = Annotated[
 SourceFolder = Annotated[
     str, typer.Argument(metavar="SOURCE", help="Folder of images, one folder a class, or a URI")
 ]
+SourceKind = Annotated[
+    str | None,
+    typer.Option(
+        "--source-kind",
+        metavar="auto|KIND",
+        help=r"Kind of source, auto to have it recognised; see shardmill sources \[default: image_folder]",
+    ),
+]
 FailureBudget = Annotated[
     float | None,
     typer.Option(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import sys
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -62,8 +65,32 @@ def as_table(folder: Path) -> None:
     (folder / "images.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
-if __name__ == "__main__":  # python -m tests.documentation.workplace FOLDER COUNT FIRST | --table FOLDER
+def as_archives(photos: Path, folder: Path) -> None:
+    """Pack class folders into ``train-0001.tar`` and ``val-0001.tar``."""
+    folder.mkdir()
+    paths = sorted(photos.glob("*/*.jpg"))
+    for name, chosen in {"train-0001.tar": paths[::2], "val-0001.tar": paths[1::2]}.items():
+        with tarfile.open(folder / name, "w") as archive:
+            for path in chosen:
+                archive.add(path, path.relative_to(photos).as_posix())
+
+
+def as_lines(photos: Path, folder: Path) -> None:
+    """Write photographs into JSON lines, in base64."""
+    folder.mkdir()
+    with (folder / "photos.jsonl").open("w", encoding="utf-8") as stream:
+        for number, path in enumerate(sorted(photos.glob("*/*.jpg"))):
+            image = base64.b64encode(path.read_bytes()).decode("ascii")
+            stream.write(json.dumps({"image": image, "label": path.parent.name, "id": number}) + "\n")
+
+
+# python -m tests.documentation.workplace FOLDER COUNT FIRST, or --table, --archives or --lines FOLDER
+if __name__ == "__main__":
     match sys.argv[1:]:
+        case ["--archives", archives]:
+            as_archives(Path("photos"), Path(archives))
+        case ["--lines", folder]:
+            as_lines(Path("photos"), Path(folder))
         case ["--table", photos]:
             as_table(Path(photos))
         case [photos, count, first]:

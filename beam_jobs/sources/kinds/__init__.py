@@ -5,6 +5,7 @@ A module is found by its name (``source.kind``). These are its functions; only t
     list_inputs(folder, config) -> Listing                      every image, and why some cannot be used
     open_reader(folder, config, scratch) -> Reader              without it, images are plain files
     make_readable(folder, config, references, scratch) -> None  done once before the images are read
+    recognise(glance, settings) -> Recognised | None            whether source.kind = "auto" may choose it
 
 and ``Options`` is a model (infra.settings.Settings) of ``source.options``. ``beam_jobs.sources`` calls them.
 """

@@ -16,7 +16,7 @@ from itertools import islice
 
 import pyarrow as pa
 
-from beam_jobs.config import PrepareConfig
+from beam_jobs.config import PrepareConfig, SourceConfig
 from beam_jobs.schemas import LISTING_SCHEMA
 from beam_jobs.sources.class_folders import (
     Shape,
@@ -26,8 +26,9 @@ from beam_jobs.sources.class_folders import (
     layout_warnings,
     split_by_folder,
 )
-from beam_jobs.sources.class_names import wanted_classes
+from beam_jobs.sources.class_names import quoted, wanted_classes
 from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.glance import Glance, Recognised
 from beam_jobs.sources.ignore import IgnorePatterns
 from beam_jobs.sources.listing import Listing, rows_of_files
 from beam_jobs.sources.walking import FoundFile
@@ -64,6 +65,14 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
         [label_by_folder(chunk, chunk["uri"].to_pylist(), splits, wanted) for chunk in chunks], LISTING_SCHEMA
     )
     return Listing(table, walk.warnings() + layout_warnings(shape, splits, classes))
+
+
+def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
+    """Recognise folders that hold images."""
+    folders = sorted({uri.partition("/")[0] for uri in glance.images if "/" in uri})
+    if not folders:
+        return None
+    return Recognised(f"images lie in its folders {quoted(folders)}")
 
 
 def _chunks(files: Iterable[FoundFile], shape: Shape) -> Iterator[pa.RecordBatch]:

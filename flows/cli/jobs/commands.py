@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.cli import options
-from flows.cli.jobs.settings import checked_source, prepare_settings, train_settings
+from flows.cli.jobs.settings import checked_source, prepare_settings, train_settings, with_kind
 from infra.dataset.views.references import reference_of
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def prepare(
     config: options.Config = None,
     overrides: options.Overrides = None,
     failure_budget: options.FailureBudget = None,
+    source_kind: options.SourceKind = None,
     dry_run: DryRun = False,
     json_output: options.Json = False,
 ) -> None:
@@ -42,11 +43,13 @@ def prepare(
       shardmill prepare photos --dataset photos --set image.size=128 --set shards.container=none
 
       shardmill prepare photos --dataset photos --dry-run
+
+      shardmill prepare "shards/train-*.tar" --dataset photos --source-kind auto
     """
     from flows.parameters import root_or_default
 
-    settings = prepare_settings(config, overrides or [], failure_budget, recipe)
-    source, folder = checked_source(source, dataset), root_or_default(root)
+    settings = prepare_settings(config, with_kind(overrides or [], source_kind), failure_budget, recipe)
+    source, folder = checked_source(source, dataset, settings.source.kind), root_or_default(root)
     if dry_run:
         _dry_run(source, dataset, folder, settings, json_output)
         return
@@ -110,6 +113,7 @@ def run(
     config: options.Config = None,
     overrides: options.Overrides = None,
     failure_budget: options.FailureBudget = None,
+    source_kind: options.SourceKind = None,
     json_output: options.Json = False,
 ) -> None:
     """Prepare a folder of images, then train on the published version.
@@ -124,9 +128,10 @@ def run(
     from infra.settings import split_overrides
 
     by_section = split_overrides(overrides or [])
-    for_prepare = prepare_settings(config, by_section["prepare"], failure_budget, recipe)
+    changes = with_kind(by_section["prepare"], source_kind)
+    for_prepare = prepare_settings(config, changes, failure_budget, recipe)
     for_train = train_settings(config, by_section["train"], recipe)
-    source = checked_source(source, dataset)
+    source = checked_source(source, dataset, for_prepare.source.kind)
     from flows.cli.jobs.flow_runs import run_flow
 
     result = run_flow(

@@ -50,7 +50,12 @@ def _file_of(recipe: str | None) -> Path | None:
     return None if recipe is None else recipe_path(recipe)
 
 
-def checked_source(source: str, dataset: str) -> str:
+def with_kind(overrides: list[str], kind: str | None) -> list[str]:
+    """Overrides of prepare, with the kind of source that an option gives."""
+    return overrides if kind is None else [*overrides, f"source.kind={kind}"]
+
+
+def checked_source(source: str, dataset: str, kind: str = "image_folder") -> str:
     """The source as an absolute path or URI. Obvious mistakes are reported before Prefect starts."""
     from flows.parameters import absolute
     from infra.storage.names import check_dataset_name
@@ -59,7 +64,13 @@ def checked_source(source: str, dataset: str) -> str:
     if not source.strip():
         raise UsageError("which folder? SOURCE is empty", "give a folder of images, or . for this one")
     place = absolute(source)
+    takes_files = kind not in ("image_folder", "table", "urls")
+    if takes_files and (Path(place).is_file() or any(mark in place for mark in "*?")):
+        return place
     if "://" not in place and not Path(place).is_dir():
         what = "is a file, not a folder" if Path(place).exists() else "does not exist"
-        raise NotFoundError(f"source {source} {what}", "give a folder of images, with one folder a class")
+        remedy = "give a folder of images, with one folder a class"
+        if Path(place).is_file():
+            remedy += "; or say --source-kind auto if the images are in the file"
+        raise NotFoundError(f"source {source} {what}", remedy)
     return place

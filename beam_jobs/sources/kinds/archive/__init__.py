@@ -18,13 +18,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
-from beam_jobs.config import PrepareConfig
+from beam_jobs.config import PrepareConfig, SourceConfig
 from beam_jobs.schemas import MEMBER_LISTING_SCHEMA
+from beam_jobs.sources.class_names import quoted
 from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.glance import Glance, Recognised
 from beam_jobs.sources.ignore import IgnorePatterns
 from beam_jobs.sources.kinds.archive.labelling import labelled
 from beam_jobs.sources.kinds.archive.layouts import choose_layout
 from beam_jobs.sources.kinds.archive.listing import ListedArchive, list_archive
+from beam_jobs.sources.kinds.archive.opening import ENDINGS
 from beam_jobs.sources.kinds.archive.reading import ArchiveReader, unpack_compressed
 from beam_jobs.sources.listing import Listing
 from beam_jobs.sources.walking import FoundFile
@@ -65,6 +68,12 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     # Each batch has a dictionary of its own.
     table = pa.Table.from_batches(batches, MEMBER_LISTING_SCHEMA).unify_dictionaries().sort_by("uri")
     return Listing(table, [*walk.warnings(), *_damages(listed), *warnings])
+
+
+def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
+    """Recognise tar and zip archives."""
+    archives = glance.ending_in(*ENDINGS)
+    return Recognised(f"it has archives: {quoted(archives)}") if archives else None
 
 
 def open_reader(folder: SourceFolder, config: PrepareConfig, scratch: Storage | None) -> ArchiveReader:

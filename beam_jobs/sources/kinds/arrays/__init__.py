@@ -16,8 +16,10 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import PrepareConfig
+from beam_jobs.config import PrepareConfig, SourceConfig
+from beam_jobs.sources.class_names import quoted
 from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.glance import Glance, Recognised
 from beam_jobs.sources.kinds.arrays.found import ENDINGS, find_arrays
 from beam_jobs.sources.kinds.arrays.reading import ArrayImages, keep_unpacked_arrays, list_rows
 from beam_jobs.sources.kinds.arrays.roles import LabelledImages, pair_arrays
@@ -74,6 +76,12 @@ def make_readable(
         uris = references.filter(is_in)["uri"].to_pylist()
         units = {row[1] for uri in uris if (row := row_of(uri))}
         keep_unpacked_arrays(file, units, scratch)
+
+
+def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
+    """Recognise NumPy and IDX files."""
+    files = glance.ending_in(*ENDINGS)
+    return Recognised(f"it has files of arrays: {quoted(files)}") if files else None
 
 
 def open_reader(folder: SourceFolder, config: PrepareConfig, scratch: Storage | None) -> RowReader:

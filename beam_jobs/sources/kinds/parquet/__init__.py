@@ -12,14 +12,18 @@ from __future__ import annotations
 from functools import partial
 from typing import BinaryIO, cast
 
-from beam_jobs.config import PrepareConfig
+import pyarrow as pa
+
+from beam_jobs.config import PrepareConfig, SourceConfig
 from beam_jobs.sources.folder import SourceFolder
-from beam_jobs.sources.kinds.parquet.columns import Columns, find_columns
+from beam_jobs.sources.glance import Glance, Recognised
+from beam_jobs.sources.kinds.parquet.columns import Columns, find_columns, holds_images
 from beam_jobs.sources.kinds.parquet.reading import ParquetImages, list_rows, open_parquet
 from beam_jobs.sources.listing import Listing
 from beam_jobs.sources.rows.listing import Contents, list_contents, read_all, walk_files
 from beam_jobs.sources.rows.reading import RowReader
-from beam_jobs.sources.rows.row_files import FileRows, RowFile, choose_files
+from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken, choose_files
+from beam_jobs.sources.walking import SourceFault
 from infra.progress import log
 from infra.storage.filesystem import Storage
 
@@ -49,6 +53,20 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
 
     rows, broken = read_all(folder, chosen, read)
     return list_contents(folder, config, Contents(files, rows, broken, {}, warnings))
+
+
+def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
+    """Recognise Parquet files with a column of bytes, or of structs with bytes."""
+    files = glance.ending_in(*ENDINGS)
+    for uri in files[:1]:
+        try:
+            with glance.folder.open_container(uri) as stream:
+                schema = open_parquet(cast(BinaryIO, stream)).schema_arrow
+        except (RowFileBroken, SourceFault, pa.ArrowException, OSError):
+            return None
+        if holding := [column.name for column in schema if holds_images(column.type)]:
+            return Recognised(f"{uri} has images in its rows: the column {holding[0]!r}")
+    return None
 
 
 def open_reader(folder: SourceFolder, config: PrepareConfig, scratch: Storage | None) -> RowReader:

@@ -83,7 +83,7 @@ def find_columns(
         if column is not None:
             _check_there(uri, schema, key, column)
     kind = schema.field(image).type
-    if not _holds_images(kind):
+    if not holds_images(kind):
         raise ConfigError(
             f"the column {image!r} of {uri} holds {kind}, not images",
             "name a column of bytes, or of structs with bytes, with --set source.rows.image=NAME",
@@ -114,7 +114,7 @@ def _names(feature: Any) -> dict[int, str]:
 
 def _recognised_image(uri: str, schema: pa.Schema, features: Mapping[str, Any]) -> str:
     described = [name for name in schema.names if _is(features.get(name), "Image")]
-    typed = [field.name for field in schema if _holds_images(field.type)]
+    typed = [field.name for field in schema if holds_images(field.type)]
     for candidates in (described, typed, [name for name in typed if name.lower() in IMAGE_NAMES]):
         if len(candidates) == 1:
             return str(candidates[0])
@@ -137,7 +137,7 @@ def _recognised_label(uri: str, schema: pa.Schema, features: Mapping[str, Any]) 
     for name in LABEL_NAMES:
         if name in schema.names and (not described or name in described):
             return name
-    others = described or [field.name for field in schema if not _holds_images(field.type)]
+    others = described or [field.name for field in schema if not holds_images(field.type)]
     raise ConfigError(
         f"which column of {uri} holds the labels cannot be told; it has {', '.join(map(repr, others))}",
         "name it with --set source.rows.label=NAME",
@@ -158,7 +158,8 @@ def _check_there(uri: str, schema: pa.Schema, key: str, column: str) -> None:
     )
 
 
-def _holds_images(kind: pa.DataType) -> bool:
+def holds_images(kind: pa.DataType) -> bool:
+    """Tell whether a column of this type may hold images: bytes, or structs with bytes."""
     if pa.types.is_struct(kind):
         at = kind.get_field_index("bytes")
         return at >= 0 and _is_binary(kind.field(at).type)

@@ -21,13 +21,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import PrepareConfig
+from beam_jobs.config import PrepareConfig, SourceConfig
 from beam_jobs.schemas import LISTING_SCHEMA, SOURCE_TABLE, Status
 from beam_jobs.sources.class_names import look_alikes, wanted_classes
 from beam_jobs.sources.class_numbers import class_numbers
 from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.glance import Glance, Recognised
 from beam_jobs.sources.ignore import IgnorePatterns
 from beam_jobs.sources.kinds.table.matching import check_found, find_files
+from beam_jobs.sources.kinds.table.recognising import recognise_table
 from beam_jobs.sources.kinds.table.rows import name_rows, settings_warnings, understand
 from beam_jobs.sources.kinds.table.settling import Settled, settle
 from beam_jobs.sources.kinds.table.tables import Table, find_tables, read_tables
@@ -64,6 +66,11 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     log(_summary(settled, found.num_without_ending))
     warnings = [*walk.warnings(), *settings_warnings(raw, settings), *class_warnings(classes)]
     return Listing(listing, warnings)
+
+
+def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
+    """Recognise one table with a column of paths and one of labels, beside images."""
+    return recognise_table(glance, settings, of_addresses=False)
 
 
 def _files(walk: Iterable[FoundFile], tables: list[Table]) -> pa.Table:

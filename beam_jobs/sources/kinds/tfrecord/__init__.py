@@ -14,8 +14,10 @@ from functools import partial
 
 import pyarrow as pa
 
-from beam_jobs.config import PrepareConfig
+from beam_jobs.config import PrepareConfig, SourceConfig
+from beam_jobs.sources.class_names import quoted
 from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.glance import Glance, Recognised
 from beam_jobs.sources.kinds.tfrecord.framing import Frames, compression_of, unpacked
 from beam_jobs.sources.kinds.tfrecord.reading import Records
 from beam_jobs.sources.listing import Listing
@@ -79,6 +81,12 @@ def make_readable(
         compression = compression_of(file, config.source.rows.compression)
         if compression != "none":
             keep_unpacked(file, compression, partial(unpacked, file, compression), scratch)
+
+
+def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
+    """Recognise TFRecord files by their names."""
+    files = [uri for uri in glance.files if is_tfrecord(uri.lower())]
+    return Recognised(f"it has TFRecord files: {quoted(files)}") if files else None
 
 
 def open_reader(folder: SourceFolder, config: PrepareConfig, scratch: Storage | None) -> RowReader:

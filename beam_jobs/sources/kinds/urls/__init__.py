@@ -14,10 +14,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import PrepareConfig
+from beam_jobs.config import PrepareConfig, SourceConfig
 from beam_jobs.sources.fetching.rounds import fetch_all, settled_uris
 from beam_jobs.sources.fetching.store import ANSWERS_SCHEMA, KeptAnswers, RunStore
 from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.glance import Glance, Recognised
+from beam_jobs.sources.kinds.table.recognising import recognise_table
 from beam_jobs.sources.kinds.urls.images import FetchedImages
 from beam_jobs.sources.kinds.urls.listing import fill_in, last_answers, read_urls
 from beam_jobs.sources.listing import Listing
@@ -35,6 +37,11 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
         ConfigError: the table cannot be read as the settings say, or lacks a column that they name.
     """
     return read_urls(folder, config).listing
+
+
+def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
+    """Recognise one table with a column of addresses and one of labels."""
+    return recognise_table(glance, settings, of_addresses=True)
 
 
 def list_fetched(folder: SourceFolder, config: PrepareConfig, place: Workplace) -> Listing:

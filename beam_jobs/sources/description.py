@@ -1,0 +1,59 @@
+"""What kinds of sources there are, and which settings each of them has."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel
+
+from beam_jobs.config import SourceConfig
+from beam_jobs.sources import kinds
+from beam_jobs.sources.kind_modules import built_in_kinds
+
+# Groups of settings of SourceConfig, by kind.
+_GROUPS = {
+    "table": ("table",),
+    "urls": ("table", "urls"),
+    "archive": ("archive",),
+    "parquet": ("rows",),
+    "arrays": ("rows",),
+    "tfrecord": ("rows",),
+    "array_record": ("rows",),
+}
+_OF_FOLDERS = ("image_folder", "archive")
+
+
+def described_kinds() -> list[dict[str, Any]]:
+    """Return the built-in kinds: name, description, whether auto recognises it, and its options."""
+    return [_described(kind) for kind in built_in_kinds()]
+
+
+def _described(kind: str) -> dict[str, Any]:
+    module = importlib.import_module(f"{kinds.__name__}.{kind}")
+    paragraphs = (module.__doc__ or "").strip().split("\n\n")
+    return {
+        "kind": kind,
+        "description": " ".join(paragraphs[0].split()),
+        "recognised": hasattr(module, "recognise"),
+        "options": list(_options(kind)),
+    }
+
+
+def _options(kind: str) -> Iterator[dict[str, Any]]:
+    """Yield the settings that matter for a kind."""
+    defaults = SourceConfig()
+    plain = (["layout"] if kind in _OF_FOLDERS else []) + ["files"]
+    for name in plain:
+        yield _option(f"source.{name}", SourceConfig, name, getattr(defaults, name))
+    for group in _GROUPS.get(kind, ()):
+        settings = getattr(defaults, group)
+        for name in type(settings).model_fields:
+            yield _option(f"source.{group}.{name}", type(settings), name, getattr(settings, name))
+
+
+def _option(path: str, model: type[BaseModel], name: str, default: Any) -> dict[str, Any]:
+    field = model.model_fields[name]
+    shown = list(default) if isinstance(default, tuple) else default
+    return {"option": path, "default": shown, "description": field.description or ""}

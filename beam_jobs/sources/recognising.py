@@ -1,0 +1,121 @@
+"""Settle what a request leaves open: a source that is a file or a pattern, and ``source.kind = "auto"``.
+
+Each kind that can be recognised has a function ``recognise(glance, settings)`` in its module. Exactly one of
+them must recognise the source. If none does, or several do, the user is asked: nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from beam_jobs.config import PrepareConfig, SourceConfig
+from beam_jobs.request import JobRequest
+from beam_jobs.sources import kinds
+from beam_jobs.sources.chosen_files import is_pattern
+from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.glance import Glance, Recognised, glance_at
+from beam_jobs.sources.kind_modules import built_in_kinds
+from infra.errors import NotFoundError, UsageError
+from infra.progress import log
+from infra.settings import validate
+from infra.storage.filesystem import Storage
+from infra.storage.names import name_of, uri_of
+
+AUTO = "auto"
+# These read folders: a file in place of one is a mistake.
+_FOLDER_KINDS = ("image_folder", "table", "urls")
+
+
+def settled(request: JobRequest) -> JobRequest:
+    """Return a request whose source is a folder, and whose kind is known.
+
+    A file or a pattern as source becomes its folder with ``source.files``.
+
+    Raises:
+        UsageError: the kind is to be recognised, and none fits, or several do.
+        NotFoundError: there is no such source.
+    """
+    source = request.config.source
+    location = request.source
+    if source.kind not in _FOLDER_KINDS and source.files is None:
+        location, files = folder_and_files(location)
+        source = source.model_copy(update={"files": files})
+    if source.kind == AUTO:
+        source = _recognised(SourceFolder(location, only=source.files), source)
+    if source is request.config.source and location == request.source:
+        return request
+    config = request.config.model_copy(update={"source": source})
+    return request.model_copy(update={"source": location, "config": config})
+
+
+def folder_and_files(location: str) -> tuple[str, str | None]:
+    """Return the folder of a source, and the path or pattern of its files below it; None for a folder."""
+    if "://" in location:
+        place, mark, options = location.partition("?")
+        place = place.rstrip("/")
+        if not is_pattern(place):
+            folder, _, name = place.rpartition("/")
+            if folder.endswith(("/", ":")) or not _is_object(f"{folder}{mark}{options}", name):
+                return location, None
+            return f"{folder}{mark}{options}", uri_of(name)
+    else:
+        place, mark, options = location.rstrip("/") or "/", "", ""
+        path = Path(name_of(place)).expanduser()
+        if path.is_dir() or not (path.is_file() or is_pattern(place)):
+            return location, None
+    folder, _, files = place.rpartition("/")
+    while is_pattern(folder):
+        folder, _, part = folder.rpartition("/")
+        files = f"{part}/{files}"
+    return f"{folder or ('/' if place.startswith('/') else '.')}{mark}{options}", files
+
+
+def recognise(glance: Glance, settings: SourceConfig) -> dict[str, Recognised]:
+    """Return the kinds that fit what lies in a source, with what they saw."""
+    found = {}
+    for kind in built_in_kinds():
+        module = importlib.import_module(f"{kinds.__name__}.{kind}")
+        if (fits := getattr(module, "recognise", None)) is not None:
+            look = cast(Callable[[Glance, SourceConfig], Recognised | None], fits)
+            if (seen := look(glance, settings)) is not None:
+                found[kind] = seen
+    return found
+
+
+def _recognised(folder: SourceFolder, settings: SourceConfig) -> SourceConfig:
+    glance = glance_at(folder)
+    found = recognise(glance, settings)
+    if not found:
+        raise UsageError(
+            f"no kind of source is recognised in {folder.uri}: it has {glance.in_words()}",
+            "say which one with --source-kind KIND; shardmill sources lists them",
+        )
+    if len(found) > 1:
+        seen = "; ".join(f"{kind} ({recognised.why})" for kind, recognised in found.items())
+        raise UsageError(
+            f"the source {folder.uri} may be of several kinds: {seen}",
+            f"say which one: --source-kind {' or --source-kind '.join(found)}",
+        )
+    ((kind, recognised),) = found.items()
+    log(f"recognised as the kind {kind}: {recognised.why}")
+    values = settings.model_dump(exclude_defaults=True) | {"kind": kind}
+    values = _merged(recognised.settings, values)
+    return validate(PrepareConfig, {"source": values}, where="the recognised source").source
+
+
+def _merged(found: Any, given: Any) -> Any:
+    """Found settings, with those that the user gave in their place."""
+    if not isinstance(given, dict):
+        return given
+    return {**found, **{name: _merged(found.get(name, {}), value) for name, value in given.items()}}
+
+
+def _is_object(folder: str, name: str) -> bool:
+    try:
+        Storage.at(folder).entry(name)
+    except NotFoundError:
+        return False
+    return True

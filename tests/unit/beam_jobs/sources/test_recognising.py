@@ -1,0 +1,160 @@
+"""Recognise the kind of a source; sources that are files or patterns."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from beam_jobs.config import PrepareConfig
+from beam_jobs.dry_run import dry_run
+from beam_jobs.request import JobRequest
+from beam_jobs.sources import list_inputs, open_source
+from beam_jobs.sources.description import described_kinds
+from beam_jobs.sources.recognising import folder_and_files, settled
+from infra.errors import NotFoundError, UsageError
+from tests.samples.archives import make_tar, make_zip, pictures
+from tests.samples.photos import jpeg, write
+
+IMAGES = {"cat/1.jpg": jpeg(1), "dog/2.jpg": jpeg(2)}
+
+
+def asked(source: Path | str, **settings: Any) -> JobRequest:
+    config = PrepareConfig.model_validate({"source": {"kind": "auto", **settings}})
+    return JobRequest(source=str(source), dataset="d", root="/nowhere/root", config=config)
+
+
+def _parquet(columns: dict[str, list[Any]]) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns), sink)
+    return sink.getvalue()
+
+
+def _npz() -> bytes:
+    sink = io.BytesIO()
+    np.savez(sink, x=np.zeros((2, 4, 4), np.uint8), y=np.arange(2))
+    return sink.getvalue()
+
+
+SOURCES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "folders": (lambda path: write(path, IMAGES), "image_folder"),
+    "folders of splits": (
+        lambda path: write(path, {f"train/{name}": b"" for name in IMAGES}),
+        "image_folder",
+    ),
+    "tar": (lambda path: make_tar(path / "a.tar", IMAGES), "archive"),
+    "zips below": (lambda path: make_zip(path / "deep/er/a.zip", IMAGES), "archive"),
+    "table": (
+        lambda path: write(path, {"l.csv": b"Image;Label\n1.jpg;cat\n", "img/1.jpg": b"", "2.jpg": b""}),
+        "table or image_folder",
+    ),
+    "table beside flat images": (
+        lambda path: write(path, {"l.csv": b"image,label\n1.jpg,cat\n", "1.jpg": b"", "README.md": b""}),
+        "table",
+    ),
+    "JSON lines": (
+        lambda path: write(path, {"l.jsonl": b'{"file": "1.jpg", "class": 3}\n', "1.jpg": b""}),
+        "table",
+    ),
+    "addresses": (lambda path: write(path, {"l.tsv": b"url\tlabel\nhttp://a/1.jpg\tcat\n"}), "urls"),
+    "rows of images": (
+        lambda path: write(path, {"0.parquet": _parquet({"image": [b"1"], "label": [0]})}),
+        "parquet",
+    ),
+    "a Parquet table": (
+        lambda path: write(path, {"l.parquet": _parquet({"path": ["1.jpg"], "label": ["a"]}), "1.jpg": b""}),
+        "table",
+    ),
+    "arrays": (lambda path: write(path, {"mnist.npz": _npz()}), "arrays"),
+    "IDX": (lambda path: write(path, {"train-images-idx3-ubyte.gz": gzip.compress(b"")}), "arrays"),
+    "TFRecords": (lambda path: write(path, {"train.tfrecord-00000-of-00001": b""}), "tfrecord"),
+    "nothing": (lambda path: write(path, {"notes.txt": b"", "film.mp4": b""}), "none"),
+    "folders and archives": (lambda path: make_tar(write(path, IMAGES) / "a.tar", IMAGES), "several"),
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_what_is_recognised(name: str, tmp_path: Path) -> None:
+    make, kind = SOURCES[name]
+    make(tmp_path)
+    if kind == "none":
+        with pytest.raises(UsageError, match=r"no kind .* is recognised in .*: it has 1 \.mp4, 1 \.txt"):
+            settled(asked(tmp_path))
+    elif kind == "several" or " or " in kind:
+        with pytest.raises(UsageError, match="may be of several kinds: ") as error:
+            settled(asked(tmp_path))
+        assert "--source-kind image_folder" in str(error.value.remedy)
+    else:
+        source = settled(asked(tmp_path)).config.source
+        assert source.kind == kind
+        if kind in ("table", "urls"):
+            assert source.table.file is not None
+            assert source.table.file.startswith("l.")
+
+
+def test_given_settings_win_over_found_ones(tmp_path: Path) -> None:
+    write(tmp_path, {"l.csv": b"id,image,label,breed\n7,1.jpg,cat,x\n", "1.jpg": b""})
+    found = settled(asked(tmp_path)).config.source.table
+    assert (found.file, found.path_column, found.label_column) == ("l.csv", "image", "label")
+    given = settled(
+        asked(tmp_path, table={"label_column": "breed", "drop_labels": ["y"]})
+    ).config.source.table
+    assert (given.path_column, given.label_column, given.drop_labels) == ("image", "breed", ("y",))
+    # As a flow hands it over: with all defaults written out.
+    whole = PrepareConfig.model_validate(asked(tmp_path).config.model_dump())
+    request = asked(tmp_path).model_copy(update={"config": whole})
+    assert settled(request).config.source.table.file == "l.csv"
+
+
+def test_sources_that_are_files_or_patterns(tmp_path: Path) -> None:
+    files = pictures({"cat": 1, "dog": 1})
+    for name in ("train-1.tar", "train-2.tar", "val-1.tar", "deep/train-3.tar"):
+        make_tar(tmp_path / name, files)
+    write(tmp_path, {"other.jpg": b"x"})
+    for source, archives in {
+        "val-1.tar": ["val-1.tar"],
+        "train-*.tar": ["train-1.tar", "train-2.tar"],
+        "*/train-?.tar": ["deep/train-3.tar"],
+    }.items():
+        request = settled(asked(tmp_path / source))
+        assert request.config.source.kind == "archive"
+        assert request.source == str(tmp_path)
+        table = list_inputs(open_source(request), request.config).table
+        assert sorted(set(table["container"].to_pylist())) == archives
+    with pytest.raises(NotFoundError, match=r"no file in .* matches 'x\*\.tar'"):
+        settled(asked(tmp_path / "x*.tar"))
+    with pytest.raises(NotFoundError, match="is not there"):
+        settled(asked(tmp_path / "gone"))
+    assert folder_and_files("relative-*.tar") == (".", "relative-*.tar")
+    assert folder_and_files("/*.tar") == ("/", "*.tar")
+    assert folder_and_files("s3://bucket/a/*/b-*.tar?region=x") == ("s3://bucket/a?region=x", "*/b-*.tar")
+
+
+def test_a_folder_in_place_of_a_kind_is_as_before(tmp_path: Path) -> None:
+    request = asked(tmp_path, kind="image_folder")
+    assert settled(request) is request
+
+
+def test_a_dry_run_says_what_was_recognised(tmp_path: Path) -> None:
+    make_tar(tmp_path / "a.tar", pictures({"cat": 2, "dog": 2}))
+    request = asked(tmp_path / "a.tar").model_copy(update={"root": str(tmp_path / "root")})
+    outcome = dry_run(request)
+    assert outcome["source_kind"] == "archive"
+    assert outcome["first_inputs"][0]["uri"] == "a.tar#cat/0.jpg"
+
+
+def test_every_kind_is_described() -> None:
+    kinds = {kind["kind"]: kind for kind in described_kinds()}
+    assert {"image_folder", "table", "archive", "parquet", "arrays", "tfrecord", "urls"} <= set(kinds)
+    for kind in kinds.values():
+        assert kind["description"].endswith((".", ":"))
+        assert all(option["description"] for option in kind["options"])
+    options = [option["option"] for option in kinds["archive"]["options"]]
+    assert {"source.files", "source.archive.layout"} <= set(options)
