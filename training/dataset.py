@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Unpack, get_args
 
 from infra.dataset.catalog import Catalog, DatasetVersion
 from infra.errors import NotFoundError, UsageError
+from infra.format.features import Feature
+from infra.format.labels import LABEL_FEATURES, LabelKind, check_has_classes
 from infra.storage.locations import default_root
 from training.config.reading import CacheForm, Mode, ReadingSettings
 from training.order import Order, rank_slice
@@ -20,7 +22,9 @@ from training.reading.cache import CacheMemory
 from training.reading.example_options import ExampleOptions, example_request_from
 from training.reading.opening import open_for_order
 from training.reading.options import ReadingOptions, reading_settings_from
+from training.reading.records.columns import NO_FEATURES, FeatureColumns
 from training.reading.records.damage import BadRecords
+from training.reading.records.split_table import load_features
 from training.reading.staging.staging import staging_for
 
 if TYPE_CHECKING:
@@ -133,8 +137,30 @@ class Dataset:
         if self._staging is not None:
             self._staging.close()
 
+    @property
+    def features(self) -> list[Feature]:
+        """The further features of the records."""
+        of_version = self.version.manifest.extra_features
+        return [feature for feature in of_version if feature.name not in LABEL_FEATURES]
+
+    @property
+    def label_kind(self) -> LabelKind:
+        """The kind of the labels: class, multi, targets or none."""
+        return self.version.manifest.label_kind
+
+    def feature_columns(self, split: str, names: Sequence[str]) -> FeatureColumns:
+        """Return features of the records of a split, in the order of its table.
+
+        Raises:
+            UsageError: the version has no such feature.
+        """
+        return load_features(self.version, split, names) if names else NO_FEATURES
+
     def tf(self, split: str, *, epoch: int = 0, epochs: int = 1, **options: Unpack[ExampleOptions]) -> Any:
         """Return a ``tf.data.Dataset`` of (images uint8 [B, S, S, C], labels int32 [B]).
+
+        The labels are float32 [B, C] if images have several, with 1 for each that an image has; float32
+        [B, T] if they are numbers; and -1 if images have none.
 
         With ``last_batch="pad"`` or ``class_weights`` the elements are (images, labels, weights). With MixUp
         or CutMix the labels are distributions over the classes, float32 [B, C].
@@ -146,7 +172,8 @@ class Dataset:
             split: "train", "validation" or "test".
             epoch: the first epoch.
             epochs: the number of epochs.
-            **options: batch and image size, seed, augmentation and order; see ``ExampleOptions``.
+            **options: batch and image size, seed, augmentation, order and features; see ``ExampleOptions``.
+                With features the first part of an element is a dict of "image" and each feature, by name.
 
         Raises:
             NotFoundError: the version has no such split.
@@ -162,6 +189,9 @@ class Dataset:
 
         asked = example_request_from(split, self.table(split), self.classes, options)
         asked.check_epochs(epochs)
+        columns = self.feature_columns(split, asked.features)
+        if asked.augment is not None and asked.augment.mixes:
+            check_has_classes(self.label_kind, self.version.ref, "mixing examples (augment.mixup, cutmix)")
         pipeline: Pipeline
         if asked.augment is None:
             pipeline = IndexedPipeline(
@@ -179,7 +209,8 @@ class Dataset:
             opened = open_images(settings, self.reader(split), asked.order, asked.size)
             pipeline = augmented_on_host(opened.pipeline, asked.augment, len(self.classes))
         steps = pipeline.order.steps_per_epoch
-        return as_pairs(pipeline, epoch * steps, (epoch + epochs) * steps, asked.last_batch)
+        first, stop = epoch * steps, (epoch + epochs) * steps
+        return as_pairs(pipeline, first, stop, asked.last_batch, columns, ragged=asked.ragged)
 
     def batches(
         self,
@@ -232,6 +263,7 @@ class Dataset:
                 augment=asked.augment,
                 threads=threads,
                 image_channels=asked.data.image_channels,
+                features=self.feature_columns(split, asked.features),
             ),
             asked.order,
             epoch * steps + step,
@@ -288,6 +320,7 @@ class Dataset:
             asked.data.seed,
             asked.data.image_channels,
             {"training": asked.training, "seed": asked.data.seed, **order_options(examples)},
+            self.feature_columns(split, asked.features),
         )
         if preload is False:
             return open_loader(self._through_cache(split, asked.order), request, loading)

@@ -15,6 +15,7 @@ from infra import progress as events
 from infra.dataset.catalog import Catalog, DatasetVersion
 from infra.dataset.views.references import reference_of
 from infra.errors import ConfigError
+from infra.format.labels import check_has_classes
 from infra.processes.job_command import JobParser, deliver
 from infra.processes.process import exit_at_once, run_main
 from infra.storage.locations import default_root, default_runs
@@ -124,6 +125,7 @@ def _evaluator(config: TrainConfig, trained_on: DatasetVersion, run: RunFolder) 
 
 
 def _check_classes(run: RunFolder, trained_on: DatasetVersion, version: DatasetVersion) -> None:
+    check_has_classes(version.manifest.label_kind, version.ref, "evaluation")
     known, found = trained_on.manifest.classes, version.manifest.classes
     if known == found:
         return

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from infra.dataset.catalog import Catalog
 from infra.errors import UsageError
+from infra.format.labels import class_name
 from infra.processes.job_command import JobParser, deliver, settings_of
 from infra.processes.process import run_main
 from infra.readable import counted
@@ -136,7 +137,7 @@ def _stored(reader: RecordReader, dataset: Dataset, ordinal: int) -> tuple[Image
     """Return the whole stored image, and its caption."""
     (stored,) = reader.read_images(np.array([ordinal]))
     height, width, _ = stored.shape
-    label = dataset.classes[reader.table.label[ordinal]]
+    label = class_name(dataset.classes, int(reader.table.label[ordinal]))
     return reader.decoded(ordinal, stored), (label, f"{width} by {height} pixels")
 
 

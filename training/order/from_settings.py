@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from infra.errors import ConfigError
+from infra.format.labels import NO_CLASS
 from training.arrays import Floats, Ints
 from training.config.data import DataSettings
 from training.order.balance import class_weights
@@ -52,9 +53,13 @@ def order_from_settings(data: DataSettings, table: SplitLabels, classes: Sequenc
             "data.left_out_fold is for training runs alone",
             "take data.folds and data.left_out_fold out of the settings",
         )
+    labels = table.label
+    if labels.size and labels.min() == NO_CLASS:
+        _check_draws_no_classes(data)
+        labels = np.zeros_like(labels)
     blocks = BlockSizes(data.block_records, data.window_blocks) if data.granularity == "block" else None
     return TrainingOrder(
-        table.label,
+        labels,
         seed=data.seed,
         global_batch_size=data.batch_size,
         balance=balance_rule(data, classes),
@@ -63,6 +68,23 @@ def order_from_settings(data: DataSettings, table: SplitLabels, classes: Sequenc
         shard_sizes=table.shard_sizes,
         class_weights=weight_rule(data, classes),
     )
+
+
+def _check_draws_no_classes(data: DataSettings) -> None:
+    """Check that the order of records without a class asks for no classes.
+
+    Raises:
+        ConfigError: it does.
+    """
+    for key, value, plain in (
+        ("balance", data.balance, "natural"),
+        ("class_weights", data.class_weights, "none"),
+    ):
+        if value != plain:
+            raise ConfigError(
+                f"data.{key} = {value!r} needs one class an image; this dataset has other labels, or none",
+                f"leave it out: data.{key} = {plain!r}",
+            )
 
 
 def balance_rule(data: DataSettings, classes: Sequence[str]) -> Rule:

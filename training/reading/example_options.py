@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -34,6 +35,8 @@ class ExampleOptions(OrderOptions, total=False):
             ``.torch``, whose default is then "pad").
         image_channels: 3 (the default), or 1 for grey images: the luma of coloured ones.
         augment: how training examples are augmented; the default is that of ``AugmentSettings``.
+        features: names of further features of the records, which stand beside the images (default: none).
+        ragged: for ``.tf``: lists of any length become ``tf.RaggedTensor`` (the default), or are padded.
     """
 
     batch_size: int
@@ -43,6 +46,8 @@ class ExampleOptions(OrderOptions, total=False):
     seed: int
     last_batch: LastBatchOption | None
     augment: AugmentSettings | None
+    features: Sequence[str]
+    ragged: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,8 @@ class ExampleRequest:
         image_size: height and width of the images (pixels); None: whole images.
         augment: how examples are augmented; None: not at all.
         last_batch: how a last batch that is not full is treated.
+        features: names of further features.
+        ragged: lists of any length become ragged tensors, or are padded.
     """
 
     data: DataSettings
@@ -64,6 +71,8 @@ class ExampleRequest:
     image_size: int | None
     augment: AugmentSettings | None
     last_batch: LastBatchOption
+    features: tuple[str, ...] = ()
+    ragged: bool = True
 
     @property
     def size(self) -> int:
@@ -135,6 +144,10 @@ def example_request_from(
         raise UsageError(
             "whole images have three channels", "give an image_size, or leave out image_channels"
         )
+    features = cast("Sequence[str]", given.pop("features", ()))
+    named = (features,) if isinstance(features, str) else tuple(features)
+    ragged = cast(bool, given.pop("ragged", True))
     data = data_settings_from(batch_size, last_batch, seed, cast(OrderOptions, given))
     order = make_order(data, labels, classes, training=training)
-    return ExampleRequest(data, order, training, image_size, augment if training else None, last_batch)
+    own = augment if training else None
+    return ExampleRequest(data, order, training, image_size, own, last_batch, named, ragged)

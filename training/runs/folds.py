@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from infra.dataset.catalog import DatasetVersion
 from infra.errors import ConfigError
+from infra.format.labels import check_has_classes
 from training.arrays import Ints
 from training.config import DataSettings
 from training.order import FoldedRecords, Order, SubsetOrder, fold_numbers, order_from_settings
@@ -56,8 +57,10 @@ def divide_train_split(data: DataSettings, reader: RecordReader, classes: list[s
     Raises:
         DataError: there are no records to train on.
         ConfigError: the fold is empty, or the settings do not fit the data.
+        UsageError: the images have other labels than one class each.
     """
-    table = reader.table
+    table, version = reader.table, reader.split.version
+    check_has_classes(version.manifest.label_kind, version.ref, "training")
     if data.left_out_fold is None or data.folds is None:
         return TrainRecords(order_from_settings(data, table, classes), None)
     facts = FoldedRecords(table.id, table.label, _groups(reader.split.version, table.split))

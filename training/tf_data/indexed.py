@@ -85,6 +85,10 @@ class IndexedPipeline:
         return int(self.rows.stop - self.rows.start)
 
     @property
+    def _label_type(self) -> Any:
+        return tf.float32 if self.reader.table.label_shape else tf.int32
+
+    @property
     def class_weights(self) -> Floats | None:
         """The weights of the classes in the loss."""
         return self.order.class_weights
@@ -99,8 +103,8 @@ class IndexedPipeline:
                 fewer, the replicas' slices come one after the other.
 
         Returns:
-            Dataset of dicts: images uint8 [b, S, S, C], labels int32 [b], weights float32 [b] (see
-            ``StepPlan.weights``), ordinals int64 [b].
+            Dataset of dicts: images uint8 [b, S, S, C], labels (``SplitTable.labels_of``), weights float32
+            [b] (``StepPlan.weights``), ordinals int64 [b].
         """
         self.reader.prefetch(self.order, start, stop)
         rows = batch_size or self.num_rows
@@ -123,12 +127,18 @@ class IndexedPipeline:
 
     def _decoded_outside(self, start: int, stop: int, rows: int, slices: int) -> Any:
         def batch(run_slice: Any) -> dict[str, Any]:
-            kinds = {"images": tf.uint8, "labels": tf.int32, "weights": tf.float32, "ordinals": tf.int64}
+            kinds = {
+                "images": tf.uint8,
+                "labels": self._label_type,
+                "weights": tf.float32,
+                "ordinals": tf.int64,
+            }
             made = tf.numpy_function(
                 lambda number: self._make(int(number), slices), [run_slice], list(kinds.values())
             )
             made[0].set_shape([rows, self.image_size, self.image_size, self.image_channels])
-            for column in made[1:]:
+            made[1].set_shape([rows, *self.reader.table.label_shape])
+            for column in made[2:]:
                 column.set_shape([rows])
             return dict(zip(kinds, made, strict=True))
 
@@ -184,11 +194,11 @@ class IndexedPipeline:
 
     def _fetch(self, run_step: Any) -> dict[str, Any]:
         """Fetch the encoded images of one step and the parameters of their augmentation."""
-        kinds = (tf.string, tf.int32, tf.int32, tf.bool, tf.int32, tf.float32, tf.int64)
+        kinds = (tf.string, tf.int32, tf.int32, tf.bool, self._label_type, tf.float32, tf.int64)
         fetched = tf.numpy_function(self._read_step, [run_step], kinds, stateful=False)
         names = ("images", "shapes", "windows", "flips", "labels", "weights", "ordinals")
         rows = self.num_rows
-        columns = {"shapes": [3], "windows": [4]}
+        columns = {"shapes": [3], "windows": [4], "labels": list(self.reader.table.label_shape)}
         for tensor, name in zip(fetched, names, strict=True):
             tensor.set_shape([rows, *columns.get(name, [])])
         return dict(zip(names, fetched, strict=True))
@@ -207,7 +217,7 @@ class IndexedPipeline:
             np.array([record.shape for record in records], dtype=np.int32),
             parameters.windows,
             parameters.flip_left_right,
-            np.array([record.label for record in records], dtype=np.int32),
+            self.reader.table.labels_of(plan.ordinals),
             plan.weights,
             plan.ordinals,
         )

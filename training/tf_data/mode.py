@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import ConfigError
+from infra.format.labels import LabelKind
 from training.config.data import DataSettings
 from training.config.reading import Mode, ReadingSettings
 
@@ -32,7 +33,7 @@ def choose_mode(version: DatasetVersion, reading: ReadingSettings, data: DataSet
     Raises:
         ConfigError: streaming is set, and cannot fulfil another setting.
     """
-    obstacle = _obstacle(reading, data)
+    obstacle = _obstacle(reading, data, version.manifest.label_kind)
     if reading.mode == "streaming" and obstacle:
         raise ConfigError(f"reading.mode = 'streaming' and {obstacle}", "set reading.mode to auto or indexed")
     if reading.mode != "auto":
@@ -69,8 +70,10 @@ def consumed(reading: ReadingSettings, mode: Mode) -> dict[str, Any]:
     return found
 
 
-def _obstacle(reading: ReadingSettings, data: DataSettings) -> str | None:
+def _obstacle(reading: ReadingSettings, data: DataSettings, labels: LabelKind) -> str | None:
     """Return why shards cannot be streamed, or None."""
+    if labels != "class":
+        return "labels other than one class are read from the indexes"
     if data.balance != "natural":
         return f"data.balance = {data.balance!r} needs an exact order"
     if data.granularity != "record":

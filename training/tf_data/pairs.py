@@ -6,10 +6,20 @@ from typing import Any, Literal
 
 import tensorflow as tf
 
+from training.reading.records.columns import NO_FEATURES, FeatureColumns
+from training.tf_data.features import feature_tensors
 from training.tf_data.pipeline import Pipeline
 
 
-def as_pairs(pipeline: Pipeline, start: int, stop: int, last_batch: Literal["pad", "drop", "partial"]) -> Any:
+def as_pairs(
+    pipeline: Pipeline,
+    start: int,
+    stop: int,
+    last_batch: Literal["pad", "drop", "partial"],
+    features: FeatureColumns = NO_FEATURES,
+    *,
+    ragged: bool = True,
+) -> Any:
     """Return a dataset of the steps ``start`` to ``stop``.
 
     Args:
@@ -19,17 +29,28 @@ def as_pairs(pipeline: Pipeline, start: int, stop: int, last_batch: Literal["pad
         last_batch: with "pad", and with class weights, elements have weights: 0 for padding; for an example
             1, or the weight of its class, scaled so that the weights of a step average to 1 over its
             examples.
+        features: the features that stand beside the images; then the first part of an element is a dict of
+            "image" and the features, by name.
+        ragged: lists of any length become ``tf.RaggedTensor``; else they are padded.
     """
     batches = pipeline.dataset(start, stop)
     weighted = last_batch == "pad" or pipeline.class_weights is not None
-    element = _weighted if weighted else _pair
+    plain = _weighted if weighted else _pair
+
+    def element(batch: dict[str, Any]) -> tuple[Any, ...]:
+        images, *others = plain(batch)
+        if not features.features:
+            return images, *others
+        beside = feature_tensors(features, batch["ordinals"], ragged=ragged)
+        return {"image": images, **beside}, *others
+
     rest = len(pipeline.reader.table) % pipeline.order.global_batch_size
     if last_batch != "partial" or not rest:
         return batches.map(element)
     # Not `skip`: it would read and decode every batch that it skips.
     full, tail = pipeline.dataset(start, stop - 1), pipeline.dataset(stop - 1, stop)
     return full.map(element).concatenate(
-        tail.map(lambda batch: tuple(column[:rest] for column in element(batch)))
+        tail.map(lambda batch: tf.nest.map_structure(lambda column: column[:rest], element(batch)))
     )
 
 

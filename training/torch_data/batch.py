@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from training.reading.batches.maker import Batch
+from training.torch_data.features import joined_features, torch_features
 
 
 class Example(NamedTuple):
@@ -15,19 +16,23 @@ class Example(NamedTuple):
 
     Attributes:
         image: uint8 [C, h, w]; with a transform of the user's own, what that returned.
-        label: index into the classes.
+        label: index into the classes; or float32 [C] or [T], several labels or numbers.
         weight: the weight in the loss; 0 for padding (``StepPlan.weights``).
         ordinal, position: the record, and its position in the epoch.
         epoch, step: the step of the run; step -1 for an example that was requested by ordinal.
+        features: the features that were asked for, by name.
+        variable: names of those that are lists of any length.
     """
 
     image: Any
-    label: int
+    label: Any
     weight: float
     ordinal: int
     position: int
     epoch: int
     step: int
+    features: dict[str, Any] = {}  # noqa: RUF012
+    variable: frozenset[str] = frozenset()
 
 
 class TorchBatch(NamedTuple):
@@ -35,12 +40,14 @@ class TorchBatch(NamedTuple):
 
     Attributes:
         images: uint8 [b, C, h, w], channels last in memory; with a transform, what that returned for each.
-        labels: int64 [b].
+        labels: int64 [b]; or float32 [b, C] or [b, T], several labels or numbers.
         weights: float32 [b] (``StepPlan.weights``), 0 for padding. In training, ``(weights * losses).sum()``
             added up over the ranks is the mean over the step's real examples; in evaluation they are 1.
         sizes: int64 [b, 2], height and width of each image within ``images`` (pixels).
         ordinals, positions: int64 [b], the records and their positions in the epoch.
         epoch, step: the step of the run.
+        features: the features that were asked for, by name: tensors [b] or [b, length]; a ``Padded`` of
+            tensors for lists of any length; for bytes and text lists in place of tensors.
     """
 
     images: Any
@@ -51,6 +58,7 @@ class TorchBatch(NamedTuple):
     positions: Any
     epoch: int
     step: int
+    features: dict[str, Any] = {}  # noqa: RUF012
 
 
 def to_torch(batch: Batch) -> TorchBatch:
@@ -58,14 +66,21 @@ def to_torch(batch: Batch) -> TorchBatch:
     rows, height, width, _ = batch.images.shape
     return TorchBatch(
         images=torch.from_numpy(batch.images).permute(0, 3, 1, 2),
-        labels=torch.tensor(batch.labels, dtype=torch.int64),
+        labels=torch.tensor(batch.labels, dtype=torch.int64 if batch.labels.ndim == 1 else torch.float32),
         weights=torch.tensor(batch.weights),
         sizes=torch.tensor([[height, width]]).repeat(rows, 1),
         ordinals=torch.tensor(batch.ordinals),
         positions=torch.tensor(batch.positions),
         epoch=batch.epoch,
         step=batch.step,
+        features=torch_features(batch.features),
     )
+
+
+def _labels(labels: Sequence[Any]) -> Any:
+    if isinstance(labels[0], int):
+        return torch.tensor(labels)
+    return torch.stack([torch.as_tensor(label, dtype=torch.float32) for label in labels])
 
 
 def pad_collate(examples: Sequence[Example]) -> TorchBatch:
@@ -87,11 +102,12 @@ def pad_collate(examples: Sequence[Example]) -> TorchBatch:
         images[row, :, :rows, :columns] = example.image
     return TorchBatch(
         images=images,
-        labels=torch.tensor([example.label for example in examples]),
+        labels=_labels([example.label for example in examples]),
         weights=torch.tensor([example.weight for example in examples], dtype=torch.float32),
         sizes=torch.tensor(shapes),
         ordinals=torch.tensor([example.ordinal for example in examples]),
         positions=torch.tensor([example.position for example in examples]),
         epoch=examples[0].epoch,
         step=examples[0].step,
+        features=joined_features([example.features for example in examples], examples[0].variable),
     )

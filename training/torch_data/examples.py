@@ -15,8 +15,10 @@ from training.config import AugmentSettings
 from training.order import StepPlan
 from training.reading.batches.maker import BatchMaker
 from training.reading.decode import Pixels
+from training.reading.records.columns import NO_FEATURES, FeatureColumns
 from training.reading.records.record_reader import RecordReader
 from training.torch_data.batch import Example
+from training.torch_data.features import features_of_examples
 from training.torch_data.ranks import RankOrder
 from training.torch_data.workers import in_worker, records_in_worker
 
@@ -49,6 +51,7 @@ class Examples(Dataset):  # type: ignore[misc]
         seed: int = 0,
         threads: int | None = None,
         image_channels: int = 3,
+        features: FeatureColumns = NO_FEATURES,
     ) -> None:
         """Make a data set of all records of a split.
 
@@ -61,6 +64,7 @@ class Examples(Dataset):  # type: ignore[misc]
             threads: the number of threads that decode in this process; default: one for each CPU. Worker
                 processes have one.
             image_channels: 3, or 1 for the luma of the images; whole images have three.
+            features: the features that examples have.
 
         Raises:
             UsageError: whole images cannot be augmented.
@@ -71,6 +75,8 @@ class Examples(Dataset):  # type: ignore[misc]
                 "images of different sizes cannot be augmented", "give an image_size, or augment=None"
             )
         self.records = records
+        self._features = features
+        self._variable = frozenset(one.name for one in features.features if one.shape == "variable")
         self._seed = seed
         self._maker = None
         if image_size is not None:
@@ -111,18 +117,23 @@ class Examples(Dataset):  # type: ignore[misc]
         images: list[Pixels] = []
         for _, group in itertools.groupby(places, key=lambda place: (place.seed, place.epoch)):
             images += self._images(_plan_of(list(group)))
-        labels = self.records.table.label
+        ordinals = np.array([place.ordinal for place in places], np.int64)
+        labels = self.records.table.labels_of(ordinals)
+        beside = features_of_examples(self._features.rows(ordinals), len(places))
+        one_class = labels.ndim == 1
         return [
             Example(
                 image=torch.from_numpy(image).permute(2, 0, 1),
-                label=int(labels[place.ordinal]),
+                label=int(labels[row]) if one_class else torch.from_numpy(labels[row]),
                 weight=place.weight,
                 ordinal=place.ordinal,
                 position=place.position,
                 epoch=place.epoch,
                 step=place.step,
+                features=beside[row],
+                variable=self._variable,
             )
-            for image, place in zip(images, places, strict=True)
+            for row, (image, place) in enumerate(zip(images, places, strict=True))
         ]
 
     def _numbered(self, ordinal: int) -> Place:

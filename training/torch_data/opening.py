@@ -13,6 +13,7 @@ from training.config.reading import CacheForm
 from training.reading.batches.maker import BatchMaker
 from training.reading.budget import WindowMemory
 from training.reading.cache import PreloadedRecords
+from training.reading.records.columns import NO_FEATURES, FeatureColumns
 from training.reading.records.record_reader import RecordReader
 from training.torch_data.examples import Examples
 from training.torch_data.loader import TorchLoader
@@ -31,6 +32,7 @@ class LoaderRequest:
         seed: the seed of the run.
         image_channels: 3, or 1 for the luma of the images.
         identity: the settings that determine the order, besides the version and the split; JSON-able.
+        features: the features that batches have.
     """
 
     order: RankOrder
@@ -39,6 +41,7 @@ class LoaderRequest:
     seed: int
     image_channels: int
     identity: Mapping[str, Any]
+    features: FeatureColumns = NO_FEATURES
 
 
 def open_loader(
@@ -63,7 +66,7 @@ def open_loader(
     source: BatchMaker | Examples
     if request.image_size is None:
         _refuse_batched(request.augment)
-        source = Examples(records, image_size=None, seed=request.seed)
+        source = Examples(records, image_size=None, seed=request.seed, features=request.features)
     else:
         threads = max(1, num_cpus() // ranks_on_this_host())
         source = BatchMaker(
@@ -72,6 +75,7 @@ def open_loader(
             augment=request.augment,
             threads=threads,
             image_channels=request.image_channels,
+            features=request.features,
         )
     if not version.storage.is_local and preload is None:
         loading = {"multiprocessing_context": "spawn", **loading}

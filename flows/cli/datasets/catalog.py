@@ -69,10 +69,17 @@ Augmented = Annotated[
 ]
 
 
+Parser = Annotated[
+    bool,
+    typer.Option("--parser", help="Instead, print Python code that parses the records with TensorFlow"),
+]
+
+
 def show(
     dataset: options.ViewRef,
     root: options.Root = None,
     augmented: Augmented = None,
+    parser: Parser = False,
     config: options.Config = None,
     overrides: options.Overrides = None,
     json_output: options.Json = False,
@@ -90,8 +97,16 @@ def show(
       shardmill show "photos@2?label == 'cat' and width > 800"
 
       shardmill show photos --augmented augmented.png --set augment.mixup=0.2
+
+      shardmill show photos --parser
     """
     opened = catalog_at(root).open_view(dataset)
+    if parser:
+        from flows.cli import output
+        from infra.format.parser import parser_code
+
+        output.say(*parser_code(opened.manifest).splitlines())
+        return
     if augmented is not None:
         from flows.cli.datasets import augmented as pictures
 

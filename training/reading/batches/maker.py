@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from training.order import StepPlan
 from training.reading.batches.buffers import BufferPool
 from training.reading.decode import Pixels, decode_window
 from training.reading.grey import luma
+from training.reading.records.columns import NO_FEATURES, FeatureColumns, Padded
 from training.reading.records.damage import without_rows
 from training.reading.records.record_reader import RecordReader
 
@@ -36,19 +37,21 @@ class Batch:
 
     Attributes:
         images: uint8 [b, S, S, 3], or [b, S, S, 1].
-        labels: int32 [b].
+        labels: int32 [b], or float32 [b, C] or [b, T] (``SplitTable.labels_of``).
         weights: float32 [b] (``StepPlan.weights``): 0 for padding.
         ordinals, positions: int64 [b], the records, and their positions in the epoch.
         epoch, step: the step of the run.
+        features: the features that were asked for, by name (``FeatureColumns.rows``).
     """
 
     images: Pixels
-    labels: npt.NDArray[np.int32]
+    labels: npt.NDArray[np.int32] | npt.NDArray[np.float32]
     weights: npt.NDArray[np.float32]
     ordinals: npt.NDArray[np.int64]
     positions: npt.NDArray[np.int64]
     epoch: int
     step: int
+    features: dict[str, npt.NDArray[Any] | Padded] = field(default_factory=dict)
 
 
 class BatchMaker:
@@ -62,6 +65,7 @@ class BatchMaker:
         augment: AugmentSettings | None = None,
         threads: int | None = None,
         image_channels: int = 3,
+        features: FeatureColumns = NO_FEATURES,
     ) -> None:
         """Make a maker that has no threads yet.
 
@@ -72,7 +76,9 @@ class BatchMaker:
             threads: the number of threads that decode; default: one for each CPU of this process. With 1 the
                 calling thread decodes.
             image_channels: 3, or 1 for the luma of the images.
+            features: the features that batches have.
         """
+        self.features = features
         self.records = records
         self.image_size = image_size
         self.augment = augment
@@ -111,8 +117,9 @@ class BatchMaker:
             images[bad] = 0 if donor is None else images[donor]
         if self.image_channels == 1:
             images = luma(images)
-        labels = self.records.table.label[plan.ordinals]
-        return Batch(images, labels, plan.weights, plan.ordinals, plan.positions, plan.epoch, plan.step)
+        labels, ordinals = self.records.table.labels_of(plan.ordinals), plan.ordinals
+        features = self.features.rows(ordinals) if self.features.features else {}
+        return Batch(images, labels, plan.weights, ordinals, plan.positions, plan.epoch, plan.step, features)
 
     def parameters(self, plan: StepPlan) -> AugmentParameters:
         """Draw the parameters of augmentation of a step's examples."""
@@ -169,7 +176,7 @@ class BatchMaker:
             return self._pool
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("records", "image_size", "augment", "image_channels", "threads")
+        kept = ("records", "image_size", "augment", "image_channels", "threads", "features")
         return {name: getattr(self, name) for name in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from infra.dataset.catalog import DatasetVersion
 from infra.errors import CorruptDataError, ShardmillError
 from infra.format.examples import ImageRecord
+from infra.format.labels import class_name
 from infra.format.records import Container
 from training.reading.records.damage import BadRecords, restore
 from training.reading.records.split_table import SplitTable
@@ -52,8 +53,8 @@ class SplitRecords:
     def record(self, ordinal: int, stored: EncodedImage) -> ImageRecord:
         """Return the record whose image has been read."""
         label, record_id = int(self.table.label[ordinal]), self.table.id[ordinal].decode("ascii")
-        class_name = self.version.manifest.classes[label]
-        return ImageRecord(record_id, bytes(stored.image), label, class_name, *stored.shape)
+        name = class_name(self.version.manifest.classes, label)
+        return ImageRecord(record_id, bytes(stored.image), label, name, *stored.shape)
 
     def check(self, ordinal: int, record: ImageRecord) -> None:
         """Compare a record with its row of the index.

@@ -5,8 +5,9 @@ Indexes are checked against the manifest before they are believed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +16,14 @@ import pyarrow as pa
 from infra.dataset.catalog import DatasetVersion
 from infra.digests import sha256_hex
 from infra.errors import CorruptDataError, NotFoundError
-from infra.format.contract import Shard
-from infra.format.labels import check_has_classes
+from infra.format.contract import Manifest, Shard
+from infra.format.labels import LABELS, TARGETS, LabelKind
 from infra.format.parquet import read_parquet
+from training.arrays import Ints
+from training.reading.records.columns import FeatureColumns, SetLabels, Targets, chosen_features
 
 _COLUMNS = ("id", "offset_bytes", "length_bytes", "label", "height", "width")
+_LABEL_COLUMNS: Final[Mapping[LabelKind, tuple[str, ...]]] = {"multi": (LABELS,), "targets": (TARGETS,)}
 _ID_BYTES = 16
 
 
@@ -32,9 +36,10 @@ class SplitTable:
         paths: of the shards, relative to the dataset's folder.
         shard: int32 [N], index into ``paths``.
         offset_bytes, length_bytes: int64 [N], of the stored record.
-        label: int32 [N].
+        label: int32 [N]; -1 unless the records have one class each.
         height, width: int32 [N], of the stored image (pixels).
         id: bytes [N], 16 hexadecimal digits each.
+        labels: several labels or numbers of each record; None if it has one class or nothing.
     """
 
     split: str
@@ -46,6 +51,21 @@ class SplitTable:
     height: npt.NDArray[np.int32]
     width: npt.NDArray[np.int32]
     id: npt.NDArray[np.bytes_]
+    labels: SetLabels | Targets | None = None
+
+    @property
+    def label_shape(self) -> tuple[int, ...]:
+        """The shape of the labels of a record: () for a class, (C,) for several labels, (T,) for numbers."""
+        return () if self.labels is None else (self.labels.width,)
+
+    def labels_of(self, ordinals: Ints) -> npt.NDArray[np.int32] | npt.NDArray[np.float32]:
+        """Return the labels of records.
+
+        Returns:
+            int32 [M], a class each (-1 if the records have no labels); float32 [M, C], 1 for each label that
+            a record has; or float32 [M, T], numbers.
+        """
+        return self.label[ordinals] if self.labels is None else self.labels.rows(ordinals)
 
     def __len__(self) -> int:
         return int(self.shard.size)
@@ -70,11 +90,10 @@ def load_table(version: DatasetVersion, split: str) -> SplitTable:
 
     Raises:
         CorruptDataError: a shard or an index is missing, truncated, or differs from the manifest.
-        UsageError: the labels are of a kind that is not read.
     """
-    check_has_classes(version.manifest.label_kind, version.ref, "reading examples")
     shards = version.shards(split)
-    indexes = [_read_index(version, shard) for shard in shards]
+    wanted = [*_COLUMNS, *_LABEL_COLUMNS.get(version.manifest.label_kind, ())]
+    indexes = [_read_index(version, shard, wanted) for shard in shards]
     sizes = [index.num_rows for index in indexes]
     rows = pa.concat_tables(indexes) if indexes else _empty_index()
     return SplitTable(
@@ -87,10 +106,37 @@ def load_table(version: DatasetVersion, split: str) -> SplitTable:
         height=_column(rows, "height", np.int32),
         width=_column(rows, "width", np.int32),
         id=np.array(rows.column("id").to_pylist(), dtype=f"S{_ID_BYTES}"),
+        labels=_labels(version.manifest, rows) if indexes else None,
     )
 
 
-def _read_index(version: DatasetVersion, shard: Shard) -> pa.Table:
+def load_features(version: DatasetVersion, split: str, names: Sequence[str]) -> FeatureColumns:
+    """Load features of the records of a split, in the order of its table.
+
+    Raises:
+        UsageError: the version has no such feature.
+        CorruptDataError: a shard or an index is missing, truncated, or differs from the manifest.
+    """
+    features = chosen_features(version.manifest.extra_features, names, version.ref)
+    if not features:
+        return FeatureColumns()
+    columns = [feature.name for feature in features]
+    indexes = [_read_index(version, shard, columns) for shard in version.shards(split)]
+    if not indexes:
+        return FeatureColumns()
+    return FeatureColumns.of(features, pa.concat_tables(indexes))
+
+
+def _labels(manifest: Manifest, rows: pa.Table) -> SetLabels | Targets | None:
+    if manifest.label_kind == "multi":
+        return SetLabels.of(rows[LABELS], len(manifest.classes))
+    if manifest.label_kind == "targets":
+        (targets,) = (feature for feature in manifest.extra_features if feature.name == TARGETS)
+        return Targets.of(rows[TARGETS], targets.length or 1)
+    return None
+
+
+def _read_index(version: DatasetVersion, shard: Shard, columns: Sequence[str]) -> pa.Table:
     remedy = (
         f"run `shardmill verify {version.ref}`; restore the damaged files from a copy, or prepare the "
         "dataset again"
@@ -110,12 +156,12 @@ def _read_index(version: DatasetVersion, shard: Shard) -> pa.Table:
             f"{shard.index_path} differs from the index in the manifest of {version.ref}", remedy
         )
     of_view = version.view.fields.names if version.view else []
-    rows = read_parquet(data, columns=list(dict.fromkeys((*_COLUMNS, *of_view))))
+    rows = read_parquet(data, columns=list(dict.fromkeys((*columns, *of_view))))
     if rows.num_rows != shard.num_examples:
         raise CorruptDataError(
             f"{shard.index_path} has {rows.num_rows} rows, the manifest says {shard.num_examples}", remedy
         )
-    return version.select(shard, rows).select(_COLUMNS)
+    return version.select(shard, rows).select(columns)
 
 
 def _empty_index() -> pa.Table:

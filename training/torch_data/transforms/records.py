@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from infra.errors import UsageError
+from infra.format.labels import class_name
 from training.order.random_numbers import key_of
 from training.order.streams import Purpose
 from training.reading.records.split_records import SplitRecords
@@ -23,7 +24,7 @@ class TransformRecord(NamedTuple):
 
     Attributes:
         id: the id of the record.
-        label, class_name: its label.
+        label, class_name: its label; -1 and no name unless the records have one class each.
         ordinal, position: its number in the split, and its position in the epoch.
         epoch: the epoch.
         seed: a function of (seed of the run, epoch, position), below 2**63. PyTorch's generator of the CPU is
@@ -93,7 +94,8 @@ class RecordTransform:
             ordinals.tolist(), positions.tolist(), seeds.tolist(), strict=True
         ):
             record_id, label = table.id[ordinal].decode("ascii"), int(table.label[ordinal])
-            records.append(TransformRecord(record_id, label, classes[label], ordinal, position, epoch, seed))
+            name = class_name(classes, label)
+            records.append(TransformRecord(record_id, label, name, ordinal, position, epoch, seed))
         return records
 
     def _transformed(self, image: Any, record: TransformRecord) -> Any:

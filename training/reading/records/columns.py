@@ -1,0 +1,162 @@
+"""Labels and features of the records of a split, from its indexes: no record is read for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infra.errors import UsageError, near_miss
+from infra.format.features import MISSING, Feature
+from infra.format.labels import LABEL_FEATURES
+from training.arrays import Ints
+
+Array = npt.NDArray[Any]
+
+
+class Padded(NamedTuple):
+    """The lists of a batch, of different lengths.
+
+    Attributes:
+        values: [b, longest]; behind the end of a list the missing value: -2**63, NaN, or no bytes or text.
+        lengths: int64 [b], number of values of each list.
+    """
+
+    values: Array
+    lengths: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class SetLabels:
+    """Any number of labels a record.
+
+    Attributes:
+        starts: int64 [N + 1], where the labels of each record begin.
+        labels: int32 [sum of lengths], indexes into the classes.
+        num_classes: C.
+    """
+
+    starts: npt.NDArray[np.int64]
+    labels: npt.NDArray[np.int32]
+    num_classes: int
+
+    @classmethod
+    def of(cls, column: pa.ChunkedArray, num_classes: int) -> SetLabels:
+        """Read the column ``labels`` of indexes."""
+        array = _joined(column)
+        lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy()
+        starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        return cls(starts, array.flatten().to_numpy().astype(np.int32), num_classes)
+
+    @property
+    def width(self) -> int:
+        """The length of a row of labels."""
+        return self.num_classes
+
+    def rows(self, ordinals: Ints) -> npt.NDArray[np.float32]:
+        """Return 1 for each class that a record has, else 0: float32 [b, C]."""
+        found = np.zeros((len(ordinals), self.num_classes), np.float32)
+        lengths = self.starts[ordinals + 1] - self.starts[ordinals]
+        rows = np.repeat(np.arange(len(ordinals)), lengths)
+        within = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        found[rows, self.labels[np.repeat(self.starts[ordinals], lengths) + within]] = 1
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """Numbers of each record: float32 [N, T]."""
+
+    values: npt.NDArray[np.float32]
+
+    @classmethod
+    def of(cls, column: pa.ChunkedArray, width: int) -> Targets:
+        """Read the column ``targets`` of indexes."""
+        return cls(_joined(column).flatten().to_numpy().reshape(-1, width))
+
+    @property
+    def width(self) -> int:
+        """The length of a row of labels."""
+        return int(self.values.shape[1])
+
+    def rows(self, ordinals: Ints) -> npt.NDArray[np.float32]:
+        """Return the numbers of records: float32 [b, T]."""
+        return self.values[ordinals]
+
+
+@dataclass(frozen=True)
+class FeatureColumns:
+    """Features of all records of a split, by name.
+
+    Attributes:
+        features: their descriptions.
+        columns: [N] each, of ``Feature.arrow_type``; null where a record has none.
+    """
+
+    features: tuple[Feature, ...] = ()
+    columns: Mapping[str, pa.Array] | None = None
+
+    @classmethod
+    def of(cls, features: Sequence[Feature], rows: pa.Table) -> FeatureColumns:
+        """Take the columns of features from indexes."""
+        return cls(tuple(features), {feature.name: _joined(rows[feature.name]) for feature in features})
+
+    def rows(self, ordinals: Ints) -> dict[str, Array | Padded]:
+        """Return the features of records, by name.
+
+        Returns:
+            int64, float32 or object (bytes, or str if it is text): [b] for one value, [b, length] for a fixed
+            number of them; ``Padded`` for any number.
+        """
+        taken = pa.array(ordinals)
+        columns = self.columns or {}
+        return {feature.name: _rows(feature, columns[feature.name].take(taken)) for feature in self.features}
+
+
+NO_FEATURES = FeatureColumns()
+
+
+def chosen_features(known: Sequence[Feature], names: Sequence[str], ref: str) -> list[Feature]:
+    """Return the features of some names, in this order.
+
+    Args:
+        known: of the version.
+        names: of the wanted ones.
+        ref: names the version.
+
+    Raises:
+        UsageError: the version has no such feature.
+    """
+    by_name = {feature.name: feature for feature in known if feature.name not in LABEL_FEATURES}
+    for name in names:
+        if name not in by_name:
+            raise UsageError(
+                f"{ref} has no feature {name!r}",
+                near_miss(name, list(by_name)) or f"it has: {', '.join(by_name) or 'none'}",
+            )
+    return [by_name[name] for name in names]
+
+
+def _rows(feature: Feature, column: pa.Array) -> Array | Padded:
+    missing = "" if feature.is_text else MISSING[feature.dtype]
+    dtype = object if feature.dtype == "bytes" else np.dtype(feature.dtype)
+    if feature.shape == "scalar":
+        return np.asarray(pc.fill_null(column, missing).to_numpy(zero_copy_only=False), dtype)
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64)
+    width = feature.length if feature.length is not None else int(lengths.max(initial=0))
+    values = np.full((len(column), width), missing, dtype)
+    rows = np.repeat(np.arange(len(column)), lengths)
+    within = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    values[rows, within] = column.flatten().to_numpy(zero_copy_only=False)
+    return values if feature.length is not None else Padded(values, lengths)
+
+
+def _joined(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
