@@ -28,6 +28,8 @@ from beam_jobs.sources.fetching.opting_out import opted_out_by
 
 _IDLE_SECONDS = 15.0  # an unused connection is closed
 _REDIRECTS = (301, 302, 303, 307, 308)
+_WITH_IMAGE = (200, 203)
+_SHORT_BYTES = 1 << 16  # of a page beside a status: reading it costs less than another connection
 _NO_IMAGE = ("text/", "application/json", "application/xhtml+xml", "application/xml")
 
 
@@ -82,6 +84,12 @@ class Client:
         self._max_bytes = max_bytes
         self._resolve = resolve
         self._honoured = frozenset(directive.lower() for directive in settings.opt_out)
+        contact = f" (+{settings.contact})" if settings.contact else ""
+        self._headers = {
+            "User-Agent": f"Shardmill/{version('shardmill')}{contact}",
+            "Accept": "image/*,*/*;q=0.5",
+            "Accept-Encoding": "identity",
+        }
         self._timeouts = {
             "connect": settings.connect_seconds,
             "read": settings.read_seconds,
@@ -114,7 +122,7 @@ class Client:
             FetchFault: there is no image, or none that may be used.
         """
         has_answered = False
-        headers = self._headers() | (known.headers() if known else {})
+        headers = self._headers | (known.headers() if known else {})
         try:
             async with (
                 asyncio.timeout(self._settings.total_seconds),
@@ -139,21 +147,15 @@ class Client:
             message = "the connection ends early, or the answer is no valid HTTP"
             raise FetchFault(BROKEN_OFF, message, is_repeated=True) from error
 
-    def _headers(self) -> dict[str, str]:
-        contact = f" (+{self._settings.contact})" if self._settings.contact else ""
-        return {
-            "User-Agent": f"Shardmill/{version('shardmill')}{contact}",
-            "Accept": "image/*,*/*;q=0.5",
-            "Accept-Encoding": "identity",
-        }
-
     async def _understand(
         self, response: httpcore.Response, known: Validators | None, content: BinaryIO
     ) -> Reply:
         pairs = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers]
         headers = {name.lower(): value.strip() for name, value in pairs}
         status = response.status
-        if status in _REDIRECTS or status in (200, 203, 304):
+        if status not in _WITH_IMAGE:
+            await _read_to_the_end(response, headers)
+        if status in _REDIRECTS or status in (*_WITH_IMAGE, 304):
             if by := opted_out_by(pairs, self._honoured):
                 raise FetchFault(OPTED_OUT, f"the server reserves it: {by}")
             if status == 304 and known is not None and known.headers():
@@ -188,6 +190,14 @@ class Client:
             content.write(part)
         validators = Validators(headers.get("etag"), headers.get("last-modified"))
         return Received(size_bytes, digest.digest(), validators)
+
+
+async def _read_to_the_end(response: httpcore.Response, headers: dict[str, str]) -> None:
+    """Read an answer without an image if it is short, so that its connection can serve the next request."""
+    length = headers.get("content-length", "")
+    if response.status == 304 or (length.isdecimal() and int(length) <= _SHORT_BYTES):
+        async for _ in response.aiter_stream():
+            pass
 
 
 def retry_after(value: str | None) -> float | None:
