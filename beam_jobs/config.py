@@ -316,6 +316,52 @@ class ArchiveConfig(Settings):
     )
 
 
+class AnnotationFile(Settings):
+    """Annotation files whose images lie in one folder."""
+
+    file: Annotated[str, Field(min_length=1)] = Field(
+        description="A path relative to the source, an absolute path or a URI; with * or ? several files"
+    )
+    images: str = Field("", description="Folder within the source that the names of images begin in")
+    split: Literal["train", "validation", "test"] | None = Field(
+        None, description="Split of these images; unset: it is chosen"
+    )
+
+
+class ObjectsConfig(Settings):
+    """The objects in the images of ``source.kind = "coco"`` and ``"voc"``."""
+
+    annotations: tuple[AnnotationFile, ...] = Field(
+        (), description="The annotation files: a path, or a list of tables with file, images and split"
+    )
+    coordinates: Literal["stored", "upright"] = Field(
+        "stored",
+        description="Image that boxes are of, where an EXIF orientation turns the file and its size does not "
+        "tell: stored: as the file has its pixels; upright: as viewers show it",
+    )
+    drop_labels: tuple[str, ...] = Field((), description="Classes whose objects are left out")
+    merge_labels: dict[str, str] = Field(
+        {}, description="Class as the annotation names it to the class that it becomes"
+    )
+
+    @field_validator("annotations", mode="before")
+    @classmethod
+    def _path_or_tables(cls, value: object) -> object:
+        if isinstance(value, str | dict):
+            value = (value,)
+        if isinstance(value, list | tuple):
+            return tuple({"file": one} if isinstance(one, str) else one for one in value)
+        return value
+
+    @field_validator("drop_labels", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+
+_OF_OBJECTS = ("coco", "voc")
+
+
 class SourceConfig(Settings):
     """The source of the images."""
 
@@ -345,6 +391,7 @@ class SourceConfig(Settings):
         RowsConfig(), description="The files of kinds whose images are rows, such as parquet"
     )
     archive: ArchiveConfig = Field(ArchiveConfig(), description="The archives of kind archive")
+    objects: ObjectsConfig = Field(ObjectsConfig(), description="The objects of the kinds coco and voc")
     options: dict[str, Any] = Field({}, description="Options of your own kind, as its module names them")
 
     @property
@@ -352,6 +399,8 @@ class SourceConfig(Settings):
         """The kind of labels that the images get."""
         if self.labels is not None:
             return self.labels
+        if self.kind in _OF_OBJECTS:
+            return "multi"
         if self.table.target_columns:
             return "targets"
         return "multi" if self.table.label_columns or self.table.label_separator is not None else "class"
@@ -388,10 +437,21 @@ class SourceConfig(Settings):
             raise ValueError(f"kind {self.kind} reads no table: say --set source.kind=table")
         if self.kind != "urls" and self.urls != UrlsConfig():
             raise ValueError(f"kind {self.kind} fetches nothing: say --set source.kind=urls")
-        if self.kind in ("image_folder", "table", "urls", "archive") and self.rows != RowsConfig():
+        if (
+            self.kind in ("image_folder", "table", "urls", "archive", *_OF_OBJECTS)
+            and self.rows != RowsConfig()
+        ):
             raise ValueError(f"kind {self.kind} reads no rows of files: say --set source.kind=parquet")
         if self.kind != "archive" and self.archive != ArchiveConfig():
             raise ValueError(f"kind {self.kind} reads no archives: say --set source.kind=archive")
+        if self.kind in _OF_OBJECTS and not self.objects.annotations:
+            raise ValueError(
+                f"kind {self.kind} needs annotation files: --set source.objects.annotations=instances.json"
+            )
+        if self.kind in _OF_OBJECTS and self.label_kind != "multi":
+            raise ValueError(f"kind {self.kind} gives images several labels: leave source.labels out")
+        if self.kind not in _OF_OBJECTS and self.objects != ObjectsConfig():
+            raise ValueError(f"kind {self.kind} has no objects: say --set source.kind=coco or voc")
         return self
 
 
@@ -608,6 +668,8 @@ class PrepareConfig(Settings):
         del source["urls"]
         if self.source.kind == "urls":
             source["urls"] = self.source.urls.effective()
+        if self.source.kind not in _OF_OBJECTS:
+            del source["objects"]
         if not self.source.options:
             del source["options"]  # likewise
         if self.source.rows == RowsConfig():

@@ -27,6 +27,7 @@ from beam_jobs.assemble.stage import AssembledShards, Copying, Layout, all_shard
 from beam_jobs.encode.known_digests import DigestList, KnownContents
 from beam_jobs.encode.stage import EncodedFiles, encode_files
 from beam_jobs.execution.runners import check_runner, load_beam
+from beam_jobs.images.objects import has_objects, place_objects
 from beam_jobs.plan import Plan, plan_version
 from beam_jobs.publish.accounting import Counts, account_and_write, check_budget, check_shards
 from beam_jobs.publish.crowding import crowded_shards
@@ -55,6 +56,7 @@ from infra.dataset.publishing import publish_on_newest
 from infra.errors import CorruptDataError
 from infra.format.layout import spool_dir
 from infra.progress import log, progress, stage
+from infra.readable import counted
 from infra.storage.filesystem import Storage
 
 
@@ -263,6 +265,13 @@ class _Job:
     def plan(self, facts: pa.Table, previous: PreviousVersion | None, spool: Storage) -> Plan:
         """Plan the version from the listing and the facts of all files."""
         listed = code_texts(read_listing(spool).table, ("label",))
+        if has_objects(listed):
+            upright = self.config.source.objects.coordinates == "upright"
+            placed = place_objects(listed, facts, self.config.image, upright=upright)
+            listed, facts = placed.listing, placed.facts
+            if placed.num_cut_off:
+                cut_off = counted(placed.num_cut_off, "object")
+                log(f"{cut_off} left out, because the stored images do not show them", level="warning")
         release_memory()
         plan = plan_version(listed, facts, self.config, previous.planned if previous else None)
         progress("plan", len(plan.input_rows), len(plan.input_rows))

@@ -242,7 +242,12 @@ VERDICT_REASONS: tuple[VerdictReason, ...] = (CRASHED, HUNG, OUT_OF_MEMORY)
 # Reasons that may be gone at the next run although the listing has not changed.
 PASSING_REASONS: Final = (UNREADABLE, VANISHED, CHANGED)
 
-QUARANTINE_REASONS: Final = frozenset((*LIST_REASONS, *READ_REASONS, *DECODE_REASONS, *VERDICT_REASONS))
+# Found by planning.
+OTHER_SIZE: Final = "other_size"
+
+QUARANTINE_REASONS: Final = frozenset(
+    (*LIST_REASONS, *READ_REASONS, *DECODE_REASONS, *VERDICT_REASONS, OTHER_SIZE)
+)
 
 # Reasons of DUPLICATES; the second where the source gives the file another split than the record it repeats.
 SAME_BYTES: Final = "same_bytes"

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.plan.columns import Rows, one_chunk
+from beam_jobs.plan.objects import number_objects
 from beam_jobs.plan.previous import PreviousRecords
 from beam_jobs.plan.splits.placement import Labels
 from beam_jobs.tables.features import PREFIX
@@ -43,7 +44,7 @@ def number_classes(
     lists = one_chunk(listing[PREFIX + LABELS])
     found = set(pc.unique(lists.take(pa.array(rows)).flatten()).to_pylist())
     classes = known + sorted(found - set(known))
-    return classes, none, _with_numbers(listing, lists, classes)
+    return classes, none, number_objects(_with_numbers(listing, lists, classes), classes)
 
 
 def _class_codes(labels: pa.DictionaryArray, rows: Rows, known: list[str]) -> tuple[list[str], Labels]:

@@ -100,6 +100,10 @@ REASONS: dict[str, tuple[str, str]] = {
         "Several rows of the table name the same file with different labels, splits or groups",
         "Keep the row that is right, and remove the others",
     ),
+    "other_size": (
+        "The annotation of its objects is of an image of another size",
+        "Give the image that was annotated, or the annotation of this image",
+    ),
     "not_found": (
         "The server has no file at this address",
         "Correct the address, or remove the row",

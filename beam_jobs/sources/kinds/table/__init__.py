@@ -54,7 +54,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     kind = config.source.label_kind
     raw = name_rows(read_tables(tables, settings, kind), numbers)
     walk = folder.walk(IgnorePatterns(config.filter.ignore), splits_on_top=False)
-    files = _files(walk, tables)
+    files = listed_files(walk, [table.uri for table in tables if table.uri is not None])
     names = row_prefixes(tables, files)
     understood = understand(raw, settings, public_location(folder.uri), names, kind, numbers.values())
     rows, found = find_files(understood, files)
@@ -73,12 +73,19 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
     return recognise_table(glance, settings, of_addresses=False)
 
 
-def _files(walk: Iterable[FoundFile], tables: list[Table]) -> pa.Table:
-    """The files of the source: LISTING_SCHEMA without labels; the tables are left out by a reason."""
+def listed_files(walk: Iterable[FoundFile], tables: list[str]) -> pa.Table:
+    """Return the files of a source; tables in it are left out by a reason.
+
+    Args:
+        walk: through the source.
+        tables: URIs of the tables.
+
+    Returns:
+        LISTING_SCHEMA, without labels.
+    """
     batches = [rows_of_files(chunk) for chunk in _chunks(walk)]
     files = pa.Table.from_batches(batches, LISTING_SCHEMA).combine_chunks()
-    within = pa.array([table.uri for table in tables if table.uri is not None], pa.string())
-    is_table = pc.is_in(files["uri"], within)
+    is_table = pc.is_in(files["uri"], pa.array(tables, pa.string()))
     if not pc.any(is_table).as_py():
         return files
     said = {"status": Status.FILTERED, "reason": SOURCE_TABLE, "message": "it names the images"}

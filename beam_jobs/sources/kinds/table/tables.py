@@ -63,17 +63,30 @@ def find_tables(source: SourceFolder, settings: TableConfig) -> list[Table]:
     Raises:
         NotFoundError: there is none. ConfigError: the path is wrong.
     """
-    given = settings.file or ""
+    return find_files_named(source, settings.file or "", "source.table.file")
+
+
+def find_files_named(source: SourceFolder, given: str, setting: str) -> list[Table]:
+    """Find the files of a path or pattern, sorted by path.
+
+    Args:
+        source: the source.
+        given: relative to the source, an absolute path, or a URI.
+        setting: that it is the value of, for errors.
+
+    Raises:
+        NotFoundError: there is none. ConfigError: the path is wrong.
+    """
     root = source.uri if not source.is_local else name_of(source.uri)
     location, pattern = _folder_and_pattern(name_of(given), root)
     storage = Storage.at(location)
     if not pattern or ".." in pattern.split("/"):
-        raise ConfigError(f"source.table.file = {given!r} names no file", "give a path without ..")
+        raise ConfigError(f"{setting} = {given!r} names no file", "give a path without ..")
     paths = [pattern] if _is_file(storage, pattern) else _matching(storage, pattern)
     if not paths:
         raise NotFoundError(
             f"there is no table {public_location(below(location, pattern))}",
-            "source.table.file is relative to the source, an absolute path or a URI",
+            f"{setting} is relative to the source, an absolute path or a URI",
         )
     return [_table(storage, path, root) for path in paths]
 

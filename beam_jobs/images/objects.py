@@ -1,0 +1,207 @@
+"""Objects of images, placed in the stored images once the facts of all images are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.config import ImageConfig
+from beam_jobs.images.convert import sizing_of
+from beam_jobs.schemas import OTHER_SIZE, PLAN, Status
+from beam_jobs.tables.features import PREFIX
+from infra.codecs.boxes import Boxes, Places, have_area, place_boxes, turn_boxes_upright, upright_sizes
+from infra.codecs.resize import geometry
+from infra.format.labels import LABELS
+from infra.format.objects import (
+    ANNOTATED_SIZE,
+    BOX_NUMBERS,
+    BOXES,
+    CROWDS,
+    LEFT_OUT,
+    OBJECT_LABELS,
+)
+
+Int64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_KEPT_OF_LOST = ("sha256", "status", "stage", "reason", "message")
+
+
+@dataclass(frozen=True)
+class PlacedObjects:
+    """A listing whose boxes are those of the stored images.
+
+    Attributes:
+        listing: LISTING_SCHEMA and columns of features (infra.format.objects), names in place of numbers.
+        facts: PLACED_FACTS_SCHEMA; images of another size than the annotated ones are quarantined.
+        num_cut_off: objects that the stored images do not show.
+    """
+
+    listing: pa.Table
+    facts: pa.Table
+    num_cut_off: int
+
+
+def has_objects(listing: pa.Table) -> bool:
+    """Tell whether a listing has objects that are not placed yet."""
+    return PREFIX + ANNOTATED_SIZE in listing.schema.names
+
+
+def place_objects(listing: pa.Table, facts: pa.Table, image: ImageConfig, *, upright: bool) -> PlacedObjects:
+    """Turn, cut and scale the boxes of all images as the images were.
+
+    Args:
+        listing: LISTING_SCHEMA and columns of features (LISTED_OBJECT_FEATURES).
+        facts: PLACED_FACTS_SCHEMA, of the files that are read, in the same order.
+        image: how images are stored.
+        upright: boxes are of the upright image, if the size of the annotated image does not tell.
+    """
+    status = facts["status"].to_numpy()
+    is_stored = (status == Status.STORED) | (status == Status.STORED_BEFORE)
+    read = np.flatnonzero(listing["status"].to_numpy() == Status.TO_READ)
+    frames = _Frames.of(facts, _annotated_sizes(listing, read), upright=upright)
+    fits = is_stored & frames.fit
+    counts = _lengths(listing[PREFIX + BOXES]) // BOX_NUMBERS
+    of_row = np.repeat(np.arange(listing.num_rows), counts)
+    of_fact = np.full(listing.num_rows, -1, np.int64)
+    of_fact[read[fits]] = np.flatnonzero(fits)
+    images = of_fact[of_row]
+    boxes = _values(listing[PREFIX + BOXES]).to_numpy().astype(np.float64).reshape(-1, BOX_NUMBERS)
+    is_placed = images >= 0
+    boxes[is_placed] = frames.place(boxes[is_placed], images[is_placed], image)
+    stored = boxes.astype(np.float32)
+    kept = have_area(stored) | ~is_placed
+    placed = _with_kept(listing, stored, of_row, kept)
+    lost = is_stored & ~frames.fit
+    return PlacedObjects(placed, _without_lost(facts, lost, frames), int(np.count_nonzero(~kept)))
+
+
+@dataclass(frozen=True)
+class _Frames:
+    """The images that boxes are of.
+
+    Attributes:
+        sizes: int64 [N, 2], height, width of each file, before it is turned upright; 1 if it is not known.
+        orientations: int64 [N], EXIF orientation of each file.
+        annotated: int64 [N, 2], height, width of the annotated image; 0 if it is not told.
+        is_upright: bool [N], whether its boxes are of the upright image.
+        fit: bool [N], whether the annotated image has the size of the file.
+    """
+
+    sizes: Int64
+    orientations: Int64
+    annotated: Int64
+    is_upright: Mask
+    fit: Mask
+
+    @classmethod
+    def of(cls, facts: pa.Table, annotated: Int64, *, upright: bool) -> _Frames:
+        """Compare the annotated sizes with those of the files."""
+        names = ("source_height", "source_width", "orientation")
+        height, width, orientations = (
+            pc.fill_null(facts[name], 1).to_numpy().astype(np.int64) for name in names
+        )
+        sizes = np.stack([height, width], -1)
+        is_told = annotated.any(1)
+        as_file = ~is_told | (annotated == sizes).all(1)
+        as_upright = ~is_told | (annotated == upright_sizes(sizes, orientations)).all(1)
+        is_upright = as_upright if upright else as_upright & ~as_file
+        return cls(sizes, orientations, annotated, is_upright, as_file | as_upright)
+
+    def place(self, boxes: Boxes, images: Int64, image: ImageConfig) -> Boxes:
+        """Place boxes in the stored images: float64 [N, 4], relative to them."""
+        sizing, used = sizing_of(image), np.unique(images)
+        turned = turn_boxes_upright(boxes, self.sizes[images], self.orientations[images])
+        upright = np.where(self.is_upright[images, np.newaxis], boxes, turned)
+        sizes = upright_sizes(self.sizes[used], self.orientations[used])
+        places = Places.of(sizes, lambda height, width: geometry(height, width, sizing))
+        return place_boxes(upright, places, np.searchsorted(used, images))
+
+
+def _annotated_sizes(listing: pa.Table, read: Int64) -> Int64:
+    """Return height and width of the annotated images: int64 [read, 2], 0 where they are not told."""
+    lists = listing[PREFIX + ANNOTATED_SIZE].take(pa.array(read)).combine_chunks()
+    sizes = np.zeros((len(read), 2), np.int64)
+    told = np.flatnonzero(np.asarray(lists.is_valid().to_numpy(zero_copy_only=False)))
+    sizes[told] = _values(lists).to_numpy().reshape(-1, 2)
+    return sizes
+
+
+def _with_kept(listing: pa.Table, boxes: npt.NDArray[np.float32], of_row: Int64, kept: Mask) -> pa.Table:
+    """Return the listing with the boxes of the objects that are kept, and what belongs to them."""
+    counts = np.bincount(of_row[kept], minlength=listing.num_rows)
+    chosen = pa.array(kept)
+    names = _values(listing[PREFIX + OBJECT_LABELS]).filter(chosen)
+    found = {
+        BOXES: _lists(pa.array(boxes[kept].reshape(-1)), counts * BOX_NUMBERS),
+        OBJECT_LABELS: _lists(names, counts),
+        CROWDS: _lists(_values(listing[PREFIX + CROWDS]).filter(chosen), counts),
+        LEFT_OUT: _added(listing[PREFIX + LEFT_OUT], np.bincount(of_row[~kept], minlength=listing.num_rows)),
+        LABELS: _name_sets(names, of_row[kept], listing.num_rows),
+    }
+    for name, column in found.items():
+        at = listing.schema.get_field_index(PREFIX + name)
+        field = listing.schema.field(at)
+        listing = listing.set_column(at, field, pa.chunked_array([column.cast(field.type)]))
+    return listing.drop_columns([PREFIX + ANNOTATED_SIZE])
+
+
+def _without_lost(facts: pa.Table, lost: Mask, frames: _Frames) -> pa.Table:
+    """Return the facts, in which images of another size than the annotated ones are quarantined."""
+    if not lost.any():
+        return facts
+    chosen = pa.array(lost)
+    messages = [
+        f"the annotation is of an image of {width}×{height} pixels, and this has {source[1]}×{source[0]}"
+        for (height, width), source in zip(frames.annotated[lost], frames.sizes[lost], strict=True)
+    ]
+    said = {
+        "status": pa.array(np.full(len(messages), Status.QUARANTINED, np.int8)),
+        "stage": pa.array([PLAN] * len(messages)),
+        "reason": pa.array([OTHER_SIZE] * len(messages)),
+        "message": pa.array(messages),
+    }
+    columns = {}
+    for field in facts.schema:
+        column = facts[field.name].combine_chunks()
+        if field.name in said:
+            columns[field.name] = pc.replace_with_mask(column, chosen, said[field.name].cast(field.type))
+        elif field.name in _KEPT_OF_LOST:
+            columns[field.name] = column
+        else:
+            columns[field.name] = pc.if_else(chosen, pa.scalar(None, field.type), column)
+    return pa.table(columns).cast(facts.schema)
+
+
+def _name_sets(names: pa.Array, rows: Int64, num_rows: int) -> pa.ListArray:
+    """Return the names of each row, sorted and each once."""
+    known = sorted(pc.unique(names).to_pylist())
+    codes = np.asarray(pc.index_in(names, pa.array(known, pa.string())).to_numpy(), np.int64)
+    keys = np.unique(rows * max(1, len(known)) + codes)
+    of_row, code = np.divmod(keys, max(1, len(known)))
+    values = pa.array(known, pa.string()).take(pa.array(code))
+    return _lists(values, np.bincount(of_row, minlength=num_rows))
+
+
+def _added(column: pa.ChunkedArray, more: Int64) -> pa.Array:
+    return pc.add(pc.fill_null(column, 0), pa.array(more)).combine_chunks()
+
+
+def _lists(values: pa.Array, lengths: Int64) -> pa.ListArray:
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
+
+
+def _lengths(column: pa.ChunkedArray) -> Int64:
+    return np.asarray(pc.fill_null(pc.list_value_length(column), 0).to_numpy(), np.int64)
+
+
+def _values(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The values of all lists, one after the other."""
+    if isinstance(column, pa.ChunkedArray):
+        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return column.flatten()

@@ -1,0 +1,94 @@
+"""The images and objects that annotation files name, whatever their format."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+# Why an object is not in the record of its image; the first three are found once all are collected.
+NO_AREA, OUTSIDE, DROPPED = "without an area", "outside of their image", "of a dropped class"
+NO_BOX, NO_NAME = "without a box of four numbers", "without a class"
+
+Box = tuple[float, float, float, float]  # ymin, xmin, ymax, xmax (pixels)
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotatedImage:
+    """An image that an annotation file names.
+
+    Attributes:
+        row_uri: URI of the annotation itself.
+        who: the annotation, for people: "image 17 of instances.json".
+        path: of the image, relative to the source; None if it names none.
+        split: that the settings give, or None.
+        size: height and width of the image that was annotated (pixels); None if it is not told.
+        fault: why the annotation cannot be used, in words, or None.
+    """
+
+    row_uri: str
+    who: str
+    path: str | None
+    split: str | None = None
+    size: tuple[int, int] | None = None
+    fault: str | None = None
+
+
+@dataclass
+class Annotations:
+    """Images and their objects, in the order in which they were added.
+
+    Attributes:
+        images: the images.
+        of_image: number of the image of each object.
+        boxes, names, crowds: of each object.
+        num_left_out: objects of each image that could not be added.
+        left_out: why -> how many objects.
+    """
+
+    images: list[AnnotatedImage] = field(default_factory=list)
+    of_image: list[int] = field(default_factory=list)
+    boxes: list[Box] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    crowds: list[int] = field(default_factory=list)
+    num_left_out: Counter[int] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def add_image(self, image: AnnotatedImage) -> int:
+        """Add an image; returns its number."""
+        self.images.append(image)
+        return len(self.images) - 1
+
+    def add_object(self, image: int, box: Box | None, name: str | None, *, is_crowd: bool = False) -> None:
+        """Add an object of an image, or count it if it lacks its box or class."""
+        if box is None or name is None:
+            self.leave_out(image, NO_BOX if box is None else NO_NAME)
+            return
+        self.of_image.append(image)
+        self.boxes.append(box)
+        self.names.append(name)
+        self.crowds.append(int(is_crowd))
+
+    def leave_out(self, image: int | None, why: str) -> None:
+        """Count an object that is not added; ``image`` is None if it is of no image."""
+        self.left_out[why] += 1
+        if image is not None:
+            self.num_left_out[image] += 1
+
+
+def box_of(values: object) -> tuple[float, float, float, float] | None:
+    """Return four finite numbers of a list as they are, or None if it is something else."""
+    if not isinstance(values, Sequence) or isinstance(values, str) or len(values) != 4:
+        return None
+    numbers = [float(value) for value in values if isinstance(value, int | float)]
+    if len(numbers) != 4 or not all(abs(number) < 1e9 for number in numbers):
+        return None
+    return numbers[0], numbers[1], numbers[2], numbers[3]
+
+
+def size_of(height: object, width: object) -> tuple[int, int] | None:
+    """Return height and width if both are positive whole numbers, else None."""
+    is_size = (
+        isinstance(height, int) and isinstance(width, int) and 0 < height < 1 << 31 and 0 < width < 1 << 31
+    )
+    return (height, width) if is_size else None  # type: ignore[return-value]

@@ -1,0 +1,215 @@
+"""One row of the listing for each file and each annotated image, with the objects as features."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.config import AnnotationFile, ObjectsConfig, PrepareConfig
+from beam_jobs.schemas import BAD_PATH, BROKEN_ROW, MISSING_FILE
+from beam_jobs.sources.annotations.collecting import DROPPED, NO_AREA, OUTSIDE, Annotations
+from beam_jobs.sources.class_names import look_alikes
+from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.ignore import IgnorePatterns
+from beam_jobs.sources.kinds.table import listed_files
+from beam_jobs.sources.kinds.table.matching import FoundFiles, find_files
+from beam_jobs.sources.kinds.table.rows import UNDERSTOOD_SCHEMA, reject
+from beam_jobs.sources.kinds.table.settling import settle
+from beam_jobs.sources.kinds.table.tables import Table, find_files_named
+from beam_jobs.sources.listing import Listing
+from beam_jobs.tables.features import PREFIX
+from infra.codecs.boxes import clip_boxes, have_area
+from infra.errors import NotFoundError
+from infra.format.features import Feature
+from infra.format.labels import LABELS
+from infra.format.objects import (
+    ANNOTATED_SIZE,
+    BOXES,
+    CROWDS,
+    LEFT_OUT,
+    LISTED_OBJECT_FEATURES,
+    OBJECT_LABELS,
+)
+from infra.progress import log
+from infra.readable import counted
+
+SETTING = "source.objects.annotations"
+
+Int64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class AnnotationTable:
+    """One annotation file.
+
+    Attributes:
+        table: the file.
+        part: what the settings say of it.
+    """
+
+    table: Table
+    part: AnnotationFile
+
+    @property
+    def name(self) -> str:
+        """The file, for people."""
+        return self.table.name
+
+    def read(self) -> bytes:
+        """Read the whole file."""
+        return self.table.folder.read_bytes(self.table.path)
+
+    def row_uri(self, number: int) -> str:
+        """Return the URI of the annotation of an image, counted from 1."""
+        return f"{self.name}#image={number}"
+
+    def path_of(self, name: str) -> str:
+        """Return the path of an image of this name, relative to the source."""
+        return "/".join(part for part in f"{self.part.images}/{name}".split("/") if part not in ("", "."))
+
+
+def find_annotations(folder: SourceFolder, settings: ObjectsConfig) -> list[AnnotationTable]:
+    """Find the annotation files that the settings name, in their order.
+
+    Raises:
+        NotFoundError: one of them is not there. ConfigError: a path is wrong.
+    """
+    return [
+        AnnotationTable(table, part)
+        for part in settings.annotations
+        for table in find_files_named(folder, part.file, f"{SETTING}.file")
+    ]
+
+
+def list_annotated(
+    folder: SourceFolder, config: PrepareConfig, tables: Sequence[AnnotationTable], found: Annotations
+) -> Listing:
+    """List every file of a folder and every annotated image.
+
+    Args:
+        folder: the source.
+        config: of the run.
+        tables: the annotation files.
+        found: the images and objects in them.
+
+    Raises:
+        NotFoundError: there is no such folder, no annotated image, or none of them is there.
+    """
+    walk = folder.walk(IgnorePatterns(config.filter.ignore), splits_on_top=False)
+    files = listed_files(walk, [table.table.uri for table in tables if table.table.uri is not None])
+    understood, left_out = _understood(found, config.source.objects)
+    rows, matched = find_files(understood, files)
+    _check_found(rows, matched)
+    listed = settle(files, rows, matched.files).listing(None)
+    num_objects = len(found.boxes) + found.left_out.total()
+    log(f"{counted(rows.num_rows, 'annotated image')} with {counted(num_objects, 'object')}")
+    classes = sorted({name for names in rows[PREFIX + LABELS].to_pylist() for name in names})
+    warnings = [*walk.warnings(), *_warnings(left_out, num_objects)]
+    return Listing(listed, [*warnings, *look_alikes(classes, "name one in source.objects.merge_labels")])
+
+
+def _understood(found: Annotations, settings: ObjectsConfig) -> tuple[pa.Table, Counter[str]]:
+    """Return the images as UNDERSTOOD_SCHEMA with features, and why how many objects are left out."""
+    images, count = found.images, len(found.images)
+    kept, boxes, left_out = _kept_objects(found, settings)
+    of_image = np.array(found.of_image, np.int64)
+    lost = np.bincount(of_image[~kept], minlength=count) + np.array(
+        [found.num_left_out[number] for number in range(count)], np.int64
+    )
+    order = np.flatnonzero(kept)[np.argsort(of_image[kept], kind="stable")]
+    lengths = np.bincount(of_image[order], minlength=count)
+    names = [settings.merge_labels.get(found.names[at], found.names[at]) for at in order.tolist()]
+    starts = np.concatenate([[0], np.cumsum(lengths)]).tolist()
+    labels = [sorted(set(names[start:end])) for start, end in pairwise(starts)]
+    values: dict[str, pa.Array] = {
+        BOXES: _lists(pa.array(boxes[order].astype(np.float32).reshape(-1)), lengths * 4),
+        OBJECT_LABELS: _lists(pa.array(names, pa.string()), lengths),
+        CROWDS: _lists(pa.array(np.array(found.crowds, np.int64)[order]), lengths),
+        LEFT_OUT: pa.array(lost),
+        ANNOTATED_SIZE: pa.array([image.size for image in images], pa.list_(pa.int64())),
+    }
+    rows = pa.table(
+        {
+            "row_uri": [image.row_uri for image in images],
+            "who": [image.who for image in images],
+            "path": [image.path for image in images],
+            "label": [", ".join(each) for each in labels],
+            "split": [image.split for image in images],
+            "group": [None] * count,
+            "reason": [None] * count,
+            "message": [None] * count,
+        },
+        UNDERSTOOD_SCHEMA,
+    )
+    described = Feature(name=LABELS, dtype="bytes", shape="variable", is_text=True)
+    rows = rows.append_column(described.arrow_field(PREFIX), pa.array(labels, pa.list_(pa.string())))
+    for feature in LISTED_OBJECT_FEATURES:
+        rows = rows.append_column(feature.arrow_field(PREFIX), values[feature.name])
+    return _without_bad_paths(rows, [image.fault for image in images]), left_out
+
+
+def _without_bad_paths(rows: pa.Table, faults: Sequence[str | None]) -> pa.Table:
+    """Give a reason to the images that cannot be looked up."""
+    said = pa.chunked_array([pa.array(faults, pa.string())])
+    rows = reject(rows, pc.is_valid(said), BROKEN_ROW, said)
+    rows = reject(rows, pc.is_null(rows["path"]), BAD_PATH, "it names no file")
+    outside = pc.or_(
+        pc.match_substring_regex(rows["path"], r"://|(^|/)\.\.(/|$)"), pc.match_substring(rows["path"], "\0")
+    )
+    rows = reject(rows, outside, BAD_PATH, "it names ", rows["path"], ", which is outside of the source")
+    at = rows.schema.get_field_index("path")
+    path = pc.if_else(pc.is_null(rows["reason"]), rows["path"], pa.scalar(None, pa.string()))
+    return rows.set_column(at, rows.schema.field(at), path)
+
+
+def _kept_objects(
+    found: Annotations, settings: ObjectsConfig
+) -> tuple[Mask, npt.NDArray[np.float64], Counter[str]]:
+    """Return which objects stay (bool [N]), their boxes within their images (float64 [N, 4]), and the rest.
+
+    The rest is counted by its reason, with the objects that could not be added.
+    """
+    boxes = np.array(found.boxes, np.float64).reshape(-1, 4)
+    sizes = np.array([image.size or (np.inf, np.inf) for image in found.images], np.float64).reshape(-1, 2)
+    of_object = sizes[np.array(found.of_image, np.int64)]
+    clipped = clip_boxes(boxes, of_object[:, 0], of_object[:, 1])
+    dropped = np.isin(np.array(found.names, np.str_), settings.drop_labels)
+    no_area = ~dropped & ~have_area(boxes)
+    outside = ~dropped & ~no_area & ~have_area(clipped)
+    more = {DROPPED: dropped, NO_AREA: no_area, OUTSIDE: outside}
+    left_out = found.left_out + Counter({why: int(np.count_nonzero(mask)) for why, mask in more.items()})
+    return ~(dropped | no_area | outside), clipped, left_out
+
+
+def _lists(values: pa.Array, lengths: Int64) -> pa.ListArray:
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
+
+
+def _check_found(rows: pa.Table, matched: FoundFiles) -> None:
+    if (matched.files >= 0).any():
+        return
+    if not rows.num_rows:
+        raise NotFoundError("the annotation files name no image", f"look at {SETTING}")
+    missing = rows.filter(pc.equal(rows["reason"], MISSING_FILE))
+    first = (missing if missing.num_rows else rows)["message"][0]
+    raise NotFoundError(
+        f"no annotation names a file of the source; {first}",
+        f"say in which folder of the source the images lie: the key images of {SETTING}",
+    )
+
+
+def _warnings(left_out: Counter[str], num_objects: int) -> list[str]:
+    """Say how many objects are left out, and why."""
+    if not left_out.total():
+        return []
+    parts = ", ".join(f"{count:,} {why}" for why, count in sorted(left_out.items()) if count)
+    return [f"{left_out.total():,} of {counted(num_objects, 'object')} are left out: {parts}"]

@@ -1,0 +1,116 @@
+"""Objects in images, as the JSON files of COCO describe them: ``instances_train.json``.
+
+The format: https://cocodataset.org/#format-data. Of an annotation its box, its category and ``iscrowd`` are
+read. An image without annotations is an image without objects.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from beam_jobs.config import PrepareConfig
+from beam_jobs.sources.annotations.collecting import AnnotatedImage, Annotations, box_of, size_of
+from beam_jobs.sources.annotations.listing import AnnotationTable, find_annotations, list_annotated
+from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.listing import Listing
+from infra.errors import ConfigError
+
+_PARTS = ("images", "annotations", "categories")
+_UNKNOWN_IMAGE, _UNKNOWN_CATEGORY = "of an unknown image", "of an unknown category"
+
+
+def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
+    """List every file of a folder, with the objects that COCO files name in it, and every image they name.
+
+    Raises:
+        NotFoundError: there is no such folder or annotation file, or none of its images is there.
+        ConfigError: an annotation file is not of this format.
+    """
+    tables = find_annotations(folder, config.source.objects)
+    found = Annotations()
+    for table in tables:
+        add_file(found, table)
+    return list_annotated(folder, config, tables, found)
+
+
+def add_file(found: Annotations, table: AnnotationTable) -> None:
+    """Add the images and objects of a COCO file.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    document = _read(table)
+    categories = {
+        entry["id"]: str(entry["name"])
+        for entry in _entries(document["categories"])
+        if _is_id(entry.get("id")) and entry.get("name") is not None
+    }
+    numbers: dict[Any, int] = {}
+    for at, entry in enumerate(document["images"], 1):
+        image = _image(table, at, entry, numbers)
+        number = found.add_image(image)
+        if image.fault is None:
+            numbers[entry["id"]] = number
+    for entry in _entries(document["annotations"]):
+        key = entry.get("image_id")
+        number_of = numbers.get(key) if _is_id(key) else None
+        if number_of is None:
+            found.leave_out(None, _UNKNOWN_IMAGE)
+            continue
+        category = entry.get("category_id")
+        name = categories.get(category) if _is_id(category) else None
+        if name is None:
+            found.leave_out(number_of, _UNKNOWN_CATEGORY)
+            continue
+        found.add_object(number_of, _box(entry.get("bbox")), name, is_crowd=entry.get("iscrowd") == 1)
+
+
+def _image(table: AnnotationTable, at: int, entry: Any, known: dict[Any, int]) -> AnnotatedImage:
+    """Read an entry of the list of images."""
+    part, name = table.part, None
+    fault = "it is no object of JSON"
+    size = None
+    if isinstance(entry, dict):
+        name, fault = entry.get("file_name"), ""
+        size = size_of(entry.get("height"), entry.get("width"))
+        if not _is_id(entry.get("id")):
+            fault = "it has no id"
+        elif entry["id"] in known:
+            fault = f"its id {entry['id']!r} is that of an earlier image"
+    path = table.path_of(name) if isinstance(name, str) and name and not fault else None
+    return AnnotatedImage(
+        table.row_uri(at), f"image {at} of {table.name}", path, part.split, size, fault or None
+    )
+
+
+def _box(values: object) -> tuple[float, float, float, float] | None:
+    """Return x, y, width, height as edges."""
+    box = box_of(values)
+    if box is None:
+        return None
+    left, top, width, height = box
+    return top, left, top + height, left + width
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, int | str)
+
+
+def _entries(values: list[Any]) -> Iterator[dict[str, Any]]:
+    return (entry for entry in values if isinstance(entry, dict))
+
+
+def _read(table: AnnotationTable) -> dict[str, list[Any]]:
+    try:
+        document = json.loads(table.read())
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"the annotation file {table.name} is no JSON: {error}") from error
+    for part in _PARTS:
+        if not isinstance(document, dict) or not isinstance(document.get(part), list):
+            raise ConfigError(
+                f"the annotation file {table.name} has no list {part!r}",
+                "give a file of COCO's format for object detection, such as instances_train.json",
+            )
+    return dict(document)

@@ -1,0 +1,72 @@
+"""Objects in images, as the XML files of Pascal VOC describe them: one file an image.
+
+The format: http://host.robots.ox.ac.uk/pascal/VOC/voc2012/htmldoc/devkit_doc.html. Of an object its box, its
+name and ``difficult`` are read. The edges of a box are numbers of pixels, counted from 1, which belong to it.
+"""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from beam_jobs.config import PrepareConfig
+from beam_jobs.sources.annotations.collecting import AnnotatedImage, Annotations, Box, box_of, size_of
+from beam_jobs.sources.annotations.listing import AnnotationTable, find_annotations, list_annotated
+from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.listing import Listing
+
+_MOST_BYTES = 16 << 20  # of a file that describes one image
+
+
+def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
+    """List every file of a folder, with the objects that XML files name in it, and every image they name.
+
+    Raises:
+        NotFoundError: there is no such folder or annotation file, or none of the images is there.
+    """
+    tables = find_annotations(folder, config.source.objects)
+    found = Annotations()
+    for table in tables:
+        add_file(found, table)
+    return list_annotated(folder, config, tables, found)
+
+
+def add_file(found: Annotations, table: AnnotationTable) -> None:
+    """Add the image and the objects of an XML file."""
+    who, uri, split = f"the image of {table.name}", table.row_uri(1), table.part.split
+    text = table.read()
+    try:
+        if len(text) > _MOST_BYTES:
+            raise ElementTree.ParseError(f"more than {_MOST_BYTES:,} bytes")
+        root = ElementTree.fromstring(text)
+    except (ElementTree.ParseError, ValueError, LookupError) as error:
+        found.add_image(AnnotatedImage(uri, who, None, split, None, f"its file is no XML: {error}"))
+        return
+    stem = table.name.rpartition("/")[2].rpartition(".")[0]
+    name = (root.findtext("filename") or "").strip() or stem
+    size = size_of(_whole(root.findtext("size/height")), _whole(root.findtext("size/width")))
+    number = found.add_image(AnnotatedImage(uri, who, table.path_of(name), split, size))
+    for entry in root.iterfind("object"):
+        kind = (entry.findtext("name") or "").strip() or None
+        is_difficult = (entry.findtext("difficult") or "").strip() == "1"
+        found.add_object(number, _box(entry.find("bndbox")), kind, is_crowd=is_difficult)
+
+
+def _box(element: ElementTree.Element | None) -> Box | None:
+    """Return the edges of a box, from the numbers of its first and last pixels."""
+    if element is None:
+        return None
+    found = [_number(element.findtext(name)) for name in ("ymin", "xmin", "ymax", "xmax")]
+    box = box_of(found)
+    return None if box is None else (box[0] - 1, box[1] - 1, box[2], box[3])
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text or "")
+    except ValueError:
+        return None
+
+
+def _whole(text: str | None) -> int | None:
+    number = _number(text)
+    return int(number) if number is not None and number.is_integer() else None
