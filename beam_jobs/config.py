@@ -241,11 +241,6 @@ class UrlsConfig(Settings):
 class RowsConfig(Settings):
     """The files of the kinds whose images are rows: parquet, arrays, tfrecord and array_record."""
 
-    files: str | None = Field(
-        None,
-        description="Files to read, relative to the source: a path, or a pattern with * or ? where * matches "
-        "no slash. Unset: all files with an ending of the kind",
-    )
     image: str | None = Field(
         None,
         description="Column (parquet), array (arrays) or feature (tfrecord, array_record) with the image; "

@@ -197,7 +197,7 @@ REASONS: dict[str, tuple[str, str]] = {
     ),
     "other_file": (
         "It is not of the kind of files that source.kind reads",
-        "Nothing to do; name it in source.rows.files if it holds images",
+        "Nothing to do; name it in source.files if it holds images",
     ),
     "not_in_table": (
         "No row of the table names it",

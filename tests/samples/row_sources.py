@@ -51,13 +51,15 @@ def idx_bytes(values: npt.NDArray[np.uint8]) -> bytes:
 
 
 def config_of(kind: str, **rows: Any) -> PrepareConfig:
-    """The configuration of a kind with these settings of ``source.rows``."""
-    return PrepareConfig.model_validate({"source": {"kind": kind, "rows": rows}})
+    """The configuration of a kind with these settings of ``source.rows``, and ``files`` of ``source``."""
+    files = rows.pop("files", None)
+    return PrepareConfig.model_validate({"source": {"kind": kind, "files": files, "rows": rows}})
 
 
 def listed(source: str | Path, kind: str, **rows: Any) -> Listing:
     """The listing of a source."""
-    listing = list_inputs(SourceFolder(str(source)), config_of(kind, **rows))
+    config = config_of(kind, **rows)
+    listing = list_inputs(SourceFolder(str(source), only=config.source.files), config)
     assert listing.table.schema == MEMBER_LISTING_SCHEMA
     uris = listing.table["uri"].to_pylist()
     assert uris == sorted(set(uris)), "sorted and unique"

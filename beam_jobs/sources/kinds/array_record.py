@@ -17,9 +17,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.config import PrepareConfig, RowsConfig
+from beam_jobs.config import PrepareConfig, RowsConfig, SourceConfig
 from beam_jobs.schemas import FileRef
+from beam_jobs.sources.class_names import quoted
 from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.glance import Glance, Recognised
 from beam_jobs.sources.listing import Listing
 from beam_jobs.sources.rows.feature_map import (
     FeatureMap,
@@ -58,7 +60,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     """
     settings = config.source.rows
     files, warnings = walk_files(folder, config)
-    chosen = choose_files(files, settings.files, is_array_record, "ArrayRecord file")
+    chosen = choose_files(folder, files, is_array_record, "ArrayRecord file")
     found: list[FeatureMap] = []
 
     def read(file: RowFile) -> FileRows:
@@ -83,6 +85,12 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
 def open_reader(folder: SourceFolder, config: PrepareConfig, scratch: Storage | None) -> RowReader:
     """Open the reader of records."""
     return RowReader(folder, partial(_Records, settings=config.source.rows))
+
+
+def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
+    """Recognise ArrayRecord files by their names."""
+    files = [uri for uri in glance.files if is_array_record(uri.lower())]
+    return Recognised(f"it has ArrayRecord files: {quoted(files)}") if files else None
 
 
 class _OpenFile:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -87,31 +86,28 @@ class FileRows:
 
 
 def choose_files(
-    files: Sequence[FoundFile], pattern: str | None, is_of_kind: Callable[[str], bool], what: str
+    folder: SourceFolder, files: Sequence[FoundFile], is_of_kind: Callable[[str], bool], what: str
 ) -> list[FoundFile]:
-    """Return the files that a kind is to read, in order: usable ones that match its pattern or its endings.
+    """Return the files that a kind is to read, in order: of those that can be read, the ones of the kind.
+
+    Where ``source.files`` names the files, all of them are meant, whatever their endings.
 
     Args:
+        folder: the source.
         files: all files of the source.
-        pattern: ``source.rows.files``, or None.
-        is_of_kind: tells by the URI whether a file is of the kind.
+        is_of_kind: tells by the URI in lower case whether a file is of the kind.
         what: the files of the kind, for the error.
 
     Raises:
         NotFoundError: there is none.
     """
     usable = [file for file in files if file.ignored_by is None and file.fault is None]
-    chosen = [
-        file
-        for file in usable
-        if (_matches(file.uri, pattern) if pattern is not None else is_of_kind(file.uri.lower()))
-    ]
+    chosen = [file for file in usable if folder.only is not None or is_of_kind(file.uri.lower())]
     if not chosen:
-        missing = f"no file matches source.rows.files = {pattern!r}" if pattern else f"it holds no {what}"
         seen = f"; its first file is {usable[0].uri}" if usable else ""
         raise NotFoundError(
-            f"nothing to read in the source: {missing}{seen}",
-            "give the folder that holds the files, or a pattern such as --set source.rows.files='data/*'",
+            f"nothing to read in the source {folder.uri}: it holds no {what}{seen}",
+            "give the folder that holds the files, or a pattern such as --set source.files='data/*'",
         )
     return chosen
 
@@ -126,9 +122,3 @@ def files_of(folder: SourceFolder, references: pa.Table) -> list[RowFile]:
     places = references.group_by(["container", "mtime_ns"]).aggregate([])
     found = zip(places["container"].to_pylist(), places["mtime_ns"].to_pylist(), strict=True)
     return [RowFile(folder, container, mtime_ns) for container, mtime_ns in sorted(found)]
-
-
-def _matches(uri: str, pattern: str) -> bool:
-    """Tell whether a URI matches a pattern, part by part: ``*`` does not match a slash."""
-    parts, wanted = uri.split("/"), pattern.removeprefix("./").split("/")
-    return len(parts) == len(wanted) and all(map(fnmatch.fnmatchcase, parts, wanted))

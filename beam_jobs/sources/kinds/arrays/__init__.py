@@ -41,7 +41,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     """
     settings = config.source.rows
     files, warnings = walk_files(folder, config)
-    chosen = choose_files(files, settings.files, lambda uri: uri.endswith(ENDINGS), "NumPy or IDX file")
+    chosen = choose_files(folder, files, lambda uri: uri.endswith(ENDINGS), "NumPy or IDX file")
     arrays, broken = [], {}
     for found in chosen:
         try:

@@ -64,7 +64,7 @@ def pair_arrays(arrays: Sequence[FoundArray], settings: RowsConfig) -> list[Labe
             if there is not array:
                 raise ConfigError(
                     f"the arrays {where(there)} and {where(array)} could both hold the {role} of an image",
-                    f"name one with --set source.rows.{role}=NAME, or choose files with source.rows.files",
+                    f"name one with --set source.rows.{role}=NAME, or choose files with source.files",
                 )
             break
     found = [_labelled(there, arrays, settings) for there in roles.values() if "image" in there]

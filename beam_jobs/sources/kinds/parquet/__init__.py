@@ -39,7 +39,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     """
     settings = config.source.rows
     files, warnings = walk_files(folder, config)
-    chosen = choose_files(files, settings.files, lambda uri: uri.endswith(ENDINGS), "Parquet file")
+    chosen = choose_files(folder, files, lambda uri: uri.endswith(ENDINGS), "Parquet file")
     found: list[Columns] = []
 
     def read(file: RowFile) -> FileRows:

@@ -154,7 +154,7 @@ def _check_there(uri: str, schema: pa.Schema, key: str, column: str) -> None:
         f"{uri} has {count or 'no'} column{'s'[: count > 1]} {column!r} for the {key}; it has {shown}",
         f"did you mean --set source.rows.{key}={near[0]}?"
         if near and near[0] != column
-        else f"name it with --set source.rows.{key}=NAME, or choose other files with source.rows.files",
+        else f"name it with --set source.rows.{key}=NAME, or choose other files with source.files",
     )
 
 

@@ -49,7 +49,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     """
     settings = config.source.rows
     files, warnings = walk_files(folder, config)
-    chosen = choose_files(files, settings.files, is_tfrecord, "TFRecord file")
+    chosen = choose_files(folder, files, is_tfrecord, "TFRecord file")
     found: list[FeatureMap] = []
 
     def read(file: RowFile) -> FileRows:

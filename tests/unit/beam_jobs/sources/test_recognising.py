@@ -75,6 +75,7 @@ SOURCES: dict[str, tuple[Callable[[Path], object], str]] = {
     "arrays": (lambda path: write(path, {"mnist.npz": _npz()}), "arrays"),
     "IDX": (lambda path: write(path, {"train-images-idx3-ubyte.gz": gzip.compress(b"")}), "arrays"),
     "TFRecords": (lambda path: write(path, {"train.tfrecord-00000-of-00001": b""}), "tfrecord"),
+    "ArrayRecords": (lambda path: write(path, {"a.array_record-00000-of-00001": b""}), "array_record"),
     "nothing": (lambda path: write(path, {"notes.txt": b"", "film.mp4": b""}), "none"),
     "folders and archives": (lambda path: make_tar(write(path, IMAGES) / "a.tar", IMAGES), "several"),
 }
