@@ -16,6 +16,8 @@ from beam_jobs.sources.kind_modules import built_in_kinds
 _GROUPS = {
     "table": ("table",),
     "urls": ("table", "urls"),
+    "coco": ("objects",),
+    "voc": ("objects",),
     "archive": ("archive",),
     "parquet": ("rows",),
     "arrays": ("rows",),

@@ -1,5 +1,6 @@
 """Annotations of objects: files that name images, and boxes in them.
 
 collecting   the images and objects that annotation files name, whatever their format
+recognising  annotation files by how they begin
 listing      one row of the listing for each file and each annotated image, with the objects as features
 """

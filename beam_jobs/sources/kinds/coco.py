@@ -10,10 +10,12 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from beam_jobs.config import PrepareConfig
+from beam_jobs.config import PrepareConfig, SourceConfig
 from beam_jobs.sources.annotations.collecting import AnnotatedImage, Annotations, box_of, size_of
 from beam_jobs.sources.annotations.listing import AnnotationTable, find_annotations, list_annotated
+from beam_jobs.sources.annotations.recognising import recognise_coco
 from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.glance import Glance, Recognised
 from beam_jobs.sources.listing import Listing
 from infra.errors import ConfigError
 
@@ -33,6 +35,11 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     for table in tables:
         add_file(found, table)
     return list_annotated(folder, config, tables, found)
+
+
+def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
+    """Recognise annotation files by how they begin."""
+    return recognise_coco(glance)
 
 
 def add_file(found: Annotations, table: AnnotationTable) -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from beam_jobs.config import PrepareConfig
+from beam_jobs.config import PrepareConfig, SourceConfig
 from beam_jobs.sources.annotations.collecting import AnnotatedImage, Annotations, Box, box_of, size_of
 from beam_jobs.sources.annotations.listing import AnnotationTable, find_annotations, list_annotated
+from beam_jobs.sources.annotations.recognising import recognise_voc
 from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.glance import Glance, Recognised
 from beam_jobs.sources.listing import Listing
 
 _MOST_BYTES = 16 << 20  # of a file that describes one image
@@ -28,6 +30,11 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     for table in tables:
         add_file(found, table)
     return list_annotated(folder, config, tables, found)
+
+
+def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
+    """Recognise annotation files by how they begin."""
+    return recognise_voc(glance)
 
 
 def add_file(found: Annotations, table: AnnotationTable) -> None:

@@ -13,12 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.config import PrepareConfig
+from beam_jobs.config import PrepareConfig, SourceConfig
 from beam_jobs.dry_run import dry_run
 from beam_jobs.request import JobRequest
 from beam_jobs.sources import list_inputs, open_source
 from beam_jobs.sources.description import described_kinds
-from beam_jobs.sources.recognising import folder_and_files, settled
+from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.glance import glance_at
+from beam_jobs.sources.recognising import folder_and_files, recognise, settled
 from infra.errors import NotFoundError, UsageError
 from tests.samples.archives import make_tar, make_zip, pictures
 from tests.samples.photos import jpeg, write
@@ -71,6 +73,28 @@ SOURCES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a Parquet table": (
         lambda path: write(path, {"l.parquet": _parquet({"path": ["1.jpg"], "label": ["a"]}), "1.jpg": b""}),
         "table",
+    ),
+    "COCO": (
+        lambda path: write(
+            path,
+            {
+                "a.json": b'{"info": {}, "images": [{"id": 1, "file_name": "1.jpg"}]}',
+                "b.json": b'{"title": "no annotations"}',
+                "images/1.jpg": b"",
+            },
+        ),
+        "coco or image_folder",
+    ),
+    "VOC": (
+        lambda path: write(
+            path,
+            {
+                "labels/1.xml": b'<?xml version="1.0"?>\n<annotation><filename>1.jpg</filename></annotation>',
+                "labels/2.xml": b"<page/>",
+                "1.jpg": b"",
+            },
+        ),
+        "voc",
     ),
     "arrays": (lambda path: write(path, {"mnist.npz": _npz()}), "arrays"),
     "IDX": (lambda path: write(path, {"train-images-idx3-ubyte.gz": gzip.compress(b"")}), "arrays"),
@@ -159,3 +183,11 @@ def test_every_kind_is_described() -> None:
         assert all(option["description"] for option in kind["options"])
     options = [option["option"] for option in kinds["archive"]["options"]]
     assert {"source.files", "source.archive.layout"} <= set(options)
+
+
+def test_the_folder_of_annotated_images_is_recognised(tmp_path: Path) -> None:
+    head = b'{"images": [{"id": 1, "file_name": "1.jpg"}], "annotations": [], "categories": []}'
+    write(tmp_path, {"annotations/train.json": head, "photos/big/1.jpg": b"", "0.jpg": b""})
+    found = recognise(glance_at(SourceFolder(str(tmp_path))), SourceConfig())["coco"]
+    (part,) = found.settings["objects"]["annotations"]
+    assert part == {"file": "annotations/train.json", "images": "photos/big"}
