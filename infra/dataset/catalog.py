@@ -10,16 +10,25 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as pads
 
+from infra.dataset.croissant import write_croissant
 from infra.dataset.views.references import Reference, parse_reference
 from infra.dataset.views.scanning import index_schema, scan
 from infra.dataset.views.view import View, view_of
 from infra.digests import digest_of, sha256_hex
-from infra.errors import CorruptDataError, NotFoundError, UsageError, near_miss
+from infra.errors import (
+    CorruptDataError,
+    DataError,
+    EnvironmentFault,
+    NotFoundError,
+    UsageError,
+    near_miss,
+)
 from infra.format.contract import INPUTS_SCHEMA, Manifest, Shard, class_counts_of
 from infra.format.labels import LABELS
-from infra.format.layout import manifest_file, version_of_manifest
+from infra.format.layout import croissant_file, manifest_file, version_of_manifest
 from infra.format.parquet import read_parquet
 from infra.format.stored_manifest import decode_manifest, encode_manifest
+from infra.progress import log
 from infra.storage.filesystem import Storage
 from infra.storage.names import check_dataset_name
 
@@ -288,14 +297,25 @@ class Catalog:
         return load_version(self.dataset_storage(name), name, version)
 
     def publish(self, manifest: Manifest) -> DatasetVersion:
-        """Publish a version by creating its manifest.
+        """Publish a version by creating its manifest, and describe it as Croissant.
 
         Raises:
             PublishConflict: another writer published this number first.
         """
         storage = self.dataset_storage(manifest.dataset)
         storage.create_if_absent(manifest_file(manifest.version), encode_manifest(manifest))
+        write_croissant(storage, manifest)
+        self._describe_parent(storage, manifest)
         return DatasetVersion(storage, manifest)
+
+    def _describe_parent(self, storage: Storage, manifest: Manifest) -> None:
+        """Write the description of the version before, if its writer was killed or knew none."""
+        number = manifest.parent
+        try:
+            if number is not None and not storage.exists(croissant_file(number)):
+                write_croissant(storage, self._load(manifest.dataset, number).manifest)
+        except (EnvironmentFault, NotFoundError, DataError) as error:
+            log(f"{manifest.dataset}@{number} has no description: {error}", level="warning")
 
     def _no_such_dataset(self, name: str) -> NotFoundError:
         known = self.datasets()

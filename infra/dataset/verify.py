@@ -10,13 +10,14 @@ from typing import Any
 import pyarrow.compute as pc
 
 from infra.dataset.catalog import DatasetVersion
+from infra.dataset.croissant import describes
 from infra.dataset.reports import report_sha256
 from infra.digests import stream_sha256
 from infra.errors import CorruptDataError, FormatVersionError, NotFoundError, StorageError
 from infra.format.contract import DUPLICATE, OUTCOMES, RECORD, Shard, class_counts_of, summarise_splits
 from infra.format.examples import parse_whole_example
 from infra.format.features import are_same, feature_values
-from infra.format.layout import manifest_file
+from infra.format.layout import croissant_file, manifest_file
 from infra.format.records import iter_records
 from infra.format.stored_manifest import decode_manifest, is_sealed
 
@@ -79,6 +80,10 @@ def _check_manifest(version: DatasetVersion, report: VerifyReport) -> None:
             report.problems.append(f"{path} is not the manifest that was opened")
         if not is_sealed(stored):
             report.notes.append(f"{path} has no checksum (an early release wrote it): changes would not show")
+        if not describes(version.storage, manifest):
+            report.problems.append(
+                f"{croissant_file(version.version)} was changed: it does not describe the manifest"
+            )
         if manifest.report is None:
             return
         found = report_sha256(version.storage, manifest.report)

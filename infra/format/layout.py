@@ -4,6 +4,7 @@
 
     <root>/<dataset>/
       manifests/000003.json                   the commit of version 3
+      croissant-000003.json                   version 3 as MLCommons Croissant
       data/<plan digest>/
         train-00000-of-00012.tfrecord.gz      a shard (no .gz where the container is "none")
         train-00000-of-00012.parquet          its index: INDEX_SCHEMA, one row per record, in stored order
@@ -65,6 +66,11 @@ def spool_dir(run_digest: str) -> str:
 def manifest_file(version: int) -> str:
     """Path of a version's manifest, relative to the dataset."""
     return f"manifests/{version:06d}.json"
+
+
+def croissant_file(version: int) -> str:
+    """Path of a version's description as Croissant, relative to the dataset."""
+    return f"croissant-{version:06d}.json"
 
 
 def version_of_manifest(file_name: str) -> int | None:

@@ -6,6 +6,7 @@ environment cannot be made here is skipped, and says why.
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import re
@@ -163,3 +164,33 @@ def test_keras_reads_the_folders(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.splitlines()[-2:] == ["['a', 'b']", "[0, 0, 1, 1, 1]"]
+
+
+_CROISSANT = """
+import json
+import sys
+
+import mlcroissant
+
+dataset = mlcroissant.Dataset(sys.argv[1])  # raises where it is not valid
+rows = [(row["records/id"].decode(), row["records/split"].decode(), row["records/label"])
+        for row in dataset.records("records")]
+classes = [row["classes/name"] for row in dataset.records("classes")]
+print(json.dumps({"errors": sorted(dataset.metadata.ctx.issues.errors), "rows": rows, "classes": classes}))
+"""
+
+
+@pytest.mark.slow
+def test_mlcroissant_accepts_the_description_and_reads_the_indexes(tmp_path: Path) -> None:
+    python = interpreter("mlcroissant", "mlcroissant")
+    version = publish(tmp_path / "datasets", PICTURES, name="photos")
+    path = tmp_path / "datasets" / "photos" / "croissant-000001.json"
+    done = subprocess.run(
+        [python, "-c", _CROISSANT, path], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["errors"] == []
+    assert found["classes"] == ["red fox", "späte\nEule"]
+    table = version.scan(["id", "split", "label"]).to_table().to_pylist()
+    assert sorted(map(tuple, found["rows"])) == sorted(tuple(row.values()) for row in table)

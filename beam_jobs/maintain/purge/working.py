@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from beam_jobs.maintain.purge.finding import ToPurge, find_to_purge, write_journal
 from beam_jobs.maintain.purge.rewriting import Rewriter
 from infra.dataset.catalog import Catalog
+from infra.dataset.croissant import write_croissant
 from infra.dataset.lock import lock_for_removing
 from infra.dataset.maintenance.garbage import find_garbage, remove_files
 from infra.dataset.maintenance.purged import PURGING_FILE, add_purged
@@ -57,12 +58,13 @@ def _rewrite_manifests(catalog: Catalog, storage: Storage, wanted: ToPurge) -> N
 
 
 def _write_reports(catalog: Catalog, storage: Storage, name: str) -> None:
-    """Write every report again: the page of a later version may show records of the purged one."""
+    """Write every report and description again: a report may show records of the purged version too."""
     from beam_jobs.report import write_report  # its template engine is needed here only
 
     made: set[str] = set()
     for number in catalog.versions(name):
         manifest = catalog.open(f"{name}@{number}").manifest
+        write_croissant(storage, manifest)
         if manifest.report is not None and manifest.report not in made:
             path = write_report(storage, manifest)
             record_report(catalog, name, path)

@@ -59,6 +59,9 @@ def datasets(root: options.Root = None, json_output: options.Json = False) -> No
         output.print_table("", columns, rows)
 
 
+AsCroissant = Annotated[
+    bool, typer.Option("--croissant", help="Print the version as MLCommons Croissant (JSON-LD)")
+]
 Augmented = Annotated[
     Path | None,
     typer.Option(
@@ -80,6 +83,7 @@ def show(
     root: options.Root = None,
     augmented: Augmented = None,
     parser: Parser = False,
+    croissant: AsCroissant = False,
     config: options.Config = None,
     overrides: options.Overrides = None,
     json_output: options.Json = False,
@@ -95,6 +99,8 @@ def show(
       shardmill show photos@2 --json
 
       shardmill show "photos@2?label == 'cat' and width > 800"
+
+      shardmill show photos@2 --croissant > croissant.json
 
       shardmill show photos --augmented augmented.png --set augment.mixup=0.2
 
@@ -114,6 +120,11 @@ def show(
         return
     if config is not None or overrides:
         raise UsageError("--config and --set are settings of training", "give them with --augmented FILE.png")
+    if croissant:
+        from flows.cli.datasets.print_croissant import print_croissant
+
+        print_croissant(opened)
+        return
     from flows.cli import output
     from flows.cli.datasets.print_version import print_version
     from flows.cli.datasets.print_view import describe, print_view

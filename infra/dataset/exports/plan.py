@@ -12,7 +12,8 @@ import pyarrow.types as types
 from infra.dataset.catalog import DatasetVersion
 from infra.dataset.views.scanning import index_schema
 from infra.digests import digest_of
-from infra.format.contract import Shard
+from infra.format.contract import Shard, class_counts_of
+from infra.format.labels import LABELS
 from infra.format.layout import shard_stem
 
 # Increase this number when the same version would be exported as other bytes.
@@ -122,10 +123,8 @@ def _class_counts(version: DatasetVersion, shard: Shard) -> tuple[int, dict[str,
     """Return the number of records of a shard that are exported, and of each class."""
     if version.view is None:
         return shard.num_examples, dict(shard.class_counts)
-    labels = version.rows(shard, ["label"])["label"]
-    counts = Counter(labels.drop_null().to_pylist())
-    classes = version.manifest.classes
-    return len(labels), {classes[label]: number for label, number in sorted(counts.items())}
+    rows = version.rows(shard, ["label", LABELS])
+    return rows.num_rows, class_counts_of(rows, version.manifest.classes)
 
 
 def _plain(field: pa.Field) -> pa.Field:

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from infra.dataset.catalog import DatasetVersion
 from infra.dataset.exports.plan import Part, Plan
 from infra.errors import CorruptDataError
 from infra.format.examples import ImageRecord, parse_example
+from infra.format.labels import NO_CLASS
 from infra.format.records import iter_records, unpack_record
 
 _BATCH_ROWS, _BATCH_BYTES = 1000, 16 << 20
@@ -57,6 +59,13 @@ def read_batches(plan: Plan, part: Part) -> Iterator[Batch]:
 
 
 def _conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    labels = rows["label"]
+    # Other libraries know a missing label as null.
+    rows = rows.set_column(
+        rows.column_names.index("label"),
+        "label",
+        pc.if_else(pc.equal(labels, NO_CLASS), pa.scalar(None, labels.type), labels),
+    )
     columns = [
         rows[field.name].cast(field.type)
         if field.name in rows.column_names

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from infra.dataset.catalog import Catalog
 from infra.dataset.lock import lock_for_removing
 from infra.errors import NotFoundError, UsageError
-from infra.format.layout import data_dir, manifest_file
+from infra.format.layout import croissant_file, data_dir, manifest_file
 from infra.storage.filesystem import FileEntry, Storage
 
 _DATA, _SPOOLS, _MANIFESTS = "data", "spool", "manifests"
@@ -100,6 +100,7 @@ def collect_garbage(
         garbage = find_garbage(catalog, name, keep_last=keep_last, drop=drop)
         for version in garbage.dropped:
             storage.delete(manifest_file(version))
+            storage.delete(croissant_file(version))
         remove_files(storage, [entry.path for entry in garbage.files])
         # Temporary files of writers that were killed, also while they published a manifest.
         storage.sweep(_DATA)

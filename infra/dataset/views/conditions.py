@@ -19,6 +19,7 @@ import pyarrow.types as types
 from infra.dataset.views.functions import apply_function
 from infra.dataset.views.values import LABEL, LABEL_NAME, Columns, Value, kind_of
 from infra.errors import UsageError
+from infra.format.labels import LABELS
 
 _COMPARISONS: dict[type[ast.cmpop], Callable[..., Any]] = {
     ast.Eq: pc.equal,
@@ -96,6 +97,10 @@ def _contained(left: ast.expr, right: ast.expr, columns: Columns) -> Any:
         holder = columns.label_name(holder.text)
     if holder.kind == "text" and part.kind == "text":
         return pc.match_substring(holder.data, part.data.as_py())
+    if holder.column == LABELS and part.kind == "text":
+        columns.check_class(part.data.as_py())
+        number = pa.scalar(columns.classes.index(part.data.as_py()))
+        part = Value("number", number, part.text, number.type, constant=True)
     if holder.kind == "list" and kind_of(holder.type.value_type) == part.kind:
         return _member(holder, part)
     raise UsageError(

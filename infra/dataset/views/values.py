@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 
 from infra.errors import UsageError, near_miss
+from infra.format.labels import NO_CLASS
 from infra.storage.names import uri_of
 
 Kind = Literal["number", "text", "truth", "time", "list", "nothing"]
@@ -133,7 +134,12 @@ class Columns:
         return pc.field(name)
 
     def _label_name(self) -> Any:
-        return pc.choose(pc.field(LABEL), *self.classes)
+        return pc.choose(_single(pc.field(LABEL)), *self.classes)
+
+
+def _single(labels: Any) -> Any:
+    """The labels, null for records that have no single class."""
+    return pc.if_else(pc.not_equal(labels, NO_CLASS), labels, pa.scalar(None, pa.int32()))
 
 
 class TableColumns(Columns):
@@ -155,4 +161,4 @@ class TableColumns(Columns):
         return self._table[name]
 
     def _label_name(self) -> Any:
-        return pc.take(pa.array(self.classes, pa.string()), self._table[LABEL])
+        return pc.take(pa.array(self.classes, pa.string()), _single(self._table[LABEL]))

@@ -5,7 +5,8 @@
     train/hat/0f3c5a7be1d24c68.jpg       the stored image (.png, .webp; raw pixels as .png)
     index/train-00000-of-00012.parquet   a row for each image: its file, class name, all of the index
 
-Characters of class names that a folder cannot have are percent-encoded.
+Images that have no single class lie in the folder of their split. Characters of class names that a folder
+cannot have are percent-encoded.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ class _Folder(PlainFormat):
         suffix, number = image_suffix(plan, raw="png"), 0
         fields = [pa.field("file", pa.string()), pa.field("label_name", pa.string()), *plan.columns]
         schema = pa.schema(fields)
-        of_label: dict[int | None, str] = {None: folder_name(None)}
-        of_label |= {label: folder_name(name) for label, name in enumerate(plan.version.manifest.classes)}
+        manifest = plan.version.manifest
+        of_label: dict[int | None, str] = {None: part.split}  # records that have no single class
+        of_label |= {n: f"{part.split}/{folder_name(name)}" for n, name in enumerate(manifest.classes)}
         with (
             files.create(f"index/{part.stem}.parquet") as stream,
             pq.ParquetWriter(stream, schema, compression="zstd") as index,
@@ -50,7 +52,7 @@ class _Folder(PlainFormat):
             for batch in batches:
                 names = label_names(plan, batch)
                 labels = batch.index["label"].to_pylist()
-                folders = [f"{part.split}/{of_label[label]}" for label in labels]
+                folders = [of_label[label] for label in labels]
                 paths = [
                     f"{folder}/{record.id}.{suffix}"
                     for folder, record in zip(folders, batch.records, strict=True)
@@ -63,10 +65,8 @@ class _Folder(PlainFormat):
         return number
 
 
-def folder_name(name: str | None) -> str:
-    """The name of a class as a folder, different for different names; None: of records without a label."""
-    if name is None:
-        return "%"
+def folder_name(name: str) -> str:
+    """The name of a class as a folder, different for different names."""
     encoded = quote(name, safe=_HARMLESS, errors="surrogateescape")
     return encoded.replace(".", "%2E", 1) if encoded.startswith(".") else encoded
 

@@ -20,6 +20,7 @@ from infra.dataset.exports.formats.parquet import table_schema, write_tables
 from infra.dataset.exports.plan import Part, Plan
 from infra.dataset.exports.reading import Batch
 from infra.dataset.exports.target import FileMade, PartFiles
+from infra.format.labels import LABELS
 
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
@@ -37,12 +38,13 @@ class _HuggingFace(PlainFormat):
         """See ``Format``."""
         splits = [{"split": split, "path": f"data/{split}-*"} for split in plan.splits]
         name = f"{plan.version.name}@{plan.version.version}"
-        head = {
+        head: dict[str, Any] = {
             "pretty_name": plan.version.name,
-            "task_categories": ["image-classification"],
             "size_categories": [_size_category(plan.num_examples)],
             "configs": [{"config_name": "default", "data_files": splits}],
         }
+        if plan.version.manifest.label_kind in ("class", "multi"):
+            head["task_categories"] = ["image-classification"]
         # JSON is YAML, and quotes every name rightly.
         lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in head.items()]
         rows = [f"| {split} | {counts['num_examples']:,} |" for split, counts in plan.counts().items()]
@@ -68,6 +70,8 @@ def _feature(plan: Plan, field: pa.Field) -> dict[str, Any]:
         return {"_type": "Image"}
     if field.name == "label":
         return {"names": class_names(plan), "_type": "ClassLabel"}
+    if field.name == LABELS:
+        return {"feature": {"names": class_names(plan), "_type": "ClassLabel"}, "_type": "Sequence"}
     if types.is_list(field.type):
         return {"feature": _value(field.type.value_type), "_type": "Sequence"}
     return _value(field.type)

@@ -67,13 +67,14 @@ def _dataset_info(plan: Plan, num_bytes: Mapping[str, int]) -> dict[str, Any]:
         for split, parts in plan.splits.items()
     ]
     pair = [{"featureKey": "image"}, {"featureKey": "label"}]
+    supervised = {"supervisedKeys": {"tuple": {"items": pair}}} if "label" in manifest.features else {}
     return {
         "name": manifest.dataset,
         "version": f"{manifest.version}.0.0",
         "description": f"{plan.version.ref}, prepared by Shardmill from {manifest.source}",
         "fileFormat": "tfrecord",
         "splits": splits,
-        "supervisedKeys": {"tuple": {"items": pair}},
+        **supervised,
     }
 
 
@@ -89,7 +90,9 @@ def _features(manifest: Manifest, further: Sequence[Feature]) -> dict[str, Any]:
         "label": label,
         "label_name": text,
         "width": number,
-    } | {feature.name: _further(feature) for feature in further}
+    }
+    features = {name: found for name, found in features.items() if name in manifest.features}
+    features |= {feature.name: _further(feature) for feature in further}
     return _feature("features_dict.FeaturesDict", featuresDict={"features": features})
 
 

@@ -191,3 +191,20 @@ def test_a_view_counts_its_records_and_has_a_digest(tmp_path: Path) -> None:
     assert len({owls.view_digest, foxes.view_digest}) == 2
     fewer = Manifest(**dict(version.manifest) | {"classes": ["owl", "fox"]})
     assert type(version)(version.storage, fewer, owls.view).view_digest != owls.view_digest
+
+
+def test_several_labels_an_image_are_asked_for_by_name_and_number() -> None:
+    table = pa.table(
+        {
+            "id": pa.array(list("abc")),
+            "label": pa.array([-1, -1, 1], pa.int32()),
+            "labels": pa.array([[0, 1], [], [12]], pa.list_(pa.int64())),
+        }
+    )
+    for query, ids in [("'hat' in labels", "a"), ("1 in labels", "a"), ("label == 'hat'", "c")]:
+        view = view_of(query, table.schema, CLASSES)
+        assert "".join(view.select(table, "train", CLASSES)["id"].to_pylist()) == ids
+        scanned = pads.dataset(table).to_table(filter=view.expression(table.schema, CLASSES))
+        assert "".join(scanned["id"].to_pylist()) == ids
+    with pytest.raises(UsageError, match="did you mean 'hat'"):
+        view_of("'hats' in labels", table.schema, CLASSES)
