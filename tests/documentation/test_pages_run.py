@@ -15,7 +15,13 @@ from tests.documentation.workplace import environment, make_workplace
 # A page for `make test`; the others start Prefect or TensorFlow many times.
 QUICK = {"what-becomes-of-an-image.md"}
 # Pages whose examples need packages of their own, and the tests that run them.
-ELSEWHERE = {"reading-elsewhere.md", "pytorch.md"}
+ELSEWHERE = {
+    "add-a-source-kind.md",  # tests/end_to_end/test_prepare_own_kind.py
+    "export.md",  # tests/third_party/test_readers.py
+    "pytorch.md",  # tests/torch/test_docs.py
+    "query-and-views.md",  # tests/unit/training/test_documented_python.py
+    "reading-elsewhere.md",  # tests/third_party/test_readers.py
+}
 
 
 @pytest.fixture(scope="module")
