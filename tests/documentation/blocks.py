@@ -21,7 +21,7 @@ PAGES = [
 ]
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 _COMMENT = re.compile(r"<!-- (not run|run first): (.*?) -->", re.DOTALL)
-_COMMENTS = re.compile(r"((?:<!-- (?:not run|run first): .*?-->\s*)+)\Z", re.DOTALL)
+_COMMENTS = re.compile(r"((?:<!-- (?:not run|run first): (?:(?!-->).)*-->\s*)+)\Z", re.DOTALL)
 _FILE = re.compile(r"# ([\w./-]+\.(?:py|toml|csv))\n")
 _INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 # Words that begin a command; a block that begins with none of them is a tree of files or an output.

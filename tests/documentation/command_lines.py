@@ -15,7 +15,7 @@ import typer.main
 from beam_jobs.config import PrepareConfig
 from beam_jobs.prepare import build_parser as prepare_parser
 from flows.cli.app import app
-from infra.errors import ShardmillError
+from infra.errors import ConfigError, ShardmillError
 from infra.settings import Settings, load_settings, split_overrides, validate
 from tests.documentation.blocks import ROOT
 from training.config import TrainConfig
@@ -72,16 +72,24 @@ def check_configuration(text: str, before: Mapping[str, Any] | None = None) -> d
 
     Args:
         text: TOML.
-        before: what the page has shown of the same file above, to which ``text`` adds.
+        before: what the page has shown above, to which ``text`` may add.
 
     Raises:
         ConfigError: a setting is unknown or wrong.
         TOMLDecodeError: it is not TOML.
     """
-    values = _merged(before or {}, tomllib.loads(text))
+    alone = tomllib.loads(text)
+    together = _merged(before or {}, alone)
+    try:
+        _check_tables(alone)
+    except ConfigError:
+        _check_tables(together)
+    return together
+
+
+def _check_tables(values: Mapping[str, Any]) -> None:
     validate(PrepareConfig, values.get("prepare", {}))
     validate(TrainConfig, values.get("train", {}))
-    return values
 
 
 def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
