@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -127,26 +127,54 @@ def test_a_dry_run_fetches_nothing(server: ImageServer, tmp_path: Path) -> None:
     assert not (tmp_path / "root").exists()
 
 
-def test_a_run_that_was_killed_while_it_fetched_asks_only_for_what_is_missing(
-    server: ImageServer, tmp_path: Path
-) -> None:
+def half_given(server: ImageServer) -> list[str]:
+    """Give six images, and others whose first request is not answered."""
     urls = given(server)
     for number in range(6, NUM_IMAGES):
         url = f"/{number:02}.jpg"
         server.give(url, slow(status(503), 300), versioned(jpeg(number + 1), f'"{number}"'))
-    source, root = write_table(tmp_path / "lists", urls), tmp_path / "root"
+    return urls
+
+
+def started(source: Path, root: Path) -> subprocess.Popen[bytes]:
+    """Start a run in a process of its own, with the settings of the others."""
     flags = [
         "source.kind=urls", "source.table.file=t.csv", "source.table.path_column=url", "image.size=16",
         "source.urls.allow_private_hosts=true", "source.urls.connections_per_host=12",
         "runner.processes=2", "runner.block_images=8", "failure_budget=0.5",
     ]  # fmt: skip
     argv = prepare_command(source, root, *(word for flag in flags for word in ("--set", flag)))
-    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    return subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def wait_for(done: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+    """Wait for something that a process does."""
     until = time.monotonic() + 60
-    while num_stored(root) < 6:
+    while not done():
         assert process.poll() is None
         assert time.monotonic() < until
-        time.sleep(0.05)
+        time.sleep(0.02)
+
+
+def test_a_run_that_is_stopped_while_it_fetches_keeps_what_has_come(
+    server: ImageServer, tmp_path: Path
+) -> None:
+    source, root = write_table(tmp_path / "lists", half_given(server)), tmp_path / "root"
+    process = started(source, root)
+    wait_for(lambda: len(list(root.glob("d/spool/*/fetched/bytes/*/*"))) >= 6, process)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said.decode()
+    assert num_stored(root) >= 5  # the bytes of the last may be there before its answer
+    assert b"run the same command again" in said
+
+
+def test_a_run_that_was_killed_while_it_fetched_asks_only_for_what_is_missing(
+    server: ImageServer, tmp_path: Path
+) -> None:
+    source, root = write_table(tmp_path / "lists", half_given(server)), tmp_path / "root"
+    process = started(source, root)
+    wait_for(lambda: num_stored(root) >= 6, process)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert max(server.counts().values()) == 1
