@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from infra.errors import Cancelled
 from infra.settings import load_settings
 from training.config import TrainConfig
 
@@ -17,6 +18,21 @@ SMALL = (
     "data.global_batch_size=10", "run.epochs=2", "run.trace_records=true", "run.checkpoint_every_steps=1",
     "optimizer.learning_rate=0.01", "run.devices=one", "run.log_every_steps=2",
 )  # fmt: skip
+
+
+class Interrupting:
+    """A heart that stops the run at a step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def note_step(self, step: int) -> None:
+        """Do nothing: the step is not counted yet."""
+
+    def beat(self, step: int | None = None) -> None:
+        """Stop if the step is reached."""
+        if step == self.step:
+            raise Cancelled("stopped by the test")
 
 
 def settings(*overrides: str) -> TrainConfig:

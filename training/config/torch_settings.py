@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Table -> its settings that training.torch_loop follows. A setting that is added elsewhere is refused until
 # it stands here too.
 _KNOWN: Final = {
-    "model": "name weights dropout freeze synchronized_batchnorm",
+    "model": "name weights dropout freeze warm_head_epochs synchronized_batchnorm",
     "data": "image_size image_channels global_batch_size normalization balance balance_beta "
     "balance_threshold balance_weights folds left_out_fold class_weights "
     "granularity block_records window_blocks last_batch seed",
@@ -24,8 +24,9 @@ _KNOWN: Final = {
     "staging_bytes max_bad_records",
     "augment": "random_resized_crop scale ratio horizontal_flip vertical_flip color_jitter erasing "
     "randaugment mixup cutmix mix_probability",
-    "optimizer": "name options learning_rate schedule warmup_fraction warmup_steps final_factor step_epochs "
-    "step_factor weight_decay first_layer_factor clip_norm ema_decay label_smoothing",
+    "optimizer": "name options learning_rate head_learning_rate schedule warmup_fraction warmup_steps "
+    "final_factor step_epochs step_factor weight_decay first_layer_factor clip_norm ema_decay "
+    "label_smoothing",
     "export": "",
     "run": "framework epochs devices mixed_precision accumulate_steps deterministic validate_every_epochs "
     "best_metric patience checkpoint_every_steps checkpoint_every_seconds keep_checkpoints log_every_steps "
@@ -93,10 +94,6 @@ def check_framework(config: TrainConfig) -> None:
         raise _refused(key, value, f"leave {key} out, or train with run.framework = 'tensorflow'")
     if config.data.global_batch_size == "auto":
         raise _refused("data.global_batch_size", "auto", "set it to a number")
-    if config.ranks.shares == "measured":
-        raise _refused(
-            "ranks.shares", "measured", "set it to auto (equal parts), or to a number for each rank"
-        )
     _check_model(config)
     _check_optimizer(config)
 

@@ -30,8 +30,9 @@ from training.loop.memory.fallback import within_memory
 from training.loop.parts import TrainingParts, build_parts
 from training.loop.run_progress import resumed
 from training.loop.sharing.balance_record import BalanceRecord, RankLabels
-from training.loop.sharing.division import measured_division, planned_division
+from training.loop.sharing.division import measured_division, planned_division, unit_of_rows
 from training.loop.sharing.moments import moments_between_ranks
+from training.loop.sharing.speed import measured_rank
 from training.loop.stopping.agreed_stop import AgreedStop
 from training.loop.stopping.interruption import StopFlag, raise_when_preempted, stop_at_boundaries
 from training.loop.stopping.second_signal import end_at_second_signal
@@ -184,7 +185,8 @@ def _opened(
     order = records.order
     config = settled.applied(config, order.steps_per_epoch)
     check_divisible(config.data.batch_size, strategy)
-    division = planned_division(config, strategy)
+    unit = unit_of_rows(config, num_local_replicas(strategy))
+    division = planned_division(config, ranks.num_ranks, unit)
     rows = division.rows[ranks.rank] // num_local_replicas(strategy)
     check_pairs(config.augment, rows)
     parts = build_parts(config, strategy, version, order.steps_per_epoch)
@@ -192,10 +194,11 @@ def _opened(
     Storage.at(run_dir).write_atomic("environment.json", json.dumps(environment, indent=1).encode("ascii"))
     own_rows = balance = None
     if ranks.num_ranks > 1:
-        division = measured_division(division, config, parts, run_dir)
+        own = measured_rank(parts, config)
+        division = measured_division(division, config, unit, ranks, own, run_dir)
         own_rows = division.slice_of(ranks.rank)
         labels = RankLabels(version.manifest.classes, train.table.label)
-        balance = BalanceRecord(run_dir, ranks, division, order, labels)
+        balance = BalanceRecord(run_dir, ranks, own.kind, division, order, labels)
     settings = InputSettings(config.data, config.reading, config.augment)
     reading = open_training_input(settings, train, order, image_size_of(config), own_rows)
     events.log(f"reading {version.ref} train: {reading}")

@@ -15,11 +15,22 @@ class Peers(Protocol):
     """The ranks that train together; see ``training.ranks.group`` and ``training.torch_loop.ranks``."""
 
     @property
+    def rank(self) -> int:
+        """The number of this process."""
+
+    @property
     def num_ranks(self) -> int:
         """The number of ranks."""
 
+    @property
+    def is_first(self) -> bool:
+        """Whether this process writes the run's files."""
+
     def total(self, value: npt.ArrayLike) -> npt.NDArray[Any]:
         """Return the sum of a float array over all ranks. It has the same shape everywhere."""
+
+    def all_values(self, value: Any) -> list[Any]:
+        """Return the JSON-able ``value`` of every rank, by rank."""
 
     def value_of_first(self, value: Any) -> Any:
         """Return the JSON-able ``value`` of rank 0."""

@@ -5,6 +5,7 @@ It follows ``training.loop.loop``: the same order, positions, checkpoints and re
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from training.loop.checkpoints.checkpoints import Progress
 from training.loop.checkpoints.shared import SharedCheckpoints
 from training.loop.reports import TrainingReports
 from training.loop.run_progress import RunProgress
+from training.loop.sharing.balance_record import BalanceRecord
 from training.loop.stopping.interruption import StopFlag
 from training.order import Order
 from training.reading import RecordReader
@@ -30,6 +32,7 @@ from training.results.tracking.trackers import Trackers
 from training.torch_data.batch import TorchBatch
 from training.torch_loop.evaluating.evaluation import Evaluator
 from training.torch_loop.memory import memory_figures
+from training.torch_loop.models.layers import set_training
 from training.torch_loop.outputs.event_log import EventLog
 from training.torch_loop.parts import TrainingParts
 from training.torch_loop.reading import Batches
@@ -44,11 +47,13 @@ class TrainingData:
         batches: this rank's batches of the train split.
         order: the order of the train split.
         validation: the records of the validation split; None: there are none.
+        balance: counts what each rank does; None: there is one rank.
     """
 
     batches: Batches
     order: Order
     validation: RecordReader | None
+    balance: BalanceRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,8 @@ class TrainingLoop:
         self._outputs = outputs
         self._stop = stop
         self._run = RunProgress(config.run, data.order, progress, has_validation=data.validation is not None)
-        self._train_step = TrainStep(config, parts, _network(parts))
+        self._head_alone = False
+        self._train_step: TrainStep | None = None
         self._reports = TrainingReports(
             config, parts, data.order, outputs.log, lambda: memory_figures(parts.device)
         )
@@ -120,25 +126,42 @@ class TrainingLoop:
         batches = self._data.batches.steps(self.run_step, self._run.total_steps)
         try:
             while self._run.has_epochs_left and self.stopped_early is None:
-                self._train_epoch(batches)
+                self._train_epoch(batches, self._step_of_stage())
                 self._finish_epoch()
         except Cancelled:
             self._save()
             raise
+
+    def _step_of_stage(self) -> TrainStep:
+        """Return the step of this epoch; where a stage begins, let the modules learn that do in it."""
+        head = self._parts.head_of(self.progress.epoch)
+        alone = head is not None
+        if self._train_step is None or alone != self._head_alone:
+            # Two exchanges of the same gradients would be in each other's way.
+            self._train_step = None
+            gc.collect()
+            if head is not None:
+                head.alone.begin()
+            elif self._parts.head is not None:
+                self._parts.head.alone.end()
+            set_training(self._parts.model)
+            self._train_step = TrainStep(self._config, self._parts, _network(self._parts), head)
+            self._head_alone = alone
+        return self._train_step
 
     @property
     def stopped_early(self) -> str | None:
         """Why the run ends before its last epoch; None: it does not."""
         return self._run.out_of_patience
 
-    def _train_epoch(self, batches: Iterator[TorchBatch]) -> None:
+    def _train_epoch(self, batches: Iterator[TorchBatch], train_step: TrainStep) -> None:
         """Take the remaining steps of this epoch."""
         while not self._run.epoch_is_done:
             started = time.perf_counter()
             batch = next(batches)
             waited = time.perf_counter() - started
             num_real = self._run.num_real
-            self._train_step(batch, self.run_step, num_real)
+            train_step(batch, self.run_step, num_real)
             self._reports.count(num_real)
             if self._outputs.trace is not None:
                 self._outputs.trace.add(self.progress.epoch, self.progress.step, self._consumed(batch))
@@ -150,7 +173,9 @@ class TrainingLoop:
                 self._reports.publish(self.progress)
             if self._save_is_due():
                 self._save()
-            self._run.count_time(time.perf_counter() - started, waited, num_real)
+            seconds = time.perf_counter() - started
+            if self._run.count_time(seconds, waited, num_real) and self._data.balance is not None:
+                self._data.balance.count_step(seconds, waited)
             self._stop.check()
 
     def _consumed(self, batch: TorchBatch) -> list[str]:
@@ -174,6 +199,8 @@ class TrainingLoop:
         self._run.end_epoch(row)
         self._outputs.history.write(self.progress.history)
         self._outputs.trackers.epoch(row)
+        if self._data.balance is not None:
+            self._data.balance.end_epoch(row["epoch"] - 1)
         started = time.perf_counter()
         self._save()
         self.progress.seconds += time.perf_counter() - started

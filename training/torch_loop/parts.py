@@ -16,7 +16,7 @@ from training.models.batch_normalization import momentum_limit
 from training.models.normalization import pixels_of
 from training.torch_loop.models import build_model, image_size_of, load_weights
 from training.torch_loop.models.batch_normalization import limit_momentum, synchronized
-from training.torch_loop.models.layers import freeze_modules
+from training.torch_loop.models.layers import HeadAlone, freeze_modules
 from training.torch_loop.optimization.averaging import WeightAverages
 from training.torch_loop.optimization.optimizers import RateTable, make_optimizer, prepare_state
 from training.torch_loop.ranks.group import TorchRanks
@@ -25,6 +25,25 @@ from training.torch_loop.task import SingleLabel
 from training.torch_loop.totals import DeviceTotals
 
 _MIXED = {"off": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True, slots=True)
+class HeadStage:
+    """The first epochs of a run, if only the classifier learns in them.
+
+    Attributes:
+        epochs: their number.
+        steps: the steps in them.
+        rate: the learning rate.
+        optimizer: the optimizer of the classifier.
+        alone: freezes and thaws the other modules.
+    """
+
+    epochs: int
+    steps: int
+    rate: float
+    optimizer: Any
+    alone: HeadAlone
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +62,7 @@ class TrainingParts:
         mixed: the type in which the model computes; None: float32.
         totals: the sums of the steps since the last report.
         averages: the moving averages of the weights; None: the weights themselves are evaluated.
+        head: the first stage of the run, with an optimizer of its own; None: there is one stage.
         notes: what was changed in the model, for the result.
     """
 
@@ -57,17 +77,26 @@ class TrainingParts:
     mixed: Any
     totals: DeviceTotals
     averages: WeightAverages | None
+    head: HeadStage | None = None
     notes: tuple[str, ...] = ()
     pruning: None = None  # the settings refuse it
 
     def rate_at(self, run_step: int) -> float:
         """Return the learning rate of a step, counted over all epochs."""
-        return self.schedule.at(run_step)
+        if self.head is None:
+            return self.schedule.at(run_step)
+        return self.head.rate if run_step < self.head.steps else self.schedule.at(run_step - self.head.steps)
+
+    def head_of(self, epoch: int) -> HeadStage | None:
+        """Return the stage of an epoch (from 0) in which only the classifier learns; None: all modules do."""
+        return self.head if self.head is not None and epoch < self.head.epochs else None
 
     @property
     def state(self) -> list[Saved]:
         """All arrays of a checkpoint. First those that are evaluated, in the order of the model's."""
         own: list[Saved] = [*model_state(self.model), *optimizer_state(self.optimizer)]
+        if self.head is not None:
+            own += optimizer_state(self.head.optimizer, "head_optimizer")
         if self.scaler.is_enabled():
             own.append(ScaleState(self.scaler))
         if self.averages is None:
@@ -123,7 +152,9 @@ def build_parts(
     model = model.to(device, memory_format=torch.channels_last)
     optimizer = make_optimizer(config.optimizer, model)
     prepare_state(optimizer)
+    head = _head_stage(config, model, steps_per_epoch)
     decay = config.optimizer.ema_decay
+    scheduled = config.scheduled_epochs * steps_per_epoch
     return TrainingParts(
         ranks=ranks,
         device=device,
@@ -132,11 +163,25 @@ def build_parts(
         model=model,
         optimizer=optimizer,
         schedule=RateTable(
-            config.optimizer, Horizon(total, steps_per_epoch, config.optimizer.rising_steps(total))
+            config.optimizer, Horizon(scheduled, steps_per_epoch, config.optimizer.rising_steps(scheduled))
         ),
         scaler=torch.amp.GradScaler(device.type, enabled=config.run.mixed_precision == "float16"),
         mixed=_MIXED[config.run.mixed_precision],
         totals=DeviceTotals(ranks, device),
         averages=None if decay is None else WeightAverages(model_state(model), decay),
+        head=head,
         notes=tuple(str(note) for note in (loaded, frozen, limited) if note is not None),
     )
+
+
+def _head_stage(config: TrainConfig, model: Any, steps_per_epoch: int) -> HeadStage | None:
+    """Prepare the stage in which only the classifier learns, and leave the model as it is."""
+    epochs = config.model.warm_head_epochs
+    if not epochs:
+        return None
+    alone = HeadAlone(model)
+    alone.begin()
+    optimizer = make_optimizer(config.optimizer.model_copy(update={"first_layer_factor": 1.0}), model)
+    prepare_state(optimizer)
+    alone.end()
+    return HeadStage(epochs, epochs * steps_per_epoch, config.optimizer.head_rate, optimizer, alone)

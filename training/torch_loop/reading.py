@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from infra.errors import ConfigError
@@ -94,6 +94,7 @@ def open_training_input(
     image_size: int,
     ranks: TorchRanks,
     own: RankDevice,
+    shares: tuple[int, ...] | None,
 ) -> TrainingInput:
     """Open the batches of the train split.
 
@@ -104,11 +105,11 @@ def open_training_input(
         image_size: height and width of the images (pixels).
         ranks: the ranks that share each step.
         own: the device and the threads of this rank.
+        shares: the rows of each rank, or numbers in proportion; None: all alike.
 
     Raises:
         ConfigError: the settings contradict each other, or need more memory than they allow.
     """
-    check_rows(config, ranks.num_ranks)
     reading = config.reading
     # A cache on disk holds records in stored order, so it lies below the windows of an order by block.
     if reading.cache == "disk":
@@ -119,6 +120,7 @@ def open_training_input(
     budget = RamBudget(reading.ram_budget_bytes, cache=cache.memory_bytes, windows=reader.windows.num_bytes)
     budget.check(order.global_batch_size * image_size * image_size * 3)
     batches = open_batches(config, reader, order, image_size, ranks, own, augment=config.augment)
+    batches = replace(batches, shares=shares)
     return TrainingInput(batches, cache)
 
 

@@ -21,10 +21,14 @@ from training.loop.checkpoints.shared import SharedCheckpoints
 from training.loop.ending.common_result import common_result
 from training.loop.evaluating.final_evaluation import evaluate_left_out, evaluate_splits, write_label_errors
 from training.loop.run_progress import resumed
+from training.loop.sharing.balance_record import BalanceRecord, RankLabels
+from training.loop.sharing.division import Division, measured_division, planned_division, unit_of_rows
 from training.loop.stopping.agreed_stop import AgreedStop
 from training.loop.stopping.interruption import StopFlag, raise_when_preempted, stop_at_boundaries
 from training.loop.stopping.second_signal import end_at_second_signal
+from training.order import Order
 from training.ranks.heartbeat import Heart
+from training.reading import RecordReader
 from training.results.consumed import ConsumedTrace
 from training.results.predictions.label_errors import OUT_OF_SAMPLE
 from training.results.report.writing import write_run_report
@@ -41,8 +45,9 @@ from training.torch_loop.models.layers import num_parameters
 from training.torch_loop.outputs.event_log import EventLog
 from training.torch_loop.outputs.export import export_model
 from training.torch_loop.parts import TrainingParts, build_parts
-from training.torch_loop.ranks.group import Place, choose_device, join
-from training.torch_loop.reading import open_training_input
+from training.torch_loop.ranks.group import Place, RankDevice, choose_device, join
+from training.torch_loop.reading import check_rows, open_training_input
+from training.torch_loop.speed import measured_rank
 from training.torch_loop.state import model_state
 
 
@@ -88,8 +93,13 @@ def train(
     devices = ranks.all_values(_name(own.device))
     environment = describe_environment(config, version, devices)
     Storage.at(run_dir).write_atomic("environment.json", json.dumps(environment, indent=1).encode("ascii"))
-    reading = open_training_input(config, readers["train"], order, parts.spec.image_size, ranks, own)
-    data = TrainingData(reading.batches, order, readers.get("validation"))
+    check_rows(config, ranks.num_ranks)
+    division = balance = None
+    if ranks.num_ranks > 1:
+        division, balance = _divided(config, parts, own, order, readers["train"], run_dir)
+    shares = None if division is None else division.rows
+    reading = open_training_input(config, readers["train"], order, parts.spec.image_size, ranks, own, shares)
+    data = TrainingData(reading.batches, order, readers.get("validation"), balance)
     evaluator = Evaluator(config, parts, own)
     ranks.on_batch = None if heart is None else heart.beat
     stop = AgreedStop(ranks, heart)
@@ -132,11 +142,31 @@ def train(
             "exports": {} if exported is None else {"torch": exported},
             "device_peak_bytes": peak_device_bytes(own.device),
         }
+        if balance is not None and (found := balance.latest()) is not None:
+            result["rank_balance"] = found.to_json()
+            result["notes"] += found.warnings
         if ranks.is_first:
             result["report"] = str(write_run_report(run_dir, result, readers))
             trackers.end(result)
     dataset.close()
     return result
+
+
+def _divided(
+    config: TrainConfig,
+    parts: TrainingParts,
+    own: RankDevice,
+    order: Order,
+    train: RecordReader,
+    run_dir: Path,
+) -> tuple[Division, BalanceRecord]:
+    """Divide the global batch among the ranks, and begin to count what each of them does."""
+    ranks, unit = parts.ranks, unit_of_rows(config)
+    rank = measured_rank(parts, config, own)
+    planned = planned_division(config, ranks.num_ranks, unit)
+    division = measured_division(planned, config, unit, ranks, rank, run_dir)
+    labels = RankLabels(train.split.version.manifest.classes, train.table.label)
+    return division, BalanceRecord(run_dir, ranks, rank.kind, division, order, labels)
 
 
 def _train_and_restore_best(

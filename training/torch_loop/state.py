@@ -85,14 +85,19 @@ def model_state(model: Any) -> list[TensorState]:
     return list(found.values())
 
 
-def optimizer_state(optimizer: Any) -> list[TensorState]:
-    """Return the arrays of an optimizer's state, which ``prepare_state`` has made."""
+def optimizer_state(optimizer: Any, name: str = "optimizer") -> list[TensorState]:
+    """Return the arrays of an optimizer's state, which ``prepare_state`` has made.
+
+    Args:
+        optimizer: the optimizer.
+        name: what their names begin with.
+    """
     found = []
     number = 0
     for group in optimizer.param_groups:
         for parameter in group["params"]:
-            for name, value in optimizer.state[parameter].items():
+            for part, value in optimizer.state[parameter].items():
                 if isinstance(value, torch.Tensor):
-                    found.append(TensorState(f"optimizer.{number}.{name}", value))
+                    found.append(TensorState(f"{name}.{number}.{part}", value))
             number += 1
     return found

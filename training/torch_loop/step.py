@@ -19,23 +19,27 @@ from training.torch_data.batch import TorchBatch
 from training.torch_data.transforms.device import AugmentedBatch, DeviceAugment
 from training.torch_loop.models.layers import set_training
 from training.torch_loop.optimization.optimizers import set_rate
-from training.torch_loop.parts import TrainingParts
+from training.torch_loop.parts import HeadStage, TrainingParts
 
 
 class TrainStep:
     """Trains the model of a run on one global batch a call, and adds to its totals."""
 
-    def __init__(self, config: TrainConfig, parts: TrainingParts, network: Any) -> None:
-        """Prepare the step.
+    def __init__(
+        self, config: TrainConfig, parts: TrainingParts, network: Any, head: HeadStage | None = None
+    ) -> None:
+        """Prepare the step, with the weights that learn now.
 
         Args:
             config: the configuration of the run.
             parts: the model of the run with all that trains it.
             network: the model, or ``DistributedDataParallel`` around it.
+            head: the stage, where only the classifier learns.
         """
         self._config = config
         self._parts = parts
         self._network = network
+        self._optimizer = parts.optimizer if head is None else head.optimizer
         self._augment = DeviceAugment(config.augment, config.data.seed)
         self._trainable = [own for own in parts.model.parameters() if own.requires_grad]
 
@@ -52,7 +56,7 @@ class TrainStep:
         torch.manual_seed(_seed(self._config.data.seed, run_step, parts.ranks.rank))
         if not parts.model.training:
             set_training(parts.model)
-        set_rate(parts.optimizer, parts.rate_at(run_step))
+        set_rate(self._optimizer, parts.rate_at(run_step))
         count = self._config.run.accumulate_steps
         columns = (column.tensor_split(count) for column in (*self._augment(batch), batch.weights))
         pieces = list(zip(*columns, strict=True))
@@ -82,14 +86,14 @@ class TrainStep:
 
     def _update(self) -> None:
         parts, clip = self._parts, self._config.optimizer.clip_norm
-        parts.scaler.unscale_(parts.optimizer)
+        parts.scaler.unscale_(self._optimizer)
         norm = torch.nn.utils.get_total_norm([own.grad for own in self._trainable if own.grad is not None])
         if clip is not None:
             torch.nn.utils.clip_grads_with_norm_(self._trainable, clip, norm)
         parts.totals.add_norm(norm)
-        parts.scaler.step(parts.optimizer)
+        parts.scaler.step(self._optimizer)
         parts.scaler.update()
-        parts.optimizer.zero_grad(set_to_none=True)
+        self._optimizer.zero_grad(set_to_none=True)
         if parts.averages is not None:
             parts.averages.update()
 

@@ -17,6 +17,7 @@ from infra.dataset.catalog import DatasetVersion
 from tests.samples.torch_runs import assert_same_model, command, consumed, settings
 from training.dataset import Dataset
 from training.order import order_from_settings
+from training.results.run_files.rank_balance import read_balance
 
 REPOSITORY = Path(__file__).parents[3]
 TRAIN = [sys.executable, "-m", "training.train"]
@@ -133,3 +134,18 @@ def test_a_refused_setting_ends_with_status_2(root: Path, tmp_path: Path) -> Non
     assert done.returncode == 2
     assert "run.jit_compile = True does not work with run.framework = 'torch'" in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_a_slow_rank_is_measured_and_takes_fewer_rows(root: Path, dataset: Dataset, tmp_path: Path) -> None:
+    slow = ("--set", "model.name=tests.samples.slow_torch_model", "--set", f"run.epochs={EPOCHS}")
+    argv = [*TRAIN, *command(root, "--runs", str(tmp_path), "--json", *slow, *RANKS)]
+    result = run([*argv, "--set", "ranks.shares=measured"])
+    run_dir = Path(result["run_dir"])
+    assert consumed(run_dir) == planned(dataset.version)
+    fast, late = read_balance(run_dir).ranks
+    assert fast.rows > late.rows
+    assert fast.rows + late.rows == 10
+    assert fast.examples + late.examples == len(dataset.table("train"))
+    assert [row["rows"] for row in result["rank_balance"]["ranks"]] == [fast.rows, late.rows]
+    kept = json.loads((run_dir / "logs" / "ranks" / "shares.json").read_bytes())
+    assert kept["seconds_per_example"][1] > kept["seconds_per_example"][0]

@@ -18,7 +18,7 @@ from infra.dataset.catalog import DatasetVersion
 from infra.errors import Cancelled, ConfigError
 from infra.format.records import unframe
 from infra.storage.filesystem import Storage
-from tests.samples.torch_runs import assert_same_model, consumed, settings, weights
+from tests.samples.torch_runs import Interrupting, assert_same_model, consumed, settings, weights
 from training.dataset import Dataset
 from training.evaluate import evaluate_run
 from training.loop.checkpoints.checkpoints import Checkpoints
@@ -110,18 +110,6 @@ def test_a_finished_run_is_evaluated_again_and_predicts(
     probabilities = open_predictor(run.path / "export", 3)([square])
     assert probabilities.shape == (1, 3)
     assert float(probabilities.sum()) == pytest.approx(1.0, abs=1e-5)
-
-
-class Interrupting:
-    """A heart that stops the run at a step."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def beat(self, step: int | None = None) -> None:
-        """Stop if the step is reached."""
-        if step == self.step:
-            raise Cancelled("stopped by the test")
 
 
 def test_an_interrupted_run_ends_in_the_same_weights(

@@ -14,8 +14,7 @@ import numpy.typing as npt
 from training.arrays import Ints
 from training.loop.sharing.division import Division
 from training.order import Order
-from training.ranks.group import RankGroup
-from training.ranks.hardware.device_name import kind_of_device
+from training.ranks.peers import Peers
 from training.results.run_files.rank_balance import BALANCE_FILE, RankBalance, read_balance
 
 
@@ -39,11 +38,22 @@ class BalanceRecord:
     """
 
     def __init__(
-        self, run_dir: Path, ranks: RankGroup, division: Division, order: Order, labels: RankLabels
+        self, run_dir: Path, ranks: Peers, device: str, division: Division, order: Order, labels: RankLabels
     ) -> None:
+        """Begin to count.
+
+        Args:
+            run_dir: the folder of the run.
+            ranks: the ranks.
+            device: the name of this rank's device.
+            division: the rows of each rank.
+            order: the order of the train split.
+            labels: the classes of the train split.
+        """
         self._run_dir = run_dir
         self._path = run_dir / BALANCE_FILE
         self._ranks = ranks
+        self._device = device
         self._division = division
         self._order = order
         self._labels = labels
@@ -76,7 +86,7 @@ class BalanceRecord:
         counts = self._class_counts(epoch)
         return {
             "rank": rank,
-            "device": kind_of_device(),
+            "device": self._device,
             "rows": rows,
             "examples": int(counts.sum()),
             "class_counts": counts.tolist(),

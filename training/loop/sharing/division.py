@@ -1,4 +1,4 @@
-"""Divide the global batch among the ranks (``ranks.shares``).
+"""Divide the global batch among the ranks (``ranks.shares``). No framework.
 
 The order of the records does not depend on the division, and the weights of a step's rows add up to 1 over
 all ranks. So any division gives the gradient of the global batch, and a run may go on with another one.
@@ -7,7 +7,7 @@ all ranks. So any division gives the gradient of the global batch, and a run may
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,8 @@ from infra import progress as events
 from infra.errors import ConfigError, UsageError
 from infra.storage.filesystem import Storage
 from training.config import TrainConfig
-from training.loop.parts import TrainingParts
-from training.loop.sharing.speed import seconds_per_example
 from training.order import rank_slice, shares_of_speed
-from training.ranks.group import RankGroup, group_of
-from training.ranks.hardware.device_name import kind_of_device, place_of_device
-from training.ranks.strategy import num_local_replicas
+from training.ranks.peers import Peers
 
 SHARES_FILE = "logs/ranks/shares.json"
 # Equal shares stay if measured ones would shorten a step by less: speeds are never measured exactly.
@@ -46,17 +42,27 @@ class Division:
         return slice(start, start + self.rows[rank])
 
 
-def planned_division(config: TrainConfig, strategy: Any) -> Division:
+def planned_division(config: TrainConfig, num_ranks: int, unit: int) -> Division:
     """Return the division that the settings give: equal, unless ``ranks.shares`` is a list.
+
+    Args:
+        config: the configuration of the run.
+        num_ranks: the number of ranks.
+        unit: the rows of each rank are a multiple of it, if the global batch is.
 
     Raises:
         ConfigError: the list does not fit the ranks.
     """
-    num_ranks, shares = group_of(strategy).num_ranks, config.ranks.shares
-    size = config.data.batch_size
+    shares, size = config.ranks.shares, config.data.batch_size
     if isinstance(shares, str) or num_ranks == 1:
         return equal_division(size, num_ranks)
-    return given_division(shares, size, num_ranks, _unit(config, strategy))
+    return given_division(shares, size, num_ranks, unit)
+
+
+def unit_of_rows(config: TrainConfig, num_local_replicas: int = 1) -> int:
+    """Return the number of which the rows of a rank must be a multiple: devices, parts and pairs."""
+    pairs = 2 if config.augment.mixes else 1
+    return num_local_replicas * config.run.accumulate_steps * pairs
 
 
 def given_division(shares: Sequence[int], global_batch_size: int, num_ranks: int, unit: int = 1) -> Division:
@@ -88,26 +94,49 @@ def equal_division(global_batch_size: int, num_ranks: int) -> Division:
     return Division(tuple(part.stop - part.start for part in slices))
 
 
+@dataclass(frozen=True, slots=True)
+class MeasuredRank:
+    """A rank whose speed can be measured.
+
+    Attributes:
+        kind: the name of its device; devices of one name count as equally fast.
+        place: the host, and which of its devices.
+        seconds_per_example: measures the time of all ranks for an example (seconds), by rank, given the rows
+            of this one. Every rank must call it.
+    """
+
+    kind: str
+    place: str
+    seconds_per_example: Callable[[int], Sequence[float]]
+
+
 def measured_division(
-    planned: Division, config: TrainConfig, parts: TrainingParts, run_dir: Path
+    planned: Division, config: TrainConfig, unit: int, ranks: Peers, own: MeasuredRank, run_dir: Path
 ) -> Division:
     """Return the division by the speed of the ranks, if the settings ask for it; else ``planned``.
 
     The speeds are measured once for the same devices, and kept in ``logs/ranks/shares.json`` of the run. With
     ``ranks.shares = "auto"`` devices of the same name count as equally fast. Every rank must call this.
+
+    Args:
+        planned: the division that the settings give.
+        config: the configuration of the run.
+        unit: the rows of each rank shall be a multiple of it.
+        ranks: the ranks.
+        own: this rank.
+        run_dir: the folder of the run.
     """
-    ranks, setting = group_of(parts.strategy), config.ranks.shares
-    unit, size = _unit(config, parts.strategy), config.data.batch_size
+    setting, size = config.ranks.shares, config.data.batch_size
     if ranks.num_ranks == 1 or size % unit:
         return planned
-    if not wants_measuring(setting, ranks.all_values(kind_of_device())):
+    if not wants_measuring(setting, ranks.all_values(own.kind)):
         return planned
-    places = ranks.all_values(f"{place_of_device()}: {kind_of_device()}")
+    places = ranks.all_values(f"{own.place}: {own.kind}")
     basis = {"devices": places, "global_batch_size": size, "unit": unit}
     seconds = _kept(run_dir, basis, ranks)
     if seconds is None:
         events.log("measuring the speed of each rank")
-        seconds = tuple(seconds_per_example(parts, config, planned.rows[ranks.rank]))
+        seconds = tuple(own.seconds_per_example(planned.rows[ranks.rank]))
         if ranks.is_first:
             kept = json.dumps({**basis, "seconds_per_example": seconds}, indent=1)
             Storage.at(run_dir).write_atomic(SHARES_FILE, kept.encode())
@@ -146,13 +175,7 @@ def _slowest(rows: tuple[int, ...], seconds: tuple[float, ...]) -> float:
     return max(count * each for count, each in zip(rows, seconds, strict=True))
 
 
-def _unit(config: TrainConfig, strategy: Any) -> int:
-    """Return the number of which the rows of a rank must be a multiple: devices, parts and pairs."""
-    pairs = 2 if config.augment.mixes else 1
-    return num_local_replicas(strategy) * config.run.accumulate_steps * pairs
-
-
-def _kept(run_dir: Path, basis: dict[str, Any], ranks: RankGroup) -> tuple[float, ...] | None:
+def _kept(run_dir: Path, basis: dict[str, Any], ranks: Peers) -> tuple[float, ...] | None:
     """Return the speeds that an earlier process of the run measured on the same devices, if any."""
     found = None
     folder = Storage.at(run_dir)

@@ -8,8 +8,6 @@ time, so that those that share a processor have as much of it as in training.
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -19,43 +17,26 @@ import tensorflow as tf
 from training.config import TrainConfig
 from training.loop.optimization.precision import precision
 from training.loop.parts import TrainingParts
+from training.loop.sharing.division import MeasuredRank
+from training.loop.sharing.timing import seconds_of_step
 from training.models import build_model
 from training.models.freezing import freeze_layers
 from training.ranks.group import group_of
+from training.ranks.hardware.device_name import kind_of_device, place_of_device
 from training.ranks.strategy import num_local_replicas
 
-_LEAST_SECONDS = 1.0
-_LEAST_STEPS = 5
-_SKIPPED = 2  # the first call compiles, and the second may still choose algorithms
 
+def measured_rank(parts: TrainingParts, config: TrainConfig) -> MeasuredRank:
+    """Describe this rank, whose speed is measured on a copy of the model that belongs to no strategy."""
 
-def seconds_per_example(parts: TrainingParts, config: TrainConfig, rows: int) -> list[float]:
-    """Return the time that each rank needs for an example (seconds), by rank. Every rank must call this.
+    def seconds_per_example(rows: int) -> list[float]:
+        ranks, local = group_of(parts.strategy), num_local_replicas(parts.strategy)
+        on_device = max(1, rows // local // config.run.accumulate_steps)
+        step = _local_step(parts, config, on_device)
+        seconds = seconds_of_step(lambda: float(step()), ranks)  # the number waits for the device
+        return [float(each) for each in ranks.all_values(seconds / on_device / local)]
 
-    Args:
-        parts: the model and the strategy.
-        config: the configuration of the run.
-        rows: the rows of a step that this rank takes to measure.
-    """
-    on_device = max(1, rows // num_local_replicas(parts.strategy) // config.run.accumulate_steps)
-    step = _local_step(parts, config, on_device)
-    own: list[float] = []
-    for _ in range(_SKIPPED):
-        own = [_timed(step)]
-    ranks = group_of(parts.strategy)
-    window = max(_LEAST_SECONDS, _LEAST_STEPS * max(ranks.all_values(own[0])))
-    own.clear()
-    until = time.perf_counter() + window
-    while not own or time.perf_counter() < until:
-        own.append(_timed(step))
-    of_rank = statistics.median(own) / on_device / num_local_replicas(parts.strategy)
-    return [float(each) for each in ranks.all_values(of_rank)]
-
-
-def _timed(step: Callable[[], Any]) -> float:
-    started = time.perf_counter()
-    float(step())  # waits for the device
-    return time.perf_counter() - started
+    return MeasuredRank(kind_of_device(), place_of_device(), seconds_per_example)
 
 
 def _local_step(parts: TrainingParts, config: TrainConfig, rows: int) -> Callable[[], Any]:

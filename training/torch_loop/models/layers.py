@@ -56,6 +56,28 @@ def freeze_modules(model: Any, freeze: Freeze) -> Frozen | None:
     return Frozen(len(frozen), own, num_parameters(model))
 
 
+class HeadAlone:
+    """Lets the last module with weights, the classifier, learn alone for a while."""
+
+    def __init__(self, model: Any) -> None:
+        """Remember which weights learn now, which ``end`` brings back."""
+        self._model = model
+        self._before = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+
+    def begin(self) -> None:
+        """Freeze all modules but the last one with weights.
+
+        Raises:
+            ConfigError: that one is frozen already.
+        """
+        freeze_modules(self._model, "backbone")
+
+    def end(self) -> None:
+        """Let those weights learn that did before."""
+        for parameter, learns in self._before:
+            parameter.requires_grad_(learns)
+
+
 def is_frozen(module: Any) -> bool:
     """Return whether all weights that a module holds itself are frozen."""
     own = list(module.parameters(recurse=False))

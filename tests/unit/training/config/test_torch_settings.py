@@ -36,7 +36,7 @@ def config(*overrides: str) -> TrainConfig:
         ("augment.mixup=0.2", None),
         ("augment.randaugment.num_ops=2", None),
         ("data.global_batch_size=auto", "set it to a number"),
-        ("ranks.shares=measured", "to a number for each rank"),
+        ("ranks.shares=measured", None),
         ("ranks.shares=[2, 1]", None),
         ("run.gpu_memory_limit_bytes=1000000000", "leave run.gpu_memory_limit_bytes out"),
         ("run.profile_steps=[1, 2]", "leave run.profile_steps out"),

@@ -14,10 +14,15 @@ from training.ranks.heartbeat import Heart, prepare, read
 class Alone:
     """A single rank."""
 
+    rank = 0
     num_ranks = 1
+    is_first = True
 
     def total(self, value: Any) -> Any:
         return np.asarray(value)
+
+    def all_values(self, value: Any) -> list[Any]:
+        return [value]
 
     def value_of_first(self, value: Any) -> Any:
         return value
