@@ -83,7 +83,7 @@ class DatasetVersion:
             UsageError: the query is wrong.
         """
         both = text if self.view is None else f"({self.view.query}) and ({text})"
-        view = view_of(both, index_schema(self), self.manifest.classes)
+        view = view_of(both, index_schema(self), self.manifest.classes_of_one)
         return DatasetVersion(self.storage, self.manifest, view)
 
     def shards(self, split: str) -> list[Shard]:
@@ -127,7 +127,8 @@ class DatasetVersion:
             shard: the shard.
             index: its rows, with the columns of the view.
         """
-        return index if self.view is None else self.view.select(index, shard.split, self.manifest.classes)
+        classes = self.manifest.classes_of_one
+        return index if self.view is None else self.view.select(index, shard.split, classes)
 
     def count_classes(self, split: str) -> dict[str, int]:
         """Class name -> number of the records of a split; of a view, those that it selects."""

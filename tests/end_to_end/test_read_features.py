@@ -7,15 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from infra.dataset.catalog import Catalog
+from infra.dataset.exports.export import export
 from infra.errors import ConfigError, UsageError
 from infra.format.parser import parser_code
 from tests.samples.photos import jpeg, write
 from tests.samples.prepared import run
+from training.config.data import DataSettings
 from training.dataset import Dataset, open_dataset
 from training.reading.records.columns import Padded
+from training.runs.folds import divide_train_split
 
 COUNT = 12
 MISSING = -(1 << 63)
@@ -151,6 +156,25 @@ def test_the_printed_parser_reads_the_records(root: Path, kind: str) -> None:
             assert [dataset.classes[at] for at in parsed["labels"].numpy()] == wanted["tags"]
         if kind == "targets":
             assert parsed["targets"].numpy().tolist() == [wanted["age"]]
+
+
+def test_views_and_exports_know_no_single_class(root: Path, tmp_path: Path) -> None:
+    version = Catalog(str(root / "multi")).open("d")
+    few = version.query("n < 5")
+    assert few.count_classes("train") == {"cat": 3, "dog": 2}
+    with pytest.raises(UsageError, match="the version has no classes"):
+        version.query("label_name == 'cat'")
+    export(few, str(tmp_path / "parquet"), "parquet")
+    table = pa.concat_tables(map(pq.read_table, sorted((tmp_path / "parquet").rglob("*.parquet"))))
+    assert table["label"].null_count == table["label_name"].null_count == 5
+    assert sorted(map(len, table["labels"].to_pylist())) == sorted(len(row(n)["tags"]) for n in range(5))
+    with pytest.raises(UsageError, match="needs one class an image"):
+        export(version, str(tmp_path / "tfds"), "tfds")
+
+
+def test_training_is_refused_in_words(root: Path) -> None:
+    with pytest.raises(UsageError, match="training needs one class an image, and d@1 has several labels"):
+        divide_train_split(DataSettings(), opened(root, "multi").reader("train"), ["cat", "dog"])
 
 
 def test_what_needs_classes_is_refused(root: Path) -> None:

@@ -45,7 +45,7 @@ def scan(version: DatasetVersion, columns: Sequence[str] | None = None) -> pads.
         NotFoundError: there is no such column.
     """
     schema = index_schema(version)
-    known = Columns(schema, version.manifest.classes)
+    known = Columns(schema, version.manifest.classes_of_one)
     names = known.names() if columns is None else list(columns)
     for name in names:
         if name not in known.names():
@@ -54,7 +54,7 @@ def scan(version: DatasetVersion, columns: Sequence[str] | None = None) -> pads.
             )
     options: dict[str, Any] = {"columns": {name: _column(known, name) for name in names}}
     if version.view is not None:
-        options["filter"] = version.view.expression(schema, version.manifest.classes)
+        options["filter"] = version.view.expression(schema, version.manifest.classes_of_one)
     return _files(version, schema).scanner(**options)
 
 

@@ -18,11 +18,17 @@ from infra.dataset.exports.formats.tfds_metadata import metadata_files
 from infra.dataset.exports.plan import Part, Plan
 from infra.dataset.exports.reading import Batch
 from infra.dataset.exports.target import FileMade, PartFiles
+from infra.format.labels import check_has_classes
 from infra.format.records import frame
 from infra.storage.filesystem import Storage
 
 
 class _TensorFlowDatasets(PlainFormat):
+    def check(self, plan: Plan) -> None:
+        """See ``Format``."""
+        version = plan.version
+        check_has_classes(version.manifest.label_kind, version.ref, "the metadata of TensorFlow Datasets")
+
     def links(self, plan: Plan, destination: Storage) -> bool:
         """See ``Format``."""
         version = plan.version
