@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,15 @@ def test_commands_exist_with_their_options_and_settings(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_shell_understands_the_commands(page: Path) -> None:
+    script = "\n".join(command for block in blocks(page) for command in block.commands())
+    done = subprocess.run(
+        ["bash", "-n", "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_single_settings_exist(page: Path) -> None:
     texts = [*inline_code(page), *(block.text for block in blocks(page) if block.kind == "text")]
     lines = [line for text in texts for line in text.split("\n")]
@@ -54,6 +64,16 @@ def test_examples_are_python_and_configuration(page: Path) -> None:
 def test_what_is_not_run_has_a_reason() -> None:
     reasons = [block.not_run for page in PAGES for block in blocks(page) if block.not_run]
     assert all(len(reason) > 8 for reason in reasons)
+
+
+def test_a_comment_belongs_to_the_next_block_alone(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "<!-- not run: needs a server -->\n```\nshardmill up\n```\n\ntext\n\n"
+        "<!-- run first: cp a b -->\n```\nshardmill show photos\n```\n\n```\nshardmill gc photos\n```\n"
+    )
+    found = [(block.not_run, block.run_first) for block in blocks(page)]
+    assert found == [("needs a server", ""), ("", "cp a b"), ("", "")]
 
 
 def test_the_checks_find_faults() -> None:
