@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from beam_jobs.maintain.compaction import compact
+from flows.cli.datasets.print_version import print_version
 from infra.codecs.orientation import apply_orientation
 from infra.dataset.catalog import Catalog, DatasetVersion
 from infra.dataset.verify import verify
@@ -167,7 +168,9 @@ def test_later_versions_change_only_the_records_whose_boxes_change(
     assert records(catalog.open("d")).keys() == found.keys() | {"4.png"}
 
 
-def test_the_size_of_the_annotated_image_tells_what_boxes_are_of(tmp_path: Path) -> None:
+def test_the_size_of_the_annotated_image_tells_what_boxes_are_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A file that is turned by 90 degrees, annotated as viewers show it."""
     made = Annotated(tmp_path / "photos")
     made.add("turned.png", [("cat", (10, 24, 50, 70))], 6, height=WIDTH, width=HEIGHT)
@@ -180,7 +183,10 @@ def test_the_size_of_the_annotated_image_tells_what_boxes_are_of(tmp_path: Path)
     upright = np.argwhere(apply_orientation(drawn, 6)[..., 0])
     assert upright.min(0).tolist() == [left, HEIGHT - bottom]
     run(made.write(), tmp_path / "root", **config())
-    record = records(Catalog(str(tmp_path / "root")).open("d@1"))["turned.png"]
+    version = Catalog(str(tmp_path / "root")).open("d@1")
+    print_version(version)
+    assert "None" not in capsys.readouterr().out  # where a feature comes from no column
+    record = records(version)["turned.png"]
     pixels = 1 / np.tile(record["pixels"].shape[:2], 2)
     difference = np.abs(record["objects/bbox"] - np.array(box_around(record["pixels"], COLORS["cat"])))
     assert (difference <= 1.5 * pixels).all()

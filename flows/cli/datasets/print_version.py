@@ -92,7 +92,7 @@ def print_classes(classes: Sequence[str], splits: Mapping[str, Mapping[str, int]
 
 def _features(features: Sequence[Feature]) -> None:
     if features:
-        rows = [[feature.name, str(feature), feature.column] for feature in features]
+        rows = [[feature.name, str(feature), feature.column or ""] for feature in features]
         print_table("Features", ["feature", "type", "column"], rows)
 
 
