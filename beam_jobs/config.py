@@ -552,8 +552,17 @@ class GroupsConfig(Settings):
         "the group (a patient, a video)",
     )
     near_duplicates: bool = Field(True, description="Group images that look the same")
+    max_difference: Annotated[float, Field(ge=0, le=0.12)] = Field(
+        0.035,
+        description="How much the structures of images that look the same may differ: 0 for the same "
+        "structure, 1 for two that have nothing in common. 0 groups only images with the very same look",
+    )
+    symmetries: bool = Field(True, description="Find mirrored and turned copies too")
+    crops: bool = Field(True, description="Find copies too that were cut by up to 5 % at each side")
     max_distance: Annotated[int, Field(ge=0, le=16)] = Field(
-        4, description="Bits of 64 in which the perceptual hashes of images that look the same may differ"
+        6,
+        description="Bits of 64 in which the hashes of two images may differ, for their structures to be "
+        "compared at all",
     )
     leakage: Leakage = Field(
         "keep",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from functools import partial
+from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
@@ -37,13 +38,14 @@ from beam_jobs.schemas import (
 from beam_jobs.sources.reading import Reader
 from beam_jobs.sources.walking import SourceFault
 from infra.codecs import ImageRejected, Pixels
+from infra.codecs.measures.look import looks
 from infra.codecs.measures.perceptual import perceptual_hashes
 from infra.progress import log
 from infra.storage.filesystem import Storage
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _MESSAGE_CHARACTERS = 300
-_HASH_COLUMN = FACTS_SCHEMA.get_field_index("perceptual_hash")
+_HASH_COLUMN, _LOOK_COLUMN = map(FACTS_SCHEMA.get_field_index, ("perceptual_hash", "look"))
 
 
 class EncodeBlocks(Task):
@@ -162,7 +164,8 @@ class _Facts:
 
     def __init__(self) -> None:
         self._rows: list[tuple[object, ...]] = []
-        self._thumbnails: list[tuple[int, Pixels]] = []  # with the number of the row
+        self._thumbnails: list[Pixels] = []  # whole images, and some of them without their borders
+        self._shown: list[tuple[int, int]] = []  # row and number of thumbnails of each image
         self._offset_bytes = 0
 
     def add_lost(self, sha256: bytes | None, status: Status, stage: str, reason: str, message: str) -> None:
@@ -175,32 +178,41 @@ class _Facts:
         self._rows.append(row + (None,) * (len(FACTS_SCHEMA) - len(row)))
 
     def add_stored(self, sha256: bytes, image: StoredImage) -> None:
-        self._thumbnails.append((len(self._rows), image.thumbnail))
+        self._shown.append((len(self._rows), len(image.thumbnails)))
+        self._thumbnails += image.thumbnails
         source, (mean, deviation) = image.source, image.statistics
         self._rows.append(
             (
                 sha256, Status.STORED, None, None, None,
                 self._offset_bytes, len(image.image), image.height, image.width, image.stored_from,
                 source.format, source.color, source.height, source.width, source.orientation,
-                source.icc_profile, source.had_alpha, source.salvaged, None, mean, deviation,
+                source.icc_profile, source.had_alpha, source.salvaged, None, None, mean, deviation,
             )
         )  # fmt: skip
         self._offset_bytes += len(image.image)
 
     def table(self) -> pa.Table:
         columns = list(zip(*self._rows, strict=True))
-        columns[_HASH_COLUMN] = tuple(self._hashes())
+        columns[_HASH_COLUMN], columns[_LOOK_COLUMN] = self._measured()
         arrays = [pa.array(column, field.type) for column, field in zip(columns, FACTS_SCHEMA, strict=True)]
         return pa.Table.from_arrays(arrays, schema=FACTS_SCHEMA)
 
-    def _hashes(self) -> list[int | None]:
-        """Return the perceptual hash of each row; None for a row without image or with a blank one."""
+    def _measured(self) -> tuple[tuple[int | None, ...], tuple[bytes | None, ...]]:
+        """Return hash and look of each row; None for a row without image or with one that has none."""
         hashes: list[int | None] = [None] * len(self._rows)
-        if self._thumbnails:
-            rows, thumbnails = zip(*self._thumbnails, strict=True)
-            for row, value in zip(rows, perceptual_hashes(np.stack(thumbnails)), strict=True):
-                hashes[row] = value
-        return hashes
+        seen: list[bytes | None] = [None] * len(self._rows)
+        if not self._shown:
+            return tuple(hashes), tuple(seen)
+        thumbnails = np.stack(self._thumbnails)
+        counts = [count for _, count in self._shown]
+        firsts = [0, *accumulate(counts)][:-1]
+        views = looks(thumbnails)
+        whole = perceptual_hashes(thumbnails[firsts])
+        for (row, count), first, value in zip(self._shown, firsts, whole, strict=True):
+            hashes[row] = value
+            # What is inside a border may be blank, or a blank border may be all there is.
+            seen[row] = b"".join(view for view in views[first : first + count] if view) or None
+        return tuple(hashes), tuple(seen)
 
 
 def stable_message(message: str) -> str:

@@ -22,6 +22,7 @@ from infra.codecs.jpeg.header import JpegHeader, check_header, read_header
 from infra.codecs.jpeg.libturbojpeg import library
 from infra.codecs.jpeg.planes import cuts_exactly, fit, turn_upright, turns_exactly
 from infra.codecs.jpeg.turbojpeg import decode_planes, encode_planes, read_planar_header
+from infra.codecs.measures.look import without_border
 from infra.codecs.measures.moments import Statistics, halve, pixel_statistics, plane_statistics
 from infra.codecs.measures.perceptual import thumbnail
 from infra.codecs.metadata import without_metadata
@@ -52,7 +53,8 @@ class StoredImage:
         stored_from: "planes", "pixels" or "source".
         source: facts about the source file.
         statistics: mean and standard deviation of each stored channel, before encoding.
-        thumbnail: of the whole upright image, for infra.codecs.measures.perceptual.
+        thumbnails: of the whole upright image, and if it has a border of what is inside, for
+            infra.codecs.measures.perceptual and infra.codecs.measures.look.
     """
 
     image: bytes
@@ -61,7 +63,7 @@ class StoredImage:
     stored_from: str
     source: SourceFacts
     statistics: Statistics
-    thumbnail: Pixels
+    thumbnails: tuple[Pixels, ...]
 
 
 def convert(data: bytes, image: ImageConfig, rules: FilterConfig) -> StoredImage:
@@ -155,7 +157,9 @@ def _through_planes(data: bytes, image: ImageConfig, rules: FilterConfig) -> Sto
         stored_from="source" if encoded else "planes",
         source=source,
         statistics=plane_statistics(small, halved),
-        thumbnail=thumbnail(small.y, halved) if to.keeps_all_of(*planes.y.shape) else thumbnail(planes.y),
+        thumbnails=_thumbnails(small.y, halved)
+        if to.keeps_all_of(*planes.y.shape)
+        else _thumbnails(planes.y),
     )
 
 
@@ -209,5 +213,11 @@ def _through_pixels(data: bytes, image: ImageConfig, rules: FilterConfig) -> Sto
         stored_from="source" if encoded else "pixels",
         source=source,
         statistics=pixel_statistics(pixels),
-        thumbnail=thumbnail(luma(pixels if to.keeps_all_of(height, width) else decoded.pixels)),
+        thumbnails=_thumbnails(luma(pixels if to.keeps_all_of(height, width) else decoded.pixels)),
     )
+
+
+def _thumbnails(luma: Pixels, halved: Pixels | None = None) -> tuple[Pixels, ...]:
+    """Shrink luma, and what is inside its border if it has one."""
+    whole, inside = thumbnail(luma, halved), without_border(luma)
+    return (whole,) if inside is None else (whole, thumbnail(inside))

@@ -252,8 +252,8 @@ def _split(
     keyed, keys = key_groups(known.listing["group"].take(pa.array(known.files.rows)), known.found.record_of())
     near = None
     if config.groups.near_duplicates:
-        hashes = known.facts["perceptual_hash"].take(pa.array(known.places))
-        near = find_near_duplicates(hashes, config.groups.max_distance)
+        looks = known.facts["look"].take(pa.array(known.places))
+        near = find_near_duplicates(looks, config.groups)
     near_groups = near.groups if near else Groups.none()
     classes, labels, numbered = number_classes(known.kind, known.listing, known.labels, known.rows, previous)
     splits = assign_by_kind(

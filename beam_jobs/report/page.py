@@ -124,7 +124,6 @@ def render_page(contents: Contents) -> str:
             has_leaks=bool(near.num_leaks or manifest.leaks.key_groups),
             dropped=pictures.dropped,
             leakage=_setting(manifest, "groups", "leakage"),
-            max_distance=_setting(manifest, "groups", "max_distance"),
             since=contents.since,
             class_changes=_class_changes(contents.since),
             removed=pictures.removed,

@@ -54,6 +54,7 @@ IMAGE_COLUMNS = (
     pa.field("had_alpha", pa.bool_()),  # transparent pixels were composited on the background
     pa.field("salvaged", pa.bool_()),  # the file ends early; the missing pixels are grey
     pa.field("perceptual_hash", pa.uint64()),  # 64-bit DCT hash of the upright image
+    pa.field("look", pa.binary()),  # coarse structure of the upright image; a second time without its border
     pa.field("pixel_mean", pa.list_(pa.float32())),  # of the stored image, a channel (0 to 255)
     pa.field("pixel_std", pa.list_(pa.float32())),
 )
@@ -107,7 +108,8 @@ NEAR_DUPLICATES_SCHEMA = pa.schema(
         ("label", pa.string()),
         ("split", pa.string()),  # null if it was dropped as a leak
         ("perceptual_hash", pa.uint64()),
-        ("distance", pa.int8()),  # bits, to the nearest other member
+        # Thousandths by which the nearest other member differs; bits in versions of releases before looks.
+        ("distance", pa.int8()),
     ]
 )
 

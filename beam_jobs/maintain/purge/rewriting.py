@@ -194,22 +194,17 @@ class Rewriter:
 
 
 def _regrouped(table: pa.Table, goes: pa.ChunkedArray) -> pa.Table:
-    """Remove near-duplicates: groups are named and measured again, and single members removed."""
+    """Remove near-duplicates: groups are named again, and single members removed.
+
+    The distances stay, even if the nearest member of a group is the one that is removed.
+    """
     groups: dict[str, list[dict[str, object]]] = {}
     for row in table.filter(pc.invert(goes)).to_pylist():
         groups.setdefault(row["group"], []).append(row)
     rows = []
     for members in groups.values():
-        if len(members) < 2:
-            continue
-        name = min(str(member["record_id"]) for member in members)
-        for member in members:
-            others = [other for other in members if other is not member]
-            rows.append(member | {"group": name, "distance": min(_distance(member, one) for one in others)})
+        if len(members) > 1:
+            name = min(str(member["record_id"]) for member in members)
+            rows += [member | {"group": name} for member in members]
     rows.sort(key=lambda row: (str(row["group"]), str(row["record_id"])))
     return pa.Table.from_pylist(rows, table.schema)
-
-
-def _distance(one: dict[str, object], other: dict[str, object]) -> int:
-    """Return the number of bits in which two perceptual hashes differ."""
-    return (int(str(one["perceptual_hash"])) ^ int(str(other["perceptual_hash"]))).bit_count()

@@ -1,20 +1,53 @@
-"""Near-duplicates: records whose perceptual hashes differ in few bits, directly or through a chain."""
+"""Near-duplicates: records that look the same, directly or through a chain.
+
+1. Records with the same look are taken together.
+2. Hashes give candidates: an image, turned, and a window of another one (looks, search).
+3. A candidate pair looks the same if the structures of both differ little.
+
+Images that are in a group already stand for each other: of a large group only some go on searching, which
+bounds the work on thousands of nearly equal images.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.plan.columns import Codes, Rows, is_null, rows_where
+from beam_jobs.config import GroupsConfig
+from beam_jobs.plan.columns import Codes, Rows, is_null, one_chunk, rows_where
+from beam_jobs.plan.similarity.components import Components
 from beam_jobs.plan.similarity.groups import Groups
-from beam_jobs.plan.similarity.hamming import neighbourhoods
+from beam_jobs.plan.similarity.looks import (
+    SYMMETRIES,
+    WINDOWS,
+    Int8,
+    coefficients,
+    difference,
+    hash_all,
+    least_difference,
+    structure,
+    turned,
+    windowed,
+)
+from beam_jobs.plan.similarity.search import candidates, choices
 from beam_jobs.tables.ids import UInt64, id_text
+from infra.codecs.measures.look import LOOK_BYTES, LOOK_SIDE
 from infra.format.contract import NEAR_DUPLICATES_SCHEMA, SPLITS
 
+# Of a group of so many images, so many go on searching.
+_SEARCHING = 32
+# A member that differs less from its nearest neighbour than this is not compared with further members.
+_CLOSE = 0.02
+# Windows of images that differ so many times as much as allowed are not moved to fit better.
+_UNLIKE = 4
+_PAIRS_AT_A_TIME = 1 << 14
+
 Int64 = npt.NDArray[np.int64]
+Float64 = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -23,38 +56,141 @@ class NearDuplicates:
 
     Attributes:
         groups: groups of at least two records.
-        distance: int8 [members], bits in which the nearest other member differs.
+        distance: int8 [members], thousandths by which the nearest other member differs.
     """
 
     groups: Groups
     distance: npt.NDArray[np.int8]
 
 
-def find_near_duplicates(hashes: pa.ChunkedArray, max_distance: int) -> NearDuplicates:
+def find_near_duplicates(looks: pa.ChunkedArray, config: GroupsConfig) -> NearDuplicates:
     """Group the records that look the same.
 
     Args:
-        hashes: uint64 [N], perceptual hash of each record; null if an image has nothing to tell it by, for
+        looks: binary [N], one or two views of each record; null if an image has nothing to tell it by, for
             example a single colour. Such an image is in no group.
-        max_distance: bits in which the hashes of neighbours in a group may differ.
+        config: how much images may differ, and which copies are looked for.
     """
-    known = rows_where(~is_null(hashes))
-    distinct, which, shared = _distinct(hashes)
-    near = neighbourhoods(distinct, max_distance)
-    alone = ~shared & (near.nearest < 0)
-    distance = np.where(shared, np.int8(0), near.nearest)
-    members = np.flatnonzero(~alone[which])
+    known = rows_where(~is_null(looks))
+    encoded = one_chunk(looks.drop_null()).dictionary_encode()
+    which = np.asarray(encoded.indices.to_numpy(), np.int64)
+    shared = np.bincount(which, minlength=len(encoded.dictionary)) > 1
+    views, owners = _views(encoded.dictionary)
+    component, nearest = _Search(views, owners, len(shared), config).run()
+    nearest[shared] = 0
+    members = np.flatnonzero(nearest[which] < np.inf)
     which = which[members]
-    groups = Groups.of(known[members].astype(np.int64), near.component[which])
-    order = groups.order
-    return NearDuplicates(groups, distance[which][order])
+    groups = Groups.of(known[members].astype(np.int64), component[which])
+    distance = np.rint(nearest[which][groups.order] * 1000).astype(np.int8)
+    return NearDuplicates(groups, distance)
 
 
-def _distinct(hashes: pa.ChunkedArray) -> tuple[UInt64, Rows, npt.NDArray[np.bool_]]:
-    """Return the distinct hashes, rising; the number of each known hash in them; which of them are shared."""
-    values = hashes.drop_null().to_numpy()
-    distinct, which, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return distinct, which.astype(np.int32), counts > 1
+def _views(looks: pa.Array) -> tuple[Int8, Int64]:
+    """Return the views of looks without nulls: int8 [V, 14, 14], and the look of each: int64 [V]."""
+    if not len(looks):
+        return np.empty((0, LOOK_SIDE, LOOK_SIDE), np.int8), np.empty(0, np.int64)
+    offsets = np.frombuffer(looks.buffers()[1], np.int32)[looks.offset : looks.offset + len(looks) + 1]
+    data = np.frombuffer(looks.buffers()[2], np.int8)[offsets[0] : offsets[-1]]
+    owners = np.repeat(np.arange(len(looks)), np.diff(offsets) // LOOK_BYTES)
+    return data.reshape(-1, LOOK_SIDE, LOOK_SIDE), owners
+
+
+class _Search:
+    """Search for looks that are nearly the same.
+
+    Args:
+        views: int8 [V, 14, 14].
+        owners: int64 [V], the look that each is a view of.
+        count: number of looks.
+        config: how much they may differ, and which copies are looked for.
+    """
+
+    def __init__(self, views: Int8, owners: Int64, count: int, config: GroupsConfig) -> None:
+        self._views, self._owners, self._config = views, owners, config
+        self._windows = WINDOWS if config.crops else WINDOWS[:1]
+        self._symmetries = SYMMETRIES if config.symmetries else SYMMETRIES[:1]
+        self._components = Components(count)
+        self._nearest = np.full(count, np.inf)
+
+    def run(self) -> tuple[npt.NDArray[np.int32], Float64]:
+        """Return the smallest look that each is connected with, and how much the nearest one differs.
+
+        Returns:
+            int32 [looks], and float64 [looks], infinite if no look is near.
+        """
+        if len(self._views) and self._config.max_difference:
+            cut, whole = hash_all(self._views, self._windows, self._symmetries)
+            for chosen in choices():
+                searching = self._searching()
+                one, other = cut[:, searching].ravel(), whole[:, searching].ravel()
+                for at, to in _batched(candidates(one, other, chosen, self._config.max_distance)):
+                    self._compare(searching, at, to)
+        return self._components.root, self._nearest
+
+    def _searching(self) -> Int64:
+        """Return the views that go on searching: all but some of those in large groups."""
+        roots = self._components.root[self._owners]
+        order = np.argsort(roots, kind="stable")
+        ranks = np.arange(len(order)) - np.searchsorted(roots[order], roots[order])
+        return np.sort(order[ranks < _SEARCHING])
+
+    def _compare(self, searching: Int64, at: Int64, to: Int64) -> None:
+        """Connect the candidates that look the same: positions among windows, and among turned views."""
+        window, one = np.divmod(at, len(searching))
+        symmetry, other = np.divmod(to, len(searching))
+        one, other = searching[one], searching[other]
+        wanted = self._is_open(one, other)
+        window, symmetry, one, other = (part[wanted] for part in (window, symmetry, one, other))
+        values = coefficients(self._views[one])
+        turned_others = self._turned(symmetry, other)
+        if self._config.crops:
+            alike = self._config.max_difference
+            apart = least_difference(values, self._windows[window], turned_others, alike, _UNLIKE * alike)
+        else:
+            apart = difference(structure(windowed(values, self._windows[window])), turned_others)
+        near = apart <= self._config.max_difference
+        self._join(self._owners[one[near]], self._owners[other[near]], apart[near])
+
+    def _is_open(self, one: Int64, other: Int64) -> npt.NDArray[np.bool_]:
+        """Return which pairs of views are worth comparing."""
+        one, other = self._owners[one], self._owners[other]
+        connected = self._components.root[one] == self._components.root[other]
+        close = np.maximum(self._nearest[one], self._nearest[other]) < _CLOSE
+        return np.asarray((one != other) & ~(connected & close))
+
+    def _turned(self, symmetries: Int64, views: Int64) -> Float64:
+        values = windowed(coefficients(self._views[views]), WINDOWS[0])
+        found = np.empty_like(values)
+        for number in np.unique(symmetries):
+            here = symmetries == number
+            found[here] = turned(values[here], self._symmetries[number])
+        return structure(found)
+
+    def _join(self, one: Int64, other: Int64, apart: Float64) -> None:
+        if len(one):
+            np.minimum.at(self._nearest, one, apart)
+            np.minimum.at(self._nearest, other, apart)
+            self._components.connect(one, other)
+
+
+def _batched(pairs: Iterator[tuple[Int64, Int64]]) -> Iterator[tuple[Int64, Int64]]:
+    """Yield the same pairs in arrays of about _PAIRS_AT_A_TIME."""
+    waiting: list[tuple[Int64, Int64]] = []
+    count = 0
+    for one, other in pairs:
+        for start in range(0, len(one), _PAIRS_AT_A_TIME):
+            waiting.append((one[start : start + _PAIRS_AT_A_TIME], other[start : start + _PAIRS_AT_A_TIME]))
+            count += len(waiting[-1][0])
+            if count >= _PAIRS_AT_A_TIME:
+                yield _joined(waiting)
+                waiting, count = [], 0
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(parts: list[tuple[Int64, Int64]]) -> tuple[Int64, Int64]:
+    one, other = zip(*parts, strict=True)
+    return np.concatenate(one), np.concatenate(other)
 
 
 def near_duplicates_table(

@@ -29,7 +29,7 @@ class Member:
     uri: str
     label: str
     split: str | None
-    distance: int | None  # bits, to the nearest other member
+    distance: int | None  # thousandths by which the nearest other member differs
 
 
 @dataclass(frozen=True, slots=True)

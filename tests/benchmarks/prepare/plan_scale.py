@@ -26,6 +26,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from infra.codecs.measures.look import LOOK_BYTES, LOOK_SIDE, ROOT_UNIT
+
 MIB = 1 << 20
 CLASSES = 1000
 BATCH = 1 << 18
@@ -73,8 +75,9 @@ def _facts(count: int, start: int, rng: np.random.Generator, schema: pa.Schema) 
 
     digests = rng.integers(0, 256, (count, 32), np.uint8)
     digests[7::100] = digests[6::100][: len(digests[7::100])]
-    hashes = rng.integers(0, 1 << 64, count, np.uint64)
-    hashes[13::100] = hashes[12::100][: len(hashes[13::100])] ^ np.uint64(5)
+    looks = _looks(count, rng)
+    looks[13::100] = looks[12::100][: len(looks[13::100])]
+    looks[13::100, -3:] += 1
     triples = rng.random((2, count * 3), np.float32) * 255
     offsets = np.arange(0, 3 * count + 1, 3, dtype=np.int32)
     columns = {
@@ -93,7 +96,12 @@ def _facts(count: int, start: int, rng: np.random.Generator, schema: pa.Schema) 
         "orientation": np.ones(count, np.int8),
         "had_alpha": np.zeros(count, np.bool_),
         "salvaged": np.zeros(count, np.bool_),
-        "perceptual_hash": hashes,
+        "perceptual_hash": rng.integers(0, 1 << 64, count, np.uint64),
+        "look": pa.BinaryArray.from_buffers(
+            pa.binary(),
+            count,
+            [None, pa.py_buffer(np.arange(count + 1, dtype=np.int32) * LOOK_BYTES), pa.py_buffer(looks)],
+        ),
         "pixel_mean": pa.ListArray.from_arrays(offsets, triples[0]),
         "pixel_std": pa.ListArray.from_arrays(offsets, triples[1]),
     }
@@ -104,6 +112,16 @@ def _facts(count: int, start: int, rng: np.random.Generator, schema: pa.Schema) 
         ],
         schema=schema,
     )
+
+
+def _looks(count: int, rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    """Looks of unrelated images: int8 [count, 196]. Low frequencies are large, as in photographs."""
+    frequencies = np.arange(LOOK_SIDE)
+    sizes = 400 / (1 + np.hypot(frequencies[:, np.newaxis], frequencies).ravel())
+    coefficients = rng.standard_normal((count, LOOK_BYTES), np.float32) * sizes.astype(np.float32)
+    stored = np.clip(np.rint(ROOT_UNIT * np.sqrt(np.abs(coefficients))), 0, 127) * np.sign(coefficients)
+    stored[:, 0] = 0
+    return np.asarray(stored.astype(np.int8))
 
 
 def _plan(listing: pa.Table, facts: pa.Table) -> Callable[[], dict[str, Any]]:
@@ -124,13 +142,14 @@ def _plan(listing: pa.Table, facts: pa.Table) -> Callable[[], dict[str, Any]]:
 
 
 def _near(listing: pa.Table, facts: pa.Table) -> Callable[[], dict[str, Any]]:
+    from beam_jobs.config import GroupsConfig
     from beam_jobs.plan.similarity.near_duplicates import find_near_duplicates
 
-    hashes = facts["perceptual_hash"]
+    looks = facts["look"]
     del listing, facts
 
     def measured() -> dict[str, Any]:
-        return {"groups": find_near_duplicates(hashes, 4).groups.count}
+        return {"groups": find_near_duplicates(looks, GroupsConfig()).groups.count}
 
     return measured
 

@@ -86,7 +86,7 @@ def _column_digests(table: pa.Table) -> Document:
 
 
 def _digest(values: object) -> str:
-    return _short(json.dumps(values).encode())
+    return _short(json.dumps(values, default=bytes.hex).encode())
 
 
 def _short(data: bytes) -> str:

@@ -1,0 +1,100 @@
+"""Search for pairs of 64-bit hashes that may be near each other: one of a set, the other of another set.
+
+The 64 bits are cut into five bands. Two hashes become a candidate pair if they agree in two of the bands. All
+pairs that differ in at most three bits are among them, and most pairs that differ in four or five. For each
+choice of two bands the hashes of both sets are sorted together, so that hashes that agree are neighbours
+(multi-index hashing: Norouzi, Punjani and Fleet, "Fast search in Hamming space with multi-index hashing",
+2012). Each hash is compared with so many successors at most, which bounds the work where very many agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate, combinations, pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from beam_jobs.tables.ids import UInt64
+
+HASH_BITS = 64
+MAX_SUCCESSORS = 256
+
+_BANDS, _AGREEING = 5, 2
+_MIX = np.uint64(0x9E3779B97F4A7C15)  # 2**64 ÷ golden ratio: spreads keys over slots
+
+Int64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+def choices() -> list[tuple[int, ...]]:
+    """Return the choices of bands in which a candidate pair may agree."""
+    return list(combinations(range(_BANDS), _AGREEING))
+
+
+def candidates(
+    one: UInt64, other: UInt64, chosen: tuple[int, ...], max_distance: int
+) -> Iterator[tuple[Int64, Int64]]:
+    """Yield pairs that agree in the chosen bands, in batches: positions in ``one`` and in ``other``.
+
+    Args:
+        one: uint64 [A].
+        other: uint64 [B].
+        chosen: numbers of bands.
+        max_distance: bits in which a pair may differ.
+    """
+    moves, key_bits = _layout(chosen)
+    kept = _with_partners([_moved(values, moves[: len(chosen)]) for values in (one, other)])
+    values = np.concatenate([_moved(one[kept[0]], moves), _moved(other[kept[1]], moves)])
+    entries = np.concatenate([kept[0], kept[1] + len(one)])
+    order = np.argsort(values, kind="stable")
+    values, entries = values[order], entries[order]
+    limit = np.uint64(1 << (HASH_BITS - key_bits))
+    at = np.arange(len(values) - 1)
+    for lag in range(1, MAX_SUCCESSORS + 1):
+        at = at[: np.searchsorted(at, len(values) - lag)]
+        differing = values[at] ^ values[at + lag]
+        agree = differing < limit
+        at, differing = at[agree], differing[agree]
+        if not len(at):
+            return
+        near = np.bitwise_count(differing) <= max_distance
+        low, high = entries[at[near]], entries[at[near] + lag]
+        low, high = np.minimum(low, high), np.maximum(low, high)
+        crossing = (low < len(one)) & (high >= len(one))
+        if crossing.any():
+            yield low[crossing], high[crossing] - len(one)
+
+
+def _with_partners(keys: list[UInt64]) -> list[Int64]:
+    """Return the positions of the keys that may be in the other set too; few others are among them."""
+    bits = max(8, int(max(map(len, keys)) * 4).bit_length())
+    taken = []
+    for key in keys:
+        key *= _MIX
+        key >>= np.uint64(HASH_BITS - bits)
+        found = np.zeros(1 << bits, np.bool_)
+        found[key] = True
+        taken.append(found)
+    return [np.flatnonzero(there[key]) for key, there in zip(keys, reversed(taken), strict=True)]
+
+
+def _layout(chosen: tuple[int, ...]) -> tuple[list[tuple[int, int, int]], int]:
+    """Return moves (from, to, width) that bring the chosen bands to the top, and the bits of those bands."""
+    edges = [HASH_BITS * at // _BANDS for at in range(_BANDS + 1)]
+    bands = [(low, high - low) for low, high in pairwise(edges)]
+    ordered = [bands[at] for at in chosen] + [band for at, band in enumerate(bands) if at not in chosen]
+    ends = accumulate((width for _, width in ordered), initial=0)
+    moves = [(low, HASH_BITS - end - width, width) for (low, width), end in zip(ordered, ends, strict=False)]
+    return moves, sum(bands[at][1] for at in chosen)
+
+
+def _moved(values: UInt64, moves: list[tuple[int, int, int]]) -> UInt64:
+    """Return the values with bands of bits moved to other places: uint64 [N]."""
+    moved = np.zeros_like(values)
+    for low, to, width in moves:
+        band = values >> np.uint64(low)
+        band &= np.uint64((1 << width) - 1)
+        band <<= np.uint64(to)
+        moved |= band
+    return moved
