@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_jobs.tables.ids import UInt64
-from infra.codecs.measures.look import LOOK_SIDE, ROOT_UNIT
+from infra.format.look import LOOK_SIDE, ROOT_UNIT
 
 HASH_SIDE = 8  # a hash has the signs of the lowest 8×8 coefficients
 _COMPARED_SIDE = 12  # windows lack what is beyond the look, which the highest of its coefficients feel

@@ -35,8 +35,8 @@ from beam_jobs.plan.similarity.looks import (
 )
 from beam_jobs.plan.similarity.search import candidates, choices
 from beam_jobs.tables.ids import UInt64, id_text
-from infra.codecs.measures.look import LOOK_BYTES, LOOK_SIDE
 from infra.format.contract import NEAR_DUPLICATES_SCHEMA, SPLITS
+from infra.format.look import LOOK_BYTES, LOOK_SIDE
 
 # Of a group of so many images, so many go on searching.
 _SEARCHING = 32

@@ -20,9 +20,7 @@ import numpy.typing as npt
 from infra.codecs.formats import Pixels
 from infra.codecs.measures.perceptual import THUMBNAIL_SIDE
 
-LOOK_SIDE = 14
-LOOK_BYTES = LOOK_SIDE**2
-ROOT_UNIT = 4  # a stored value is so many times the root of the coefficient
+LOOK_SIDE, ROOT_UNIT = 14, 4  # as infra.format.look says
 
 _TABLE_UNIT = 1 << 10
 _LARGEST = 127

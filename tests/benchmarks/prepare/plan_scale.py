@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from infra.codecs.measures.look import LOOK_BYTES, LOOK_SIDE, ROOT_UNIT
+from infra.format.look import LOOK_BYTES, LOOK_SIDE, ROOT_UNIT
 
 MIB = 1 << 20
 CLASSES = 1000

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from infra.codecs import Pixels
-from infra.codecs.measures.look import LOOK_SIDE, looks, without_border
+from infra.codecs.measures import look as look_module
+from infra.codecs.measures.look import looks, without_border
 from infra.codecs.measures.perceptual import thumbnail
 from infra.codecs.pixels import luma
+from infra.format.look import LOOK_BYTES, LOOK_SIDE, ROOT_UNIT
 from tests.samples.photos import picture
 
 
@@ -21,6 +23,11 @@ def values(look: bytes | None) -> np.ndarray:
     return np.frombuffer(look, np.int8).reshape(LOOK_SIDE, LOOK_SIDE)
 
 
+def test_looks_have_the_form_of_the_contract() -> None:
+    assert (look_module.LOOK_SIDE, look_module.ROOT_UNIT) == (LOOK_SIDE, ROOT_UNIT)
+    assert len(looks(thumbnails(1))[0] or b"") == LOOK_BYTES
+
+
 def test_the_definition() -> None:
     small = thumbnails(10)
     places = np.arange(32) + 0.5
@@ -30,7 +37,7 @@ def test_the_definition() -> None:
         low = table @ one @ table.T
         low[0, 0] = 0
         expected = np.clip(np.sign(low) * 4 * np.sqrt(np.abs(low)), -127, 127)
-        assert np.abs(values(found) - expected).max() < 0.9  # the table is rounded to integers
+        assert np.abs(values(found) - expected).max() < 1.5  # the table is rounded to integers
 
 
 def test_a_mirrored_or_turned_image_has_other_signs_or_is_transposed() -> None:
