@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from beam_jobs.dry_run import dry_run
+from beam_jobs.job import prepare_version
 from beam_jobs.request import JobRequest
 from infra.dataset.catalog import Catalog
 from infra.dataset.locate import locate
 from infra.dataset.verify import verify
 from tests.samples.archives import hostile_tar, make_tar, make_zip, pictures
+from tests.samples.object_store import KEY, SECRET, serve
 from tests.samples.photos import jpeg, write
 from tests.samples.prepared import rows, run
 
@@ -86,3 +88,29 @@ def test_the_runner_and_the_order_of_members_change_no_byte(tmp_path: Path) -> N
         make_tar(tmp_path / f"s{number}/a.tar", {name: FILES[name] for name in names})
         run(tmp_path / f"s{number}", tmp_path / f"r{number}", runner={"processes": number + 1}, **CONFIG)
     assert ids(tmp_path / "r0") == ids(tmp_path / "r1")
+
+
+def test_archives_in_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Listed and read by ranges; a pattern limits the source to some of them."""
+    for name, value in {
+        "ACCESS_KEY_ID": KEY,
+        "SECRET_ACCESS_KEY": SECRET,
+        "EC2_METADATA_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    make_tar(tmp_path / "up/train-1.tar", {name: FILES[name] for name in sorted(FILES)[:12]})
+    make_tar(tmp_path / "up/train-2.tar.gz", {name: FILES[name] for name in sorted(FILES)[12:]}, "w:gz")
+    make_zip(tmp_path / "up/other.zip", {"cat/other.jpg": jpeg(900)})
+    with serve("archives") as store:
+        store.upload(tmp_path / "up", "source")
+        place, _, options = store.location("source").partition("?")
+        config = CONFIG | {"source": {"kind": "auto"}}
+        request = {"source": f"{place}/train-*?{options}", "dataset": "d", "root": str(tmp_path / "root")}
+        result = prepare_version(JobRequest.model_validate(request | {"config": config}))
+        assert result["num_records"] == len(FILES)
+        version = Catalog(str(tmp_path / "root")).open("d")
+        assert {row["uri"].partition("#")[0] for row in rows(version).values()} == {
+            "train-1.tar", "train-2.tar.gz",
+        }  # fmt: skip
+        one = request | {"source": f"{place}/other.zip?{options}", "dataset": "one"}
+        assert prepare_version(JobRequest.model_validate(one | {"config": config}))["num_records"] == 1

@@ -23,6 +23,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,11 +123,13 @@ def measure_limit(paths: list[Path], workers: int, *, compiled: bool) -> Run:
     return Run(len(paths), max(wall for wall, _ in measured), sum(cpu for _, cpu in measured))
 
 
-def measure_prepare(folder: Path, root: Path, workers: int) -> tuple[Run, Run, dict[str, Any]]:
+def measure_prepare(
+    folder: Path, root: Path, workers: int, more: Sequence[str] = ()
+) -> tuple[Run, Run, dict[str, Any]]:
     """Measure prepare; return its run without start-up, its whole run, and its result."""
     argv = [sys.executable, "-m", "beam_jobs.prepare", str(folder), "--dataset", "rate", "--root", str(root)]
     argv += ["--json", "--failure-budget", "1", "--set", f"runner.processes={workers}"]
-    argv += ["--set", "shards.num_shards=8"]
+    argv += ["--set", "shards.num_shards=8", *more]
     cost = run_measured(argv, Path.cwd(), sample_seconds=RARELY_SECONDS)
     outcome: dict[str, Any] = json.loads(cost.output.splitlines()[-1])
     images = sum(outcome["class_counts_before"].values())

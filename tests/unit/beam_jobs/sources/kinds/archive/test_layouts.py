@@ -95,3 +95,12 @@ def test_webdataset(tmp_path: Path) -> None:
     }  # fmt: skip
     assert found["shard-val-000000.tar.gz#9.jpg"] == ("shoe", "validation")
     assert train["0001.jpg"] == ("shoe", "train")
+
+
+def test_archives_without_labels(tmp_path: Path) -> None:
+    make(tmp_path, {"train.tar": ["1.jpg", "deep/2.jpg"], "val.tar": ["3.jpg"]})
+    assert listed(tmp_path, labels="none") == {
+        "train.tar#1.jpg": (None, "train"),
+        "train.tar#deep/2.jpg": (None, "train"),
+        "val.tar#3.jpg": (None, "validation"),
+    }
