@@ -8,11 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.maintain.compaction import compact
 from infra.dataset.catalog import Catalog, DatasetVersion
 from infra.dataset.compare import diff
+from infra.dataset.exports.export import export
+from infra.dataset.exports.formats import FORMATS
 from infra.dataset.verify import verify
 from infra.format.examples import parse_whole_example
 from infra.format.records import iter_records
@@ -179,3 +183,24 @@ def test_a_folder_without_classes(photos: Path, tmp_path: Path) -> None:
     assert document["format_version"] == 3
     report = (tmp_path / "root/d" / str(version.manifest.report)).read_text()
     assert "the images have none" in report
+
+
+def test_several_labels_are_exported_and_asked_for_by_name(photos: Path, tmp_path: Path) -> None:
+    table: dict[str, Any] = {"label_column": "tags", "label_separator": ";"}
+    version = prepare(photos, tmp_path / "root", multi_lines(), **table)
+    dogs = version.query("'dog' in labels")
+    number = version.manifest.classes.index("dog")
+    expected = {row["id"]: row["labels"] for row in records(version).values() if number in row["labels"]}
+    for name in FORMATS:
+        made = export(dogs, tmp_path / name, name)
+        assert made.num_records == len(expected)
+        assert sum(split["class_counts"]["dog"] for split in made.summary["splits"].values()) == len(expected)
+    tables = [pq.read_table(path) for path in (tmp_path / "parquet").glob("*.parquet")]
+    found = pa.concat_tables(table.select(["id", "label", "label_name", "labels"]) for table in tables)
+    assert dict(zip(found["id"].to_pylist(), found["labels"].to_pylist(), strict=True)) == expected
+    assert found["label"].null_count == found["label_name"].null_count == len(expected)
+    assert len(list((tmp_path / "folder").glob("train/*.jpg"))) > 0
+    features = json.loads((tmp_path / "tfds/features.json").read_text())["featuresDict"]["features"]
+    assert "labels" in features
+    assert "label" not in features
+    assert not verify(version).problems
