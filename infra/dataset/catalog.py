@@ -83,7 +83,7 @@ class DatasetVersion:
             UsageError: the query is wrong.
         """
         both = text if self.view is None else f"({self.view.query}) and ({text})"
-        view = view_of(both, index_schema(self), self.manifest.classes_of_one)
+        view = view_of(both, index_schema(self), self.manifest.classes)
         return DatasetVersion(self.storage, self.manifest, view)
 
     def shards(self, split: str) -> list[Shard]:
@@ -127,7 +127,7 @@ class DatasetVersion:
             shard: the shard.
             index: its rows, with the columns of the view.
         """
-        classes = self.manifest.classes_of_one
+        classes = self.manifest.classes
         return index if self.view is None else self.view.select(index, shard.split, classes)
 
     def count_classes(self, split: str) -> dict[str, int]:

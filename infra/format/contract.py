@@ -276,11 +276,6 @@ class Manifest(Stored):
                 del document[key]
         return document
 
-    @property
-    def classes_of_one(self) -> list[str]:
-        """The names by the column ``label`` of indexes; empty unless each record has one class."""
-        return self.classes if self.label_kind == "class" else []
-
     def files(self) -> dict[str, int | None]:
         """Path -> size (bytes; None if the manifest has none) of every file of the version."""
         found: dict[str, int | None] = {}

@@ -42,10 +42,6 @@ def read_batches(plan: Plan, part: Part) -> Iterator[Batch]:
     version = plan.version
     rows = version.select(part.shard, version.index(part.shard))
     index = _conformed(rows, plan.columns)
-    if version.manifest.label_kind != "class":  # the index has a number there that stands for none
-        at = index.schema.get_field_index("label")
-        none = pa.nulls(index.num_rows, index.schema.field(at).type)
-        index = index.set_column(at, index.schema.field(at), none)
     places = zip(*(rows[name].to_pylist() for name in ("offset_bytes", "length_bytes")), strict=True)
     first, batch = 0, Batch(index.slice(0, 0))
     num_bytes = 0

@@ -45,7 +45,7 @@ def scan(version: DatasetVersion, columns: Sequence[str] | None = None) -> pads.
         NotFoundError: there is no such column.
     """
     schema = index_schema(version)
-    known = Columns(schema, version.manifest.classes_of_one)
+    known = Columns(schema, version.manifest.classes)
     names = known.names() if columns is None else list(columns)
     for name in names:
         if name not in known.names():
@@ -54,13 +54,15 @@ def scan(version: DatasetVersion, columns: Sequence[str] | None = None) -> pads.
             )
     options: dict[str, Any] = {"columns": {name: _column(known, name) for name in names}}
     if version.view is not None:
-        options["filter"] = version.view.expression(schema, version.manifest.classes_of_one)
+        options["filter"] = version.view.expression(schema, version.manifest.classes)
     return _files(version, schema).scanner(**options)
 
 
 def _column(known: Columns, name: str) -> Any:
     if name == LABEL_NAME:
-        return known.label_name(name).data if known.classes else pc.scalar(pa.scalar(None, pa.string()))
+        return (
+            known.label_name(name).data if known.have_one_class else pc.scalar(pa.scalar(None, pa.string()))
+        )
     return pc.field(name)
 
 

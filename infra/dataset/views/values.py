@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 
 from infra.errors import UsageError, near_miss
-from infra.format.labels import NO_CLASS
+from infra.format.labels import LABELS, NO_CLASS
 from infra.storage.names import uri_of
 
 Kind = Literal["number", "text", "truth", "time", "list", "nothing"]
@@ -74,6 +74,11 @@ class Columns:
         self.classes = [uri_of(name) for name in classes]
         self.used: set[str] = set()
 
+    @property
+    def have_one_class(self) -> bool:
+        """Whether each record has one class."""
+        return bool(self.classes) and LABELS not in self.schema.names
+
     def names(self) -> list[str]:
         """All names."""
         return [SPLIT, LABEL_NAME, *self.schema.names]
@@ -103,8 +108,11 @@ class Columns:
 
     def label_name(self, text: str) -> Value:
         """Return the class name of each record; ``text`` is how the query calls it."""
-        if not self.classes:
-            raise UsageError(f"{text!r} is compared with a class name, but the version has no classes")
+        if not self.have_one_class:
+            raise UsageError(
+                f"{text!r} asks for the class of an image, but the version has no classes of single images",
+                f"ask for a member: 'name' in {LABELS}" if LABELS in self.schema.names else None,
+            )
         self.used.add(LABEL)
         return Value("text", self._label_name(), text, pa.string(), column=LABEL_NAME)
 

@@ -201,7 +201,7 @@ def test_several_labels_an_image_are_asked_for_by_name_and_number() -> None:
             "labels": pa.array([[0, 1], [], [12]], pa.list_(pa.int64())),
         }
     )
-    for query, ids in [("'hat' in labels", "a"), ("1 in labels", "a"), ("label == 'hat'", "c")]:
+    for query, ids in [("'hat' in labels", "a"), ("1 in labels", "a"), ("label == 1", "c")]:
         view = view_of(query, table.schema, CLASSES)
         assert "".join(view.select(table, "train", CLASSES)["id"].to_pylist()) == ids
         scanned = pads.dataset(table).to_table(filter=view.expression(table.schema, CLASSES))
