@@ -21,6 +21,8 @@ _SETTING = re.compile(r"--set (?:'([^']+)'|\"([^\"]+)\"|([^\s`'\"]+))")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_exist_with_their_options_and_settings(page: Path) -> None:
     in_blocks = [(block.place, command) for block in blocks(page) for command in block.commands()]
+    first = [(block.place, command) for block in blocks(page) for command in block.run_first.split(";")]
+    in_blocks += first
     in_text = [(page.name, code) for code in inline_code(page) if code.startswith(("shardmill ", "make "))]
     concrete = [(place, code) for place, code in in_text if not _OPEN.search(code)]
     problems = {f"{place}: {command}": problem_of(command) for place, command in in_blocks}
