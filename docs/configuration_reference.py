@@ -22,7 +22,7 @@ PAGE = Path(__file__).with_name("configuration.md")
 INTRODUCTION = """\
 # Configuration
 
-<!-- Written by docs/configuration_reference.py from beam_jobs/config.py and training/config/. -->
+<!-- Written by docs/configuration_reference.py from beam_jobs/config/ and training/config/. -->
 
 Every setting has a default. Change one in a TOML file, on the command line, or in the form of a Prefect
 deployment; the command line wins over the file.

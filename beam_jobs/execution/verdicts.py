@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import MIB, RunnerConfig
+from beam_jobs.config import RunnerConfig
 from beam_jobs.schemas import HUNG, OUT_OF_MEMORY, VERDICT_REASONS, VerdictReason
 from infra.storage.filesystem import Storage
 
@@ -47,7 +47,7 @@ class Verdict:
         if self.reason == HUNG:
             return f"in work for more than {self.image_seconds:g} seconds, without an end"
         if self.reason == OUT_OF_MEMORY:
-            return f"needs more than {self.image_memory_bytes // MIB:,} MiB of memory"
+            return f"needs more than {self.image_memory_bytes // (1 << 20):,} MiB of memory"
         return "an image library crashed on it, and its process with it"
 
     def holds_under(self, limits: RunnerConfig) -> bool:

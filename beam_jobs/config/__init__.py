@@ -1,0 +1,44 @@
+"""The configuration of ``prepare``: the settings, with their defaults and bounds.
+
+Imports neither Beam nor an image library, since the flows make their forms from it.
+
+    prepare      all settings
+    source       the source and its kind; table, urls, containers, objects: the settings of single kinds
+    image        the stored form of an image
+    filter       inputs to leave out
+    planning     splits, groups and shards
+    runner       execution of the Beam jobs
+"""
+
+from beam_jobs.config.containers import ArchiveConfig, RowCompression, RowsConfig
+from beam_jobs.config.filter import DEFAULT_IGNORE, FilterConfig
+from beam_jobs.config.image import ImageConfig
+from beam_jobs.config.objects import AnnotationFile, ObjectsConfig
+from beam_jobs.config.planning import GroupsConfig, Leakage, ShardsConfig, SplitsConfig
+from beam_jobs.config.prepare import PrepareConfig
+from beam_jobs.config.runner import RunnerConfig
+from beam_jobs.config.source import SourceConfig
+from beam_jobs.config.table import FeatureColumn, TableConfig
+from beam_jobs.config.urls import DEFAULT_OPT_OUT, UrlsConfig
+
+__all__ = [
+    "DEFAULT_IGNORE",
+    "DEFAULT_OPT_OUT",
+    "AnnotationFile",
+    "ArchiveConfig",
+    "FeatureColumn",
+    "FilterConfig",
+    "GroupsConfig",
+    "ImageConfig",
+    "Leakage",
+    "ObjectsConfig",
+    "PrepareConfig",
+    "RowCompression",
+    "RowsConfig",
+    "RunnerConfig",
+    "ShardsConfig",
+    "SourceConfig",
+    "SplitsConfig",
+    "TableConfig",
+    "UrlsConfig",
+]

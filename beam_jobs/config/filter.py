@@ -1,0 +1,40 @@
+"""Inputs to leave out."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, field_validator
+
+from infra.settings import Settings
+
+# Patterns of files that often lie beside images; case does not matter.
+DEFAULT_IGNORE = (
+    ".*", "__MACOSX", "@eaDir", "Thumbs.db", "desktop.ini", "LICENSE", "README",
+    "*.txt", "*.md", "*.rst", "*.csv", "*.tsv", "*.json", "*.jsonl", "*.xml", "*.yaml", "*.yml", "*.html",
+)  # fmt: skip
+
+
+class FilterConfig(Settings):
+    """Inputs to leave out. Each keeps a row in the inputs, with the reason."""
+
+    min_width: Annotated[int, Field(ge=0)] = Field(
+        0, description="Leave out narrower images (upright pixels)"
+    )
+    min_height: Annotated[int, Field(ge=0)] = Field(0, description="Leave out lower images (upright pixels)")
+    max_aspect: Annotated[float, Field(ge=1)] | None = Field(
+        None, description="Leave out images whose longer side is more than this many times the shorter"
+    )
+    classes: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
+        None,
+        description="Names of the classes to keep; images of other classes are left out. Unset keeps all",
+    )
+    ignore: tuple[str, ...] = Field(
+        DEFAULT_IGNORE,
+        description="Shell patterns of files and folders to ignore: of a name, or with a '/' of a path",
+    )
+
+    @field_validator("classes", "ignore", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value

@@ -1,0 +1,49 @@
+"""Everything that ``prepare`` lets a user choose."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from pydantic import Field, model_validator
+
+from beam_jobs.config.filter import FilterConfig
+from beam_jobs.config.image import ImageConfig
+from beam_jobs.config.planning import GroupsConfig, ShardsConfig, SplitsConfig
+from beam_jobs.config.runner import RunnerConfig
+from beam_jobs.config.source import SourceConfig
+from infra.settings import Settings
+
+
+class PrepareConfig(Settings):
+    """Everything that ``prepare`` lets a user choose."""
+
+    source: SourceConfig = Field(SourceConfig(), description="The source of the images")
+    image: ImageConfig = Field(ImageConfig(), description="The stored form of an image")
+    filter: FilterConfig = Field(FilterConfig(), description="Inputs to leave out")
+    splits: SplitsConfig = Field(SplitsConfig(), description="Fractions of train, validation and test")
+    groups: GroupsConfig = Field(GroupsConfig(), description="Groups of images that must stay in one split")
+    shards: ShardsConfig = Field(ShardsConfig(), description="The files that hold the records")
+    runner: RunnerConfig = Field(RunnerConfig(), description="Execution of the Beam jobs")
+    failure_budget: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.01,
+        description="Largest allowed fraction of quarantined inputs (0.01 is 1 %). If more are quarantined, "
+        "the run fails and publishes nothing",
+    )
+    seed: Annotated[int, Field(ge=0, lt=1 << 63)] = Field(
+        0, description="Seed of splits, shards and their order"
+    )
+
+    @model_validator(mode="after")
+    def _filters_classes_of_one(self) -> Self:
+        if self.filter.classes is not None and self.source.label_kind != "class":
+            raise ValueError(
+                f"filter.classes keeps the images of some classes, and labels = {self.source.label_kind!r}: "
+                "leave it out; drop_labels leaves out the rows that have a label"
+            )
+        return self
+
+    def effective(self) -> dict[str, Any]:
+        """Return the settings that change the written bytes: all but the runner and the failure budget."""
+        settings = self.model_dump(mode="json", exclude={"runner", "failure_budget"})
+        settings["source"] = self.source.effective()
+        return settings

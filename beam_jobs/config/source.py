@@ -1,0 +1,141 @@
+"""The source of the images: its kind, and the settings of each kind."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from beam_jobs.config.containers import ArchiveConfig, RowsConfig
+from beam_jobs.config.objects import ObjectsConfig
+from beam_jobs.config.table import TableConfig
+from beam_jobs.config.urls import UrlsConfig
+from infra.format.labels import LabelKind
+from infra.settings import Settings
+
+Layout = Literal["auto", "classes", "splits"]
+_OF_OBJECTS = ("coco", "voc")
+
+_LATER_TABLE_KEYS = frozenset({
+    "features", "class_names", "classes_file", "label_separator", "label_columns", "target_columns",
+})  # fmt: skip
+
+
+class SourceConfig(Settings):
+    """The source of the images."""
+
+    kind: str = Field(
+        "image_folder",
+        description="Kind of source (shardmill sources lists them); auto to have it recognised; or the "
+        "module of your own kind, such as my_package.my_kind",
+    )
+    layout: Layout = Field(
+        "auto",
+        description="Layout of the folder: root/class/* (classes), root/train/class/* and so on (splits), "
+        "or recognised by the names of its top folders (auto)",
+    )
+    labels: LabelKind | None = Field(
+        None,
+        description="Labels of the images. class: one class each; multi: any number of classes; targets: "
+        "numbers; none: the images have no labels. Unset: as the columns of the table say, else class",
+    )
+    files: str | None = Field(
+        None,
+        description="The files that are the source: a path relative to its folder, or a pattern with * or ?; "
+        "unset: all of them",
+    )
+    table: TableConfig = Field(TableConfig(), description="The table of the kinds table and urls")
+    urls: UrlsConfig = Field(UrlsConfig(), description="How the images of kind urls are fetched")
+    rows: RowsConfig = Field(
+        RowsConfig(), description="The files of kinds whose images are rows, such as parquet"
+    )
+    archive: ArchiveConfig = Field(ArchiveConfig(), description="The archives of kind archive")
+    objects: ObjectsConfig = Field(ObjectsConfig(), description="The objects of the kinds coco and voc")
+    options: dict[str, Any] = Field({}, description="Options of your own kind, as its module names them")
+
+    @property
+    def label_kind(self) -> LabelKind:
+        """The kind of labels that the images get."""
+        if self.labels is not None:
+            return self.labels
+        if self.kind in _OF_OBJECTS:
+            return "multi"
+        if self.table.target_columns:
+            return "targets"
+        return "multi" if self.table.label_columns or self.table.label_separator is not None else "class"
+
+    @model_validator(mode="after")
+    def _labels_and_columns_agree(self) -> Self:
+        kind, table = self.label_kind, self.table
+        if table.target_columns and kind != "targets":
+            raise ValueError(f"labels = {kind!r} and target_columns: leave one of them out")
+        if (table.label_columns or table.label_separator is not None) and kind != "multi":
+            raise ValueError(f"labels = {kind!r} and label_columns or label_separator: leave one of them out")
+        if kind == "targets" and not table.target_columns:
+            raise ValueError("labels = 'targets' needs source.table.target_columns: the columns with numbers")
+        if kind == "multi" and self.kind in ("image_folder", "archive"):
+            raise ValueError("a folder gives an image one class: labels = 'multi' needs a table of labels")
+        if kind in ("targets", "none") and (table.drop_labels or table.merge_labels):
+            raise ValueError(f"labels = {kind!r} has no labels that drop_labels or merge_labels could name")
+        if kind != "class" and (table.class_names or table.classes_file):
+            raise ValueError(
+                f"labels = {kind!r}, and class_names or classes_file name the one class of an image"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _table_and_kind_agree(self) -> Self:
+        if self.kind == "auto":  # checked again when the kind is known
+            return self
+        reads_table = self.kind in ("table", "urls")
+        if reads_table and not self.table.file:
+            raise ValueError(
+                f"kind {self.kind} needs the path of the table: --set source.table.file=labels.csv"
+            )
+        if not reads_table and self.table != TableConfig():
+            raise ValueError(f"kind {self.kind} reads no table: say --set source.kind=table")
+        if self.kind != "urls" and self.urls != UrlsConfig():
+            raise ValueError(f"kind {self.kind} fetches nothing: say --set source.kind=urls")
+        if (
+            self.kind in ("image_folder", "table", "urls", "archive", *_OF_OBJECTS)
+            and self.rows != RowsConfig()
+        ):
+            raise ValueError(f"kind {self.kind} reads no rows of files: say --set source.kind=parquet")
+        if self.kind != "archive" and self.archive != ArchiveConfig():
+            raise ValueError(f"kind {self.kind} reads no archives: say --set source.kind=archive")
+        if self.kind in _OF_OBJECTS and not self.objects.annotations:
+            raise ValueError(
+                f"kind {self.kind} needs annotation files: --set source.objects.annotations=instances.json"
+            )
+        if self.kind in _OF_OBJECTS and self.label_kind != "multi":
+            raise ValueError(f"kind {self.kind} gives images several labels: leave source.labels out")
+        if self.kind not in _OF_OBJECTS and self.objects != ObjectsConfig():
+            raise ValueError(f"kind {self.kind} has no objects: say --set source.kind=coco or voc")
+        return self
+
+    def effective(self) -> dict[str, Any]:
+        """Return the settings that change the written bytes.
+
+        Groups of other kinds, and later settings that say nothing, are left out: digests stay as they were
+        before these settings existed.
+        """
+        settings = self.model_dump(mode="json")
+        unused = {
+            "table": self.kind not in ("table", "urls"),
+            "labels": self.labels in (None, "class"),
+            "urls": self.kind != "urls",
+            "objects": self.kind not in _OF_OBJECTS,
+            "options": not self.options,
+            "rows": self.rows == RowsConfig(),
+            "archive": self.kind != "archive",
+            "files": not self.files,
+        }
+        settings = {name: value for name, value in settings.items() if not unused.get(name, False)}
+        if "table" in settings:
+            table = settings["table"]
+            settings["table"] = {
+                name: value for name, value in table.items() if value or name not in _LATER_TABLE_KEYS
+            }
+        if "urls" in settings:
+            settings["urls"] = self.urls.effective()
+        return settings

@@ -1,0 +1,149 @@
+"""A table that names images and their labels."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from infra.format.contract import RESERVED_NAMES
+from infra.settings import Settings
+
+FeatureKind = Literal["auto", "int64", "float", "text", "bytes"]
+TableFormat = Literal["auto", "csv", "jsonl", "parquet"]
+_FEATURE_NAME = "[A-Za-z][A-Za-z0-9_]*"
+
+
+class FeatureColumn(Settings):
+    """A further feature of the records: a column of the table, and how its values are read."""
+
+    column: str | None = Field(None, description="Column of the table; unset: the name of the feature")
+    dtype: FeatureKind = Field(
+        "auto",
+        description="auto: as Parquet and JSON have it, and text in csv; a float has 32 bits. Whole numbers "
+        "that are to be floats, and numbers in csv, need it",
+    )
+    separator: Annotated[str, Field(min_length=1)] | None = Field(
+        None, description="Text between the values of a list, if the column holds text; unset: one value"
+    )
+    length: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+        None, description="Number of values in each list; unset: any number, or as Parquet fixes it"
+    )
+
+
+class TableConfig(Settings):
+    """The table of ``source.kind = "table"``. Its rows name image files and their labels."""
+
+    file: str | None = Field(
+        None,
+        description="The table: a path relative to the source, an absolute path or a URI. A pattern with * "
+        "or ? reads several tables as one",
+    )
+    format: TableFormat = Field(
+        "auto",
+        description="csv: text with a header line and any delimiter; jsonl: a JSON object a line; auto: by "
+        "the ending .csv, .tsv, .txt, .jsonl, .ndjson, .parquet or .pq",
+    )
+    path_column: str = Field(
+        "path",
+        description="Column with the path of the image, relative to the source. The ending may be missing",
+    )
+    label_column: str = Field(
+        "label", description="Column with the name of the class; with labels = multi, with a list of labels"
+    )
+    label_separator: Annotated[str, Field(min_length=1)] | None = Field(
+        None, description="Text between the labels of an image, if label_column holds text with several"
+    )
+    label_columns: tuple[str, ...] = Field(
+        (),
+        description="Columns of 0 and 1, one for each label that an image may have; in place of label_column",
+    )
+    target_columns: tuple[str, ...] = Field(
+        (), description="Columns with the numbers that a model is to predict; in place of label_column"
+    )
+    split_column: str | None = Field(
+        None, description="Column with the split (train, val, test and so on); empty where it is to be chosen"
+    )
+    group_column: str | None = Field(
+        None, description="Column with the key of the images that must stay in one split (a patient, a video)"
+    )
+    prefix: str = Field("", description="Folder within the source that the relative paths begin in")
+    drop_labels: tuple[str, ...] = Field(
+        (), description="Labels whose rows are left out, as the table writes them"
+    )
+    merge_labels: dict[str, str] = Field(
+        {}, description="Label as the table writes it to the name of the class that it becomes"
+    )
+    class_names: tuple[str, ...] = Field(
+        (), description="Names of the classes whose labels are numbers, in the order of the numbers from 0"
+    )
+    classes_file: str | None = Field(
+        None,
+        description="File with these names, relative to the source, absolute or a URI: a name a line, "
+        "number:name a line, or JSON",
+    )
+    features: dict[str, FeatureColumn] = Field(
+        {},
+        description="Further features of the records: a list of columns, or the name of each feature with "
+        "its column or with a table of column, dtype, separator and length",
+    )
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = Field(
+        None, description="Character between the values of csv; unset: the one that gives the columns above"
+    )
+    quotes: bool = Field(
+        True, description="Values of csv may stand in double quotes; false takes quotes as part of a value"
+    )
+    encoding: str | None = Field(
+        None, description="Encoding of csv and jsonl; unset: as a byte order mark says, or else UTF-8"
+    )
+
+    @field_validator("drop_labels", "class_names", "label_columns", "target_columns", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("features", mode="before")
+    @classmethod
+    def _columns_by_name(cls, value: object) -> object:
+        if isinstance(value, str):
+            value = [value]
+        if isinstance(value, list | tuple):
+            return {name: {} for name in value}
+        if isinstance(value, dict):
+            return {name: {"column": one} if isinstance(one, str) else one for name, one in value.items()}
+        return value
+
+    @field_validator("features")
+    @classmethod
+    def _have_names_of_their_own(cls, features: dict[str, FeatureColumn]) -> dict[str, FeatureColumn]:
+        for name in features:
+            if not re.fullmatch(_FEATURE_NAME, name):
+                raise ValueError(
+                    f"{name!r} is no name of a feature: write letters, digits and _, as in "
+                    f'features = {{ width_cm = "{name}" }}'
+                )
+            if name in RESERVED_NAMES:
+                raise ValueError(
+                    f"{name!r} is a name that every record or index has: give the feature another, as in "
+                    f'features = {{ my_{name} = "{name}" }}'
+                )
+        return features
+
+    @field_validator("delimiter")
+    @classmethod
+    def _splits_lines(cls, delimiter: str | None) -> str | None:
+        if delimiter is not None and (delimiter in '"\r\n' or not delimiter.isascii()):
+            raise ValueError("must be an ASCII character, and neither a quote nor the end of a line")
+        return delimiter
+
+    @field_validator("encoding")
+    @classmethod
+    def _is_known(cls, encoding: str | None) -> str | None:
+        try:
+            if encoding is not None:
+                "".encode(codecs.lookup(encoding).name)
+        except LookupError as error:
+            raise ValueError("no encoding that Python knows, such as cp1252 or utf-16") from error
+        return encoding
