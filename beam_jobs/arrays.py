@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_jobs.config import PrepareConfig, RowsConfig
-from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.kinds.arrays.found import FoundArray
 from beam_jobs.sources.kinds.arrays.roles import pair_arrays
 from beam_jobs.sources.rows.row_files import RowFile

@@ -38,8 +38,8 @@ from beam_jobs.reuse.policy import retried_reasons, reuse_of
 from beam_jobs.reuse.previous import PreviousVersion
 from beam_jobs.schemas import Status, reference_schema
 from beam_jobs.sources import fetches, list_inputs, make_readable, open_reader, open_source
-from beam_jobs.sources.folder import SourceFolder
-from beam_jobs.sources.recognising import settled
+from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.recognition.recognising import settled
 from beam_jobs.tables.features import features_of
 from infra.dataset.catalog import Catalog, DatasetVersion
 from infra.dataset.maintenance.purged import purged_contents

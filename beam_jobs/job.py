@@ -45,7 +45,7 @@ from beam_jobs.reuse.previous import PreviousVersion
 from beam_jobs.schemas import IMAGE_NAMES, PLACED_FACTS_SCHEMA, Status
 from beam_jobs.sources import fetches, list_inputs, make_readable, open_reader, open_source
 from beam_jobs.sources.listing import Listing, read_listing, write_listing
-from beam_jobs.sources.recognising import settled
+from beam_jobs.sources.recognition.recognising import settled
 from beam_jobs.sources.workplace import Workplace
 from beam_jobs.spool.builds import check_builds, note_builds
 from beam_jobs.spool.claims import RunClaim, damaged_shards

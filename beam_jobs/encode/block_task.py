@@ -35,8 +35,8 @@ from beam_jobs.schemas import (
     Status,
     file_refs,
 )
+from beam_jobs.sources.files.walking import SourceFault
 from beam_jobs.sources.reading import Reader
-from beam_jobs.sources.walking import SourceFault
 from infra.codecs import ImageRejected, Pixels
 from infra.codecs.measures.look import looks
 from infra.codecs.measures.perceptual import perceptual_hashes

@@ -9,9 +9,9 @@ from beam_jobs.config import RunnerConfig
 from beam_jobs.execution.verdicts import reasons_to_retry
 from beam_jobs.publish.digests import Digests
 from beam_jobs.schemas import PASSING_REASONS, READ, file_refs
+from beam_jobs.sources.files.walking import SourceFault
 from beam_jobs.sources.listing import Listing
 from beam_jobs.sources.reading import Reader
-from beam_jobs.sources.walking import SourceFault
 from infra.dataset.catalog import DatasetVersion
 
 _PASSING = pa.array(PASSING_REASONS)

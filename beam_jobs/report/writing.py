@@ -17,7 +17,7 @@ from beam_jobs.report.page import Contents, PagePictures, render_page
 from beam_jobs.report.pictures.gallery import exhibit, exhibit_inputs
 from beam_jobs.report.pictures.thumbnails import Thumbnail, choose_and_read, read_thumbnails
 from beam_jobs.sources import open_reader
-from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.reading import Reader
 from infra.dataset.catalog import load_version
 from infra.errors import ConfigError, CorruptDataError

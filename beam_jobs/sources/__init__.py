@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from beam_jobs.config import PrepareConfig
 from beam_jobs.request import JobRequest
-from beam_jobs.sources.folder import SourceFolder
-from beam_jobs.sources.kind_modules import kind_module
+from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.files.places import folders_of_ours, place_of
 from beam_jobs.sources.listing import Listing, group_by_pattern
-from beam_jobs.sources.places import folders_of_ours, place_of
 from beam_jobs.sources.reading import Reader
+from beam_jobs.sources.recognition.kind_modules import kind_module
 from beam_jobs.sources.workplace import Workplace
 from beam_jobs.tables.features import PREFIX
 from infra.errors import ConfigError

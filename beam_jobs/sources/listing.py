@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.schemas import FILTER_REASONS, IGNORED, LISTING_SCHEMA, Status, outcomes_of
-from beam_jobs.sources.walking import FoundFile
+from beam_jobs.sources.files.walking import FoundFile
 from beam_jobs.tables.digests import table_digest
 from beam_jobs.tables.text_columns import share_empty_texts
 from infra.storage.filesystem import Storage

@@ -18,7 +18,7 @@ from beam_jobs.maintain.purge import purge
 from beam_jobs.plan import inputs as inputs_module
 from beam_jobs.request import JobRequest
 from beam_jobs.schemas import SAME_BYTES
-from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.listing import Listing
 from beam_jobs.summaries import version_lines
 from infra.dataset.catalog import Catalog, DatasetVersion

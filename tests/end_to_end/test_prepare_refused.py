@@ -36,7 +36,7 @@ def test_all_filtered_is_an_error(tmp_path: Path) -> None:
 def test_a_second_run_on_the_same_work_is_turned_away(tmp_path: Path) -> None:
     from beam_jobs.publish.digests import Digests
     from beam_jobs.sources import list_inputs
-    from beam_jobs.sources.folder import SourceFolder
+    from beam_jobs.sources.files.folder import SourceFolder
 
     source = make_photos(tmp_path / "source", {"a": 4})
     config = PrepareConfig.model_validate({"runner": {"processes": 2, "block_images": 8}})

@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 from beam_jobs.config import PrepareConfig
 from beam_jobs.schemas import MEMBER_LISTING_SCHEMA, file_refs
 from beam_jobs.sources import list_inputs, make_readable, open_reader
-from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.files.walking import SourceFault
 from beam_jobs.sources.listing import Listing
-from beam_jobs.sources.walking import SourceFault
 from infra.storage.filesystem import Storage
 
 IMAGE_STRUCT = pa.struct([("bytes", pa.binary()), ("path", pa.string())])

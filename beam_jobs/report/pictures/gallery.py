@@ -18,8 +18,8 @@ from beam_jobs.execution.task import Limits
 from beam_jobs.report.figures.inputs import LostInput, ReasonRow
 from beam_jobs.report.pictures.miniature import miniature
 from beam_jobs.schemas import BROKEN_LINK, PATH_TOO_LONG, UNLISTED_FOLDER, UNREADABLE, VANISHED, FileRef
+from beam_jobs.sources.files.walking import SourceFault
 from beam_jobs.sources.reading import Reader
-from beam_jobs.sources.walking import SourceFault
 from infra.codecs import sniff
 from infra.errors import StorageError
 from infra.html.page import data_uri

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from beam_jobs.config import AnnotationFile, ObjectsConfig, PrepareConfig
 from beam_jobs.schemas import BAD_PATH, BROKEN_ROW, MISSING_FILE
 from beam_jobs.sources.annotations.collecting import DROPPED, NO_AREA, OUTSIDE, Annotations
-from beam_jobs.sources.class_names import look_alikes
-from beam_jobs.sources.folder import SourceFolder
-from beam_jobs.sources.ignore import IgnorePatterns
+from beam_jobs.sources.classes.names import look_alikes
+from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.files.ignore import IgnorePatterns
 from beam_jobs.sources.kinds.table import listed_files
 from beam_jobs.sources.kinds.table.matching import FoundFiles, find_files
 from beam_jobs.sources.kinds.table.rows import UNDERSTOOD_SCHEMA, reject

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from beam_jobs.sources.glance import Glance, Recognised
+from beam_jobs.sources.recognition.glance import Glance, Recognised
 
 _HEAD_BYTES = 1 << 16
 _MAX_FILES = 20  # that are looked into

@@ -19,10 +19,10 @@ from typing import Any
 
 from beam_jobs.config import PrepareConfig, RowsConfig, SourceConfig
 from beam_jobs.schemas import FileRef
-from beam_jobs.sources.class_names import quoted
-from beam_jobs.sources.folder import SourceFolder
-from beam_jobs.sources.glance import Glance, Recognised
+from beam_jobs.sources.classes.names import quoted
+from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.listing import Listing
+from beam_jobs.sources.recognition.glance import Glance, Recognised
 from beam_jobs.sources.rows.feature_map import (
     FeatureMap,
     RowsOfExamples,

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from beam_jobs.config import PrepareConfig, SourceConfig
 from beam_jobs.schemas import LISTING_SCHEMA
-from beam_jobs.sources.class_folders import (
+from beam_jobs.sources.classes.folders import (
     Shape,
     class_names,
     given_splits,
@@ -26,12 +26,12 @@ from beam_jobs.sources.class_folders import (
     layout_warnings,
     split_by_folder,
 )
-from beam_jobs.sources.class_names import quoted, wanted_classes
-from beam_jobs.sources.folder import SourceFolder
-from beam_jobs.sources.glance import Glance, Recognised
-from beam_jobs.sources.ignore import IgnorePatterns
+from beam_jobs.sources.classes.names import quoted, wanted_classes
+from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.files.ignore import IgnorePatterns
+from beam_jobs.sources.files.walking import FoundFile
 from beam_jobs.sources.listing import Listing, rows_of_files
-from beam_jobs.sources.walking import FoundFile
+from beam_jobs.sources.recognition.glance import Glance, Recognised
 from infra.errors import NotFoundError
 
 _CHUNK_ROWS = 2048  # files that are Python values at a time

@@ -12,9 +12,9 @@ from beam_jobs.config import PrepareConfig, SourceConfig
 from beam_jobs.sources.annotations.collecting import AnnotatedImage, Annotations, Box, box_of, size_of
 from beam_jobs.sources.annotations.listing import AnnotationTable, find_annotations, list_annotated
 from beam_jobs.sources.annotations.recognising import recognise_voc
-from beam_jobs.sources.folder import SourceFolder
-from beam_jobs.sources.glance import Glance, Recognised
+from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.listing import Listing
+from beam_jobs.sources.recognition.glance import Glance, Recognised
 
 _MOST_BYTES = 16 << 20  # of a file that describes one image
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from beam_jobs.config import RowsConfig
 from beam_jobs.schemas import NO_IMAGE
+from beam_jobs.sources.files.walking import SourceFault
 from beam_jobs.sources.kinds.table.formats.columns import trimmed
 from beam_jobs.sources.rows.row_files import FileRows, RowFile
-from beam_jobs.sources.walking import SourceFault
 from infra.codecs.formats import sniff
 from infra.errors import ConfigError, CorruptDataError
 from infra.format.examples import Values, parse_features

@@ -24,14 +24,14 @@ from beam_jobs.schemas import (
     UNKNOWN_SPLIT,
     Status,
 )
-from beam_jobs.sources.class_names import look_alikes, wanted_classes
-from beam_jobs.sources.class_numbers import class_numbers, name_labels
-from beam_jobs.sources.folder import SourceFolder
-from beam_jobs.sources.ignore import IgnorePatterns
+from beam_jobs.sources.classes.names import look_alikes, wanted_classes
+from beam_jobs.sources.classes.numbers import class_numbers, name_labels
+from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.files.ignore import IgnorePatterns
+from beam_jobs.sources.files.walking import FoundFile, SourceFault
 from beam_jobs.sources.listing import Listing, rows_of_files
 from beam_jobs.sources.rows.names_of_splits import SPLIT_WORDS, split_of_name
 from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
-from beam_jobs.sources.walking import FoundFile, SourceFault
 from infra.errors import NotFoundError
 from infra.format.contract import SPLITS
 from infra.progress import log

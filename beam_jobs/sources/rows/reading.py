@@ -8,11 +8,11 @@ from typing import Protocol
 import pyarrow as pa
 
 from beam_jobs.schemas import BROKEN_CONTAINER, UNREADABLE, FileRef
-from beam_jobs.sources.containers import faults_of
-from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.files.containers import faults_of
+from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.files.walking import SourceFault
 from beam_jobs.sources.rows.listing import row_of
 from beam_jobs.sources.rows.row_files import RowFile, RowFileBroken
-from beam_jobs.sources.walking import SourceFault
 from infra.errors import StorageError
 
 

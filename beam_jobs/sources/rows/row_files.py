@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.sources.containers import Container
-from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.files.containers import Container
+from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.files.walking import FoundFile
 from beam_jobs.sources.rows.ranges import Ranges, Window
-from beam_jobs.sources.walking import FoundFile
 from infra.errors import NotFoundError
 
 Int64 = npt.NDArray[np.int64]

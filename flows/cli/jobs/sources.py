@@ -16,7 +16,7 @@ def sources(json_output: options.Json = False) -> None:
 
       shardmill prepare archives --dataset photos --source-kind archive
     """
-    from beam_jobs.sources.description import described_kinds
+    from beam_jobs.sources.recognition.description import described_kinds
     from flows.cli import output
 
     kinds = described_kinds()

@@ -31,7 +31,7 @@ from typing import Any
 from beam_jobs.config import PrepareConfig
 from beam_jobs.images.convert import convert
 from beam_jobs.sources import list_inputs
-from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.files.folder import SourceFolder
 from infra.codecs import WHITE, ImageRejected
 from infra.codecs.jpeg.libturbojpeg import library
 from infra.codecs.jpeg.planes import fit

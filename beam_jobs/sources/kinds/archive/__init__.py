@@ -20,17 +20,17 @@ import pyarrow as pa
 
 from beam_jobs.config import PrepareConfig, SourceConfig
 from beam_jobs.schemas import MEMBER_LISTING_SCHEMA
-from beam_jobs.sources.class_names import quoted
-from beam_jobs.sources.folder import SourceFolder
-from beam_jobs.sources.glance import Glance, Recognised
-from beam_jobs.sources.ignore import IgnorePatterns
+from beam_jobs.sources.classes.names import quoted
+from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.files.ignore import IgnorePatterns
+from beam_jobs.sources.files.walking import FoundFile
 from beam_jobs.sources.kinds.archive.labelling import labelled
 from beam_jobs.sources.kinds.archive.layouts import choose_layout
 from beam_jobs.sources.kinds.archive.listing import ListedArchive, list_archive
 from beam_jobs.sources.kinds.archive.opening import ENDINGS
 from beam_jobs.sources.kinds.archive.reading import ArchiveReader, unpack_compressed
 from beam_jobs.sources.listing import Listing
-from beam_jobs.sources.walking import FoundFile
+from beam_jobs.sources.recognition.glance import Glance, Recognised
 from infra.errors import NotFoundError
 from infra.progress import log
 from infra.storage.filesystem import Storage

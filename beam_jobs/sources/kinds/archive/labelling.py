@@ -8,14 +8,14 @@ import pyarrow as pa
 
 from beam_jobs.config import PrepareConfig
 from beam_jobs.schemas import NO_LABEL, OTHER_CLASS, SIDECAR, Status
-from beam_jobs.sources.class_folders import (
+from beam_jobs.sources.classes.folders import (
     class_names,
     given_splits,
     label_by_folder,
     layout_warnings,
     split_by_folder,
 )
-from beam_jobs.sources.class_names import look_alikes, wanted_classes
+from beam_jobs.sources.classes.names import look_alikes, wanted_classes
 from beam_jobs.sources.kinds.archive.layouts import Layout, shape_of
 from beam_jobs.sources.kinds.archive.listing import ListedArchive, sample_key
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from beam_jobs.config import PrepareConfig
-from beam_jobs.sources.class_folders import Shape
+from beam_jobs.sources.classes.folders import Shape
+from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from beam_jobs.sources.kinds.archive.listing import ListedArchive
 from beam_jobs.sources.kinds.archive.opening import ENDINGS
-from beam_jobs.sources.walking import SPLIT_OF_FOLDER
 from infra.errors import UsageError
 
 _PARTS = re.compile(r"[/._\-]+|(?<=[^\d])(?=\d)")

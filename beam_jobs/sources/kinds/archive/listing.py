@@ -20,12 +20,12 @@ from beam_jobs.schemas import (
     FileRef,
     Status,
 )
-from beam_jobs.sources.folder import SourceFolder
-from beam_jobs.sources.ignore import IgnorePatterns
+from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.files.ignore import IgnorePatterns
+from beam_jobs.sources.files.walking import FoundFile, SourceFault
 from beam_jobs.sources.kinds.archive.members import ArchiveDamaged, Member
 from beam_jobs.sources.kinds.archive.opening import is_archive, members_of
 from beam_jobs.sources.listing import rows_of_files
-from beam_jobs.sources.walking import FoundFile, SourceFault
 
 _CHUNK_ROWS = 2048  # members that are Python values at a time
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from beam_jobs.schemas import BAD_NAME
-from beam_jobs.sources.walking import SourceFault
+from beam_jobs.sources.files.walking import SourceFault
 from infra.storage.names import uri_of
 
 MAX_SIDECAR_BYTES = 1 << 20

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 
 from beam_jobs.schemas import DAMAGED_MEMBER, UNREADABLE, VANISHED, FileRef
-from beam_jobs.sources.containers import Containers
-from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.files.containers import Containers
+from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.files.walking import SourceFault
 from beam_jobs.sources.kinds.archive.members import ArchiveDamaged
 from beam_jobs.sources.kinds.archive.opening import UnpackedStream, compression_of, members_of
 from beam_jobs.sources.kinds.archive.zip import read_zip_member
-from beam_jobs.sources.walking import SourceFault
 from infra.digests import digest_of
 from infra.errors import NotFoundError
 from infra.progress import log

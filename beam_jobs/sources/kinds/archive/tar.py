@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from beam_jobs.schemas import ARCHIVED_LINK, DAMAGED_MEMBER, SPECIAL_FILE, UNSUPPORTED_MEMBER
+from beam_jobs.sources.files.walking import SourceFault
 from beam_jobs.sources.kinds.archive.members import (
     ArchiveDamaged,
     Member,
@@ -19,7 +20,6 @@ from beam_jobs.sources.kinds.archive.members import (
     is_label_sidecar,
     member_name,
 )
-from beam_jobs.sources.walking import SourceFault
 
 _BLOCK = tarfile.BLOCKSIZE
 _MAX_EXTENDED_BYTES = 1 << 20  # of a long name or a pax header

@@ -17,14 +17,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from beam_jobs.schemas import ARCHIVED_LINK, DAMAGED_MEMBER, ENCRYPTED, UNSUPPORTED_MEMBER, FileRef
-from beam_jobs.sources.containers import Container
+from beam_jobs.sources.files.containers import Container
+from beam_jobs.sources.files.walking import SourceFault
 from beam_jobs.sources.kinds.archive.members import (
     ArchiveDamaged,
     Member,
     is_label_sidecar,
     member_name,
 )
-from beam_jobs.sources.walking import SourceFault
 
 # Signature, version, flags, method, time, date, CRC-32, compressed size, size, lengths of name and extra.
 _LOCAL = struct.Struct("<4s5H3L2H")

@@ -17,17 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.config import PrepareConfig, SourceConfig
-from beam_jobs.sources.class_names import quoted
-from beam_jobs.sources.folder import SourceFolder
-from beam_jobs.sources.glance import Glance, Recognised
+from beam_jobs.sources.classes.names import quoted
+from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.files.walking import SourceFault
 from beam_jobs.sources.kinds.arrays.found import ENDINGS, find_arrays
 from beam_jobs.sources.kinds.arrays.reading import ArrayImages, keep_unpacked_arrays, list_rows
 from beam_jobs.sources.kinds.arrays.roles import LabelledImages, pair_arrays
 from beam_jobs.sources.listing import Listing
+from beam_jobs.sources.recognition.glance import Glance, Recognised
 from beam_jobs.sources.rows.listing import Contents, list_contents, row_of, walk_files
 from beam_jobs.sources.rows.reading import RowReader
 from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken, choose_files, files_of
-from beam_jobs.sources.walking import SourceFault
 from infra.progress import log
 from infra.storage.filesystem import Storage
 

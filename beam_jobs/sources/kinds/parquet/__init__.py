@@ -15,15 +15,15 @@ from typing import BinaryIO, cast
 import pyarrow as pa
 
 from beam_jobs.config import PrepareConfig, SourceConfig
-from beam_jobs.sources.folder import SourceFolder
-from beam_jobs.sources.glance import Glance, Recognised
+from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.files.walking import SourceFault
 from beam_jobs.sources.kinds.parquet.columns import Columns, find_columns, holds_images
 from beam_jobs.sources.kinds.parquet.reading import ParquetImages, list_rows, open_parquet
 from beam_jobs.sources.listing import Listing
+from beam_jobs.sources.recognition.glance import Glance, Recognised
 from beam_jobs.sources.rows.listing import Contents, list_contents, read_all, walk_files
 from beam_jobs.sources.rows.reading import RowReader
 from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken, choose_files
-from beam_jobs.sources.walking import SourceFault
 from infra.progress import log
 from infra.storage.filesystem import Storage
 

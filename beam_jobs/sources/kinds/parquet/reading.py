@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 
 from beam_jobs.config import RowsConfig
 from beam_jobs.schemas import NO_IMAGE, FileRef
+from beam_jobs.sources.files.walking import SourceFault
 from beam_jobs.sources.kinds.parquet.columns import Columns, find_columns
 from beam_jobs.sources.kinds.table.formats.columns import as_text, trimmed
 from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
-from beam_jobs.sources.walking import SourceFault
 
 _BUFFER_BYTES = 1 << 20  # read at a time from the pages of a column
 _BATCH_BYTES = 4 << 20  # of images, decoded at a time

@@ -23,18 +23,18 @@ import pyarrow.compute as pc
 
 from beam_jobs.config import PrepareConfig, SourceConfig
 from beam_jobs.schemas import LISTING_SCHEMA, SOURCE_TABLE, Status
-from beam_jobs.sources.class_names import look_alikes, wanted_classes
-from beam_jobs.sources.class_numbers import class_numbers
-from beam_jobs.sources.folder import SourceFolder
-from beam_jobs.sources.glance import Glance, Recognised
-from beam_jobs.sources.ignore import IgnorePatterns
+from beam_jobs.sources.classes.names import look_alikes, wanted_classes
+from beam_jobs.sources.classes.numbers import class_numbers
+from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.files.ignore import IgnorePatterns
+from beam_jobs.sources.files.walking import FoundFile
 from beam_jobs.sources.kinds.table.matching import check_found, find_files
 from beam_jobs.sources.kinds.table.recognising import recognise_table
 from beam_jobs.sources.kinds.table.rows import name_rows, settings_warnings, understand
 from beam_jobs.sources.kinds.table.settling import Settled, settle
 from beam_jobs.sources.kinds.table.tables import Table, find_tables, read_tables
 from beam_jobs.sources.listing import Listing, rows_of_files
-from beam_jobs.sources.walking import FoundFile
+from beam_jobs.sources.recognition.glance import Glance, Recognised
 from infra.progress import log
 from infra.storage.locations import public_location
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from beam_jobs.config import SourceConfig, TableConfig
-from beam_jobs.sources.glance import Glance, Recognised
-from beam_jobs.sources.walking import SourceFault
+from beam_jobs.sources.files.walking import SourceFault
+from beam_jobs.sources.recognition.glance import Glance, Recognised
 
 _ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".pq")
 _HEAD_BYTES = 1 << 16

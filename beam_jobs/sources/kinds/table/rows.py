@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from beam_jobs.config import TableConfig
 from beam_jobs.schemas import BAD_PATH, BROKEN_ROW, DROPPED_LABEL, NO_LABEL, UNKNOWN_SPLIT
-from beam_jobs.sources.class_numbers import ClassNumbers, name_labels
+from beam_jobs.sources.classes.numbers import ClassNumbers, name_labels
+from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from beam_jobs.sources.kinds.table.typed.labels import having_one_of, renamed_labels, with_label_lists
-from beam_jobs.sources.walking import SPLIT_OF_FOLDER
 from beam_jobs.tables.features import PREFIX, feature_columns, features_of
 from infra.format.features import features_in
 from infra.format.labels import LABELS, LabelKind

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.config import FeatureColumn, TableConfig
-from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.kinds.table.formats.columns import ROWS_SCHEMA, wanted_columns
 from beam_jobs.sources.kinds.table.formats.delimited import Marks, read_delimited
 from beam_jobs.sources.kinds.table.formats.encodings import to_utf8

@@ -15,12 +15,12 @@ from functools import partial
 import pyarrow as pa
 
 from beam_jobs.config import PrepareConfig, SourceConfig
-from beam_jobs.sources.class_names import quoted
-from beam_jobs.sources.folder import SourceFolder
-from beam_jobs.sources.glance import Glance, Recognised
+from beam_jobs.sources.classes.names import quoted
+from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.kinds.tfrecord.framing import Frames, compression_of, unpacked
 from beam_jobs.sources.kinds.tfrecord.reading import Records
 from beam_jobs.sources.listing import Listing
+from beam_jobs.sources.recognition.glance import Glance, Recognised
 from beam_jobs.sources.rows.feature_map import FeatureMap, RowsOfExamples, find_features
 from beam_jobs.sources.rows.listing import Contents, list_contents, read_all, walk_files
 from beam_jobs.sources.rows.reading import RowReader

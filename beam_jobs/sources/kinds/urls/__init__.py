@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 from beam_jobs.config import PrepareConfig, SourceConfig
 from beam_jobs.sources.fetching.rounds import fetch_all, settled_uris
 from beam_jobs.sources.fetching.store import ANSWERS_SCHEMA, KeptAnswers, RunStore
-from beam_jobs.sources.folder import SourceFolder
-from beam_jobs.sources.glance import Glance, Recognised
+from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.kinds.table.recognising import recognise_table
 from beam_jobs.sources.kinds.urls.images import FetchedImages
 from beam_jobs.sources.kinds.urls.listing import fill_in, last_answers, read_urls
 from beam_jobs.sources.listing import Listing
+from beam_jobs.sources.recognition.glance import Glance, Recognised
 from beam_jobs.sources.workplace import Workplace
 from infra.progress import log
 from infra.readable import counted

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from beam_jobs.schemas import CHANGED, UNREADABLE, VANISHED, FileRef
 from beam_jobs.sources.fetching.store import RunStore, content_tag
-from beam_jobs.sources.walking import SourceFault
+from beam_jobs.sources.files.walking import SourceFault
 from infra.errors import NotFoundError
 from infra.storage.filesystem import Storage
 

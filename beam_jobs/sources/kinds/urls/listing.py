@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 
 from beam_jobs.config import PrepareConfig
 from beam_jobs.schemas import FILTER_REASONS, LISTING_SCHEMA, Status
-from beam_jobs.sources.class_names import wanted_classes
-from beam_jobs.sources.class_numbers import class_numbers
+from beam_jobs.sources.classes.names import wanted_classes
+from beam_jobs.sources.classes.numbers import class_numbers
 from beam_jobs.sources.fetching.addresses import Address, BadAddress, read_address
 from beam_jobs.sources.fetching.rounds import REQUESTS_SCHEMA
 from beam_jobs.sources.fetching.store import ANSWERS_SCHEMA, content_tag
-from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.kinds.table import class_warnings, row_prefixes
 from beam_jobs.sources.kinds.table.rows import name_rows, settings_warnings, understand
 from beam_jobs.sources.kinds.table.settling import settle

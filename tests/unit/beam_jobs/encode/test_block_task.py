@@ -15,7 +15,7 @@ from beam_jobs.encode.block_task import encode_block, stable_message
 from beam_jobs.encode.blocks import Block, block_digest, read_facts, spool_file
 from beam_jobs.images.convert import ImageFiltered, check_size, convert
 from beam_jobs.schemas import REFERENCE_SCHEMA, Status
-from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.files.folder import SourceFolder
 from infra.codecs import ImageRejected, decode
 from infra.storage.filesystem import Storage
 from tests.samples.photos import jpeg, png, rotated_jpeg, write

@@ -14,7 +14,7 @@ from beam_jobs.execution.task import Limits
 from beam_jobs.report.figures.inputs import LostInput, ReasonRow
 from beam_jobs.report.pictures import gallery
 from beam_jobs.report.pictures.gallery import Exhibit, exhibit
-from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.files.folder import SourceFolder
 from infra.codecs import decode
 from tests.samples.decoders import misbehaving
 from tests.samples.reports import a_jpeg, half_a_jpeg, png_header

@@ -9,7 +9,7 @@ import pytest
 from beam_jobs.config import PrepareConfig
 from beam_jobs.schemas import LISTING_SCHEMA
 from beam_jobs.sources import list_inputs
-from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.files.folder import SourceFolder
 from tests.samples.photos import write
 
 

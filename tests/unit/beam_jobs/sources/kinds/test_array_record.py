@@ -11,7 +11,7 @@ from array_record.python.array_record_module import ArrayRecordWriter
 
 from beam_jobs.schemas import file_refs
 from beam_jobs.sources import list_inputs, open_reader
-from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.files.folder import SourceFolder
 from infra.errors import ConfigError, NotFoundError
 from tests.samples.photos import jpeg
 from tests.samples.row_sources import config_of, example, images_of, listed, outcomes

@@ -10,7 +10,7 @@ import pytest
 
 from beam_jobs.config import PrepareConfig
 from beam_jobs.schemas import Status
-from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.kinds import coco, voc
 from beam_jobs.sources.listing import Listing
 from infra.errors import ConfigError, NotFoundError

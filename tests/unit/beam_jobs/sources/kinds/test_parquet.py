@@ -12,8 +12,8 @@ import pytest
 from beam_jobs.config import PrepareConfig
 from beam_jobs.schemas import file_refs
 from beam_jobs.sources import list_inputs, open_reader
-from beam_jobs.sources.folder import SourceFolder
-from beam_jobs.sources.walking import SourceFault
+from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.files.walking import SourceFault
 from infra.errors import ConfigError, NotFoundError
 from tests.samples.photos import jpeg, write
 from tests.samples.row_sources import (

@@ -10,10 +10,10 @@ import pytest
 
 from beam_jobs.config import PrepareConfig
 from beam_jobs.schemas import FileRef, Status, file_refs
-from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.files.walking import SourceFault
 from beam_jobs.sources.kinds.urls import list_fetched, list_inputs, make_readable, open_reader
 from beam_jobs.sources.listing import Listing
-from beam_jobs.sources.walking import SourceFault
 from beam_jobs.sources.workplace import Workplace
 from infra.errors import NotFoundError
 from infra.storage.filesystem import Storage

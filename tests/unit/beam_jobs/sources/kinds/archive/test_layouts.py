@@ -10,7 +10,7 @@ import pytest
 
 from beam_jobs.config import PrepareConfig
 from beam_jobs.sources import list_inputs
-from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.files.folder import SourceFolder
 from infra.errors import ConfigError, UsageError
 from tests.samples.archives import make_tar, make_zip
 

@@ -17,8 +17,8 @@ import pytest
 from beam_jobs.config import PrepareConfig
 from beam_jobs.schemas import FILTER_REASONS, QUARANTINE_REASONS, Status, file_refs
 from beam_jobs.sources import list_inputs, make_readable, open_reader
-from beam_jobs.sources.folder import SourceFolder
-from beam_jobs.sources.walking import SourceFault
+from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.files.walking import SourceFault
 from infra.errors import NotFoundError, UsageError
 from infra.storage.filesystem import Storage
 from tests.samples.archives import hostile_tar, make_tar, make_zip, pictures

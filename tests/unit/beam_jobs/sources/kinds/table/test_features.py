@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.config import TableConfig
-from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.kinds.table.tables import find_tables, read_tables
 from beam_jobs.tables.features import PREFIX, features_of
 from infra.errors import ConfigError

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.config import TableConfig
-from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.kinds.table.tables import find_tables, read_tables
 from infra.errors import ConfigError, NotFoundError
 

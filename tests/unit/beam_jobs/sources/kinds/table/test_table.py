@@ -10,7 +10,7 @@ import pytest
 from beam_jobs.config import PrepareConfig
 from beam_jobs.schemas import LISTING_SCHEMA
 from beam_jobs.sources import list_inputs
-from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.listing import Listing
 from infra.errors import ConfigError, NotFoundError
 from tests.samples.object_store import KEY, SECRET, serve

@@ -20,10 +20,10 @@ from beam_jobs.schemas import (
     file_refs,
     reference_schema,
 )
-from beam_jobs.sources.containers import Containers
-from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.files.containers import Containers
+from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.files.walking import SourceFault
 from beam_jobs.sources.listing import Listing, read_listing, write_listing
-from beam_jobs.sources.walking import SourceFault
 from infra.storage.filesystem import Storage
 
 FILES: list[dict[str, Any]] = [

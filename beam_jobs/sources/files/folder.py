@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Protocol
 
 from beam_jobs.schemas import CHANGED, TOO_LARGE, FileRef
-from beam_jobs.sources.chosen_files import ChosenFiles
-from beam_jobs.sources.containers import Container, LocalRanges, faults_of
-from beam_jobs.sources.ignore import IgnorePatterns
-from beam_jobs.sources.places import is_within, place_of
-from beam_jobs.sources.walking import FoundFile, LocalWalk, SourceFault
+from beam_jobs.sources.files.chosen_files import ChosenFiles
+from beam_jobs.sources.files.containers import Container, LocalRanges, faults_of
+from beam_jobs.sources.files.ignore import IgnorePatterns
+from beam_jobs.sources.files.places import is_within, place_of
+from beam_jobs.sources.files.walking import FoundFile, LocalWalk, SourceFault
 from infra.errors import NotFoundError
 from infra.storage.filesystem import Storage
 from infra.storage.locations import absolute_path
@@ -38,7 +38,7 @@ class SourceFolder:
 
     Args:
         location: a path as ``infra.storage.names.uri_of`` gives it, or a URI.
-        left_out: places (beam_jobs.sources.places) of folders within it that are no part of it.
+        left_out: places (beam_jobs.sources.files.places) of folders within it that are no part of it.
         max_bytes: longest file that is read: a film beside the photographs would fill the memory.
         only: path or pattern of the files that are listed, as ``source.files``; None for all.
     """

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from beam_jobs.schemas import CHANGED, UNREADABLE, VANISHED, FileRef
-from beam_jobs.sources.walking import SourceFault
+from beam_jobs.sources.files.walking import SourceFault
 from infra.errors import NotFoundError, StorageError
 
 if TYPE_CHECKING:
-    from beam_jobs.sources.folder import SourceFolder
+    from beam_jobs.sources.files.folder import SourceFolder
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # this machine is at fault, not the file
 _MAX_OPEN = 16

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from beam_jobs.config import PrepareConfig
 from beam_jobs.schemas import NO_CLASS, OTHER_CLASS, Status
-from beam_jobs.sources.class_names import look_alikes, quoted
-from beam_jobs.sources.walking import SPLIT_OF_FOLDER
+from beam_jobs.sources.classes.names import look_alikes, quoted
+from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from infra.errors import UsageError
 from infra.format.contract import SPLITS
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from beam_jobs.schemas import BROKEN_LINK, PATH_TOO_LONG, SPECIAL_FILE, UNLISTED_FOLDER, UNREADABLE, FileRef
-from beam_jobs.sources.ignore import IgnorePatterns
+from beam_jobs.sources.files.ignore import IgnorePatterns
 from infra.errors import StorageError, UnusableInput
 from infra.storage.names import uri_of
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from beam_jobs.sources.class_numbers import class_numbers, name_labels, parse_names
-from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.classes.numbers import class_numbers, name_labels, parse_names
+from beam_jobs.sources.files.folder import SourceFolder
 from infra.errors import ConfigError, NotFoundError
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from beam_jobs.sources.folder import SourceFolder
+from beam_jobs.sources.files.folder import SourceFolder
 from infra.errors import ConfigError
 from infra.storage.filesystem import Storage
 from infra.storage.locations import absolute_path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from beam_jobs.config import DEFAULT_IGNORE
-from beam_jobs.sources.ignore import IgnorePatterns
+from beam_jobs.sources.files.ignore import IgnorePatterns
 
 
 @pytest.mark.parametrize(

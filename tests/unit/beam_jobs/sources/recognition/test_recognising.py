@@ -17,10 +17,10 @@ from beam_jobs.config import PrepareConfig, SourceConfig
 from beam_jobs.dry_run import dry_run
 from beam_jobs.request import JobRequest
 from beam_jobs.sources import list_inputs, open_source
-from beam_jobs.sources.description import described_kinds
-from beam_jobs.sources.folder import SourceFolder
-from beam_jobs.sources.glance import glance_at
-from beam_jobs.sources.recognising import folder_and_files, recognise, settled
+from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.recognition.description import described_kinds
+from beam_jobs.sources.recognition.glance import glance_at
+from beam_jobs.sources.recognition.recognising import folder_and_files, recognise, settled
 from infra.errors import NotFoundError, UsageError
 from tests.samples.archives import make_tar, make_zip, pictures
 from tests.samples.photos import jpeg, write

@@ -17,10 +17,10 @@ import pytest
 from beam_jobs.config import PrepareConfig
 from beam_jobs.schemas import PATH_TOO_LONG, SPECIAL_FILE, UNLISTED_FOLDER, Status
 from beam_jobs.sources import list_inputs
-from beam_jobs.sources.folder import SourceFolder
-from beam_jobs.sources.ignore import IgnorePatterns
+from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.files.ignore import IgnorePatterns
+from beam_jobs.sources.files.walking import FoundFile
 from beam_jobs.sources.listing import Listing
-from beam_jobs.sources.walking import FoundFile
 from infra.errors import StorageError
 from tests.samples.photos import write
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from beam_jobs.config import SourceConfig
 from beam_jobs.sources import kinds
-from beam_jobs.sources.kind_modules import built_in_kinds
+from beam_jobs.sources.recognition.kind_modules import built_in_kinds
 
 # Groups of settings of SourceConfig, by kind.
 _GROUPS = {

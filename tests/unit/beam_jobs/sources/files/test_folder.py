@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from beam_jobs.schemas import FileRef
-from beam_jobs.sources.folder import SourceFolder
-from beam_jobs.sources.ignore import IgnorePatterns
-from beam_jobs.sources.walking import SourceFault
+from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.files.ignore import IgnorePatterns
+from beam_jobs.sources.files.walking import SourceFault
 from infra.errors import NotFoundError, StorageError
 from tests.samples.photos import write
 

@@ -14,10 +14,10 @@ from typing import Any, cast
 from beam_jobs.config import PrepareConfig, SourceConfig
 from beam_jobs.request import JobRequest
 from beam_jobs.sources import kinds
-from beam_jobs.sources.chosen_files import is_pattern
-from beam_jobs.sources.folder import SourceFolder
-from beam_jobs.sources.glance import Glance, Recognised, glance_at
-from beam_jobs.sources.kind_modules import built_in_kinds
+from beam_jobs.sources.files.chosen_files import is_pattern
+from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.recognition.glance import Glance, Recognised, glance_at
+from beam_jobs.sources.recognition.kind_modules import built_in_kinds
 from infra.errors import NotFoundError, UsageError
 from infra.progress import log
 from infra.settings import validate

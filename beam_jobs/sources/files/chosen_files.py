@@ -13,8 +13,8 @@ import stat
 from collections.abc import Iterator
 
 from beam_jobs.schemas import SPECIAL_FILE, UNREADABLE, FileRef
-from beam_jobs.sources.ignore import IgnorePatterns
-from beam_jobs.sources.walking import FoundFile, SourceFault
+from beam_jobs.sources.files.ignore import IgnorePatterns
+from beam_jobs.sources.files.walking import FoundFile, SourceFault
 from infra.errors import NotFoundError
 from infra.storage.filesystem import Storage
 from infra.storage.names import name_of, uri_of

@@ -1,0 +1,1 @@
+"""Classes: their names, as folders, numbers and settings give them."""
