@@ -20,6 +20,7 @@ from beam_jobs.request import JobRequest
 from beam_jobs.schemas import SAME_BYTES
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.listing import Listing
+from beam_jobs.sources.workplace import Workplace
 from beam_jobs.summaries import version_lines
 from infra.dataset.catalog import Catalog, DatasetVersion
 from infra.dataset.verify import verify
@@ -188,9 +189,9 @@ def test_splits_that_are_not_given_by_the_top_folder_are_counted_anew_too(
 ) -> None:
     original = job_module.list_inputs
 
-    def deeper(source: SourceFolder, config: PrepareConfig) -> Listing:
+    def deeper(source: SourceFolder, config: PrepareConfig, place: Workplace | None = None) -> Listing:
         """Classes on top, one of them named like a split; the splits are given below them."""
-        listing = original(source, config)
+        listing = original(source, config, place)
         splits = [uri.split("/")[1] for uri in listing.table["uri"].to_pylist()]
         at = listing.table.schema.get_field_index("split")
         return Listing(listing.table.set_column(at, "split", pa.array(splits)))

@@ -63,7 +63,7 @@ def resume(tree: list[psutil.Process]) -> None:
 
 def fake_prepare(behaviour: str, source: Path, dataset: str) -> list[str]:
     """`shardmill prepare`, with tests/unit/flows/flow_runs/fake_job.py in the place of the real job."""
-    fake = Path(__file__).parents[1] / "unit" / "flows" / "runs" / "fake_job.py"
+    fake = Path(__file__).parents[1] / "unit" / "flows" / "flow_runs" / "fake_job.py"
     program = (
         "import sys; from flows import cli; from flows.flow_runs import children\n"
         f"children.PREPARE = (sys.executable, {str(fake)!r}, {behaviour!r})\n"

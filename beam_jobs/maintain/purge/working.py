@@ -12,7 +12,7 @@ from infra.dataset.lock import lock_for_removing
 from infra.dataset.maintenance.garbage import find_garbage, remove_files
 from infra.dataset.maintenance.purged import PURGING_FILE, add_purged
 from infra.dataset.reports import record_report
-from infra.format.layout import manifest_file
+from infra.format.layout import croissant_file, manifest_file
 from infra.format.stored_manifest import encode_manifest
 from infra.progress import progress, stage
 from infra.storage.filesystem import Storage
@@ -53,6 +53,8 @@ def _rewrite_manifests(catalog: Catalog, storage: Storage, wanted: ToPurge) -> N
     rewriter = Rewriter(storage, wanted)
     for done, number in enumerate(sorted(wanted.rows), 1):
         changed = rewriter.rewrite(catalog.open(f"{wanted.dataset}@{number}"))
+        # The description names the files of the old manifest. None at all is better until reports are written.
+        storage.delete(croissant_file(number))
         storage.write_atomic(manifest_file(number), encode_manifest(changed))
         progress("purge", done, len(wanted.rows), unit="versions")
 
