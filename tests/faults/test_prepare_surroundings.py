@@ -17,7 +17,7 @@ import pytest
 
 from infra.dataset.catalog import Catalog
 from infra.dataset.verify import verify
-from infra.format.contract import FORMAT_VERSION
+from infra.format.contract import FORMAT_VERSIONS
 from tests.samples.command import prepare_command
 from tests.samples.photos import jpeg, make_photos
 
@@ -122,7 +122,7 @@ def test_a_root_that_is_a_file(source: Path, tmp_path: Path) -> None:
     check_error(done.returncode, done.stderr, str(tmp_path / "root"))
 
 
-@pytest.mark.parametrize("version", [FORMAT_VERSION - 1, FORMAT_VERSION + 1])
+@pytest.mark.parametrize("version", [min(FORMAT_VERSIONS) - 1, max(FORMAT_VERSIONS) + 1])
 def test_a_root_of_another_format_version(version: int, source: Path, tmp_path: Path) -> None:
     root = tmp_path / "root"
     assert prepare(source, root).returncode == 0

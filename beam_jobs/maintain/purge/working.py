@@ -53,7 +53,7 @@ def _rewrite_manifests(catalog: Catalog, storage: Storage, wanted: ToPurge) -> N
     rewriter = Rewriter(storage, wanted)
     for done, number in enumerate(sorted(wanted.rows), 1):
         changed = rewriter.rewrite(catalog.open(f"{wanted.dataset}@{number}"))
-        # The description names the files of the old manifest. None at all is better until reports are written.
+        # It names files of the old manifest. Without it the version is whole; it comes with the reports.
         storage.delete(croissant_file(number))
         storage.write_atomic(manifest_file(number), encode_manifest(changed))
         progress("purge", done, len(wanted.rows), unit="versions")
