@@ -145,7 +145,7 @@ def test_near_duplicates_stand_side_by_side(page: str) -> None:
     assert "2 labels" in near.text
     assert f"and {8 - MEMBERS_SHOWN} more" in near.text
     assert len(near.of("img")) == 2 + MEMBERS_SHOWN
-    assert "differs by 0.2 %" in near.text
+    assert "differs by 0.3 %" in near.text
 
 
 def test_what_changed_has_counts_and_pictures(page: str) -> None:
