@@ -196,7 +196,7 @@ CONTRADICTION: Final = "contradicting_rows"
 ROW_REASONS: Final = (
     BROKEN_ROW, BAD_PATH, MISSING_FILE, SEVERAL_FILES, NO_LABEL, UNKNOWN_SPLIT, CONTRADICTION,
 )  # fmt: skip
-# Of addresses from which images are fetched.
+# Of rows of kind urls: the address gave no image.
 NOT_FOUND: Final = "not_found"
 ACCESS_DENIED: Final = "access_denied"
 SERVER_ERROR: Final = "server_error"

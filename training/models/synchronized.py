@@ -27,7 +27,7 @@ import tensorflow as tf
 SumOfRanks = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]]
 
 _sums: WeakKeyDictionary[Any, tuple[SumOfRanks, int]] = WeakKeyDictionary()
-# The last sum of each graph. Sums must happen in the same sequence on all ranks, that of the trace.
+# The last sum of each graph. All ranks must add up in the same sequence, that in which they were traced.
 _last: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 

@@ -14,7 +14,7 @@ GIVEN_UP_AFTER = 20
 
 
 class HostPace:
-    """The requests to one host: so many at a time, so far apart, and none while it asks to wait."""
+    """Limit the requests to one host: how many at a time, how close together, none while it asks to wait."""
 
     def __init__(self, settings: UrlsConfig) -> None:
         self._turns = asyncio.Semaphore(settings.connections_per_host)

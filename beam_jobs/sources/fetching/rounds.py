@@ -29,7 +29,7 @@ from infra.progress import progress, stage
 REQUESTS_SCHEMA = pa.schema(
     [
         ("uri", pa.string()),  # of the address, without credentials
-        ("url", pa.string()),  # what is asked for
+        ("url", pa.string()),  # the address that is requested
         ("host", pa.string()),
     ]
 )

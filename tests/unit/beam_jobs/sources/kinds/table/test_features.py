@@ -1,4 +1,4 @@
-"""Columns of a table as typed features: from every format, and what is no value of their type."""
+"""Columns of a table as typed features: from every format, and values of a wrong type."""
 
 from __future__ import annotations
 
