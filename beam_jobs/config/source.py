@@ -116,8 +116,8 @@ class SourceConfig(Settings):
     def effective(self) -> dict[str, Any]:
         """Return the settings that change the written bytes.
 
-        Groups of other kinds, and later settings that say nothing, are left out: digests stay as they were
-        before these settings existed.
+        The groups of other kinds and unset newer settings are left out, so that configurations without them
+        keep the digests of earlier releases.
         """
         settings = self.model_dump(mode="json")
         unused = {

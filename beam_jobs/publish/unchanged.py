@@ -38,7 +38,7 @@ def _is_still_unreadable(version: DatasetVersion, listing: Listing, source: Read
         return True
     inputs = version.inputs()
     lost = inputs.filter(pc.and_(pc.equal(inputs["stage"], READ), pc.is_in(inputs["reason"], _PASSING)))
-    # From the listing, which equals that of the version and knows the containers too.
+    # The rows of the listing, since those of the version do not say which container holds an image.
     places = pc.index_in(lost["uri"], listing.table["uri"].combine_chunks())
     listed = listing.table.take(places.combine_chunks())
     for file, reason in zip(file_refs(listed), lost["reason"].to_pylist(), strict=True):

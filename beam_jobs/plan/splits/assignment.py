@@ -49,11 +49,7 @@ def assign_splits(
     Returns:
         int8 [N], index into SPLITS.
     """
-    splits = given.copy()
-    if previous is not None:
-        splits = np.where(splits >= 0, splits, previous).astype(np.int8)
-    if units is not None:
-        follow_units(splits, units, len(fractions))
+    splits = known_splits(given, previous, units, len(fractions))
     own = given < 0
     num_classes = int(labels.max()) + 1 if len(labels) else 0
     wanted = np.bincount(labels[own], minlength=num_classes)[:, np.newaxis] * np.asarray(fractions)
@@ -62,6 +58,20 @@ def assign_splits(
         place_units(splits, units, labels, ranks, shortfall)
     held = _held(splits, own, labels, num_classes, len(fractions))
     _fill(splits, labels, ranks, wanted - held, trained=held[:, TRAIN] > 0)
+    return splits
+
+
+def known_splits(given: Codes, previous: Codes | None, units: Units | None, num_splits: int) -> Codes:
+    """Return the splits that need no choice: int8 [N], -1 if a record's is still open.
+
+    The split that the source gives comes first, then that of the previous version, then that of the unit.
+    The arguments are those of ``assign_splits``.
+    """
+    splits = given.copy()
+    if previous is not None:
+        splits = np.where(splits >= 0, splits, previous).astype(np.int8)
+    if units is not None:
+        _follow_units(splits, units, num_splits)
     return splits
 
 
@@ -74,7 +84,7 @@ def _held(
     return np.bincount(cells, minlength=num_classes * num_splits).reshape(num_classes, num_splits)
 
 
-def follow_units(splits: Codes, units: Units, num_splits: int) -> None:
+def _follow_units(splits: Codes, units: Units, num_splits: int) -> None:
     """Put records without a split where most members of their unit are."""
     placed = np.flatnonzero(splits >= 0)
     if not len(placed):

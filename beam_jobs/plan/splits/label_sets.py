@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_jobs.plan.columns import Codes
-from beam_jobs.plan.splits.assignment import follow_units
+from beam_jobs.plan.splits.assignment import known_splits
 from beam_jobs.plan.splits.placement import Units, place_units
 from beam_jobs.tables.ids import UInt64
 
@@ -108,11 +108,7 @@ def assign_by_strata(
     Returns:
         int8 [N], index into SPLITS.
     """
-    splits = given.copy()
-    if previous is not None:
-        splits = np.where(splits >= 0, splits, previous).astype(np.int8)
-    if units is not None:
-        follow_units(splits, units, len(fractions))
+    splits = known_splits(given, previous, units, len(fractions))
     own = given < 0
     of_pair = own[strata.records]
     wanted = np.bincount(strata.strata[of_pair], minlength=strata.count)[:, np.newaxis] * np.asarray(

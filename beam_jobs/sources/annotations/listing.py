@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -90,19 +90,23 @@ def find_annotations(folder: SourceFolder, settings: ObjectsConfig) -> list[Anno
 
 
 def list_annotated(
-    folder: SourceFolder, config: PrepareConfig, tables: Sequence[AnnotationTable], found: Annotations
+    folder: SourceFolder, config: PrepareConfig, add_file: Callable[[Annotations, AnnotationTable], None]
 ) -> Listing:
     """List every file of a folder and every annotated image.
 
     Args:
         folder: the source.
         config: of the run.
-        tables: the annotation files.
-        found: the images and objects in them.
+        add_file: adds the images and objects of an annotation file, in the format of the kind.
 
     Raises:
-        NotFoundError: there is no such folder, no annotated image, or none of them is there.
+        NotFoundError: there is no such folder or annotation file, or none of the images is there.
+        ConfigError: an annotation file is not of the format.
     """
+    tables = find_annotations(folder, config.source.objects)
+    found = Annotations()
+    for table in tables:
+        add_file(found, table)
     walk = folder.walk(IgnorePatterns(config.filter.ignore), splits_on_top=False)
     files = listed_files(walk, [table.table.uri for table in tables if table.table.uri is not None])
     understood, left_out = _understood(found, config.source.objects)

@@ -61,7 +61,7 @@ def fetch_all(
         max_bytes: most bytes of an image.
 
     Raises:
-        StorageError: the store cannot be written. Cancelled: the run was stopped; what came is stored.
+        StorageError: the store cannot be written. Cancelled: the run was stopped; its answers are stored.
     """
     todo = requests.filter(pc.invert(pc.is_in(requests["uri"], answered)))
     stage(STAGE, requests.num_rows, unit=UNIT, done=requests.num_rows - todo.num_rows)

@@ -12,7 +12,7 @@ from typing import Any
 
 from beam_jobs.config import PrepareConfig, SourceConfig
 from beam_jobs.sources.annotations.collecting import AnnotatedImage, Annotations, box_of, size_of
-from beam_jobs.sources.annotations.listing import AnnotationTable, find_annotations, list_annotated
+from beam_jobs.sources.annotations.listing import AnnotationTable, list_annotated
 from beam_jobs.sources.annotations.recognising import recognise_coco
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.listing import Listing
@@ -30,11 +30,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
         NotFoundError: there is no such folder or annotation file, or none of its images is there.
         ConfigError: an annotation file is not of this format.
     """
-    tables = find_annotations(folder, config.source.objects)
-    found = Annotations()
-    for table in tables:
-        add_file(found, table)
-    return list_annotated(folder, config, tables, found)
+    return list_annotated(folder, config, add_file)
 
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:

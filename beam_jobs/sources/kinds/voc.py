@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from beam_jobs.config import PrepareConfig, SourceConfig
 from beam_jobs.sources.annotations.collecting import AnnotatedImage, Annotations, Box, box_of, size_of
-from beam_jobs.sources.annotations.listing import AnnotationTable, find_annotations, list_annotated
+from beam_jobs.sources.annotations.listing import AnnotationTable, list_annotated
 from beam_jobs.sources.annotations.recognising import recognise_voc
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.listing import Listing
@@ -25,11 +25,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     Raises:
         NotFoundError: there is no such folder or annotation file, or none of the images is there.
     """
-    tables = find_annotations(folder, config.source.objects)
-    found = Annotations()
-    for table in tables:
-        add_file(found, table)
-    return list_annotated(folder, config, tables, found)
+    return list_annotated(folder, config, add_file)
 
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
