@@ -41,8 +41,9 @@ from beam_jobs.sources import fetches, list_inputs, make_readable, open_reader, 
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.recognition.recognising import settled
 from beam_jobs.tables.features import features_of
-from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog
 from infra.dataset.maintenance.purged import purged_contents
+from infra.dataset.version import DatasetVersion
 from infra.format.contract import SPLITS
 from infra.progress import log
 from infra.storage.filesystem import Storage

@@ -50,9 +50,10 @@ from beam_jobs.sources.workplace import Workplace
 from beam_jobs.spool.builds import check_builds, note_builds
 from beam_jobs.spool.claims import RunClaim, damaged_shards
 from beam_jobs.tables.text_columns import code_texts
-from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog
 from infra.dataset.maintenance.purged import purged_contents
 from infra.dataset.publishing import publish_on_newest
+from infra.dataset.version import DatasetVersion
 from infra.errors import CorruptDataError
 from infra.format.layout import spool_dir
 from infra.progress import log, progress, stage

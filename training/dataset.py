@@ -7,7 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, get_args
 
-from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog
+from infra.dataset.version import DatasetVersion
 from infra.errors import NotFoundError, UsageError
 from infra.format.features import Feature
 from infra.format.labels import LABEL_FEATURES, LabelKind, check_has_classes

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from infra import progress as events
-from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog
+from infra.dataset.version import DatasetVersion
 from infra.dataset.views.references import reference_of
 from infra.errors import ConfigError
 from infra.format.labels import check_has_classes

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from infra import progress as events
-from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog
+from infra.dataset.version import DatasetVersion
 from infra.dataset.views.references import reference_of
 from infra.digests import digest_of
 from infra.errors import DataError, UsageError

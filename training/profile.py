@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from infra import progress as events
-from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog
+from infra.dataset.version import DatasetVersion
 from infra.dataset.views.references import reference_of
 from infra.errors import UsageError
 from infra.processes.job_command import JobParser, deliver, settings_of

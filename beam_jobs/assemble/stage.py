@@ -20,7 +20,7 @@ from beam_jobs.plan import PlannedShard
 from beam_jobs.plan.shards import Assembly
 from beam_jobs.reuse.previous import PreviousVersion
 from beam_jobs.tables.ids import digest_bytes, record_ids
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.format.contract import SPLITS, Shard
 from infra.format.records import Container
 from infra.progress import log

@@ -32,8 +32,9 @@ from beam_jobs.reuse.previous import PreviousVersion, Reuse
 from beam_jobs.spool.claims import RunClaim
 from beam_jobs.tables.digests import table_digest
 from beam_jobs.tables.ids import digest_bytes, record_ids
-from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog
 from infra.dataset.publishing import publish_on_newest
+from infra.dataset.version import DatasetVersion
 from infra.digests import digest_of
 from infra.errors import ConfigError, CorruptDataError
 from infra.format.contract import Manifest, Shard, summarise_splits

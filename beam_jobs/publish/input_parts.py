@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from beam_jobs.plan.inputs import InputRows
 from beam_jobs.tables.cutting import part_lengths
 from beam_jobs.tables.digests import table_digest
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.digests import sha256_hex
 from infra.format.contract import TableFile
 from infra.format.layout import inputs_file

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.tables.features import PREFIX
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.format.labels import LABELS, TARGETS
 from infra.format.layout import manifest_file
 

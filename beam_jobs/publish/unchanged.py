@@ -12,7 +12,7 @@ from beam_jobs.schemas import PASSING_REASONS, READ, file_refs
 from beam_jobs.sources.files.walking import SourceFault
 from beam_jobs.sources.listing import Listing
 from beam_jobs.sources.reading import Reader
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 
 _PASSING = pa.array(PASSING_REASONS)
 

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from beam_jobs.publish.digests import Digests
 from beam_jobs.publish.outline import Outline
 from beam_jobs.request import JobRequest
-from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog
 from infra.dataset.reports import with_report
+from infra.dataset.version import DatasetVersion
 from infra.errors import DataError, EnvironmentFault
 from infra.format.contract import Manifest, Shard, described_features, format_version_of, summarise_splits
 from infra.format.layout import data_dir, is_inputs_file

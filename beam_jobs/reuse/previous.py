@@ -17,7 +17,7 @@ from beam_jobs.schemas import IMAGE_NAMES, PLAN_SCHEMA, PREVIOUS_RECORDS_SCHEMA
 from beam_jobs.tables.features import PREFIX, feature_columns, with_features
 from beam_jobs.tables.ids import UInt64, digest_bytes, hex_bytes, hex_text, record_ids
 from beam_jobs.tables.lookup import find_ids
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.errors import CorruptDataError, StorageError
 from infra.format.contract import INPUTS_SCHEMA, RECORD, SPLITS, Shard
 from infra.format.features import Feature

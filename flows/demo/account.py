@@ -16,7 +16,7 @@ from rich.text import Text
 
 from beam_jobs.report.figures.inputs import ClassRow, count_by_class, reason_rows
 from beam_jobs.report.reasons import explain
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.format.contract import DUPLICATE, FILTERED, QUARANTINED, SPLITS
 
 BAR_WIDTH = 18

@@ -1,20 +1,12 @@
-"""The published versions of the datasets under one root, and the write that publishes a version."""
+"""The datasets under one root: opens their published versions, and publishes new ones."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.dataset as pads
 
 from infra.dataset.croissant import write_croissant
+from infra.dataset.version import DatasetVersion
 from infra.dataset.views.references import Reference, parse_reference
-from infra.dataset.views.scanning import index_schema, scan
-from infra.dataset.views.view import View, view_of
-from infra.digests import digest_of, sha256_hex
 from infra.errors import (
     CorruptDataError,
     DataError,
@@ -23,186 +15,12 @@ from infra.errors import (
     UsageError,
     near_miss,
 )
-from infra.format.contract import INPUTS_SCHEMA, Manifest, Shard, class_counts_of
-from infra.format.labels import LABELS
+from infra.format.contract import Manifest
 from infra.format.layout import croissant_file, manifest_file, version_of_manifest
-from infra.format.parquet import read_parquet
 from infra.format.stored_manifest import decode_manifest, encode_manifest
 from infra.progress import log
 from infra.storage.filesystem import Storage
 from infra.storage.names import check_dataset_name
-
-
-class DatasetVersion:
-    """One published version: its manifest and the folder of the dataset, where the manifest's paths start.
-
-    Attributes:
-        storage: the folder of the dataset.
-        manifest: of the version.
-        view: selects records of the version; None: all of them. The manifest is always of the whole version.
-    """
-
-    def __init__(self, storage: Storage, manifest: Manifest, view: View | None = None) -> None:
-        self.storage = storage
-        self.manifest = manifest
-        self.view = view
-
-    @property
-    def name(self) -> str:
-        """Name of the dataset."""
-        return self.manifest.dataset
-
-    @property
-    def version(self) -> int:
-        """Number of the version."""
-        return self.manifest.version
-
-    @property
-    def ref(self) -> str:
-        """``name@version``, of a view ``name@version?query``."""
-        return str(Reference(self.name, str(self.version), self.view.query if self.view else None))
-
-    @property
-    def view_digest(self) -> str | None:
-        """Digest of the content of a view: of its query and of the shards; None: the whole version."""
-        if self.view is None:
-            return None
-        shards = [shard.sha256 for shard in self.manifest.shards]
-        return digest_of({"query": self.view.query, "classes": self.manifest.classes, "shards": shards})
-
-    def describe_view(self) -> dict[str, Any]:
-        """What the results of a command say of the view, JSON-able; empty for a whole version."""
-        if self.view is None:
-            return {}
-        return {"view": {"query": self.view.query, "digest": self.view_digest}}
-
-    def query(self, text: str) -> DatasetVersion:
-        """Return the view of the records for which a query is true; of a view, those that fulfil both.
-
-        Raises:
-            UsageError: the query is wrong.
-        """
-        both = text if self.view is None else f"({self.view.query}) and ({text})"
-        view = view_of(both, index_schema(self), self.manifest.classes)
-        return DatasetVersion(self.storage, self.manifest, view)
-
-    def shards(self, split: str) -> list[Shard]:
-        """The shards of a split, in the manifest's order; empty if there is no such split."""
-        return [shard for shard in self.manifest.shards if shard.split == split]
-
-    def index(self, shard: Shard) -> pa.Table:
-        """The index of a shard (INDEX_SCHEMA): one row for each record, in stored order.
-
-        Raises:
-            CorruptDataError: its number of rows is not the manifest's.
-        """
-        table = self.table(shard.index_path)
-        if table.num_rows != shard.num_examples:
-            raise CorruptDataError(
-                f"{shard.index_path} has {table.num_rows} rows, the manifest of {self.ref} says "
-                f"{shard.num_examples}",
-                f"run `shardmill verify {self.ref}`",
-            )
-        return table
-
-    def scan(self, columns: Sequence[str] | None = None) -> pads.Scanner:
-        """Return the indexes as a lazy Arrow table; see ``infra.dataset.views.scanning``."""
-        return scan(self, columns)
-
-    def rows(self, shard: Shard, columns: Sequence[str] | None = None) -> pa.Table:
-        """Columns of the index of a shard, in stored order; of a view the rows of its records alone.
-
-        Raises:
-            CorruptDataError: the index is missing or not readable.
-        """
-        if self.view is None or columns is None:
-            return self.select(shard, self.table(shard.index_path, columns))
-        table = self.table(shard.index_path, sorted({*columns, *self.view.fields.names}))
-        return self.select(shard, table).select([name for name in columns if name in table.column_names])
-
-    def select(self, shard: Shard, index: pa.Table) -> pa.Table:
-        """Those rows of a shard's index whose records are in this version or view.
-
-        Args:
-            shard: the shard.
-            index: its rows, with the columns of the view.
-        """
-        classes = self.manifest.classes
-        return index if self.view is None else self.view.select(index, shard.split, classes)
-
-    def count_classes(self, split: str) -> dict[str, int]:
-        """Class name -> number of the records of a split; of a view, those that it selects."""
-        if self.view is None:
-            summary = self.manifest.splits.get(split)
-            return dict(summary.class_counts) if summary else {}
-        counts: Counter[str] = Counter()
-        for shard in self.shards(split):
-            counts.update(class_counts_of(self.rows(shard, ["label", LABELS]), self.manifest.classes))
-        return {name: counts[name] for name in self.manifest.classes if counts[name]}
-
-    def num_examples(self, split: str) -> int:
-        """The number of the records of a split; of a view, those that it selects."""
-        if self.view is None:
-            summary = self.manifest.splits.get(split)
-            return summary.num_examples if summary else 0
-        return sum(self.rows(shard, ["id"]).num_rows for shard in self.shards(split))
-
-    def inputs(self, without: Collection[str] = ()) -> pa.Table:
-        """The rows of all inputs (INPUTS_SCHEMA), sorted by URI.
-
-        Args:
-            without: paths of the parts to leave out.
-        """
-        parts = [self.table(part.path) for part in self.manifest.inputs if part.path not in without]
-        return pa.concat_tables([INPUTS_SCHEMA.empty_table(), *parts])
-
-    def checked_table(self, path: str, sha256: str) -> pa.Table:
-        """A Parquet file of the version, checked against its SHA-256.
-
-        Raises:
-            CorruptDataError: the file is missing or has other bytes. StorageError: it cannot be read.
-        """
-        try:
-            data = self.storage.read_bytes(path)
-        except NotFoundError as error:
-            raise self._missing(path) from error
-        if sha256_hex(data) != sha256:
-            raise CorruptDataError(f"{path} was changed: its SHA-256 differs from the manifest's")
-        return read_parquet(data)
-
-    def present_files(self) -> dict[str, int]:
-        """Path -> size (bytes) of all files in the folders that the manifest names."""
-        folders = {path.rpartition("/")[0] for path in self.manifest.files()}
-        return {entry.path: entry.size_bytes for at in folders for entry in self.storage.list_files(at)}
-
-    def missing_files(self) -> list[str]:
-        """Paths of the files of the version that are missing or have another size."""
-        present = self.present_files()
-        # The manifest has no size for the report; an empty one counts as missing.
-        return [
-            path
-            for path, size in self.manifest.files().items()
-            if (present.get(path) != size if size is not None else not present.get(path))
-        ]
-
-    def table(self, path: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """A Parquet file of the version, or some of its columns.
-
-        Raises:
-            CorruptDataError: the file is missing or not readable.
-        """
-        try:
-            with self.storage.open_input(path) as stream:
-                return read_parquet(stream, columns=columns)
-        except NotFoundError as error:
-            raise self._missing(path) from error
-        except pa.ArrowException as error:
-            raise CorruptDataError(f"{path} is not a readable Parquet file: {error}") from error
-
-    def _missing(self, path: str) -> CorruptDataError:
-        return CorruptDataError(
-            f"{self.ref} names {path}, which is not there", f"run `shardmill verify {self.ref}`"
-        )
 
 
 def load_version(storage: Storage, name: str, version: int) -> DatasetVersion:

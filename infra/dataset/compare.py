@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.format.contract import RECORD
 
 EXAMPLES = 10

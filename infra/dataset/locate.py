@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog
+from infra.dataset.version import DatasetVersion
 from infra.errors import NotFoundError, UsageError
 from infra.storage.names import is_text, uri_of
 

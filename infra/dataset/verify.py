@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from infra.dataset.catalog import DatasetVersion
 from infra.dataset.croissant import describes
 from infra.dataset.reports import report_sha256
+from infra.dataset.version import DatasetVersion
 from infra.digests import stream_sha256
 from infra.errors import CorruptDataError, FormatVersionError, NotFoundError, StorageError
 from infra.format.contract import DUPLICATE, OUTCOMES, RECORD, Shard, class_counts_of, summarise_splits

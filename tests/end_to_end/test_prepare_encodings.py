@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from infra.codecs.jpeg.libturbojpeg import library
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from tests.samples.photos import jpeg, make_photos, rotated_jpeg, write
 from tests.samples.runs import run
 from training.dataset import Dataset, open_dataset

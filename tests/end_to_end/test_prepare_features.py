@@ -13,8 +13,9 @@ import pytest
 
 from beam_jobs.maintain.compaction import compact
 from beam_jobs.maintain.purge import purge
-from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog
 from infra.dataset.verify import verify
+from infra.dataset.version import DatasetVersion
 from infra.format.examples import parse_whole_example
 from infra.format.records import iter_records
 from tests.samples.photos import jpeg, write

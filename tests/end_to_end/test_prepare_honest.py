@@ -22,8 +22,9 @@ from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.listing import Listing
 from beam_jobs.sources.workplace import Workplace
 from beam_jobs.summaries import version_lines
-from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog
 from infra.dataset.verify import verify
+from infra.dataset.version import DatasetVersion
 from infra.errors import LeakError
 from infra.format.contract import Leaks
 from tests.samples.photos import jpeg, make_photos, picture, write

@@ -13,11 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.maintain.compaction import compact
-from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog
 from infra.dataset.compare import diff
 from infra.dataset.exports.export import export
 from infra.dataset.exports.formats import FORMATS
 from infra.dataset.verify import verify
+from infra.dataset.version import DatasetVersion
 from infra.format.examples import parse_whole_example
 from infra.format.records import iter_records
 from tests.samples.photos import jpeg, write

@@ -15,8 +15,9 @@ from PIL import Image
 from beam_jobs.maintain.compaction import compact
 from flows.cli.datasets.print_version import print_version
 from infra.codecs.orientation import apply_orientation
-from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog
 from infra.dataset.verify import verify
+from infra.dataset.version import DatasetVersion
 from infra.format.examples import parse_whole_example
 from infra.format.records import iter_records
 from tests.samples.photos import picture

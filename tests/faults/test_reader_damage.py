@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from infra import progress
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.errors import CorruptDataError
 from infra.format.records import CONTAINERS, Container
 from tests.samples.published import coloured, publish

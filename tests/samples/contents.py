@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.format.examples import parse_example
 from infra.format.records import iter_records
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow.fs as pafs
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.storage.filesystem import Storage
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from beam_jobs.config import PrepareConfig
 from beam_jobs.job import prepare_version
 from beam_jobs.request import JobRequest
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from tests.samples.command import prepare_command
 from tests.samples.photos import jpeg, make_photos, png, rotated_jpeg, write
 

@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 
 from infra.codecs import Pixels
 from infra.codecs.encode import Encoding, encode
-from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog
+from infra.dataset.version import DatasetVersion
 from infra.digests import sha256_hex
 from infra.format.contract import INDEX_SCHEMA, SPLITS, Accounting, Manifest, Shard, summarise_splits
 from infra.format.examples import ImageRecord, build_example

@@ -19,8 +19,9 @@ import numpy as np
 import pytest
 
 from infra.codecs import decode
-from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog
 from infra.dataset.exports.export import export
+from infra.dataset.version import DatasetVersion
 from infra.format.examples import ImageRecord, parse_example
 from infra.format.records import iter_records
 from tests.environments import NotInstallable, environment

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError
 from training.config import TrainConfig, image_size_of
 from training.loop.evaluating.evaluation import EvaluationSize, Evaluator

@@ -13,7 +13,7 @@ from typing import Any
 import keras
 
 from infra import progress as events
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.storage.filesystem import Storage
 from training.augment.batch_parameters import check_pairs
 from training.config import TrainConfig, image_size_of

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.errors import GO_ON, RankLost
 from training.config import TrainConfig
 from training.ranks.cluster import Cluster

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from training.config import TrainConfig
 from training.loop.parts import build_parts
 from training.loop.step import TrainStep

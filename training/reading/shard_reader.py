@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.errors import CorruptDataError, NotFoundError
 from infra.format.examples import ImageRecord, parse_example
 from infra.format.records import unpack_record

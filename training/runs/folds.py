@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError
 from infra.format.labels import check_has_classes
 from training.arrays import Ints

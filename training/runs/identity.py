@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.digests import digest_of
 from training.config import TrainConfig
 from training.config.reading import Mode

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from training.config import TrainConfig
 from training.ranks.supervision.silence import Limits
 from training.ranks.supervision.slots import RankCount, Slots

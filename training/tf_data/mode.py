@@ -11,7 +11,7 @@ from training.config.data import DataSettings
 from training.config.reading import Mode, ReadingSettings
 
 if TYPE_CHECKING:
-    from infra.dataset.catalog import DatasetVersion
+    from infra.dataset.version import DatasetVersion
 
 
 @dataclass(frozen=True, slots=True)

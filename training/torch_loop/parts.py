@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from training.config import TrainConfig
 from training.loop.optimization.schedules import Horizon
 from training.models import ModelSpec

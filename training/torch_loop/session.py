@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from infra import progress as events
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.storage.filesystem import Storage
 from training.config import TrainConfig
 from training.dataset import Dataset

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.errors import GO_ON, EnvironmentFault, RankLost
 from training.config import TrainConfig
 from training.ranks.cluster import Cluster, Meeting

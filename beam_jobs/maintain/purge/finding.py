@@ -10,8 +10,9 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog
 from infra.dataset.maintenance.purged import PURGING_FILE, purged_contents, purged_uris
+from infra.dataset.version import DatasetVersion
 from infra.errors import CorruptDataError, NotFoundError, UsageError
 from infra.format.contract import Manifest
 from infra.format.parquet import read_parquet

@@ -19,7 +19,7 @@ from beam_jobs.plan.statistics import split_statistics
 from beam_jobs.publish.accounting import account, quarantine_reasons
 from beam_jobs.publish.input_parts import table_bytes
 from beam_jobs.tables.digests import table_digest
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.digests import digest_of, sha256_hex
 from infra.format.contract import (
     INPUTS_SCHEMA,

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from beam_jobs.report.figures.survey import Candidate, find_records
-from infra.dataset.catalog import DatasetVersion, load_version
+from infra.dataset.catalog import load_version
 from infra.dataset.compare import Changes, VersionDiff, diff
+from infra.dataset.version import DatasetVersion
 from infra.errors import CorruptDataError, FormatVersionError, NotFoundError
 from infra.format.contract import Manifest
 from infra.storage.filesystem import Storage

@@ -13,7 +13,8 @@ from infra.errors import UsageError
 from infra.readable import readable_bytes
 
 if TYPE_CHECKING:
-    from infra.dataset.catalog import Catalog, DatasetVersion
+    from infra.dataset.catalog import Catalog
+    from infra.dataset.version import DatasetVersion
 
 
 def datasets(root: options.Root = None, json_output: options.Json = False) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from infra.dataset.catalog import DatasetVersion
 from infra.dataset.croissant import croissant_json
+from infra.dataset.version import DatasetVersion
 from infra.errors import UsageError
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flows.cli.output import cell, counted, print_table, say
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.format.features import Feature
 from infra.format.labels import WORDS
 from infra.readable import readable_bytes

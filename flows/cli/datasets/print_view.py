@@ -6,7 +6,7 @@ from typing import Any
 
 from flows.cli.datasets.print_version import print_classes
 from flows.cli.output import counted, print_table, say
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 
 
 def describe(opened: DatasetVersion) -> dict[str, Any]:

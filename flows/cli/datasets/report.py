@@ -11,7 +11,8 @@ from flows.cli import options
 from flows.cli.datasets.open_catalog import catalog_at
 
 if TYPE_CHECKING:
-    from infra.dataset.catalog import Catalog, DatasetVersion
+    from infra.dataset.catalog import Catalog
+    from infra.dataset.version import DatasetVersion
     from training.results.run_files.run_folder import RunFolder
 
 Open = Annotated[bool, typer.Option("--open", help="Open it in the browser")]

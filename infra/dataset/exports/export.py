@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.dataset.catalog import DatasetVersion
 from infra.dataset.exports.formats import Format, format_named
 from infra.dataset.exports.plan import Part, Plan, plan_export
 from infra.dataset.exports.reading import Batch, read_batches
 from infra.dataset.exports.target import CHECKSUMS_FILE, FileMade, PartFiles, Target
+from infra.dataset.version import DatasetVersion
 from infra.digests import sha256_hex
 from infra.errors import AccountingError, Cancelled, CorruptDataError, DataError, UsageError
 from infra.processes.process import num_cpus

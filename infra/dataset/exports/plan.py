@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as types
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.dataset.views.scanning import index_schema
 from infra.digests import digest_of
 from infra.format.contract import Shard, class_counts_of

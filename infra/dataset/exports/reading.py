@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.dataset.catalog import DatasetVersion
 from infra.dataset.exports.plan import Part, Plan
+from infra.dataset.version import DatasetVersion
 from infra.errors import CorruptDataError
 from infra.format.examples import ImageRecord, parse_example
 from infra.format.labels import NO_CLASS

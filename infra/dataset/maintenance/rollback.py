@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from functools import partial
 
-from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog
 from infra.dataset.lock import lock_for_adding
 from infra.dataset.publishing import publish_on_newest
+from infra.dataset.version import DatasetVersion
 from infra.errors import CorruptDataError, UsageError
 from infra.format.contract import Manifest
 

@@ -15,7 +15,7 @@ from infra.errors import NotFoundError, near_miss
 from infra.format.contract import INDEX_SCHEMA, Shard
 
 if TYPE_CHECKING:
-    from infra.dataset.catalog import DatasetVersion
+    from infra.dataset.version import DatasetVersion
 
 
 def index_schema(version: DatasetVersion) -> pa.Schema:

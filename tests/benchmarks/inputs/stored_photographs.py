@@ -14,8 +14,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog
 from infra.dataset.exports.export import export
+from infra.dataset.version import DatasetVersion
 from infra.format.examples import parse_example
 from infra.format.records import iter_records
 from tests.benchmarks.inputs.photo_folders import REPOSITORY, make_photographs

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from tests.samples.torch_runs import assert_same_model, command, consumed, settings
 from training.dataset import Dataset
 from training.order import order_from_settings

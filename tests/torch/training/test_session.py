@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.errors import Cancelled, ConfigError
 from infra.format.records import unframe
 from infra.storage.filesystem import Storage

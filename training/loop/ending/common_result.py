@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from training.config import TrainConfig
 from training.loop.checkpoints.checkpoints import Progress
 from training.results.predictions.file import predictions_file

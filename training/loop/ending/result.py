@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from training.config import TrainConfig
 from training.loop.ending.common_result import common_result
 from training.loop.loop import TrainingLoop

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.errors import CorruptDataError
 from training.config import TrainConfig
 from training.loop.evaluating.evaluation import EvaluationSize, Evaluator

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from infra import progress as events
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.errors import OutOfMemory
 from infra.processes.children import run_child
 from infra.progress import Event

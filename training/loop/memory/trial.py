@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import tensorflow as tf
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.processes.process import own_peak_rss_bytes
 from training.config import TrainConfig, image_size_of
 from training.dataset import Dataset

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from infra import progress as events
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.digests import digest_of
 from infra.errors import LockedError, StorageError
 from infra.storage.filesystem import Storage

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError
 from training.arrays import Ints
 from training.config.reading import CacheForm, ReadingSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.errors import CorruptDataError, ShardmillError
 from infra.format.examples import ImageRecord
 from infra.format.labels import class_name

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.digests import sha256_hex
 from infra.errors import CorruptDataError, NotFoundError
 from infra.format.contract import Manifest, Shard

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.errors import CorruptDataError, NotFoundError, ShardmillError, StorageError
 from infra.format.contract import Shard
 from infra.storage.locations import without_secrets

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from infra import progress as events
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.digests import stream_sha256
 from infra.errors import ConfigError, ShardmillError
 from infra.format.contract import Shard

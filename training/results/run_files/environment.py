@@ -8,7 +8,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.digests import sha256_hex
 from infra.format.layout import manifest_file
 from infra.processes.process import num_cpus

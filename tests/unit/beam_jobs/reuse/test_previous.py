@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from beam_jobs.reuse.previous import PreviousVersion, Reuse
 from beam_jobs.schemas import PREVIOUS_RECORDS_SCHEMA
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.digests import sha256_hex
 from tests.samples.published import coloured, publish
 

@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows import cli
-from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog
 from infra.dataset.compare import diff
+from infra.dataset.version import DatasetVersion
 from infra.format.contract import INPUTS_SCHEMA, Accounting, Manifest, Shard, TableFile, summarise_splits
 
 Row = tuple[str, str, str, str, str]  # uri, content, label, split, outcome

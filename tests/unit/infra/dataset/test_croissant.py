@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from flows import cli
-from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog
 from infra.dataset.croissant import croissant_json
 from infra.dataset.maintenance.garbage import collect_garbage
 from infra.dataset.verify import verify
+from infra.dataset.version import DatasetVersion
 from infra.digests import sha256_hex
 from infra.format.contract import INDEX_SCHEMA, Manifest
 from infra.format.features import Feature

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog
 from infra.dataset.maintenance.garbage import find_garbage
 from infra.dataset.reports import record_report, with_report
 from infra.dataset.verify import verify
+from infra.dataset.version import DatasetVersion
 from infra.errors import CorruptDataError, FormatVersionError
 from infra.format.layout import manifest_file
 from infra.format.stored_manifest import decode_manifest, encode_manifest, is_sealed

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog
 from infra.dataset.locate import locate
 from infra.dataset.verify import verify
+from infra.dataset.version import DatasetVersion
 from infra.digests import sha256_hex
 from infra.errors import (
     AccountingError,

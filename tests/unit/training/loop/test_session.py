@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 import pytest
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError
 from tests.samples.published import coloured, publish
 from tests.samples.sessions import trained

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError
 from infra.storage.filesystem import Storage
 from tests.samples.published import coloured, publish

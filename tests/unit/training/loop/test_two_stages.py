@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.errors import Cancelled, ConfigError
 from infra.settings import load_settings
 from tests.samples.published import coloured, publish

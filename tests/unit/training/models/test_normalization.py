@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.format.contract import ChannelStatistics, SplitStatistics
 from tests.samples.published import coloured, publish
 from training.config import TrainConfig

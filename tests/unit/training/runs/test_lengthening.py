@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError
 from infra.settings import load_settings
 from tests.samples.published import coloured, publish

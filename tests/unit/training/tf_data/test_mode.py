@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError
 from infra.settings import load_settings
 from tests.samples.elsewhere import elsewhere

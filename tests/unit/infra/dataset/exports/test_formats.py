@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from infra.codecs import decode
-from infra.dataset.catalog import DatasetVersion
 from infra.dataset.exports.export import export
 from infra.dataset.exports.formats import FORMATS
 from infra.dataset.exports.formats.folder import folder_name
+from infra.dataset.version import DatasetVersion
 from infra.errors import UsageError
 from infra.format.contract import Manifest
 from infra.format.examples import ImageRecord, parse_example

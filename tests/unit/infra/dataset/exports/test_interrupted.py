@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.dataset.catalog import DatasetVersion
 from infra.dataset.exports.export import export
+from infra.dataset.version import DatasetVersion
 from infra.errors import Cancelled, CorruptDataError, LockedError, UsageError
 from infra.storage.filesystem import Storage
 from tests.samples.object_store import ObjectStore, serve

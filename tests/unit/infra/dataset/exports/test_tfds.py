@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from flows import cli
-from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog
 from infra.dataset.exports.export import export
+from infra.dataset.version import DatasetVersion
 from infra.errors import CorruptDataError, UsageError
 from infra.format.contract import Manifest
 from infra.format.examples import parse_example

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError
 from infra.settings import load_settings
 from tests.samples.published import coloured, publish

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog
+from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError, CorruptDataError, StorageError
 from infra.format.records import CONTAINERS
 from infra.storage.range_reader import RangeReader

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from infra import progress as events
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError, CorruptDataError, StorageError
 from tests.samples.published import coloured, publish
 from tests.samples.shared_store import fill_second

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog
+from infra.dataset.version import DatasetVersion
 from tests.samples.object_store import ObjectStore, serve_version
 from tests.samples.staged_set import publish_set
 from training.reading.staging import fetching

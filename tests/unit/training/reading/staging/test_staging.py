@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError, StorageError
 from tests.samples.object_store import ObjectStore
 from tests.samples.staged_set import NUM_SHARDS, fetched, sizes

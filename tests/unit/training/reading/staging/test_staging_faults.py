@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from infra import progress
-from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog
+from infra.dataset.version import DatasetVersion
 from infra.errors import CorruptDataError, ShardmillError, StorageError
 from tests.samples.object_store import KEY, SECRET, Fault, ObjectStore
 from tests.samples.staged_set import fetched, sizes

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from infra.dataset.catalog import Catalog, DatasetVersion
+from infra.dataset.catalog import Catalog
+from infra.dataset.version import DatasetVersion
 from infra.errors import CorruptDataError
 from infra.storage.filesystem import Storage
 from infra.storage.names import uri_of

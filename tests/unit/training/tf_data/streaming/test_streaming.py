@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.dataset.catalog import DatasetVersion
+from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError, ShardmillError
 from infra.format.records import CONTAINERS, Container
 from tests.samples.elsewhere import elsewhere
