@@ -11,7 +11,7 @@ from typing import Protocol
 
 from beam_jobs.schemas import CHANGED, TOO_LARGE, FileRef
 from beam_jobs.sources.files.chosen_files import ChosenFiles
-from beam_jobs.sources.files.containers import Container, LocalRanges, faults_of
+from beam_jobs.sources.files.container import Container, LocalRanges, faults_of
 from beam_jobs.sources.files.ignore import IgnorePatterns
 from beam_jobs.sources.files.places import is_within, place_of
 from beam_jobs.sources.files.walking import FoundFile, LocalWalk, SourceFault

@@ -8,7 +8,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from beam_jobs.schemas import BROKEN_CONTAINER, UNREADABLE, FileRef
-from beam_jobs.sources.files.containers import faults_of
+from beam_jobs.sources.files.container import faults_of
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.walking import SourceFault
 from beam_jobs.sources.rows.listing import row_of

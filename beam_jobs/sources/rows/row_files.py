@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.sources.files.containers import Container
+from beam_jobs.sources.files.container import Container
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.walking import FoundFile
 from beam_jobs.sources.rows.ranges import Ranges, Window

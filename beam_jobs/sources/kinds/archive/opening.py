@@ -18,7 +18,7 @@ from typing import IO, Any, cast
 import pyarrow as pa
 from isal import isal_zlib
 
-from beam_jobs.sources.files.containers import Container
+from beam_jobs.sources.files.container import Container
 from beam_jobs.sources.kinds.archive.members import ArchiveDamaged, Member
 from beam_jobs.sources.kinds.archive.tar import tar_members
 from beam_jobs.sources.kinds.archive.zip import zip_members

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from beam_jobs.schemas import ARCHIVED_LINK, DAMAGED_MEMBER, ENCRYPTED, UNSUPPORTED_MEMBER, FileRef
-from beam_jobs.sources.files.containers import Container
+from beam_jobs.sources.files.container import Container
 from beam_jobs.sources.files.walking import SourceFault
 from beam_jobs.sources.kinds.archive.members import (
     ArchiveDamaged,
