@@ -13,7 +13,7 @@ from infra.errors import NotFoundError, UsageError
 from infra.format.features import Feature
 from infra.format.labels import LABEL_FEATURES, LabelKind, check_has_classes
 from infra.storage.locations import default_root
-from training.config.reading import CacheForm, Mode, ReadingSettings
+from training.config.reading import CacheForm, ReadingSettings
 from training.order import Order, rank_slice
 from training.order.options import order_options
 from training.reading import BatchMaker, RecordReader, SplitTable, load_table, open_records
@@ -182,33 +182,15 @@ class Dataset:
             ConfigError: an option of the order is unknown or wrong.
         """
         from training.ranks import tensorflow_runtime  # noqa: F401  (before anything else imports TensorFlow)
-        from training.tf_data.augmented_batches import augmented_on_host
-        from training.tf_data.indexed import IndexedPipeline
+        from training.tf_data.opening import open_examples
         from training.tf_data.pairs import as_pairs
-        from training.tf_data.pipeline import Pipeline
-        from training.tf_data.training_input import InputSettings, open_images
 
         asked = example_request_from(split, self.table(split), self.classes, options)
         asked.check_epochs(epochs)
         columns = self.feature_columns(split, asked.features)
         if asked.augment is not None and asked.augment.mixes:
             check_has_classes(self.label_kind, self.version.ref, "mixing examples (augment.mixup, cutmix)")
-        pipeline: Pipeline
-        if asked.augment is None:
-            pipeline = IndexedPipeline(
-                self.reader(split),
-                asked.order,
-                asked.size,
-                decoder=self.reading.decoder,
-                image_channels=asked.data.image_channels,
-            )
-        else:
-            # Here "auto" means the exact order: a caller who names a seed and an epoch expects exactly these.
-            mode: Mode = "streaming" if self.reading.mode == "streaming" else "indexed"
-            reading = self.reading.model_copy(update={"mode": mode})
-            settings = InputSettings(asked.data, reading, asked.augment)
-            opened = open_images(settings, self.reader(split), asked.order, asked.size)
-            pipeline = augmented_on_host(opened.pipeline, asked.augment, len(self.classes))
+        pipeline = open_examples(self.reader(split), asked, self.reading, len(self.classes))
         steps = pipeline.order.steps_per_epoch
         first, stop = epoch * steps, (epoch + epochs) * steps
         return as_pairs(pipeline, first, stop, asked.last_batch, columns, ragged=asked.ragged)

@@ -1,0 +1,40 @@
+"""Open the pipeline of a published split, for ``Dataset.tf``."""
+
+from __future__ import annotations
+
+from training.config.reading import Mode, ReadingSettings
+from training.reading import RecordReader
+from training.reading.example_options import ExampleRequest
+from training.tf_data.augmented_batches import augmented_on_host
+from training.tf_data.indexed import IndexedPipeline
+from training.tf_data.pipeline import Pipeline
+from training.tf_data.training_input import InputSettings, open_images
+
+
+def open_examples(
+    records: RecordReader, asked: ExampleRequest, reading: ReadingSettings, num_classes: int
+) -> Pipeline:
+    """Open the pipeline of a split: with the augmentation that is asked for, else without any.
+
+    Args:
+        records: the records of the split.
+        asked: the batches.
+        reading: how records are read.
+        num_classes: the length of the labels of mixed examples.
+
+    Raises:
+        ConfigError: the settings contradict each other, or need more memory than they allow.
+    """
+    if asked.augment is None:
+        return IndexedPipeline(
+            records,
+            asked.order,
+            asked.size,
+            decoder=reading.decoder,
+            image_channels=asked.data.image_channels,
+        )
+    # Here "auto" means the exact order: a caller who names a seed and an epoch expects exactly these.
+    mode: Mode = "streaming" if reading.mode == "streaming" else "indexed"
+    settings = InputSettings(asked.data, reading.model_copy(update={"mode": mode}), asked.augment)
+    opened = open_images(settings, records, asked.order, asked.size)
+    return augmented_on_host(opened.pipeline, asked.augment, num_classes)
