@@ -1,0 +1,147 @@
+"""Move boxes and masks with their images: the same window, resize and flips. Pure functions, numpy only.
+
+An image is cut to a window, resized to S × S pixels and flipped (``decode_window`` in
+``training.reading.decode``, ``augment_image``). Its annotation must follow. Both functions take the
+parameters that the image was augmented with, so nothing is drawn here::
+
+    parameters = draw_parameters(settings, seed, epoch, positions, heights, widths, image_size)
+    moved = move_boxes(boxes, parameters, heights, widths)  # of a whole batch
+    mask = move_mask(mask, parameters, row, image_size)  # of one image, its row in the batch
+
+Without settings, ``draw_parameters`` gives the central square; ``whole_images`` gives parameters that show
+all of every image, for tasks that must find objects anywhere in it.
+
+Colour jitter moves nothing. Erasing covers pixels, and the annotation stays: an object that is partly covered
+keeps its box, as in Zhong et al. 2020. RandAugment, MixUp and CutMix work on batches, where boxes and masks
+cannot follow; ``check_moves_objects`` refuses them.
+
+A window of a large JPEG that is decoded at a fraction has its edges rounded, by at most a quarter of a pixel
+of the new image; boxes and masks are not rounded with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from infra.errors import ConfigError
+from training.augment.parameters import AugmentParameters
+from training.augment.windows import Sizes
+from training.config.augment import AugmentSettings
+
+Boxes = npt.NDArray[np.float32]  # [..., 4]: top, left, bottom, right edge, relative to the image, 0 to 1
+Array = npt.NDArray[Any]
+
+# An object of which less is to be seen is left out: what is left of it can hardly be recognised.
+LEAST_SHARE = 0.25
+
+
+class MovedBoxes(NamedTuple):
+    """The boxes of a batch after augmentation.
+
+    Attributes:
+        boxes: float32 [B, M, 4], relative to the new image, cut off at its edges; 0 where nothing was kept.
+        kept: bool [B, M], where enough of a box is to be seen.
+    """
+
+    boxes: Boxes
+    kept: npt.NDArray[np.bool_]
+
+
+def whole_images(heights: Sizes, widths: Sizes) -> AugmentParameters:
+    """Return the parameters that show all of every image and change nothing else.
+
+    Args:
+        heights: heights of the stored images, [B] (pixels).
+        widths: widths of the stored images, [B] (pixels).
+    """
+    start, never = np.zeros_like(heights), np.zeros(heights.shape, np.bool_)
+    windows = np.stack([start, start, heights, widths], axis=1).astype(np.int32)
+    return AugmentParameters(windows, never, never)
+
+
+def move_boxes(
+    boxes: Boxes,
+    parameters: AugmentParameters,
+    heights: Sizes,
+    widths: Sizes,
+    least_share: float = LEAST_SHARE,
+) -> MovedBoxes:
+    """Move the boxes of a batch with their images.
+
+    Args:
+        boxes: float32 [B, M, 4], relative to the stored images; rows without a box hold NaN.
+        parameters: of the augmentation of the images.
+        heights: heights of the stored images, [B] (pixels).
+        widths: widths of the stored images, [B] (pixels).
+        least_share: the share of a box's area that must be inside of the window for it to be kept.
+    """
+    windows = parameters.windows[:, np.newaxis, :].astype(np.float64)
+    sides = np.stack([heights, widths], axis=1)[:, np.newaxis, :]
+    corners = boxes.reshape(*boxes.shape[:2], 2, 2)
+    # Edges relative to the window: [B, M, 2 corners, y and x].
+    edges = (corners * sides[:, :, np.newaxis] - windows[:, :, np.newaxis, :2]) / windows[
+        :, :, np.newaxis, 2:
+    ]
+    cut = np.clip(edges, 0.0, 1.0)
+    area, visible = _areas(edges), _areas(cut)
+    with np.errstate(invalid="ignore"):
+        kept = (visible > 0.0) & (visible >= least_share * area)
+    for axis, flips in enumerate((parameters.flip_top_bottom, parameters.flip_left_right)):
+        cut[flips, ..., axis] = 1.0 - cut[flips, :, ::-1, axis]
+    moved = np.where(kept[..., np.newaxis], cut.reshape(boxes.shape), 0.0)
+    return MovedBoxes(moved.astype(np.float32), kept)
+
+
+def move_mask(mask: Array, parameters: AugmentParameters, row: int, size: int) -> Array:
+    """Move the mask of one image with it. Each new pixel takes the value below its centre.
+
+    Args:
+        mask: [H, W], of any type, as large as the stored image.
+        parameters: of the augmentation of a batch.
+        row: the row of the image in the batch.
+        size: height and width of the new mask, S (pixels).
+
+    Returns:
+        [S, S], of the same type: only values that the mask has.
+    """
+    top, left, height, width = parameters.windows[row].tolist()
+    rows, columns = _nearest(top, height, size), _nearest(left, width, size)
+    if parameters.flip_top_bottom[row]:
+        rows = rows[::-1]
+    if parameters.flip_left_right[row]:
+        columns = columns[::-1]
+    return mask[rows[:, np.newaxis], columns[np.newaxis, :]]
+
+
+def check_moves_objects(settings: AugmentSettings) -> None:
+    """Check that boxes and masks can follow all augmentation.
+
+    Raises:
+        ConfigError: RandAugment, MixUp or CutMix is on.
+    """
+    wanted = {
+        "augment.randaugment.num_ops": settings.randaugment.num_ops,
+        "augment.mixup": settings.mixup,
+        "augment.cutmix": settings.cutmix,
+    }
+    found = [name for name, value in wanted.items() if value]
+    if found:
+        raise ConfigError(
+            f"{' and '.join(found)} would move or mix images without their boxes and masks",
+            "set to 0; windows, flips, color_jitter and erasing work with objects",
+        )
+
+
+def _areas(edges: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the areas of boxes [B, M, 2, 2]: [B, M]."""
+    sides = edges[:, :, 1] - edges[:, :, 0]
+    return np.where((sides > 0).all(axis=-1), sides[..., 0] * sides[..., 1], 0.0)
+
+
+def _nearest(start: int, length: int, size: int) -> npt.NDArray[np.int64]:
+    """Return the stored pixels below the centres of new ones along one side: int64 [size]."""
+    centres = 2 * np.arange(size, dtype=np.int64) + 1
+    return start + centres * length // (2 * size)
