@@ -19,8 +19,9 @@ from training.order.options import order_options
 from training.reading import BatchMaker, RecordReader, SplitTable, load_table, open_records
 from training.reading.batches.iterate import NumpyBatches
 from training.reading.blocks.stored import by_block
+from training.reading.budget import check_whole_images
 from training.reading.cache import CacheMemory
-from training.reading.example_options import ExampleOptions, example_request_from
+from training.reading.example_options import ExampleOptions, ExampleRequest, example_request_from
 from training.reading.opening import open_for_order
 from training.reading.options import ReadingOptions, reading_settings_from
 from training.reading.records.columns import NO_FEATURES, FeatureColumns
@@ -163,6 +164,10 @@ class Dataset:
         The labels are float32 [B, C] if images have several, with 1 for each that an image has; float32
         [B, T] if they are numbers; and -1 if images have none.
 
+        Whole images (``image_size=None``) are padded with zeros to the largest of each batch: the first part
+        is a dict of "image" uint8 [B, largest height, largest width, 3] and "image_size" int32 [B, 2], the
+        height and width of each (pixels).
+
         With ``last_batch="pad"`` or ``class_weights`` the elements are (images, labels, weights). With MixUp
         or CutMix the labels are distributions over the classes, float32 [B, C].
 
@@ -179,18 +184,21 @@ class Dataset:
         Raises:
             NotFoundError: the version has no such split.
             UsageError: an argument is wrong.
-            ConfigError: an option of the order is unknown or wrong.
+            ConfigError: an option of the order is unknown or wrong, or whole images need too much memory.
         """
         from training.ranks import tensorflow_runtime  # noqa: F401  (before anything else imports TensorFlow)
         from training.tf_data.opening import open_examples
         from training.tf_data.pairs import as_pairs
 
         asked = example_request_from(split, self.table(split), self.classes, options)
+        self._check_memory(split, asked, asked.order.global_batch_size)
         asked.check_epochs(epochs)
         columns = self.feature_columns(split, asked.features)
         if asked.augment is not None and asked.augment.mixes:
             check_has_classes(self.label_kind, self.version.ref, "mixing examples (augment.mixup, cutmix)")
-        pipeline = open_examples(self.reader(split), asked, self.reading, len(self.classes))
+        is_cached = asked.training and asked.image_size is None  # augmented examples open their own cache
+        records = self._through_cache(split, asked.order) if is_cached else self.reader(split)
+        pipeline = open_examples(records, asked, self.reading, len(self.classes))
         steps = pipeline.order.steps_per_epoch
         first, stop = epoch * steps, (epoch + epochs) * steps
         return as_pairs(pipeline, first, stop, asked.last_batch, columns, ragged=asked.ragged)
@@ -228,7 +236,7 @@ class Dataset:
         Raises:
             NotFoundError: the version has no such split.
             UsageError: an argument is wrong.
-            ConfigError: an option of the order is unknown or wrong.
+            ConfigError: an option of the order is unknown or wrong, or whole images need too much memory.
         """
         asked = example_request_from(split, self.table(split), self.classes, options)
         asked.check_epochs(epochs)
@@ -237,12 +245,13 @@ class Dataset:
         if not 0 <= step <= steps:
             raise UsageError(f"step = {step} of an epoch of {steps} steps")
         own_shares = None if shares is None else tuple(shares)
-        rank_slice(asked.order.global_batch_size, rank, num_ranks, own_shares)  # raises now if they are wrong
+        own = rank_slice(asked.order.global_batch_size, rank, num_ranks, own_shares)
+        self._check_memory(split, asked, own.stop - own.start)
         reader = self._through_cache(split, asked.order)
         return NumpyBatches(
             BatchMaker(
                 reader,
-                image_size=asked.size,
+                image_size=asked.image_size,
                 augment=asked.augment,
                 threads=threads,
                 image_channels=asked.data.image_channels,
@@ -313,6 +322,12 @@ class Dataset:
                 f"preload = {form!r}", f"give True, {' or '.join(map(repr, get_args(CacheForm)))}"
             )
         return open_loader(self.reader(split), request, loading, preload=form)
+
+    def _check_memory(self, split: str, asked: ExampleRequest, rows: int) -> None:
+        """Check that batches of so many whole images fit into memory."""
+        if asked.image_size is None:
+            table = self.table(split)
+            check_whole_images(table.height, table.width, rows, self.reading.ram_budget_bytes)
 
     def _through_cache(self, split: str, order: Order) -> RecordReader:
         """Open a reader of a split's records for an order, with the cache that ``reading`` asks for."""

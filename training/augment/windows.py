@@ -21,6 +21,12 @@ def central_windows(heights: Sizes, widths: Sizes) -> Windows:
     return np.stack([(heights - side) // 2, (widths - side) // 2, side, side], axis=1).astype(np.int32)
 
 
+def whole_windows(heights: Sizes, widths: Sizes) -> Windows:
+    """Return the window of each image that shows all of it: int32 [B, 4]."""
+    none = np.zeros_like(heights)
+    return np.stack([none, none, heights, widths], axis=1).astype(np.int32)
+
+
 def random_windows(
     heights: Sizes, widths: Sizes, keys: U64, scale: tuple[float, float], ratio: tuple[float, float]
 ) -> Windows:

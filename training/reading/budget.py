@@ -5,11 +5,18 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from infra.errors import ConfigError
 
 DEFAULT_SHUFFLE_EXAMPLES = 10_000
 # What an example in a shuffle buffer takes besides its bytes: tensors, and the rounding of their allocator.
 _EXAMPLE_OVERHEAD_BYTES = 1 << 9
+# Batches of whole images that are in memory at a time: the caller's, and those that are made ahead.
+WHOLE_BATCHES = 4
+
+Ints32 = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,28 @@ class RamBudget:
                 f"set it to at least {self.taken + 2 * batch_bytes}, or lower reading.shuffle_buffer, "
                 "reading.cache_bytes or data.window_blocks",
             )
+
+
+def check_whole_images(heights: Ints32, widths: Ints32, rows: int, budget_bytes: int) -> None:
+    """Check that batches of whole images fit into memory, however large the images of a batch are.
+
+    Args:
+        heights: of all images of the split, int32 [N] (pixels).
+        widths: of all images of the split, int32 [N] (pixels).
+        rows: images of a batch.
+        budget_bytes: the most that the batches under way may take.
+
+    Raises:
+        ConfigError: they need more.
+    """
+    height, width = int(heights.max(initial=0)), int(widths.max(initial=0))
+    needed = WHOLE_BATCHES * rows * height * width * 3
+    if needed > budget_bytes:
+        raise ConfigError(
+            f"{WHOLE_BATCHES} batches of {rows} whole images of up to {height} x {width} pixels take up to "
+            f"{needed:,} bytes of memory, and may take {budget_bytes:,} (ram_budget_bytes)",
+            "give an image_size, lower batch_size, or raise ram_budget_bytes of open_dataset",
+        )
 
 
 @dataclass(frozen=True, slots=True)

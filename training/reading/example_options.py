@@ -25,8 +25,8 @@ class ExampleOptions(OrderOptions, total=False):
 
     Attributes:
         batch_size: examples a step, over all ranks together (default 32).
-        image_size: height and width of the images (pixels, default 224); None, for ``.torch`` only: whole
-            images.
+        image_size: height and width of the images (pixels, default 224); None: whole images, which are not
+            augmented, padded with zeros to the largest of each batch.
         training: shuffle and augment, instead of reading in stored order without augmentation; default:
             whether the split is "train".
         seed: the seed of order and augmentation (default 0).
@@ -59,7 +59,7 @@ class ExampleRequest:
         order: the order of the split.
         training: the examples are for training.
         image_size: height and width of the images (pixels); None: whole images.
-        augment: how examples are augmented; None: not at all.
+        augment: how examples are augmented; None: not at all, as whole images.
         last_batch: how a last batch that is not full is treated.
         features: names of further features.
         ragged: lists of any length become ragged tensors, or are padded.
@@ -73,19 +73,6 @@ class ExampleRequest:
     last_batch: LastBatchOption
     features: tuple[str, ...] = ()
     ragged: bool = True
-
-    @property
-    def size(self) -> int:
-        """Height and width of the images (pixels).
-
-        Raises:
-            UsageError: whole images were asked for.
-        """
-        if self.image_size is None:
-            raise UsageError(
-                "image_size=None works only with .torch(...)", "give the size of the images in pixels"
-            )
-        return self.image_size
 
     def check_epochs(self, epochs: int) -> None:
         """Check that the last batch fits the number of epochs.
@@ -150,4 +137,20 @@ def example_request_from(
     data = data_settings_from(batch_size, last_batch, seed, cast(OrderOptions, given))
     order = make_order(data, labels, classes, training=training)
     own = augment if training else None
+    if image_size is None:
+        _refuse_batched_of_whole(own)
+        own = None
     return ExampleRequest(data, order, training, image_size, own, last_batch, named, ragged)
+
+
+def _refuse_batched_of_whole(augment: AugmentSettings | None) -> None:
+    """Check that whole images need no augmentation of whole batches.
+
+    Raises:
+        UsageError: RandAugment, MixUp or CutMix is on.
+    """
+    if augment is not None and augment.is_batched:
+        raise UsageError(
+            "augment.randaugment, augment.mixup and augment.cutmix need images of one size",
+            "give an image_size, or turn them off",
+        )

@@ -48,7 +48,8 @@ class IndexedPipeline:
     Attributes:
         reader: the records of the split.
         order: the order of the records.
-        image_size: height and width of the images (pixels).
+        image_size: height and width of the images (pixels); None: whole images, padded to the largest of each
+            batch, which TensorFlow does not decode.
         augment: how training examples are augmented; None for evaluation.
         decoder: the decoder of stored images.
         budget: the memory budget; None: that of ``tf.data``.
@@ -59,7 +60,7 @@ class IndexedPipeline:
 
     reader: RecordReader
     order: Order
-    image_size: int
+    image_size: int | None
     augment: AugmentSettings | None = None
     decoder: Decoder = "auto"
     budget: RamBudget | None = None
@@ -104,12 +105,14 @@ class IndexedPipeline:
 
         Returns:
             Dataset of dicts: images uint8 [b, S, S, C], labels (``SplitTable.labels_of``), weights float32
-            [b] (``StepPlan.weights``), ordinals int64 [b].
+            [b] (``StepPlan.weights``), ordinals int64 [b]. Without ``image_size``, images are
+            [b, largest height, largest width, 3], zero beyond each one's own height and width, which are
+            ``sizes`` int32 [b, 2].
         """
         self.reader.prefetch(self.order, start, stop)
         rows = batch_size or self.num_rows
         slices = self.num_rows // rows
-        if self.decoder == "tensorflow":
+        if self.decoder == "tensorflow" and self.image_size is not None:
             batches = in_channels(self._decoded_by_tensorflow(start, stop, rows, slices), self.image_channels)
         else:
             batches = self._decoded_outside(start, stop, rows, slices)
@@ -133,13 +136,17 @@ class IndexedPipeline:
                 "weights": tf.float32,
                 "ordinals": tf.int64,
             }
+            if self.image_size is None:
+                kinds["sizes"] = tf.int32
             made = tf.numpy_function(
                 lambda number: self._make(int(number), slices), [run_slice], list(kinds.values())
             )
             made[0].set_shape([rows, self.image_size, self.image_size, self.image_channels])
             made[1].set_shape([rows, *self.reader.table.label_shape])
-            for column in made[2:]:
+            for column in made[2:4]:
                 column.set_shape([rows])
+            if self.image_size is None:
+                made[4].set_shape([rows, 2])
             return dict(zip(kinds, made, strict=True))
 
         numbers = tf.data.Dataset.range(start * slices, stop * slices)
@@ -153,7 +160,8 @@ class IndexedPipeline:
         except ShardmillError as error:
             self.failure = self.failure or error
             raise
-        return made.images, made.labels, made.weights, made.ordinals
+        columns = made.images, made.labels, made.weights, made.ordinals
+        return (*columns, made.sizes) if self.image_size is None else columns
 
     def _plan(self, run_step: int) -> StepPlan:
         return self.order.step(*divmod(run_step, self.order.steps_per_epoch)).of_rows(self.rows)
@@ -223,6 +231,7 @@ class IndexedPipeline:
         )
 
     def _example(self, fetched: dict[str, Any]) -> dict[str, Any]:
+        assert self.image_size is not None, "TensorFlow decodes images of one size"
         image = decode_window(
             fetched["images"],
             fetched["shapes"],

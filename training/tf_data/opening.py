@@ -17,7 +17,7 @@ def open_examples(
     """Open the pipeline of a split: with the augmentation that is asked for, else without any.
 
     Args:
-        records: the records of the split.
+        records: the records of the split; without augmentation through the cache that they shall have.
         asked: the batches.
         reading: how records are read.
         num_classes: the length of the labels of mixed examples.
@@ -29,12 +29,13 @@ def open_examples(
         return IndexedPipeline(
             records,
             asked.order,
-            asked.size,
+            asked.image_size,
             decoder=reading.decoder,
             image_channels=asked.data.image_channels,
         )
+    assert asked.image_size is not None, "whole images are not augmented"
     # Here "auto" means the exact order: a caller who names a seed and an epoch expects exactly these.
     mode: Mode = "streaming" if reading.mode == "streaming" else "indexed"
     settings = InputSettings(asked.data, reading.model_copy(update={"mode": mode}), asked.augment)
-    opened = open_images(settings, records, asked.order, asked.size)
+    opened = open_images(settings, records, asked.order, asked.image_size)
     return augmented_on_host(opened.pipeline, asked.augment, num_classes)

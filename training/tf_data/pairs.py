@@ -10,6 +10,9 @@ from training.reading.records.columns import NO_FEATURES, FeatureColumns
 from training.tf_data.features import feature_tensors
 from training.tf_data.pipeline import Pipeline
 
+# The key of the sizes of whole images, beside "image" and the features.
+SIZE = "image_size"
+
 
 def as_pairs(
     pipeline: Pipeline,
@@ -22,6 +25,9 @@ def as_pairs(
 ) -> Any:
     """Return a dataset of the steps ``start`` to ``stop``.
 
+    If images are whole, or features stand beside them, the first part of an element is a dict: "image",
+    ``SIZE`` int32 [b, 2] of whole images (height and width in pixels), and the features by name.
+
     Args:
         pipeline: the batches of one split.
         start: the first step (epoch * steps_per_epoch + step).
@@ -29,29 +35,35 @@ def as_pairs(
         last_batch: with "pad", and with class weights, elements have weights: 0 for padding; for an example
             1, or the weight of its class, scaled so that the weights of a step average to 1 over its
             examples.
-        features: the features that stand beside the images; then the first part of an element is a dict of
-            "image" and the features, by name.
+        features: the features that stand beside the images.
         ragged: lists of any length become ``tf.RaggedTensor``; else they are padded.
     """
     batches = pipeline.dataset(start, stop)
     weighted = last_batch == "pad" or pipeline.class_weights is not None
     plain = _weighted if weighted else _pair
+    whole = pipeline.image_size is None
 
     def element(batch: dict[str, Any]) -> tuple[Any, ...]:
         images, *others = plain(batch)
-        if not features.features:
-            return images, *others
-        beside = feature_tensors(features, batch["ordinals"], ragged=ragged)
-        return {"image": images, **beside}, *others
+        beside = {SIZE: batch["sizes"]} if whole else {}
+        if features.features:
+            beside |= feature_tensors(features, batch["ordinals"], ragged=ragged)
+        return ({"image": images, **beside} if beside else images), *others
 
     rest = len(pipeline.reader.table) % pipeline.order.global_batch_size
     if last_batch != "partial" or not rest:
         return batches.map(element)
     # Not `skip`: it would read and decode every batch that it skips.
     full, tail = pipeline.dataset(start, stop - 1), pipeline.dataset(stop - 1, stop)
-    return full.map(element).concatenate(
-        tail.map(lambda batch: tf.nest.map_structure(lambda column: column[:rest], element(batch)))
-    )
+
+    def partial(batch: dict[str, Any]) -> tuple[Any, ...]:
+        cut = tf.nest.map_structure(lambda column: column[:rest], element(batch))
+        if whole:  # the largest image of the batch may have been padding
+            height, width = tf.unstack(tf.reduce_max(cut[0][SIZE], axis=0))
+            cut[0]["image"] = cut[0]["image"][:, :height, :width]
+        return cut  # type: ignore[no-any-return]
+
+    return full.map(element).concatenate(tail.map(partial))
 
 
 def _pair(batch: dict[str, Any]) -> tuple[Any, ...]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from infra.errors import UsageError
 from infra.processes.process import num_cpus
 from training.config import AugmentSettings
 from training.config.reading import CacheForm
@@ -65,7 +64,6 @@ def open_loader(
     loading = _fitting(records.windows, loading)
     source: BatchMaker | Examples
     if request.image_size is None:
-        _refuse_batched(request.augment)
         source = Examples(records, image_size=None, seed=request.seed, features=request.features)
     else:
         threads = max(1, num_cpus() // ranks_on_this_host())
@@ -94,16 +92,3 @@ def _fitting(windows: WindowMemory, loading: LoaderOptions) -> LoaderOptions:
         return {**loading, "num_workers": min(auto_workers(), windows.most_processes)}
     windows.check(max(workers, 1))
     return loading
-
-
-def _refuse_batched(augment: AugmentSettings | None) -> None:
-    """Check that whole images need no augmentation of whole batches.
-
-    Raises:
-        UsageError: RandAugment, MixUp or CutMix is on.
-    """
-    if augment is not None and augment.is_batched:
-        raise UsageError(
-            "augment.randaugment, augment.mixup and augment.cutmix need images of one size",
-            "give an image_size, or turn them off",
-        )

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from infra.errors import CorruptDataError
+from infra.errors import CorruptDataError, UsageError
 from infra.processes.process import num_cpus
 from training.augment import AugmentParameters, augment_image, draw_parameters
+from training.augment.windows import whole_windows
 from training.config.augment import AugmentSettings
 from training.order import StepPlan
 from training.reading.batches.buffers import BufferPool
-from training.reading.decode import Pixels, decode_window
+from training.reading.decode import Pixels, Window, decode_window
 from training.reading.grey import luma
 from training.reading.records.columns import NO_FEATURES, FeatureColumns, Padded
 from training.reading.records.damage import without_rows
@@ -36,7 +37,9 @@ class Batch:
     """The examples of one step, or of one rank's slice of it.
 
     Attributes:
-        images: uint8 [b, S, S, 3], or [b, S, S, 1].
+        images: uint8 [b, S, S, 3], or [b, S, S, 1]; whole images [b, largest height, largest width, 3], with
+            zeros below and to the right of smaller ones.
+        sizes: int32 [b, 2], height and width of each image within ``images`` (pixels).
         labels: int32 [b], or float32 [b, C] or [b, T] (``SplitTable.labels_of``).
         weights: float32 [b] (``StepPlan.weights``): 0 for padding.
         ordinals, positions: int64 [b], the records, and their positions in the epoch.
@@ -45,6 +48,7 @@ class Batch:
     """
 
     images: Pixels
+    sizes: npt.NDArray[np.int32]
     labels: npt.NDArray[np.int32] | npt.NDArray[np.float32]
     weights: npt.NDArray[np.float32]
     ordinals: npt.NDArray[np.int64]
@@ -61,7 +65,7 @@ class BatchMaker:
         self,
         records: RecordReader,
         *,
-        image_size: int,
+        image_size: int | None,
         augment: AugmentSettings | None = None,
         threads: int | None = None,
         image_channels: int = 3,
@@ -71,13 +75,21 @@ class BatchMaker:
 
         Args:
             records: the records of the split.
-            image_size: height and width of the images (pixels).
-            augment: how examples are augmented; None: the central square of each.
+            image_size: height and width of the images (pixels); None: whole images, padded to the largest
+                of each batch.
+            augment: how examples are augmented; None: the central square of each. Whole images are not.
             threads: the number of threads that decode; default: one for each CPU of this process. With 1 the
                 calling thread decodes.
             image_channels: 3, or 1 for the luma of the images.
             features: the features that batches have.
+
+        Raises:
+            UsageError: whole images cannot be augmented.
         """
+        if image_size is None and augment is not None:
+            raise UsageError(
+                "images of different sizes cannot be augmented", "give an image_size, or augment=None"
+            )
         self.features = features
         self.records = records
         self.image_size = image_size
@@ -99,8 +111,10 @@ class BatchMaker:
         """
         self.records.advance(plan.epoch, plan.step)
         rows = plan.ordinals.size
-        images = self._buffers.take((rows, self.image_size, self.image_size, 3))
         parameters = self.parameters(plan)
+        sizes = self._sizes(parameters)
+        height, width = sizes.max(axis=0, initial=0).tolist()
+        images = self._buffers.take((rows, height, width, 3))
 
         at_a_time = min(max(rows // (_TURNS * self.threads), _LEAST_ROWS), _MOST_ROWS)
 
@@ -115,16 +129,39 @@ class BatchMaker:
         if bad:
             plan, donor = without_rows(plan, bad)
             images[bad] = 0 if donor is None else images[donor]
+            sizes[bad] = sizes[bad] if donor is None else sizes[donor]
         if self.image_channels == 1:
             images = luma(images)
         labels, ordinals = self.records.table.labels_of(plan.ordinals), plan.ordinals
         features = self.features.rows(ordinals) if self.features.features else {}
-        return Batch(images, labels, plan.weights, ordinals, plan.positions, plan.epoch, plan.step, features)
+        return Batch(
+            images,
+            sizes,
+            labels,
+            plan.weights,
+            ordinals,
+            plan.positions,
+            plan.epoch,
+            plan.step,
+            features,
+        )
+
+    def _sizes(self, parameters: AugmentParameters) -> npt.NDArray[np.int32]:
+        """Return height and width of each image of a batch: int32 [b, 2]."""
+        windows = parameters.windows
+        return (
+            windows[:, 2:].copy()
+            if self.image_size is None
+            else np.full_like(windows[:, 2:], self.image_size)
+        )
 
     def parameters(self, plan: StepPlan) -> AugmentParameters:
         """Draw the parameters of augmentation of a step's examples."""
         table = self.records.table
         heights, widths = table.height[plan.ordinals], table.width[plan.ordinals]
+        if self.image_size is None:
+            never = np.zeros(heights.shape, np.bool_)
+            return AugmentParameters(whole_windows(heights, widths), never, never)
         return draw_parameters(
             self.augment, plan.seed, plan.epoch, plan.positions, heights, widths, self.image_size
         )
@@ -163,8 +200,11 @@ class BatchMaker:
         encoding = self.records.image_encoding
         windows = parameters.windows[start : start + ordinals.size].tolist()
         for row, stored in enumerate(self.records.read_images(ordinals), start):
+            out = images[row]
+            if self.image_size is None:
+                out = _without_padding(out, windows[row - start])
             try:
-                decode_window(stored.image, encoding, stored.shape, windows[row - start], images[row])
+                decode_window(stored.image, encoding, stored.shape, windows[row - start], out)
             except CorruptDataError as error:
                 raise self.records.split.named(int(ordinals[row - start]), error) from error
             augment_image(images[row], parameters, row)
@@ -189,6 +229,14 @@ class BatchMaker:
             if self._pool is not None:
                 self._pool.shutdown(cancel_futures=True)
                 self._pool = None
+
+
+def _without_padding(out: Pixels, window: Window) -> Pixels:
+    """Fill the padding of a row with zeros. Return the view of the image in it."""
+    _, _, height, width = window
+    out[height:] = 0
+    out[:height, width:] = 0
+    return out[:height, :width]
 
 
 def _finish(tasks: list[Future[list[int]]]) -> list[int]:
