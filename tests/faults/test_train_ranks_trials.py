@@ -28,7 +28,7 @@ TRIALS = int(os.environ.get("TRIALS", "3"))
 COUNTS = {"train": {"a": 60, "b": 31, "c": 14}, "validation": {"a": 6, "b": 4, "c": 2}}
 EPOCHS, STEPS_PER_EPOCH = 20, 14
 CONFIG = settings(
-    model={"name": "tests.samples.linear_model"},
+    model={"name": "tests.samples.normalized_model"},
     run={
         "epochs": EPOCHS,
         "validate_every_epochs": 10,
