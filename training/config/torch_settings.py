@@ -30,7 +30,7 @@ _KNOWN: Final = {
     "export": "",
     "run": "framework epochs devices mixed_precision accumulate_steps deterministic validate_every_epochs "
     "best_metric patience checkpoint_every_steps checkpoint_every_seconds keep_checkpoints log_every_steps "
-    "trace_records preemption_signal fresh",
+    "log_pictures trace_records preemption_signal fresh",
     "tracking": "experiment registered_model alias",
     "ranks": "workers max_restarts collectives peer_timeout_seconds start_timeout_seconds "
     "step_timeout_seconds stop_timeout_seconds shares",
@@ -39,7 +39,6 @@ _KNOWN: Final = {
 _ALSO_FINE: Final = {
     "reading.decoder": ("turbo",),
     "reading.mode": ("indexed",),
-    "run.log_pictures": (False,),
 }
 
 

@@ -1,33 +1,40 @@
-"""What a training loop reads, and where it writes."""
+"""What a training loop reads, and where it writes, with any framework. No TensorFlow."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
 
+from infra.storage.filesystem import Storage
+from training.loop.checkpoints.checkpoints import Progress
 from training.loop.checkpoints.shared import SharedCheckpoints
 from training.loop.sharing.balance_record import BalanceRecord
 from training.order import Order
-from training.ranks.hardware.gpu_use import GpuSampler
+from training.ranks.hardware.gpu_use import GpuSampler, nvml_reader
 from training.reading import RecordReader
 from training.results.consumed import ConsumedTrace
 from training.results.run_files.history import HistoryFiles
 from training.results.tensorboard_log import TensorBoardLog
 from training.results.tracking.trackers import Trackers
-from training.tf_data.pipeline import Pipeline
+
+B = TypeVar("B")
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingData:
+class TrainingData(Generic[B]):
     """The examples of a run.
 
     Attributes:
-        pipeline: the batches of the train split.
+        batches: the batches of the train split, as the framework takes them.
         order: the order of the train split.
         validation: the records of the validation split; None: there are none.
         balance: counts what each rank does; None: there is one rank.
     """
 
-    pipeline: Pipeline
+    batches: B
     order: Order
     validation: RecordReader | None
     balance: BalanceRecord | None = None
@@ -52,3 +59,32 @@ class RunOutputs:
     trace: ConsumedTrace | None
     trackers: Trackers
     gpus: GpuSampler
+
+
+@contextlib.contextmanager
+def open_outputs(
+    run_dir: Path,
+    checkpoints: SharedCheckpoints,
+    progress: Progress,
+    trackers: Trackers,
+    *,
+    trace_records: bool,
+) -> Iterator[RunOutputs]:
+    """Open the outputs of a run; with the block they end on disk.
+
+    Args:
+        run_dir: the folder of the run.
+        checkpoints: the checkpoints.
+        progress: where the run goes on; what its trace has after this position is cut off.
+        trackers: other systems that are told about the run.
+        trace_records: record the ids of all consumed records.
+    """
+    with contextlib.ExitStack() as open_files:
+        log = open_files.enter_context(contextlib.closing(TensorBoardLog(run_dir / "logs")))
+        trace = None
+        if trace_records:
+            trace = ConsumedTrace(run_dir / "consumed.jsonl", progress.trace_bytes)
+            open_files.enter_context(contextlib.closing(trace))
+        open_files.callback(checkpoints.close)  # first of all, since it puts the trace on disk
+        gpus = open_files.enter_context(GpuSampler(nvml_reader()))
+        yield RunOutputs(checkpoints, log, HistoryFiles(Storage.at(run_dir)), trace, trackers, gpus)

@@ -22,8 +22,9 @@ from training.loop.evaluating.interface import Sink
 from training.loop.parts import TrainingParts
 from training.loop.reports import TrainingReports
 from training.loop.run_progress import RunProgress
+from training.loop.showing.first_batch import log_first_batch
 from training.loop.showing.gpu_figures import gpu_figures
-from training.loop.showing.pictures import HardestExamples, log_training_examples
+from training.loop.showing.pictures import HardestExamples
 from training.loop.showing.step_profile import StepProfile
 from training.loop.step import TrainStep
 from training.loop.stopping.interruption import StopFlag
@@ -32,7 +33,7 @@ from training.ranks.hardware.device_memory import memory_figures
 from training.ranks.strategy import distribute, gather, num_local_replicas
 from training.reading import RecordReader
 from training.results.metrics.tally import Evaluation
-from training.tf_data.pipeline import reraise
+from training.tf_data.pipeline import Pipeline, reraise
 
 _MESSAGE_CHARACTERS = 200
 
@@ -44,7 +45,7 @@ class TrainingLoop:
         self,
         config: TrainConfig,
         parts: TrainingParts,
-        data: TrainingData,
+        data: TrainingData[Pipeline],
         outputs: RunOutputs,
         progress: Progress,
         stop: StopFlag,
@@ -57,7 +58,7 @@ class TrainingLoop:
         self._outputs = outputs
         self._stop = stop
         self._run = RunProgress(config.run, data.order, progress, has_validation=data.validation is not None)
-        own = data.pipeline.rows
+        own = data.batches.rows
         self._rows = (own.stop - own.start) // num_local_replicas(parts.strategy)
         self._head_alone = False
         self._train_step: TrainStep | None = None
@@ -91,9 +92,9 @@ class TrainingLoop:
         """
         self._reports.begin(self.run_step)
         batches = reraise(
-            [self._data.pipeline],
+            [self._data.batches],
             lambda: iter(
-                distribute(self._parts.strategy, self._data.pipeline, self.run_step, self._run.total_steps)
+                distribute(self._parts.strategy, self._data.batches, self.run_step, self._run.total_steps)
             ),
         )
         self._callbacks.train_begins()
@@ -137,13 +138,13 @@ class TrainingLoop:
         """Take the remaining steps of this epoch."""
         while not self._run.epoch_is_done:
             started = time.perf_counter()
-            batch = reraise([self._data.pipeline], lambda: next(batches))
+            batch = reraise([self._data.batches], lambda: next(batches))
             waited = time.perf_counter() - started
             self._callbacks.step_begins(self.progress.step)
             num_real = self._run.num_real
             if self.run_step == 0 and self._shows_pictures:
-                classes = self._data.pipeline.reader.split.version.manifest.classes
-                log_training_examples(self._outputs.log, self._config, self._parts.strategy, batch, classes)
+                classes = self._data.batches.reader.split.version.manifest.classes
+                log_first_batch(self._outputs.log, self._config, self._parts.strategy, batch, classes)
             self._profile.step_begins(self.run_step + 1)
             _take(train_step, batch, num_real)
             if self._parts.pruning is not None:
@@ -170,7 +171,7 @@ class TrainingLoop:
         """Return the ids of the step's real examples, in the order of the global batch."""
         ordinals = gather(self._parts.strategy, batch["ordinals"])
         real = gather(self._parts.strategy, batch["weights"]) > 0
-        return self._data.pipeline.reader.table.ids(ordinals[real])
+        return self._data.batches.reader.table.ids(ordinals[real])
 
     def _save_is_due(self) -> bool:
         if self._run.epoch_is_done:

@@ -108,6 +108,16 @@ class TrainingParts:
             return own
         return [*self.averages.evaluated, *own, *self.averages.variables]
 
+    @property
+    def model_state(self) -> list[Any]:
+        """The variables of the model."""
+        return list(self.model.variables)
+
+    def restoring(self) -> AbstractContextManager[Any]:
+        """Let variables be assigned while the block runs."""
+        scope: AbstractContextManager[Any] = self.strategy.scope()
+        return scope
+
     def evaluated(self) -> AbstractContextManager[None]:
         """Let the model have the weights that are evaluated, kept as the best and exported."""
         if self.averages is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import signal
 from collections.abc import Mapping
@@ -19,8 +18,7 @@ from training.augment.batch_parameters import check_pairs
 from training.config import TrainConfig, image_size_of
 from training.dataset import Dataset
 from training.export.forms import check_packages
-from training.loop.checkpoints.checkpoints import Checkpoints
-from training.loop.checkpoints.shared import SharedCheckpoints
+from training.loop.checkpoints.checkpoints import Progress
 from training.loop.data_and_outputs import RunOutputs, TrainingData
 from training.loop.ending.export import export_model
 from training.loop.ending.result import run_result
@@ -28,7 +26,6 @@ from training.loop.evaluating.final_evaluation import evaluate_left_out, evaluat
 from training.loop.loop import TrainingLoop
 from training.loop.memory.fallback import within_memory
 from training.loop.parts import TrainingParts, build_parts
-from training.loop.run_progress import resumed
 from training.loop.sharing.balance_record import BalanceRecord, RankLabels
 from training.loop.sharing.division import measured_division, planned_division, unit_of_rows
 from training.loop.sharing.moments import moments_between_ranks
@@ -36,9 +33,9 @@ from training.loop.sharing.speed import measured_rank
 from training.loop.stopping.agreed_stop import AgreedStop
 from training.loop.stopping.interruption import StopFlag, raise_when_preempted, stop_at_boundaries
 from training.loop.stopping.second_signal import end_at_second_signal
+from training.loop.to_best import train_to_best
 from training.ranks.cluster import Cluster
 from training.ranks.group import RankGroup, group_of
-from training.ranks.hardware.gpu_use import GpuSampler, nvml_reader
 from training.ranks.heartbeat import Heart
 from training.ranks.local_sums import Patience
 from training.ranks.strategy import (
@@ -49,16 +46,14 @@ from training.ranks.strategy import (
     num_local_replicas,
 )
 from training.reading import RecordReader
-from training.results.consumed import ConsumedTrace
 from training.results.predictions.label_errors import OUT_OF_SAMPLE
 from training.results.report.writing import write_run_report
 from training.results.run_files.environment import describe_environment
-from training.results.run_files.history import HistoryFiles
-from training.results.tensorboard_log import TensorBoardLog
 from training.results.tracking.tracked import TrackedRun
 from training.results.tracking.trackers import Trackers
 from training.runs.folds import TrainRecords, divide_train_split
 from training.runs.settled import Settled, read_settled, settle_again, settled_by
+from training.tf_data.pipeline import Pipeline
 from training.tf_data.training_input import InputSettings, TrainingInput, open_training_input
 
 
@@ -162,7 +157,7 @@ class _OpenRun:
     rows: int
     records: TrainRecords
     reading: TrainingInput
-    data: TrainingData
+    data: TrainingData[Pipeline]
     environment: dict[str, Any]
 
     def take_parts(self, config: TrainConfig) -> TrainingParts:
@@ -246,38 +241,18 @@ def _settled(config: TrainConfig, run_dir: Path, ranks: RankGroup) -> Settled:
 def train_and_restore_best(
     config: TrainConfig,
     parts: TrainingParts,
-    data: TrainingData,
+    data: TrainingData[Pipeline],
     run_dir: Path,
     stop: StopFlag,
     trackers: Trackers | None = None,
 ) -> TrainingLoop:
     """Run the loop from the latest checkpoint in ``run_dir``, then restore the best model."""
-    ranks = group_of(parts.strategy)
-    own = None
-    if ranks.is_first:
-        own = Checkpoints(Storage.at(run_dir / "checkpoints"), config.run.keep_checkpoints)
-    checkpoints = SharedCheckpoints(own, ranks)
-    with parts.strategy.scope():
-        found = checkpoints.restore_latest(parts.state)
-    progress = resumed(found, config.run, data.order)
-    with contextlib.ExitStack() as open_files:
-        log = open_files.enter_context(contextlib.closing(TensorBoardLog(run_dir / "logs")))
-        trace = None
-        if config.run.trace_records:
-            num_bytes = progress.trace_bytes if ranks.is_first else 0  # the others begin a new file
-            trace = ConsumedTrace(run_dir / "consumed.jsonl", num_bytes)
-            open_files.enter_context(contextlib.closing(trace))
-        open_files.callback(checkpoints.close)  # first of all, since it puts the trace on disk
-        history = HistoryFiles(Storage.at(run_dir))
-        gpus = open_files.enter_context(GpuSampler(nvml_reader()))
-        outputs = RunOutputs(checkpoints, log, history, trace, trackers or Trackers(None), gpus)
-        loop = TrainingLoop(config, parts, data, outputs, progress, stop)
-        stop.steps_done = lambda: loop.run_step
-        loop.run()
-    assert loop.progress.best is not None, "the last epoch is always compared"
-    with parts.strategy.scope():
-        checkpoints.restore_best(int(loop.progress.best["epoch"]), list(parts.model.variables))
-    return loop
+
+    def begin(outputs: RunOutputs, progress: Progress) -> TrainingLoop:
+        return TrainingLoop(config, parts, data, outputs, progress, stop)
+
+    ranks, told = group_of(parts.strategy), trackers or Trackers(None)
+    return train_to_best(config.run, run_dir, parts, data.order, ranks, stop, told, begin)
 
 
 def _of_all_ranks(found: list[list[dict[str, str]]]) -> list[dict[str, str]]:

@@ -1,15 +1,26 @@
-"""Write curves and pictures for TensorBoard."""
+"""Write curves and pictures for TensorBoard, with any framework or none.
+
+An event file is a TFRecord file of ``Event`` messages; the package tensorboard has these messages too.
+"""
 
 from __future__ import annotations
 
 import io
+import os
+import socket
+import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-import tensorflow as tf
 from PIL import Image
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.compat.proto.tensor_pb2 import TensorProto
+from tensorboard.compat.proto.types_pb2 import DT_STRING
 from tensorboard.plugins.image import metadata
+
+from infra.format.records import frame
 
 _QUALITY = 88  # of pictures
 
@@ -23,35 +34,47 @@ class TensorBoardLog:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._writers: dict[str, Any] = {}
+        self._files: dict[str, BinaryIO] = {}
 
     def scalars(self, split: str, step: int, values: Mapping[str, float]) -> None:
         """Write one point of each curve; ``step`` counts over all epochs."""
-        with self._writer(split).as_default(step=step):
-            for name, value in values.items():
-                tf.summary.scalar(name, value)
+        self._write(
+            split,
+            step,
+            [Summary.Value(tag=name, simple_value=float(value)) for name, value in values.items()],
+        )
 
     def picture(self, split: str, name: str, step: int, picture: Image.Image) -> None:
-        """Write a picture, as a JPEG: TensorFlow's own function would write PNGs, ten times as large."""
+        """Write a picture, as a JPEG: a PNG would be ten times as large."""
         stream = io.BytesIO()
         picture.save(stream, "jpeg", quality=_QUALITY)
         content = [str(picture.width).encode(), str(picture.height).encode(), stream.getvalue()]
+        tensor = TensorProto(dtype=DT_STRING, string_val=content)
+        tensor.tensor_shape.dim.add(size=len(content))
         about = metadata.create_summary_metadata(display_name=None, description=name)
-        with self._writer(split).as_default(step=step):
-            tf.summary.write(name, tf.constant(content), metadata=about)
+        self._write(split, step, [Summary.Value(tag=name, tensor=tensor, metadata=about)])
 
-    def _writer(self, split: str) -> Any:
-        if split not in self._writers:
-            self._writers[split] = tf.summary.create_file_writer(str(self.folder / split))
-        return self._writers[split]
+    def _write(self, split: str, step: int, values: list[Any]) -> None:
+        self._append(split, Event(wall_time=time.time(), step=step, summary=Summary(value=values)))
+
+    def _append(self, split: str, event: Any) -> None:
+        if split not in self._files:
+            folder = self.folder / split
+            folder.mkdir(parents=True, exist_ok=True)
+            # TensorBoard reads the files of a folder in the order of their names, that is of their times.
+            name = f"events.out.tfevents.{time.time_ns():020d}.{socket.gethostname()}.{os.getpid()}"
+            self._files[split] = (folder / name).open("wb")
+            self._append(split, Event(wall_time=time.time(), file_version="brain.Event:2"))
+        self._files[split].write(frame(event.SerializeToString()))
 
     def flush(self) -> None:
         """Put all points on disk: a process that is killed after a checkpoint does not make them again."""
-        for writer in self._writers.values():
-            writer.flush()
+        for file in self._files.values():
+            file.flush()
+            os.fsync(file.fileno())
 
     def close(self) -> None:
         """Write the buffered curves and close all files."""
-        for writer in self._writers.values():
-            writer.close()
-        self._writers.clear()
+        for file in self._files.values():
+            file.close()
+        self._files.clear()

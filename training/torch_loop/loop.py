@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,61 +17,23 @@ from infra import progress as events
 from infra.errors import Cancelled
 from training.config import TrainConfig
 from training.loop.checkpoints.checkpoints import Progress
-from training.loop.checkpoints.shared import SharedCheckpoints
+from training.loop.data_and_outputs import RunOutputs, TrainingData
+from training.loop.evaluating.interface import Sink
 from training.loop.reports import TrainingReports
 from training.loop.run_progress import RunProgress
-from training.loop.sharing.balance_record import BalanceRecord
+from training.loop.showing.gpu_figures import gpu_figures
+from training.loop.showing.pictures import NUM_SHOWN, HardestExamples, log_training_examples
 from training.loop.stopping.interruption import StopFlag
-from training.order import Order
 from training.reading import RecordReader
-from training.results.consumed import ConsumedTrace
 from training.results.metrics.tally import Evaluation
-from training.results.run_files.history import HistoryFiles
-from training.results.tracking.trackers import Trackers
 from training.torch_data.batch import TorchBatch
+from training.torch_data.transforms.device import DeviceAugment
 from training.torch_loop.evaluating.evaluation import Evaluator
 from training.torch_loop.memory import memory_figures
 from training.torch_loop.models.layers import set_training
-from training.torch_loop.outputs.event_log import EventLog
 from training.torch_loop.parts import TrainingParts
 from training.torch_loop.reading import Batches
 from training.torch_loop.step import TrainStep
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingData:
-    """The examples of a run.
-
-    Attributes:
-        batches: this rank's batches of the train split.
-        order: the order of the train split.
-        validation: the records of the validation split; None: there are none.
-        balance: counts what each rank does; None: there is one rank.
-    """
-
-    batches: Batches
-    order: Order
-    validation: RecordReader | None
-    balance: BalanceRecord | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RunOutputs:
-    """The outputs of a run during training.
-
-    Attributes:
-        checkpoints: the checkpoints.
-        log: the curves for TensorBoard.
-        history: the figures of each epoch as files.
-        trace: the ids of all consumed records; None: they are not recorded.
-        trackers: other systems that are told about the run.
-    """
-
-    checkpoints: SharedCheckpoints
-    log: EventLog
-    history: HistoryFiles
-    trace: ConsumedTrace | None
-    trackers: Trackers
 
 
 class TrainingLoop:
@@ -83,7 +44,7 @@ class TrainingLoop:
         config: TrainConfig,
         parts: TrainingParts,
         evaluator: Evaluator,
-        data: TrainingData,
+        data: TrainingData[Batches],
         outputs: RunOutputs,
         progress: Progress,
         stop: StopFlag,
@@ -102,6 +63,7 @@ class TrainingLoop:
         self._reports = TrainingReports(
             config, parts, data.order, outputs.log, lambda: memory_figures(parts.device)
         )
+        self._shows_pictures = config.run.log_pictures and parts.ranks.is_first
         self._saved_at = time.monotonic()
 
     @property
@@ -161,6 +123,8 @@ class TrainingLoop:
             batch = next(batches)
             waited = time.perf_counter() - started
             num_real = self._run.num_real
+            if self.run_step == 0 and self._shows_pictures:
+                self._log_first_batch(batch)
             train_step(batch, self.run_step, num_real)
             self._reports.count(num_real)
             if self._outputs.trace is not None:
@@ -177,6 +141,16 @@ class TrainingLoop:
             if self._run.count_time(seconds, waited, num_real) and self._data.balance is not None:
                 self._data.balance.count_step(seconds, waited)
             self._stop.check()
+
+    def _log_first_batch(self, batch: TorchBatch) -> None:
+        """Show the first examples of the run as the model sees them."""
+        augment = self._config.augment
+        shown = DeviceAugment(augment, self._config.data.seed)(batch)
+        images = shown.images[:NUM_SHOWN].permute(0, 2, 3, 1).float().cpu().numpy()
+        classes = self._data.batches.maker.records.split.version.manifest.classes
+        log_training_examples(
+            self._outputs.log, images, batch.labels.cpu().numpy(), classes, mixed=augment.mixes
+        )
 
     def _consumed(self, batch: TorchBatch) -> list[str]:
         """Return the ids of the step's real examples, in the order of the global batch."""
@@ -211,21 +185,28 @@ class TrainingLoop:
         train = self._reports.epoch_figures(self.progress)
         row: dict[str, Any] = {"epoch": epoch, "step": run_step, "train": train}
         log.scalars("train", run_step, {**train, **self.rates()})
-        if self._data.validation is not None and self._run.validation_is_due:
-            figures = self._validate(self._data.validation).figures()
+        validation = self._data.validation
+        if validation is not None and self._run.validation_is_due:
+            hardest = HardestExamples()
+            figures = self._validate(validation, hardest).figures()
             row["validation"] = figures
             log.scalars("validation", run_step, figures)
             events.metrics(split="validation", epoch=epoch, step=run_step, **figures)
+            if self._shows_pictures and self._run.is_best(figures):
+                hardest.write(log, run_step, validation)
+        if devices := gpu_figures(self._outputs.gpus, self._parts.ranks):
+            row["devices"] = devices
+            log.scalars("devices", run_step, devices)
         return row
 
-    def _validate(self, validation: RecordReader) -> Evaluation:
+    def _validate(self, validation: RecordReader, sink: Sink) -> Evaluation:
         def on_batch(done: int) -> None:
             events.progress("validate", done, len(validation.table))
             self._stop.check()
 
         events.stage("validate", len(validation.table))
         with self._parts.evaluated():
-            return self._evaluator.evaluate(validation, on_batch)
+            return self._evaluator.evaluate(validation, on_batch, sink)
 
     def _save(self) -> None:
         """Copy everything for a checkpoint, which is written while training goes on."""

@@ -20,7 +20,7 @@ from training.torch_loop.models.layers import HeadAlone, freeze_modules
 from training.torch_loop.optimization.averaging import WeightAverages
 from training.torch_loop.optimization.optimizers import RateTable, make_optimizer, prepare_state
 from training.torch_loop.ranks.group import TorchRanks
-from training.torch_loop.state import Saved, ScaleState, model_state, optimizer_state
+from training.torch_loop.state import Saved, ScaleState, TensorState, model_state, optimizer_state
 from training.torch_loop.task import SingleLabel
 from training.torch_loop.totals import DeviceTotals
 
@@ -94,7 +94,7 @@ class TrainingParts:
     @property
     def state(self) -> list[Saved]:
         """All arrays of a checkpoint. First those that are evaluated, in the order of the model's."""
-        own: list[Saved] = [*model_state(self.model), *optimizer_state(self.optimizer)]
+        own: list[Saved] = [*self.model_state, *optimizer_state(self.optimizer)]
         if self.head is not None:
             own += optimizer_state(self.head.optimizer, "head_optimizer")
         if self.scaler.is_enabled():
@@ -102,6 +102,15 @@ class TrainingParts:
         if self.averages is None:
             return own
         return [*self.averages.evaluated, *own, *self.averages.saved]
+
+    @property
+    def model_state(self) -> list[TensorState]:
+        """The arrays of the model."""
+        return model_state(self.model)
+
+    def restoring(self) -> AbstractContextManager[None]:
+        """Let arrays be assigned while the block runs: they can be at any time."""
+        return nullcontext()
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Compute in the type of ``run.mixed_precision`` while the block runs."""

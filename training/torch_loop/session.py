@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import signal
 from dataclasses import asdict
@@ -16,39 +15,35 @@ from infra.dataset.version import DatasetVersion
 from infra.storage.filesystem import Storage
 from training.config import TrainConfig
 from training.dataset import Dataset
-from training.loop.checkpoints.checkpoints import Checkpoints
-from training.loop.checkpoints.shared import SharedCheckpoints
+from training.loop.checkpoints.checkpoints import Progress
+from training.loop.data_and_outputs import RunOutputs, TrainingData
 from training.loop.ending.common_result import common_result
 from training.loop.evaluating.final_evaluation import evaluate_left_out, evaluate_splits, write_label_errors
-from training.loop.run_progress import resumed
 from training.loop.sharing.balance_record import BalanceRecord, RankLabels
 from training.loop.sharing.division import Division, measured_division, planned_division, unit_of_rows
 from training.loop.stopping.agreed_stop import AgreedStop
-from training.loop.stopping.interruption import StopFlag, raise_when_preempted, stop_at_boundaries
+from training.loop.stopping.interruption import raise_when_preempted, stop_at_boundaries
 from training.loop.stopping.second_signal import end_at_second_signal
+from training.loop.to_best import train_to_best
 from training.order import Order
 from training.ranks.heartbeat import Heart
 from training.reading import RecordReader
-from training.results.consumed import ConsumedTrace
 from training.results.predictions.label_errors import OUT_OF_SAMPLE
 from training.results.report.writing import write_run_report
 from training.results.run_files.environment import describe_environment
-from training.results.run_files.history import HistoryFiles
 from training.results.tracking.tracked import TrackedRun
 from training.results.tracking.trackers import Trackers
 from training.runs.folds import divide_train_split
 from training.runs.settled import Settled, read_settled, settled_by
 from training.torch_loop.evaluating.evaluation import Evaluator
-from training.torch_loop.loop import RunOutputs, TrainingData, TrainingLoop
+from training.torch_loop.loop import TrainingLoop
 from training.torch_loop.memory import peak_device_bytes
 from training.torch_loop.models.layers import num_parameters
-from training.torch_loop.outputs.event_log import EventLog
 from training.torch_loop.outputs.export import export_model
 from training.torch_loop.parts import TrainingParts, build_parts
 from training.torch_loop.ranks.group import Place, RankDevice, choose_device, join
 from training.torch_loop.reading import check_rows, open_training_input
 from training.torch_loop.speed import measured_rank
-from training.torch_loop.state import model_state
 
 
 def train(
@@ -109,7 +104,11 @@ def train(
         stop_at_boundaries(stop, preemption),
         end_at_second_signal(),
     ):
-        loop = _train_and_restore_best(config, parts, evaluator, data, run_dir, stop, trackers)
+
+        def begin(outputs: RunOutputs, progress: Progress) -> TrainingLoop:
+            return TrainingLoop(config, parts, evaluator, data, outputs, progress, stop)
+
+        loop = train_to_best(config.run, run_dir, parts, order, ranks, stop, trackers, begin)
         evaluated = [readers[split] for split in OUT_OF_SAMPLE if split in readers]
         metrics = evaluate_splits(evaluator, evaluated, run_dir, stop.check)
         left_out = None
@@ -167,40 +166,6 @@ def _divided(
     division = measured_division(planned, config, unit, ranks, rank, run_dir)
     labels = RankLabels(train.split.version.manifest.classes, train.table.label)
     return division, BalanceRecord(run_dir, ranks, rank.kind, division, order, labels)
-
-
-def _train_and_restore_best(
-    config: TrainConfig,
-    parts: TrainingParts,
-    evaluator: Evaluator,
-    data: TrainingData,
-    run_dir: Path,
-    stop: StopFlag,
-    trackers: Trackers,
-) -> TrainingLoop:
-    """Run the loop from the latest checkpoint in ``run_dir``, then restore the best model."""
-    ranks = parts.ranks
-    kept = None
-    if ranks.is_first:
-        kept = Checkpoints(Storage.at(run_dir / "checkpoints"), config.run.keep_checkpoints)
-    checkpoints = SharedCheckpoints(kept, ranks)
-    found = checkpoints.restore_latest(parts.state)
-    progress = resumed(found, config.run, data.order)
-    with contextlib.ExitStack() as open_files:
-        log = open_files.enter_context(contextlib.closing(EventLog(run_dir / "logs")))
-        trace = None
-        if config.run.trace_records:
-            num_bytes = progress.trace_bytes if ranks.is_first else 0  # the others begin a new file
-            trace = ConsumedTrace(run_dir / "consumed.jsonl", num_bytes)
-            open_files.enter_context(contextlib.closing(trace))
-        open_files.callback(checkpoints.close)  # first of all, since it puts the trace on disk
-        outputs = RunOutputs(checkpoints, log, HistoryFiles(Storage.at(run_dir)), trace, trackers)
-        loop = TrainingLoop(config, parts, evaluator, data, outputs, progress, stop)
-        stop.steps_done = lambda: loop.run_step
-        loop.run()
-    assert loop.progress.best is not None, "the last epoch is always compared"
-    checkpoints.restore_best(int(loop.progress.best["epoch"]), list(model_state(parts.model)))
-    return loop
 
 
 def _name(device: Any) -> str:

@@ -18,6 +18,7 @@ from infra.dataset.version import DatasetVersion
 from infra.errors import Cancelled, ConfigError
 from infra.format.records import unframe
 from infra.storage.filesystem import Storage
+from tests.samples.published import coloured, publish
 from tests.samples.torch_runs import Interrupting, assert_same_model, consumed, settings, weights
 from training.dataset import Dataset
 from training.evaluate import evaluate_run
@@ -93,6 +94,27 @@ def test_curves_are_event_files_of_tensorboard(result: dict[str, Any]) -> None:
               if point.tag == "loss"}  # fmt: skip
     assert losses == {6: pytest.approx(result["history"][0]["train"]["loss"]),
                       12: pytest.approx(result["history"][1]["train"]["loss"])}  # fmt: skip
+
+
+def test_pictures_show_augmented_and_hardest_examples(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    counts = {"train": {"a": 24, "b": 20}, "validation": {"a": 6, "b": 5}}
+    version = publish(tmp_path / "sets", coloured(counts, size=(20, 20)), name="set")
+    train(settings("augment.mixup=0.2", "augment.randaugment.num_ops=1"), version, tmp_path / "with")
+    for split, name in (("train", "examples"), ("validation", "hardest")):
+        events = EventAccumulator(str(tmp_path / "with" / "logs" / split))
+        events.Reload()
+        first = events.Tensors(name)[0]
+        width, height, content = first.tensor_proto.string_val
+        decoded = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR)
+        assert decoded.shape == (int(height), int(width), 3)
+        assert decoded.std() > 10
+        assert first.step == (0 if split == "train" else 5)
+    train(settings("run.log_pictures=false"), version, tmp_path / "without")
+    events = EventAccumulator(str(tmp_path / "without" / "logs" / "train"))
+    events.Reload()
+    assert "examples" not in events.Tags()["tensors"]
 
 
 def test_a_finished_run_is_evaluated_again_and_predicts(

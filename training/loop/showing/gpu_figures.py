@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from training.ranks.group import RankGroup
 from training.ranks.hardware.gpu_use import GpuSampler
+from training.ranks.peers import Peers
 
 
-def gpu_figures(own: GpuSampler, ranks: RankGroup) -> dict[str, float]:
+def gpu_figures(own: GpuSampler, ranks: Peers) -> dict[str, float]:
     """Return the figures of all GPUs since the last call; empty without GPUs or NVML.
 
     Those of several ranks begin with the rank. Every rank must call this.

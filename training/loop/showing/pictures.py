@@ -1,4 +1,7 @@
-"""The pictures of a run in TensorBoard: augmented training examples, and the hardest validation examples."""
+"""The pictures of a run in TensorBoard: augmented training examples, and the hardest validation examples.
+
+No framework: the loops of TensorFlow and PyTorch hand over arrays.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import tensorflow as tf
 
 from training.arrays import Floats, Ints
-from training.augment.batched import BatchAugment
-from training.config import TrainConfig
 from training.reading import RecordReader
 from training.reading.decode import Pixels
 from training.results.metrics.tally import Rows
@@ -19,34 +19,33 @@ from training.results.pictures.grid import Cell, grid_picture
 from training.results.tensorboard_log import TensorBoardLog
 
 _COLUMNS, _ROWS = 6, 3
-_NUM = _COLUMNS * _ROWS
+NUM_SHOWN = _COLUMNS * _ROWS
 
 
 def log_training_examples(
-    log: TensorBoardLog, config: TrainConfig, strategy: Any, batch: Any, classes: Sequence[str]
+    log: TensorBoardLog,
+    images: npt.NDArray[Any],
+    labels: npt.NDArray[Any],
+    classes: Sequence[str],
+    *,
+    mixed: bool,
 ) -> None:
     """Write the first examples of a batch as the model sees them, after all augmentation.
 
     Args:
         log: gets the picture, at step 0.
-        config: the configuration of the run.
-        strategy: the strategy of the run; of several replicas the first one's rows are shown.
-        batch: images, labels and the parameters of augmentation, as a training step takes them.
+        images: numbers [b, S, S, C], 0 to 255.
+        labels: integers [b].
         classes: the name of each label.
+        mixed: an image may show two examples.
     """
-    rows = tf.nest.map_structure(
-        lambda part: strategy.experimental_local_results(part)[0][:_NUM], dict(batch)
-    )
-    images = rows["images"]
-    if config.augment.is_batched:
-        images = BatchAugment(mixes=config.augment.mixes)(images, rows["parameters"])
-    shown = np.clip(np.rint(np.asarray(images, np.float32)), 0, 255).astype(np.uint8)
+    shown = np.clip(np.rint(images[:NUM_SHOWN].astype(np.float32)), 0, 255).astype(np.uint8)
     cells = [
         Cell(_in_colour(pixels), (classes[label],))
-        for pixels, label in zip(shown, rows["labels"].numpy().tolist(), strict=True)
+        for pixels, label in zip(shown, labels[:NUM_SHOWN].tolist(), strict=True)
     ]
-    mixed = "; mixed examples bear the label of the first image" if config.augment.mixes else ""
-    _write(log, "train", "examples", 0, f"training examples as augmented{mixed}", cells)
+    about = "; mixed examples bear the label of the first image" if mixed else ""
+    _write(log, "train", "examples", 0, f"training examples as augmented{about}", cells)
 
 
 class HardestExamples:
@@ -61,7 +60,7 @@ class HardestExamples:
     def add(self, ordinals: Ints, labels: npt.NDArray[Any], rows: Rows) -> None:
         """Take n examples; see ``Sink.add``."""
         losses = np.concatenate([self._losses, rows["losses"]])
-        hardest = np.argsort(-losses, kind="stable")[:_NUM]
+        hardest = np.argsort(-losses, kind="stable")[:NUM_SHOWN]
         self._losses = losses[hardest]
         self._ordinals = np.concatenate([self._ordinals, ordinals])[hardest]
         self._labels = np.concatenate([self._labels, labels])[hardest]

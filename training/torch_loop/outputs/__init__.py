@@ -1,1 +1,1 @@
-"""Outputs of a training with PyTorch that differ from those with TensorFlow: curves and exported model."""
+"""The exported model of a training with PyTorch."""

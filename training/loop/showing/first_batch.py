@@ -1,0 +1,35 @@
+"""The first batch of a run with TensorFlow as the model sees it, for TensorBoard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from training.augment.batched import BatchAugment
+from training.config import TrainConfig
+from training.loop.showing.pictures import NUM_SHOWN, log_training_examples
+from training.results.tensorboard_log import TensorBoardLog
+
+
+def log_first_batch(
+    log: TensorBoardLog, config: TrainConfig, strategy: Any, batch: Any, classes: Sequence[str]
+) -> None:
+    """Write the first examples of a batch after all augmentation.
+
+    Args:
+        log: gets the picture, at step 0.
+        config: the configuration of the run.
+        strategy: the strategy of the run; of several replicas the first one's rows are shown.
+        batch: images, labels and the parameters of augmentation, as a training step takes them.
+        classes: the name of each label.
+    """
+    rows = tf.nest.map_structure(
+        lambda part: strategy.experimental_local_results(part)[0][:NUM_SHOWN], dict(batch)
+    )
+    images, mixes = rows["images"], config.augment.mixes
+    if config.augment.is_batched:
+        images = BatchAugment(mixes=mixes)(images, rows["parameters"])
+    log_training_examples(log, np.asarray(images), rows["labels"].numpy(), classes, mixed=mixes)
