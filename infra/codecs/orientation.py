@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
+import numpy.typing as npt
 
-from infra.codecs.formats import Pixels
+Sample = TypeVar("Sample", bound=np.generic)
 
 
-def apply_orientation(pixels: Pixels, orientation: int) -> Pixels:
+def apply_orientation(pixels: npt.NDArray[Sample], orientation: int) -> npt.NDArray[Sample]:
     """Turn pixels upright (EXIF 2.32, tag 274).
 
     Args:
-        pixels: uint8 [H, W, C] as stored.
+        pixels: [H, W, C] as stored.
         orientation: 1 to 8.
 
     Returns:
-        uint8 [H, W, C], or [W, H, C] for 5 to 8.
+        [H, W, C], or [W, H, C] for 5 to 8.
     """
     if orientation >= 5:
         pixels = pixels.transpose(1, 0, 2)

@@ -1,8 +1,12 @@
-"""Decode every format except JPEG through Pillow: first frame, 8 bits, sRGB, opaque, upright."""
+"""Decode every format except JPEG through Pillow: the first frame, upright.
+
+Images become 8 bits, sRGB and opaque. Masks keep the samples of the file.
+"""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +31,7 @@ from infra.codecs.pillow.rejections import (
     unidentified,
 )
 from infra.codecs.pillow.run_length_bmp import is_run_length_bmp, load_run_length_bmp
+from infra.codecs.pillow.samples import AnyPixels, samples_of
 from infra.codecs.pillow.undetected_damage import check_after_loading, check_before_loading
 from infra.codecs.structure.boxes import ends_within_a_box, jp2_profile
 from infra.codecs.structure.exif import orientation_in
@@ -83,6 +88,26 @@ class Source:
     short: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Rendered:
+    """What becomes of a loaded picture: its pixels, and what was done to get them."""
+
+    pixels: AnyPixels
+    icc_profile: str | None = None
+    had_alpha: bool = False
+
+
+_Render = Callable[[Image.Image, Source], _Rendered]
+
+
+@dataclass(frozen=True, slots=True)
+class _Decoded:
+    """An upright picture, and the facts about its file."""
+
+    pixels: AnyPixels
+    source: SourceFacts
+
+
 def decode_with_pillow(
     data: bytes, found: str, channels: int, max_pixels: int, background: Color, allow_truncated: bool = False
 ) -> DecodedImage:
@@ -101,13 +126,46 @@ def decode_with_pillow(
     """
     source = _read_source(data, found)
     check_pixels(source.height, source.width, max_pixels)
+
+    def flat(image: Image.Image, source: Source) -> _Rendered:
+        png_bits = source.png.significant_bits if source.png is not None else None
+        flat = flatten(image, source.icc, source.bits, png_bits, background)
+        return _Rendered(flat.pixels(channels), flat.icc_profile, flat.had_alpha)
+
     try:
-        return _decode(source, found, channels, max_pixels, background)
+        decoded = _decode(source, found, max_pixels, flat)
     except ImageRejected as rejected:
         if not allow_truncated or rejected.reason != "truncated" or found not in _SALVAGEABLE:
             raise
-    with truncation_tolerated():
-        return _decode(source, found, channels, max_pixels, background, salvage=True)
+        with truncation_tolerated():
+            decoded = _decode(source, found, max_pixels, flat, salvage=True)
+    return DecodedImage(decoded.pixels, decoded.source)
+
+
+def decode_samples(data: bytes, found: str, max_pixels: int, in_color: bool) -> tuple[AnyPixels, SourceFacts]:
+    """Decode the samples of a file, upright and otherwise as they are in it.
+
+    Args:
+        data: the file.
+        found: its format, a key of ``formats.FORMATS``.
+        max_pixels: largest picture that is decoded.
+        in_color: return the colours of every file, also of one with a palette.
+
+    Returns:
+        uint8 or uint16 [H, W, 1], or uint8 [H, W, 3] of a file in colour (``samples.samples_of``), and the
+        facts about the file.
+
+    Raises:
+        ImageRejected: the file is damaged, too large, or of a kind that is not read.
+    """
+    source = _read_source(data, found)
+    check_pixels(source.height, source.width, max_pixels)
+
+    def samples(image: Image.Image, source: Source) -> _Rendered:
+        return _Rendered(samples_of(image, source.bits, in_color))
+
+    decoded = _decode(source, found, max_pixels, samples)
+    return decoded.pixels, decoded.source
 
 
 def _read_source(data: bytes, found: str) -> Source:
@@ -128,13 +186,11 @@ def _read_source(data: bytes, found: str) -> Source:
     return Source(data, short=found == "tiff" and directory_ends_early(data))
 
 
-def _decode(
-    source: Source, found: str, channels: int, max_pixels: int, background: Color, salvage: bool = False
-) -> DecodedImage:
+def _decode(source: Source, found: str, max_pixels: int, render: _Render, salvage: bool = False) -> _Decoded:
     short = source.short
 
-    def again(padded: bytes) -> DecodedImage:
-        return _decode(replace(source, data=padded), found, channels, max_pixels, background)
+    def again(padded: bytes) -> _Decoded:
+        return _decode(replace(source, data=padded), found, max_pixels, render)
 
     try:
         with no_warnings, _open(source.data, found) as image:
@@ -152,9 +208,7 @@ def _decode(
                 image.load()
                 loaded = image
             check_after_loading(source.png, loaded, salvage)
-            png_bits = source.png.significant_bits if source.png is not None else None
-            flat = flatten(loaded, source.icc, source.bits, png_bits, background)
-            pixels = flat.pixels(channels)
+            rendered = render(loaded, source)
     except ImageRejected:
         raise
     except UnidentifiedImageError as error:
@@ -172,11 +226,12 @@ def _decode(
         source.height,
         source.width,
         source.orientation,
-        flat.icc_profile,
-        flat.had_alpha,
+        rendered.icc_profile,
+        rendered.had_alpha,
         salvage,
     )
-    return DecodedImage(pixels if source.upright else apply_orientation(pixels, source.orientation), facts)
+    pixels = rendered.pixels
+    return _Decoded(pixels if source.upright else apply_orientation(pixels, source.orientation), facts)
 
 
 def _open(data: bytes, found: str) -> Image.Image:

@@ -7,19 +7,29 @@ although its data is all there.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image
 
-from infra.codecs.formats import DecodedImage, ImageRejected
+from infra.codecs.formats import ImageRejected
 from infra.codecs.structure.tiff_strips import bytes_beyond_end
 
 _PADDINGS = (b"\x00", b"\xff")
 
 
+class _HasPixels(Protocol):
+    @property
+    def pixels(self) -> npt.NDArray[Any]: ...
+
+
+Picture = TypeVar("Picture", bound=_HasPixels)
+
+
 def decode_overstated_strips(
-    image: Image.Image, data: bytes, decode: Callable[[bytes], DecodedImage]
-) -> DecodedImage | None:
+    image: Image.Image, data: bytes, decode: Callable[[bytes], Picture]
+) -> Picture | None:
     """Decode a TIFF whose last strips reach beyond the end of the file, if nothing of the picture is missing.
 
     The file is decoded twice, padded with zeros and with ones. If the pixels are the same, the padding is no

@@ -1,0 +1,203 @@
+"""Segmentation masks: images whose pixels say which class each pixel of another image shows.
+
+A mask is read without loss: its samples are numbers or colours that stand for classes (``ClassValues``). It
+is stored as a grey PNG of class numbers, of 8 bits for up to 255 classes, else of 16. The largest number
+of the type is no class: it marks pixels that belong to none, and what is around a padded image.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import Any, cast
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from infra.codecs.formats import ImageRejected, SourceFacts, check_format
+from infra.codecs.pillow.decode import decode_samples
+from infra.codecs.resize import Geometry
+
+Numbers = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
+
+LOSSLESS_FORMATS = ("png", "tiff", "bmp", "gif")
+_MAX_8_BIT_CLASSES = 255
+MAX_CLASSES = 65_535
+_SHOWN = 5  # unknown values in a message
+_PNG_LEVEL = 6
+_UNKNOWN = -1
+
+
+@dataclass(frozen=True)
+class ClassValues:
+    """The values or colours of masks that stand for each class.
+
+    Attributes:
+        of_class: values of each class, by its number; a colour is 0xRRGGBB.
+        ignored: values of pixels that belong to no class.
+        in_color: masks are in colour, and values are colours.
+        ignores_unknown: all other values are ignored too.
+    """
+
+    of_class: tuple[tuple[int, ...], ...]
+    ignored: tuple[int, ...] = ()
+    in_color: bool = False
+    ignores_unknown: bool = False
+
+    @property
+    def dtype(self) -> type[np.uint8] | type[np.uint16]:
+        """The type of stored class numbers."""
+        return dtype_for(len(self.of_class))
+
+    @property
+    def ignore(self) -> int:
+        """The stored number of pixels that belong to no class."""
+        return int(np.iinfo(self.dtype).max)
+
+
+def dtype_for(num_classes: int) -> type[np.uint8] | type[np.uint16]:
+    """Return the type of the class numbers of stored masks."""
+    return np.uint8 if num_classes <= _MAX_8_BIT_CLASSES else np.uint16
+
+
+def decode_mask(data: bytes, max_pixels: int, in_color: bool) -> tuple[npt.NDArray[Any], SourceFacts]:
+    """Decode the samples of a mask, turned upright if the file says how.
+
+    Args:
+        data: the file.
+        max_pixels: refuse larger masks by their header.
+        in_color: return the colours of a mask with a palette, not the indexes.
+
+    Returns:
+        uint8 or uint16 [H, W, 1], or uint8 [H, W, 3] of a mask in colour, and the facts about the file.
+
+    Raises:
+        ImageRejected: the file is not a whole mask, or of a format that may change pixels ("lossy_mask").
+    """
+    found = check_format(data)
+    if found not in LOSSLESS_FORMATS:
+        raise ImageRejected(
+            "lossy_mask", f"a {found.upper()} may have changed the numbers of pixels; save masks as PNG"
+        )
+    return decode_samples(data, found, max_pixels, in_color)
+
+
+def class_numbers(samples: npt.NDArray[Any], values: ClassValues) -> Numbers:
+    """Return the class of each pixel: uint8 or uint16 [H, W], ``values.ignore`` where there is none.
+
+    Args:
+        samples: uint8 or uint16 [H, W, 1], or uint8 [H, W, 3].
+        values: of the classes.
+
+    Raises:
+        ImageRejected: a value stands for no class ("unknown_mask_value").
+    """
+    codes = _codes(samples, values)
+    known, numbers = _lookup(values)
+    if values.in_color:
+        places = np.minimum(np.searchsorted(known, codes), max(0, len(known) - 1))
+        found = np.where(known[places] == codes, numbers[places], _UNKNOWN)
+    else:
+        table = np.full(1 << 16 if codes.dtype == np.uint16 else 1 << 8, _UNKNOWN, np.int32)
+        fits = known < len(table)
+        table[known[fits]] = numbers[fits]
+        found = table[codes]
+    unknown = found == _UNKNOWN
+    if unknown.any():
+        if not values.ignores_unknown:
+            raise ImageRejected("unknown_mask_value", _strange(codes[unknown], values))
+        found[unknown] = values.ignore
+    return cast(Numbers, found.astype(values.dtype))
+
+
+def _codes(samples: npt.NDArray[Any], values: ClassValues) -> npt.NDArray[Any]:
+    """Return the values of pixels as one number each: [H, W]."""
+    if samples.shape[2] == 1:
+        if values.in_color:
+            samples = np.repeat(samples, 3, axis=2)
+        else:
+            return samples[:, :, 0]
+    if values.in_color:
+        red, green, blue = (samples[:, :, at].astype(np.int32) for at in range(3))
+        return red << 16 | green << 8 | blue
+    if not (samples == samples[:, :, :1]).all():
+        raise ImageRejected(
+            "unknown_mask_value", "it is in colour, and source.masks.classes gives classes by numbers"
+        )
+    return samples[:, :, 0]
+
+
+def _lookup(values: ClassValues) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """Return the known values, rising, and the number that each becomes."""
+    pairs = [(value, number) for number, group in enumerate(values.of_class) for value in group]
+    pairs += [(value, values.ignore) for value in values.ignored]
+    known, numbers = np.array(sorted(pairs), np.int64).reshape(-1, 2).T
+    return np.ascontiguousarray(known), numbers.astype(np.int32)
+
+
+def _strange(codes: npt.NDArray[Any], values: ClassValues) -> str:
+    """Return the message about pixels with values that stand for no class."""
+    found, counts = np.unique(codes, return_counts=True)
+    shown = [f"#{value:06x}" if values.in_color else str(value) for value in found[:_SHOWN]]
+    more = f" and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
+    pixels = int(counts.sum())
+    return f"{pixels:,} of its pixels have values that stand for no class: {', '.join(shown)}{more}"
+
+
+def fit_mask(numbers: Numbers, to: Geometry, ignore: int) -> Numbers:
+    """Cut and scale a mask as its image, by nearest neighbour, and lay it on its canvas.
+
+    A pixel of the result has the class of the pixel that its centre lies in, or below and to the right of
+    its centre.
+
+    Args:
+        numbers: [H, W], upright.
+        to: window, scale and place on the canvas.
+        ignore: number of the pixels around it.
+
+    Returns:
+        [h, w] of the same type.
+    """
+    top, left, height, width = to.window
+    rows = top + _centres(height, to.scaled[0])
+    columns = left + _centres(width, to.scaled[1])
+    scaled = numbers[rows[:, np.newaxis], columns]
+    if to.canvas == to.scaled:
+        return scaled
+    whole = np.full(to.canvas, ignore, numbers.dtype)
+    top, left = to.offset
+    whole[top : top + to.scaled[0], left : left + to.scaled[1]] = scaled
+    return cast(Numbers, whole)
+
+
+def _centres(length: int, scaled: int) -> npt.NDArray[np.int64]:
+    """Return the pixel of a side in which the centre of each scaled pixel lies: int64 [scaled]."""
+    return (2 * np.arange(scaled, dtype=np.int64) + 1) * length // (2 * scaled)
+
+
+def encode_mask(numbers: Numbers) -> bytes:
+    """Encode class numbers, uint8 or uint16 [H, W], as a grey PNG of 8 or 16 bits."""
+    sink = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(numbers)).save(sink, "PNG", compress_level=_PNG_LEVEL)
+    return sink.getvalue()
+
+
+def decode_stored_mask(data: bytes) -> Numbers:
+    """Decode a stored mask: uint8 or uint16 [H, W].
+
+    Raises:
+        ImageRejected: the bytes are no grey PNG of 8 or 16 bits.
+    """
+    numbers = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED) if data else None
+    if numbers is None or numbers.ndim != 2 or numbers.dtype not in (np.uint8, np.uint16):
+        raise ImageRejected("corrupt", "not a grey PNG of 8 or 16 bits")
+    return cast(Numbers, numbers)
+
+
+def classes_shown(numbers: Numbers, ignore: int) -> tuple[list[int], list[int]]:
+    """Return the classes of a mask, rising, and the number of pixels of each; ``ignore`` is no class."""
+    counts = np.bincount(numbers.reshape(-1))[:ignore]
+    present = np.flatnonzero(counts)
+    return present.tolist(), counts[present].tolist()
