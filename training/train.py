@@ -43,6 +43,7 @@ from training.runs.identity import run_identity, run_name
 from training.runs.lengthening import finished_answer, why_not_continued
 from training.runs.settled import RUN_FILE, read_settled, run_record, settled_by
 from training.runs.supervised_ranks import train_with_supervised_ranks
+from training.tasks.traits import settings_for
 from training.torch_loop.ranks.processes import with_a_rank_for_each_device
 from training.torch_loop.start import check_installed
 from training.torch_loop.start import train_in_process as train_with_torch
@@ -143,6 +144,7 @@ def train_dataset(
         )
     version = Catalog(root).open_view(ref)
     _check_trainable(version)
+    config = settings_for(config, version)
     name = run_name(config, version)
     folder = _local(runs).child(name)
     if place is not None and place.rank > 0:

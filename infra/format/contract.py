@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_ser
 
 from infra.errors import AccountingError
 from infra.format.features import Feature
-from infra.format.labels import LABELS, NO_CLASS, LabelKind
+from infra.format.labels import LABELS, NO_CLASS, TARGETS, LabelKind, target_names
 from infra.format.records import Container
 from infra.settings import Settings
 
@@ -275,6 +275,18 @@ class Manifest(Stored):
             if document.get(key) == unused:
                 del document[key]
         return document
+
+    @property
+    def label_names(self) -> list[str]:
+        """The names of the classes, or of the numbers where labels are numbers."""
+        if self.label_kind != "targets":
+            return self.classes
+        return [
+            name
+            for feature in self.extra_features
+            if feature.name == TARGETS
+            for name in target_names(feature)
+        ]
 
     def files(self) -> dict[str, int | None]:
         """Path -> size (bytes; None if the manifest has none) of every file of the version."""

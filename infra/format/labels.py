@@ -42,6 +42,15 @@ def targets_feature(count: int, column: str | None) -> Feature:
     return Feature(name=TARGETS, dtype="float32", shape="fixed", length=count, column=column)
 
 
+def target_names(feature: Feature) -> list[str]:
+    """Return the name of each number of the feature of kind targets: that of its column, else its number."""
+    count = feature.length or 1
+    names = (feature.column or "").split(", ")
+    if len(names) == count and all(names) and len(set(names)) == count:
+        return names
+    return [f"target {number}" for number in range(1, count + 1)]
+
+
 def class_name(classes: Sequence[str], label: int) -> str:
     """Return the name of a record's class; empty if it has no single class."""
     return "" if label == NO_CLASS else classes[label]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,25 +18,39 @@ from infra.codecs.encode import Encoding, encode
 from infra.dataset.catalog import Catalog
 from infra.dataset.version import DatasetVersion
 from infra.digests import sha256_hex
-from infra.format.contract import INDEX_SCHEMA, SPLITS, Accounting, Manifest, Shard, summarise_splits
+from infra.format.contract import (
+    INDEX_SCHEMA,
+    SPLITS,
+    Accounting,
+    Manifest,
+    Shard,
+    class_counts_of,
+    described_features,
+    format_version_of,
+    summarise_splits,
+)
 from infra.format.examples import ImageRecord, build_example
+from infra.format.features import Feature, FeatureValues
+from infra.format.labels import LABELS, NO_CLASS, TARGETS, LabelKind, labels_feature, targets_feature
 from infra.format.layout import data_dir, index_file, shard_file
 from infra.format.records import Container, pack_record
 from infra.storage.filesystem import Storage
 
 PLAN = "0123456789abcdef"
+_KINDS: dict[str, LabelKind] = {LABELS: "multi", TARGETS: "targets"}
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One example to publish."""
+    """One example to publish: with the name of its class, or with labels or numbers in ``values``."""
 
     split: str
     label_name: str
     pixels: Pixels
+    values: tuple[int, ...] | tuple[float, ...] | None = None
 
 
-def publish(
+def publish(  # noqa: PLR0913
     root: Path,
     pictures: Sequence[Picture],
     *,
@@ -47,10 +60,15 @@ def publish(
     shards_per_split: int = 2,
     quality: int = 92,
     encoding: Encoding = "jpeg",
+    feature: Feature | None = None,
 ) -> DatasetVersion:
-    """Publish ``pictures`` as version 1 of a dataset; each must be different from the others."""
+    """Publish ``pictures`` as version 1 of a dataset; each must be different from the others.
+
+    ``feature``: that of the ``values`` of the pictures, "labels" or "targets"; None: they have classes.
+    """
     storage = Storage.at(root / name)
-    names = list(classes or sorted({picture.label_name for picture in pictures}))
+    names = list(sorted({picture.label_name for picture in pictures}) if classes is None else classes)
+    kind = "class" if feature is None else _KINDS[feature.name]
     shards = []
     for split in SPLITS:
         members = [picture for picture in pictures if picture.split == split]
@@ -61,7 +79,9 @@ def publish(
                 f"{data_dir(PLAN)}/{index_file(split, i, count)}",
             )
             stored = [encode(picture.pixels, encoding, quality) for picture in members[i::count]]
-            shards.append(_write_shard(storage, paths, split, members[i::count], stored, names, container))
+            shards.append(
+                _write_shard(storage, paths, split, members[i::count], stored, names, container, feature)
+            )
     total = len(pictures)
     manifest = Manifest(
         dataset=name,
@@ -76,6 +96,10 @@ def publish(
         image_encoding=encoding,
         config={},
         codecs={},
+        format_version=format_version_of(kind),
+        features=described_features(kind),
+        label_kind=kind,
+        extra_features=[] if feature is None else [feature],
         shards=shards,
         inputs=[],
         accounting=Accounting(
@@ -94,14 +118,19 @@ def _write_shard(
     images: Sequence[bytes],
     classes: list[str],
     container: Container,
+    feature: Feature | None,
 ) -> Shard:
     stored, rows, payload = bytearray(), [], 0
     for picture, image in zip(members, images, strict=True):
         sha256 = hashlib.sha256(picture.pixels.tobytes() + split.encode()).hexdigest()
         height, width, channels = picture.pixels.shape
-        label = classes.index(picture.label_name)
-        record = ImageRecord(sha256[:16], image, label, picture.label_name, height, width, channels)
-        packed = pack_record(build_example(record), container)
+        if feature is None:
+            label, name, features = classes.index(picture.label_name), picture.label_name, {}
+        else:
+            label, name = NO_CLASS, ""
+            features = {feature.name: FeatureValues(feature.dtype, list(picture.values or ()))}
+        record = ImageRecord(sha256[:16], image, label, name, height, width, channels)
+        packed = pack_record(build_example(record, features), container)
         row = dict.fromkeys(INDEX_SCHEMA.names) | {
             "id": record.id,
             "offset_bytes": len(stored),
@@ -111,12 +140,15 @@ def _write_shard(
             "stored_bytes": len(image),
             "height": height,
             "width": width,
+            **({} if feature is None else {feature.name: list(picture.values or ())}),
         }
         rows.append(row)
         stored += packed
         payload += len(image)
     sink = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows, INDEX_SCHEMA), sink)
+    schema = INDEX_SCHEMA if feature is None else INDEX_SCHEMA.append(feature.arrow_field())
+    index = pa.Table.from_pylist(rows, schema)
+    pq.write_table(index, sink)
     storage.write_atomic(paths[0], bytes(stored))
     storage.write_atomic(paths[1], sink.getvalue())
     return Shard(
@@ -129,8 +161,37 @@ def _write_shard(
         sha256=sha256_hex(bytes(stored)),
         index_bytes=len(sink.getvalue()),
         index_sha256=sha256_hex(sink.getvalue()),
-        class_counts=dict(Counter(picture.label_name for picture in members)),
+        class_counts=class_counts_of(index, classes),
     )
+
+
+def patterned(
+    split: str, number: int, *, several: bool, seed: int = 0, size: tuple[int, int] = (12, 12)
+) -> list[Picture]:
+    """Pictures of random colours, no two alike.
+
+    ``several``: with the labels "red", "green" and "blue" (0 to 2), for each channel above a half; else with
+    the targets brightness and redness, from 0 to 1.
+    """
+    chance = np.random.default_rng([seed, SPLITS.index(split)])
+    pictures = []
+    for colour in chance.uniform(0.1, 0.9, (number, 3)):
+        values = tuple(np.flatnonzero(colour > 0.5).tolist()) if several else (colour.mean(), colour[0])
+        noise = chance.integers(-12, 13, (*size, 1))
+        pixels = np.clip(colour * 255 + noise, 0, 255).astype(np.uint8)
+        pictures.append(Picture(split, "", pixels, values))
+    return pictures
+
+
+def publish_patterned(root: Path, counts: dict[str, int], *, several: bool, name: str) -> DatasetVersion:
+    """Publish ``patterned`` pictures: {split: number}."""
+    pictures = [one for split, number in counts.items() for one in patterned(split, number, several=several)]
+    if several:
+        return publish(
+            root, pictures, name=name, classes=["red", "green", "blue"], feature=labels_feature("colours")
+        )
+    feature = targets_feature(2, "brightness, redness")
+    return publish(root, pictures, name=name, classes=[], feature=feature)
 
 
 def coloured(counts: dict[str, dict[str, int]], *, size: tuple[int, int] = (40, 52)) -> list[Picture]:

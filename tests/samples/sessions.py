@@ -12,6 +12,7 @@ from training.config import TrainConfig
 from training.dataset import Dataset
 from training.loop.stopping.interruption import StopFlag
 from training.runs.folds import divide_train_split
+from training.tasks.traits import settings_for
 
 SMALL = [
     "model.name=tests.samples.linear_model", "data.image_size=8", "data.global_batch_size=8",
@@ -44,6 +45,7 @@ def trained(
     from training.tf_data.training_input import InputSettings, open_training_input
 
     config = load_settings(TrainConfig, section="train", overrides=[*SMALL, *overrides])
+    config = settings_for(config, version)
     tensorflow_runtime.start(seed=1)
     dataset = Dataset(version, config.reading)
     train, validation = dataset.reader("train"), dataset.reader("validation")

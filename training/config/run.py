@@ -9,6 +9,20 @@ from pydantic import BeforeValidator, Field, field_validator
 from infra.settings import Settings
 from training.ranks.devices import DeviceRequest
 
+BestMetric = Literal[
+    "auto",
+    "accuracy",
+    "balanced_accuracy",
+    "macro_f1",
+    "micro_f1",
+    "mean_average_precision",
+    "exact_match",
+    "r2",
+    "absolute_error",
+    "root_mean_square_error",
+    "loss",
+]
+
 
 def _devices(value: object) -> str:
     DeviceRequest.parse(str(value))
@@ -58,8 +72,10 @@ class RunSettings(Settings):
     validate_every_epochs: int = Field(
         default=1, ge=1, description="epochs between looks at the validation split"
     )
-    best_metric: Literal["accuracy", "balanced_accuracy", "macro_f1", "loss"] = Field(
-        default="accuracy", description="figure of the validation split that decides which model is the best"
+    best_metric: BestMetric = Field(
+        default="auto",
+        description="figure of the validation split that decides which model is the best; 'auto': accuracy "
+        "for one class an image, mean_average_precision for several labels, r2 for numbers",
     )
     patience: int | None = Field(
         default=None,

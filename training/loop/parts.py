@@ -22,7 +22,7 @@ from training.models import ModelSpec, build_model
 from training.models.batch_normalization import limit_momentum, momentum_limit
 from training.models.freezing import HeadAlone, freeze_layers
 from training.models.normalization import pixels_of
-from training.tasks.single_label import SingleLabel
+from training.tasks.of_dataset import task_of
 from training.tasks.task import Task
 
 
@@ -125,11 +125,20 @@ class TrainingParts:
         return self.averages.in_model(self.strategy)
 
 
-def model_spec(config: TrainConfig, version: DatasetVersion, num_replicas: int) -> ModelSpec:
-    """Return the parameters from which the model of a run is built."""
+def model_spec(
+    config: TrainConfig, version: DatasetVersion, num_outputs: int, num_replicas: int
+) -> ModelSpec:
+    """Return the parameters from which the model of a run is built.
+
+    Args:
+        config: the configuration of the run.
+        version: the dataset version.
+        num_outputs: ``Task.num_outputs``.
+        num_replicas: the replicas that train together.
+    """
     return ModelSpec(
         name=config.model.name,
-        num_classes=len(version.manifest.classes),
+        num_classes=num_outputs,
         image_size=image_size_of(config),
         image_channels=config.data.image_channels,
         dropout=config.model.dropout,
@@ -150,7 +159,8 @@ def build_parts(
     Raises:
         ConfigError: the model cannot be built, or its weights cannot be loaded.
     """
-    spec = model_spec(config, version, strategy.num_replicas_in_sync)
+    task = task_of(version, config)
+    spec = model_spec(config, version, task.num_outputs, strategy.num_replicas_in_sync)
     mixed = config.run.mixed_precision
     with strategy.scope():
         with precision(mixed):
@@ -171,7 +181,6 @@ def build_parts(
         rules = config.optimizer.pruning
         pruning = Pruning(rules, model, steps_per_epoch, strategy) if rules.final_sparsity else None
         totals = DeviceTotals()
-    task = SingleLabel(spec.num_classes, config.optimizer.label_smoothing)
     size = EvaluationSize(spec.image_size, config.data.batch_size, spec.image_channels)
     evaluator = Evaluator(strategy, model, task, size)
     notes = tuple(str(change) for change in (frozen, limited, again) if change is not None)

@@ -53,6 +53,7 @@ from training.results.tracking.tracked import TrackedRun
 from training.results.tracking.trackers import Trackers
 from training.runs.folds import TrainRecords, divide_train_split
 from training.runs.settled import Settled, read_settled, settle_again, settled_by
+from training.tasks.traits import settings_for
 from training.tf_data.pipeline import Pipeline
 from training.tf_data.training_input import InputSettings, TrainingInput, open_training_input
 
@@ -85,6 +86,7 @@ def train(
     preemption = (signal.SIGTERM, signal.Signals[config.run.preemption_signal])
     raise_when_preempted(preemption)
     check_packages(config.export.formats)
+    config = settings_for(config, version)
     dataset = Dataset(version, config.reading)
     readers = {split: dataset.reader(split) for split in dataset.splits}
     strategy = _strategy(config, cluster)

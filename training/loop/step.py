@@ -18,6 +18,7 @@ from training.augment.batched import BatchAugment
 from training.config import TrainConfig
 from training.loop.optimization.update import WeightUpdate
 from training.loop.parts import HeadStage, TrainingParts
+from training.tasks.task import in_float32
 
 
 class TrainStep:
@@ -120,7 +121,7 @@ class TrainStep:
         if self._augment is not None:
             images = self._augment(images, batch["parameters"])
         with tf.GradientTape() as tape:
-            outputs = tf.cast(parts.outputs(images), tf.float32)
+            outputs = in_float32(parts.outputs(images))
             loss = tf.reduce_sum(task.training_losses(outputs, labels, own_share) * batch["weights"])
             if model.losses:
                 loss += tf.add_n(model.losses) / (parts.strategy.num_replicas_in_sync * self._num_parts)

@@ -9,6 +9,7 @@ from infra.digests import digest_of
 from training.config import TrainConfig
 from training.config.reading import Mode
 from training.runs.lengthening import may_be_lengthened
+from training.tasks.traits import settings_for
 from training.tf_data.mode import choose_mode, consumed
 
 # Settings of [train.run] that do not change the outcome. A run can be resumed with other values of them.
@@ -39,8 +40,10 @@ def run_identity(config: TrainConfig, version: DatasetVersion) -> dict[str, Any]
     The number of epochs is part of it only where the schedule depends on it: other runs can be lengthened.
 
     Raises:
-        ConfigError: the version cannot be read as the settings ask for.
+        UsageError: the version has no labels to learn.
+        ConfigError: the version cannot be read as the settings ask for, or they do not fit its labels.
     """
+    config = settings_for(config, version)
     settings = config.model_dump(mode="json")
     for key in _WITHOUT_EFFECT:
         del settings["run"][key]

@@ -1,5 +1,17 @@
 """What a model learns: labels, loss, decoding, measures. One file per task; ``task.Task`` is the interface.
 
-Training on a dataset uses ``single_label``. ``multi_label`` and ``regression`` work in the training step and
-in evaluation, but no dataset can hold their labels yet, so no setting offers them.
+::
+
+    of_dataset   kind of labels of a dataset version -> its task
+    traits       facts about each task that need no framework: figures, settings that apply
+    task         the interface
+    single_label, multi_label, regression    the tasks
+    target_scale mean and deviation of the numbers that a regression predicts
+    mixing       targets of examples that MixUp or CutMix mixed
+
+A further task is a file with a class that implements ``Task`` and a function ``build(version, config)``, a
+line in ``of_dataset.BUILDERS``, and one in ``traits.TRAITS``. Its figures are a ``Tally`` of
+``training.results.metrics``, each with a row in ``figures.FIGURES`` and a name in ``run.best_metric``. Its
+predictions are ``PredictionColumns`` of ``training.results.predictions``. With PyTorch the same is done in
+``training.torch_loop.tasks``.
 """

@@ -7,6 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from infra.dataset.version import DatasetVersion
+from training.config import TrainConfig
 from training.results.metrics.multi_label import MultiLabelTally
 from training.results.predictions.columns import MultiLabelColumns
 from training.tasks.mixing import mixed_targets
@@ -56,6 +58,10 @@ class MultiLabel:
         probabilities = tf.sigmoid(outputs)
         return {"predicted": outputs > 0.0, "probabilities": probabilities}
 
+    def served(self, outputs: Any) -> dict[str, Any]:
+        """Return ``probabilities`` float32 [b, C] and ``predicted`` bool [b, C]."""
+        return {"probabilities": tf.sigmoid(outputs), "predicted": outputs > 0.0}
+
     def tally(self) -> MultiLabelTally:
         """Return an empty tally."""
         return MultiLabelTally(self.num_outputs)
@@ -63,3 +69,8 @@ class MultiLabel:
     def columns(self) -> MultiLabelColumns:
         """Return the columns of a file of predictions."""
         return MultiLabelColumns()
+
+
+def build(version: DatasetVersion, config: TrainConfig) -> MultiLabel:
+    """Make the task of a dataset version."""
+    return MultiLabel(len(version.manifest.classes), config.optimizer.label_smoothing)

@@ -7,9 +7,12 @@ from typing import Any
 
 import tensorflow as tf
 
+from infra.dataset.version import DatasetVersion
+from training.config import TrainConfig
 from training.results.metrics.regression import RegressionTally
 from training.results.predictions.columns import RegressionColumns
 from training.tasks.mixing import mixed_targets
+from training.tasks.target_scale import target_scale
 from training.tasks.task import LabelSpec
 
 
@@ -42,7 +45,7 @@ class Regression:
     @property
     def labels(self) -> LabelSpec:
         """The targets in their own unit."""
-        return LabelSpec("target", (self.num_outputs,), "float32")
+        return LabelSpec("targets", (self.num_outputs,), "float32")
 
     def training_losses(self, outputs: Any, labels: Any, own_share: Any | None = None) -> Any:
         """Return the loss of each example: float32 [b]. Mixed: against the mixed target."""
@@ -60,6 +63,10 @@ class Regression:
         """Return ``predicted`` float32 [b, T], in the unit of the labels."""
         return {"predicted": self._values(outputs)}
 
+    def served(self, outputs: Any) -> dict[str, Any]:
+        """Return ``values`` float32 [b, T], in the unit of the labels."""
+        return {"values": self._values(outputs)}
+
     def tally(self) -> RegressionTally:
         """Return an empty tally."""
         return RegressionTally(self.num_outputs)
@@ -70,3 +77,13 @@ class Regression:
 
     def _values(self, outputs: Any) -> Any:
         return outputs * self.std + self.mean
+
+
+def build(version: DatasetVersion, _config: TrainConfig) -> Regression:
+    """Make the task of a dataset version, with mean and deviation of its train split.
+
+    Raises:
+        DataError: a target has the same value in all records.
+    """
+    scale = target_scale(version)
+    return Regression(scale.mean, scale.std)

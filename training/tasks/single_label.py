@@ -7,7 +7,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from infra.dataset.version import DatasetVersion
 from training.augment.batched import dominating_labels, mixed_loss
+from training.config import TrainConfig
 from training.results.metrics.single_label import SingleLabelTally
 from training.results.predictions.columns import SingleLabelColumns
 from training.tasks.task import LabelSpec
@@ -46,6 +48,11 @@ class SingleLabel:
         """Return ``predicted`` int64 [b], a class, and ``probabilities`` float32 [b, C]."""
         return {"predicted": tf.argmax(outputs, axis=-1), "probabilities": tf.nn.softmax(outputs)}
 
+    def served(self, outputs: Any) -> dict[str, Any]:
+        """Return ``probabilities`` float32 [b, C] and ``label`` int64 [b]."""
+        probabilities = tf.nn.softmax(outputs)
+        return {"probabilities": probabilities, "label": tf.argmax(probabilities, axis=-1)}
+
     def tally(self) -> SingleLabelTally:
         """Return an empty tally."""
         return SingleLabelTally(self.num_outputs)
@@ -60,3 +67,8 @@ class SingleLabel:
             return losses
         spread = -tf.reduce_mean(tf.nn.log_softmax(outputs), axis=-1)
         return (1 - self.label_smoothing) * losses + self.label_smoothing * spread
+
+
+def build(version: DatasetVersion, config: TrainConfig) -> SingleLabel:
+    """Make the task of a dataset version."""
+    return SingleLabel(len(version.manifest.classes), config.optimizer.label_smoothing)

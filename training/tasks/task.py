@@ -6,35 +6,44 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+import tensorflow as tf
+
 from training.results.metrics.tally import Tally
 from training.results.predictions.columns import PredictionColumns
 
 
 @dataclass(frozen=True, slots=True)
 class LabelSpec:
-    """The labels of a batch.
+    """One tensor of the labels of a batch.
 
     Attributes:
-        feature: the feature of a record that holds the label.
-        shape: the shape of the label of one example; () for a number.
+        feature: the feature of a record that holds it.
+        shape: its shape for one example; () for a number. A side is None where examples differ: such tensors
+            are padded to the longest of the batch.
         dtype: the type of its elements.
+        follows: how augmentation changes it: not at all, as boxes in the image, or as the pixels of a mask.
     """
 
     feature: str
-    shape: tuple[int, ...]
-    dtype: Literal["int32", "float32"]
+    shape: tuple[int | None, ...]
+    dtype: Literal["int32", "float32", "uint8"]
+    follows: Literal["nothing", "boxes", "pixels"] = "nothing"
 
 
 class Task(Protocol):
-    """What a model learns. All arguments and results are tensors; b is the number of rows of a replica."""
+    """What a model learns. All arguments and results are tensors; b is the number of rows of a replica.
+
+    Labels are one tensor [b, ...], or several by name; so are the outputs of a model. The loop and the
+    evaluation pass both on as they are, and only ask that the first side of each tensor counts examples.
+    """
 
     @property
-    def labels(self) -> LabelSpec:
-        """The labels that the task needs: [b, *shape] in a batch."""
+    def labels(self) -> LabelSpec | Mapping[str, LabelSpec]:
+        """The labels that the task needs: one tensor, or several by name."""
 
     @property
     def num_outputs(self) -> int:
-        """The width O of the model's output."""
+        """The number of values that a model gives for each example, or for each place in it."""
 
     @property
     def score_name(self) -> str:
@@ -44,8 +53,8 @@ class Task(Protocol):
         """Return the loss of each example in training, with label smoothing: float32 [b].
 
         Args:
-            outputs: float32 [b, O], the model's output.
-            labels: [b, *shape].
+            outputs: float32, the model's output: [b, O] for classes and numbers.
+            labels: as ``self.labels`` says.
             own_share: float32 [b], where MixUp or CutMix mixed the rows 2k and 2k + 1: the share of each
                 row's own label, its partner has the rest. None: nothing was mixed.
         """
@@ -57,7 +66,10 @@ class Task(Protocol):
         """Return what a training step counts of each example: float32 [b]; for classes 1 for a hit, or 0."""
 
     def predictions(self, outputs: Any) -> dict[str, Any]:
-        """Decode outputs (float32 [b, O]) to what people and files want: name -> [b, ...]."""
+        """Decode outputs to what people and files want: name -> [b, ...]."""
+
+    def served(self, outputs: Any) -> dict[str, Any]:
+        """Decode outputs to what an exported model returns: name -> [b, ...], the most important first."""
 
     def tally(self) -> Tally:
         """Return an empty tally of predictions, for the figures of a split."""
@@ -69,3 +81,8 @@ class Task(Protocol):
 def evaluated(task: Task, outputs: Any, labels: Any) -> Mapping[str, Any]:
     """Return all that is kept of each evaluated example: ``losses`` float32 [b], and its predictions."""
     return {"losses": task.losses(outputs, labels), **task.predictions(outputs)}
+
+
+def in_float32(outputs: Any) -> Any:
+    """Return the output of a model, one tensor or several, in float32."""
+    return tf.nest.map_structure(lambda part: tf.cast(part, tf.float32), outputs)

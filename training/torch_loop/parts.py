@@ -21,7 +21,8 @@ from training.torch_loop.optimization.averaging import WeightAverages
 from training.torch_loop.optimization.optimizers import RateTable, make_optimizer, prepare_state
 from training.torch_loop.ranks.group import TorchRanks
 from training.torch_loop.state import Saved, ScaleState, TensorState, model_state, optimizer_state
-from training.torch_loop.task import SingleLabel
+from training.torch_loop.tasks.of_dataset import task_of
+from training.torch_loop.tasks.task import Task
 from training.torch_loop.totals import DeviceTotals
 
 _MIXED = {"off": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -68,7 +69,7 @@ class TrainingParts:
 
     ranks: TorchRanks
     device: Any
-    task: SingleLabel
+    task: Task
     spec: ModelSpec
     model: Any
     optimizer: Any
@@ -124,13 +125,13 @@ class TrainingParts:
         return nullcontext() if self.averages is None else self.averages.in_model()
 
 
-def model_spec(config: TrainConfig, version: DatasetVersion, num_ranks: int) -> ModelSpec:
+def model_spec(config: TrainConfig, version: DatasetVersion, num_outputs: int, num_ranks: int) -> ModelSpec:
     """Return the parameters from which the model of a run is built."""
     channels = config.data.image_channels
     use_statistics = config.data.normalization == "dataset"
     return ModelSpec(
         name=config.model.name,
-        num_classes=len(version.manifest.classes),
+        num_classes=num_outputs,
         image_size=image_size_of(config),
         image_channels=channels,
         dropout=config.model.dropout,
@@ -149,7 +150,8 @@ def build_parts(
     Raises:
         ConfigError: the model cannot be built, or its weights cannot be loaded.
     """
-    spec = model_spec(config, version, ranks.num_ranks)
+    task = task_of(version, config)
+    spec = model_spec(config, version, task.num_outputs, ranks.num_ranks)
     torch.manual_seed(config.data.seed)
     model = build_model(spec)
     loaded = None if spec.weights is None else load_weights(model, spec.weights)
@@ -167,7 +169,7 @@ def build_parts(
     return TrainingParts(
         ranks=ranks,
         device=device,
-        task=SingleLabel(spec.num_classes, config.optimizer.label_smoothing),
+        task=task,
         spec=spec,
         model=model,
         optimizer=optimizer,

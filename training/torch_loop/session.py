@@ -35,6 +35,7 @@ from training.results.tracking.tracked import TrackedRun
 from training.results.tracking.trackers import Trackers
 from training.runs.folds import divide_train_split
 from training.runs.settled import Settled, read_settled, settled_by
+from training.tasks.traits import settings_for
 from training.torch_loop.evaluating.evaluation import Evaluator
 from training.torch_loop.loop import TrainingLoop
 from training.torch_loop.memory import peak_device_bytes
@@ -73,6 +74,7 @@ def train(
     """
     preemption = (signal.SIGTERM, signal.Signals[config.run.preemption_signal])
     raise_when_preempted(preemption)
+    config = settings_for(config, version)
     own = choose_device(config, place)
     torch.use_deterministic_algorithms(config.run.deterministic)
     torch.backends.cudnn.benchmark = not config.run.deterministic  # all batches have one shape

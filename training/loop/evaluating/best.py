@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from training.results.metrics.figures import is_smaller_better
+
 
 def is_better(figures: Mapping[str, float], best: Mapping[str, float] | None, metric: str) -> bool:
     """Return whether ``figures`` are better than the best so far by a metric; the loss decides ties."""
     if best is None:
         return True
-    if metric == "loss":
-        return figures["loss"] < best["loss"]
-    return (figures[metric], -figures["loss"]) > (best[metric], -best["loss"])
+    sign = -1.0 if is_smaller_better(metric) else 1.0
+    return (sign * figures[metric], -figures["loss"]) > (sign * best[metric], -best["loss"])
 
 
 def looks_since_best(history: Sequence[Mapping[str, Any]], best: Mapping[str, float] | None) -> int:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy.typing as npt
 import tensorflow as tf
 
 from training.arrays import Ints
@@ -16,7 +15,7 @@ from training.ranks.group import group_of
 from training.ranks.strategy import distribute, gather
 from training.reading import RecordReader
 from training.results.metrics.tally import Evaluation, Rows
-from training.tasks.task import Task, evaluated
+from training.tasks.task import Task, evaluated, in_float32
 from training.tf_data.indexed import IndexedPipeline
 from training.tf_data.pipeline import reraise
 
@@ -67,16 +66,21 @@ class Evaluator:
             tally.add(labels, rows)
             if sink is not None:
                 sink.add(ordinals, labels, rows)
-            done += len(labels)
+            done += ordinals.size
             on_batch(done)
         return tally.evaluation()
 
-    def _evaluated(self, batch: Any) -> tuple[Ints, npt.NDArray[Any], Rows]:
+    def _evaluated(self, batch: Any) -> tuple[Ints, Any, Rows]:
         """Return ordinals, labels and predictions of the real examples of a batch."""
-        rows = {name: gather(self._strategy, part) for name, part in self._step(batch).items()}
+        rows = self._step(batch)
         real = gather(self._strategy, batch["weights"]) > 0
-        ordinals, labels = (gather(self._strategy, batch[name])[real] for name in ("ordinals", "labels"))
-        return ordinals, labels, {name: part[real] for name, part in rows.items()}
+
+        def of_real(parts: Any) -> Any:
+            if isinstance(parts, dict):
+                return {name: of_real(part) for name, part in parts.items()}
+            return gather(self._strategy, parts)[real]
+
+        return of_real(batch["ordinals"]), of_real(batch["labels"]), of_real(rows)
 
     def _prepare(self, reader: RecordReader) -> tuple[IndexedPipeline, Any]:
         """Return the pipeline of a split, made once: TensorFlow never frees the functions of a dataset."""
@@ -100,7 +104,7 @@ def _evaluation_step(strategy: Any, model: Any, task: Task) -> Any:
     """Return a function: batch -> per replica the losses and predictions of its rows, by name."""
 
     def on_replica(batch: Any) -> Any:
-        outputs = tf.cast(model(batch["images"], training=False), tf.float32)
+        outputs = in_float32(model(batch["images"], training=False))
         return dict(evaluated(task, outputs, batch["labels"]))
 
     return tf.function(lambda batch: strategy.run(on_replica, args=(batch,)))

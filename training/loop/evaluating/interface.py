@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import numpy.typing as npt
-
 from training.arrays import Ints
 from training.reading import RecordReader
 from training.results.metrics.tally import Evaluation, Rows
@@ -16,12 +14,12 @@ from training.results.predictions.columns import PredictionColumns
 class Sink(Protocol):
     """Takes each evaluated batch, for example to write it to a file."""
 
-    def add(self, ordinals: Ints, labels: npt.NDArray[Any], rows: Rows) -> None:
+    def add(self, ordinals: Ints, labels: Any, rows: Rows) -> None:
         """Take n examples.
 
         Args:
             ordinals: int64 [n], the records in the table of the split.
-            labels: [n, ...], as the task needs them.
+            labels: as the task needs them: an array [n, ...], or several by name.
             rows: ``losses`` float32 [n] and the predictions of the task, each [n, ...].
         """
 

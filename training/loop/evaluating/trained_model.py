@@ -13,7 +13,7 @@ from training.loop.evaluating.evaluation import EvaluationSize, Evaluator
 from training.loop.optimization.precision import precision
 from training.loop.parts import model_spec
 from training.models import build_model
-from training.tasks.single_label import SingleLabel
+from training.tasks.of_dataset import task_of
 
 WEIGHTS_FILE = "model.weights.h5"
 
@@ -43,7 +43,8 @@ def load_trained(config: TrainConfig, version: DatasetVersion, run_dir: Path, st
     Raises:
         CorruptDataError: the weights are missing or damaged.
     """
-    spec = replace(model_spec(config, version, 1), weights=None)
+    task = task_of(version, config)
+    spec = replace(model_spec(config, version, task.num_outputs, 1), weights=None)
     weights = run_dir / WEIGHTS_FILE
     with strategy.scope():
         with precision(config.run.mixed_precision):
@@ -55,4 +56,4 @@ def load_trained(config: TrainConfig, version: DatasetVersion, run_dir: Path, st
                 f"the weights {weights} cannot be loaded: {error}", "train again with run.fresh=true"
             ) from error
     size = EvaluationSize(spec.image_size, config.data.batch_size, spec.image_channels)
-    return TrainedModel(model, Evaluator(strategy, model, SingleLabel(spec.num_classes), size))
+    return TrainedModel(model, Evaluator(strategy, model, task, size))

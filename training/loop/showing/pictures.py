@@ -57,7 +57,7 @@ class HardestExamples:
         self._predicted: Ints = np.zeros(0, np.int64)
         self._losses: Floats = np.zeros(0)
 
-    def add(self, ordinals: Ints, labels: npt.NDArray[Any], rows: Rows) -> None:
+    def add(self, ordinals: Ints, labels: Any, rows: Rows) -> None:
         """Take n examples; see ``Sink.add``."""
         losses = np.concatenate([self._losses, rows["losses"]])
         hardest = np.argsort(-losses, kind="stable")[:NUM_SHOWN]

@@ -9,6 +9,18 @@ The figures of single-label classification by name, as they stand in results and
     top5_accuracy      share of the examples whose class is among the five likeliest (of more than five)
     calibration_error  expected calibration error, 15 bins (Guo et al. 2017)
 
-Of multi-label classification: ``loss``, ``exact_match``, ``macro_f1``, ``micro_f1``. Of regression: ``loss``,
-``absolute_error``, ``root_mean_square_error``, ``r2``.
+Of multi-label classification:
+
+    loss               mean over examples and classes of the binary cross-entropy (nats)
+    mean_average_precision   mean over the classes that have examples of their average precision
+    macro_f1           mean F1 of the classes that have examples; a class is predicted above 0.5
+    micro_f1           F1 of all classes together
+    exact_match        share of the examples whose classes are all predicted, and no others
+
+Of regression, each averaged over the targets:
+
+    loss               mean squared error of standard scores
+    absolute_error     mean absolute error, in the unit of the target
+    root_mean_square_error   likewise
+    r2                 share of the variance that is explained; 0 is as good as the mean of the split
 """

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from training.arrays import Ints
+from training.arrays import Floats, Ints
+from training.results.metrics.average_precision import PrecisionCounts
 from training.results.metrics.confusion import mean_where, per_class, precision_recall_f1
 from training.results.metrics.tally import Rows
 
@@ -22,6 +23,7 @@ class MultiLabelEvaluation:
             those that have it, and those that were predicted so.
         loss: mean of the examples' losses (nats).
         exact: examples whose classes were all predicted, and no others.
+        average_precision: float64 [C], of each class; 0 where no example has it.
         num_examples: the number of evaluated examples.
     """
 
@@ -31,6 +33,7 @@ class MultiLabelEvaluation:
     loss: float
     exact: int
     num_examples: int
+    average_precision: Floats
 
     def figures(self) -> dict[str, float]:
         """Return the figures by name; see ``training.results.metrics``."""
@@ -38,14 +41,17 @@ class MultiLabelEvaluation:
         both = int(self.support.sum() + self.predicted.sum())
         return {
             "loss": self.loss,
-            "exact_match": self.exact / max(self.num_examples, 1),
+            "mean_average_precision": mean_where(self.average_precision, self.support),
             "macro_f1": mean_where(f1, self.support),
             "micro_f1": 2 * int(self.hits.sum()) / both if both else 0.0,
+            "exact_match": self.exact / max(self.num_examples, 1),
         }
 
     def to_result(self, classes: list[str]) -> dict[str, Any]:
         """Return the evaluation as a JSON object for the result of a run."""
         rows = per_class(self.hits, self.support, self.predicted, classes)
+        for row, precision in zip(rows.values(), self.average_precision.tolist(), strict=True):
+            row["average_precision"] = precision
         return {**self.figures(), "num_examples": self.num_examples, "per_class": rows}
 
 
@@ -54,13 +60,15 @@ class MultiLabelTally:
 
     def __init__(self, num_classes: int) -> None:
         self._counts = np.zeros((3, num_classes), np.int64)
+        self._precision = PrecisionCounts(num_classes)
         self._loss_sum = 0.0
         self._exact = self._num_examples = 0
 
     def add(self, labels: npt.NDArray[Any], rows: Rows) -> None:
-        """Count examples: labels 0 or 1 [n, C], losses float32 [n], ``predicted`` bool [n, C]."""
+        """Count examples: labels 0 or 1, ``predicted`` bool, ``probabilities`` [n, C]; losses [n]."""
         wanted, predicted = labels > 0.5, rows["predicted"]
         self._counts += np.stack([(wanted & predicted).sum(0), wanted.sum(0), predicted.sum(0)])
+        self._precision.add(wanted, rows["probabilities"])
         self._loss_sum += float(rows["losses"].astype(np.float64).sum())
         self._exact += int((wanted == predicted).all(axis=1).sum())
         self._num_examples += len(labels)
@@ -69,4 +77,12 @@ class MultiLabelTally:
         """Return the figures of all examples so far."""
         hits, support, predicted = self._counts.copy()
         loss = self._loss_sum / max(self._num_examples, 1)
-        return MultiLabelEvaluation(hits, support, predicted, loss, self._exact, self._num_examples)
+        return MultiLabelEvaluation(
+            hits,
+            support,
+            predicted,
+            loss,
+            self._exact,
+            self._num_examples,
+            self._precision.average_precision(),
+        )

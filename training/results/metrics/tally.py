@@ -27,11 +27,11 @@ class Evaluation(Protocol):
 class Tally(Protocol):
     """Sums up predictions, batch by batch, in memory that does not grow with the examples."""
 
-    def add(self, labels: npt.NDArray[Any], rows: Rows) -> None:
+    def add(self, labels: Any, rows: Rows) -> None:
         """Count examples.
 
         Args:
-            labels: [n, ...], as the task needs them.
+            labels: as the task needs them: an array [n, ...], or several by name.
             rows: ``losses`` float32 [n] and the predictions of the task, each [n, ...].
         """
 

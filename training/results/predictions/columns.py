@@ -24,12 +24,12 @@ class PredictionColumns(Protocol):
     task: str
     fields: dict[str, pa.DataType]
 
-    def arrays(self, names: list[str], labels: npt.NDArray[Any], rows: Rows) -> list[pa.Array]:
+    def arrays(self, names: list[str], labels: Any, rows: Rows) -> list[pa.Array]:
         """Return the columns of n examples, in the order of ``fields``.
 
         Args:
             names: of the classes or targets.
-            labels: [n, ...], as the task needs them.
+            labels: as the task needs them: an array [n, ...], or several by name.
             rows: the predictions of the task, each [n, ...].
         """
 

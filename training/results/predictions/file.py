@@ -92,7 +92,7 @@ class PredictionsWriter:
             self._write()
         self._ends.__exit__(kind, error, trace)
 
-    def add(self, ordinals: Ints, labels: npt.NDArray[Any], rows: Rows) -> None:
+    def add(self, ordinals: Ints, labels: Any, rows: Rows) -> None:
         """Add n predictions; see ``Sink.add``."""
         columns = [
             pa.array(self._table.ids(ordinals), pa.string()),

@@ -9,6 +9,7 @@ from typing import Any
 
 from infra import progress as events
 from infra.html.formatting import setting_rows
+from training.results.metrics.figures import is_smaller_better
 from training.results.tracking.tracked import TrackedRun
 
 # MLflow's own defaults let an unreachable server hold up a training for minutes.
@@ -132,7 +133,7 @@ def _refusal(new: Mapping[str, str], holder: Mapping[str, str] | None) -> str | 
     if any(holder.get(name) != new[name] for name in ("dataset", "metric")) or "value" not in holder:
         return "the version that has it was measured otherwise, so set it by hand"
     before, now = float(holder["value"]), float(new["value"])
-    is_better = now < before if new["metric"] == "loss" else now > before
+    is_better = now < before if is_smaller_better(new["metric"]) else now > before
     return (
         None if is_better else f"{new['metric']} is {now:.4f}, that of the version which has it {before:.4f}"
     )

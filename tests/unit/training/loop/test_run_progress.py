@@ -16,6 +16,7 @@ ORDER = TrainingOrder(np.zeros(10, np.int32), seed=0, global_batch_size=4)  # th
 
 
 def progress_of(has_validation: bool = True, counts: Progress | None = None, **settings: Any) -> RunProgress:
+    settings = {"best_metric": "accuracy"} | settings
     return RunProgress(RunSettings(**settings), ORDER, counts or Progress(), has_validation=has_validation)
 
 

@@ -23,7 +23,7 @@ def test_a_model_is_evaluated_on_the_channels_it_was_trained_on(tmp_path: Path, 
     dataset = open_dataset("set", root=tmp_path)
     data = {"image_size": 16, "image_channels": channels, "global_batch_size": 4}
     config = TrainConfig.model_validate({"data": data})
-    model = build_model(model_spec(config, dataset.version, 1))
+    model = build_model(model_spec(config, dataset.version, 2, 1))
     model.save_weights(tmp_path / WEIGHTS_FILE)
     trained = load_trained(config, dataset.version, tmp_path, tf.distribute.get_strategy())
     assert trained.model.input_shape == (None, 16, 16, channels)

@@ -8,6 +8,8 @@ import pytest
 from training.results.metrics.multi_label import MultiLabelTally
 from training.results.metrics.regression import RegressionTally
 
+PROBABILITIES = np.array([[0.9, 0.8, 0.1], [0.6, 0.7, 0.2], [0.4, 0.1, 0.0], [0.7, 0.3, 0.4]], np.float32)
+
 
 def test_several_labels() -> None:
     labels = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0], [0, 1, 0]], np.float32)
@@ -15,11 +17,15 @@ def test_several_labels() -> None:
     tally = MultiLabelTally(3)
     for part in (slice(0, 3), slice(3, 4)):
         losses = np.array([0.5, 1.5, 0.0, 2.0], np.float32)[part]
-        tally.add(labels[part], {"losses": losses, "predicted": predicted[part]})
+        rows = {"losses": losses, "predicted": predicted[part], "probabilities": PROBABILITIES[part]}
+        tally.add(labels[part], rows)
     result = tally.evaluation().to_result(["a", "b", "never"])
-    rows = result["per_class"]
-    assert rows["a"] == pytest.approx({"precision": 2 / 3, "recall": 1.0, "f1": 4 / 5, "support": 2})
-    assert rows["b"] == pytest.approx({"precision": 1.0, "recall": 1 / 2, "f1": 2 / 3, "support": 2})
+    found = result["per_class"]
+    precisions = [row.pop("average_precision") for row in found.values()]
+    assert precisions == pytest.approx([1 / 2 * 1 + 1 / 2 * 2 / 3, 1 / 2 * 1 / 2 + 1 / 2 * 2 / 3, 0])
+    assert result["mean_average_precision"] == pytest.approx(sum(precisions) / 2)
+    assert found["a"] == pytest.approx({"precision": 2 / 3, "recall": 1.0, "f1": 4 / 5, "support": 2})
+    assert found["b"] == pytest.approx({"precision": 1.0, "recall": 1 / 2, "f1": 2 / 3, "support": 2})
     assert result["exact_match"] == 0.5
     assert result["macro_f1"] == pytest.approx((4 / 5 + 2 / 3) / 2)
     assert result["micro_f1"] == pytest.approx(2 * 3 / (4 + 4))

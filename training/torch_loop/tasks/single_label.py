@@ -1,4 +1,4 @@
-"""What a model of PyTorch learns: each example has exactly one of C classes."""
+"""Single-label classification with PyTorch: each example has exactly one of C classes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import Any
 
 from torch.nn import functional
 
+from infra.dataset.version import DatasetVersion
+from training.config import TrainConfig
 from training.results.metrics.single_label import SingleLabelTally
 from training.results.predictions.columns import SingleLabelColumns
 
 
 @dataclass(frozen=True, slots=True)
 class SingleLabel:
-    """Softmax cross-entropy over logits, as ``training.tasks.single_label`` with TensorFlow.
+    """Softmax cross-entropy over logits, as with TensorFlow. Implements ``Task``.
 
     Attributes:
         num_outputs: the number of classes, C.
@@ -47,6 +49,10 @@ class SingleLabel:
             "probabilities": outputs.softmax(dim=1),
         }
 
+    def served(self, outputs: Any) -> Any:
+        """Return the probabilities of the classes: float32 [b, C]."""
+        return outputs.softmax(dim=1)
+
     def tally(self) -> SingleLabelTally:
         """Return an empty tally."""
         return SingleLabelTally(self.num_outputs)
@@ -54,3 +60,8 @@ class SingleLabel:
     def columns(self) -> SingleLabelColumns:
         """Return the columns of a file of predictions."""
         return SingleLabelColumns()
+
+
+def build(version: DatasetVersion, config: TrainConfig) -> SingleLabel:
+    """Make the task of a dataset version."""
+    return SingleLabel(len(version.manifest.classes), config.optimizer.label_smoothing)

@@ -1,0 +1,47 @@
+"""Every figure of an evaluation: its name for people, its unit, and whether a smaller one is better."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """How a figure is shown and compared.
+
+    Attributes:
+        words: its name for people.
+        is_share: it is a share of examples or the like, shown in percent.
+        falls: a smaller value is better.
+    """
+
+    words: str
+    is_share: bool = False
+    falls: bool = False
+
+    def text(self, value: float) -> str:
+        """Return a value of the figure for people."""
+        return f"{value:.1%}" if self.is_share else f"{value:.3f}"
+
+
+# In the order in which a page shows them.
+FIGURES: Final = {
+    "accuracy": Figure("accuracy", is_share=True),
+    "balanced_accuracy": Figure("balanced accuracy", is_share=True),
+    "mean_average_precision": Figure("mean average precision", is_share=True),
+    "macro_f1": Figure("macro F1", is_share=True),
+    "top5_accuracy": Figure("top-5 accuracy", is_share=True),
+    "calibration_error": Figure("calibration error", falls=True),
+    "exact_match": Figure("exact match", is_share=True),
+    "micro_f1": Figure("micro F1", is_share=True),
+    "r2": Figure("R²"),
+    "absolute_error": Figure("absolute error", falls=True),
+    "root_mean_square_error": Figure("root mean square error", falls=True),
+    "loss": Figure("loss", falls=True),
+}
+
+
+def is_smaller_better(name: str) -> bool:
+    """Return whether a smaller value of a figure is better; a figure that is not listed rises."""
+    return name in FIGURES and FIGURES[name].falls

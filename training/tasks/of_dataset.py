@@ -1,0 +1,36 @@
+"""Make the task of a dataset version: the one place where a kind of labels meets its task. TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from infra.dataset.version import DatasetVersion
+from infra.format.labels import LabelKind
+from training.config import TrainConfig
+from training.tasks import multi_label, regression, single_label
+from training.tasks.task import Task
+from training.tasks.traits import traits_of
+
+Builder = Callable[[DatasetVersion, TrainConfig], Task]
+
+BUILDERS: Final[Mapping[LabelKind, Builder]] = {
+    "class": single_label.build,
+    "multi": multi_label.build,
+    "targets": regression.build,
+}
+
+
+def task_of(version: DatasetVersion, config: TrainConfig) -> Task:
+    """Make the task that models of a dataset version learn.
+
+    Args:
+        version: the dataset version; its train split has records.
+        config: the configuration of the run.
+
+    Raises:
+        UsageError: the version has no labels to learn.
+        DataError: its labels cannot be learned.
+    """
+    traits_of(version)
+    return BUILDERS[version.manifest.label_kind](version, config)

@@ -1,0 +1,112 @@
+"""Facts about the task of each kind of labels, for all frameworks: its figures, and the settings that apply.
+
+Imports no framework. ``training.tasks`` says how to add a task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from infra.dataset.version import DatasetVersion
+from infra.errors import ConfigError, UsageError
+from infra.format.labels import WORDS, LabelKind
+
+if TYPE_CHECKING:
+    from training.config import TrainConfig
+
+Setting = Literal["classes", "mixing", "smoothing"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTraits:
+    """Facts about a task.
+
+    Attributes:
+        name: its name, as in the result of a run and in files of predictions.
+        figures: the figures of the validation split by which the best model may be chosen; the first one is
+            the default.
+        settings: the groups of settings that have a meaning for it. "classes": what counts or draws one class
+            an example (class balance, class weights, folds and label errors); "mixing": MixUp and CutMix;
+            "smoothing": label smoothing.
+    """
+
+    name: str
+    figures: tuple[str, ...]
+    settings: frozenset[Setting]
+
+
+TRAITS: Final[Mapping[LabelKind, TaskTraits]] = {
+    "class": TaskTraits(
+        "single-label",
+        ("accuracy", "balanced_accuracy", "macro_f1", "loss"),
+        frozenset({"classes", "mixing", "smoothing"}),
+    ),
+    "multi": TaskTraits(
+        "multi-label",
+        ("mean_average_precision", "macro_f1", "micro_f1", "exact_match", "loss"),
+        frozenset({"mixing", "smoothing"}),
+    ),
+    "targets": TaskTraits(
+        "regression",
+        ("r2", "absolute_error", "root_mean_square_error", "loss"),
+        frozenset({"mixing"}),
+    ),
+}
+
+
+def traits_of(version: DatasetVersion) -> TaskTraits:
+    """Return the facts about the task of a dataset version.
+
+    Raises:
+        UsageError: its records have no labels, or labels that no task learns.
+    """
+    kind = version.manifest.label_kind
+    if kind not in TRAITS:
+        raise UsageError(
+            f"{version.ref} has {WORDS[kind]}: there is nothing that a model could learn from it",
+            "prepare it with labels (docs/labels.md), or read it with open_dataset in a loop of your own",
+        )
+    return TRAITS[kind]
+
+
+def settings_for(config: TrainConfig, version: DatasetVersion) -> TrainConfig:
+    """Return the configuration with ``run.best_metric`` settled, if its settings fit the labels.
+
+    Args:
+        config: the configuration of a run.
+        version: the dataset version.
+
+    Raises:
+        UsageError: there is nothing to learn. ConfigError: a setting has no meaning for the task.
+    """
+    traits = traits_of(version)
+    for group, key, value, plain in _special(config):
+        if group not in traits.settings and value != plain:
+            raise ConfigError(
+                f"{key} = {value!r} has no meaning for {traits.name}: {version.ref} has "
+                f"{WORDS[version.manifest.label_kind]}",
+                f"leave it out: {key} = {plain!r}",
+            )
+    metric = config.run.best_metric
+    if metric == "auto":
+        run = config.run.model_copy(update={"best_metric": traits.figures[0]})
+        return config.model_copy(update={"run": run})
+    if metric not in traits.figures:
+        raise ConfigError(
+            f"run.best_metric = {metric!r} is no figure of {traits.name}, which {version.ref} is for",
+            f"choose 'auto', or one of: {', '.join(traits.figures)}",
+        )
+    return config
+
+
+def _special(config: TrainConfig) -> Iterator[tuple[Setting, str, object, object]]:
+    """Yield the settings that not every task has a meaning for: group, key, value and neutral value."""
+    data, augment = config.data, config.augment
+    yield "classes", "data.balance", data.balance, "natural"
+    yield "classes", "data.class_weights", data.class_weights, "none"
+    yield "classes", "data.left_out_fold", data.left_out_fold, None
+    yield "mixing", "augment.mixup", augment.mixup, 0.0
+    yield "mixing", "augment.cutmix", augment.cutmix, 0.0
+    yield "smoothing", "optimizer.label_smoothing", config.optimizer.label_smoothing, 0.0

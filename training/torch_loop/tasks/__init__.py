@@ -1,0 +1,1 @@
+"""What a model of PyTorch learns: one file per task, as in ``training.tasks``."""

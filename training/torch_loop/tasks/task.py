@@ -1,0 +1,38 @@
+"""The interface of a task with PyTorch, by which training step, evaluation and export know it."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from training.results.metrics.tally import Tally
+from training.results.predictions.columns import PredictionColumns
+
+
+class Task(Protocol):
+    """What a model learns, as ``training.tasks.task.Task`` with TensorFlow; b is the number of rows."""
+
+    @property
+    def num_outputs(self) -> int:
+        """The number of values that a model gives for each example, or for each place in it."""
+
+    @property
+    def score_name(self) -> str:
+        """The name of the mean of ``scores`` over the examples of an epoch."""
+
+    def training_losses(self, outputs: Any, labels: Any) -> Any:
+        """Return the loss of each example in training, with label smoothing: float32 [b]."""
+
+    def scores(self, outputs: Any, labels: Any) -> Any:
+        """Return what a training step counts of each example: [b]; for classes whether it is a hit."""
+
+    def evaluated(self, outputs: Any, labels: Any) -> dict[str, Any]:
+        """Return all that is kept of each evaluated example: ``losses`` float32 [b], and its predictions."""
+
+    def served(self, outputs: Any) -> Any:
+        """Decode outputs to what an exported model returns: float32 [b, ...]."""
+
+    def tally(self) -> Tally:
+        """Return an empty tally of predictions, for the figures of a split."""
+
+    def columns(self) -> PredictionColumns:
+        """Return the columns of a file of predictions."""
