@@ -3,38 +3,44 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 
-_SECONDS = 300.0
+from tests.samples.waiting import before_its_end
 
 
-def job_processes(source: Path) -> list[psutil.Process]:
-    """The processes of the job that prepares ``source``, itself first, once it has others below it."""
-    deadline = time.monotonic() + _SECONDS
-    while time.monotonic() < deadline:
+def job_processes(source: Path, has_ended: Callable[[], bool]) -> list[psutil.Process]:
+    """The processes of the job that prepares ``source``, itself first, once it has others below it.
+
+    Args:
+        source: what is prepared.
+        has_ended: tells whether the flow run of the job has ended.
+    """
+
+    def with_children() -> list[psutil.Process] | None:
         job = _job(source)
         with contextlib.suppress(psutil.NoSuchProcess):
             if job is not None and (children := job.children(recursive=True)):
                 return [job, *children]
-        time.sleep(0.1)
-    raise AssertionError("the run's job did not start")
+        return None
+
+    return before_its_end(with_children, has_ended)
 
 
-def held_after_a_block(source: Path, dataset: Path) -> list[psutil.Process]:
+def held_after_a_block(source: Path, dataset: Path, has_ended: Callable[[], bool]) -> list[psutil.Process]:
     """The processes of the job, all stopped (SIGSTOP) after a first block and before the last.
 
     Args:
         source: what is prepared, by a job that takes seconds from the first block to the last.
         dataset: the folder of the dataset.
+        has_ended: tells whether the flow run or the command of the job has ended.
     """
-    deadline = time.monotonic() + _SECONDS
-    while not list(dataset.glob("spool/*/blocks/*.arrow")):
-        assert time.monotonic() < deadline, "no block was finished"
-        time.sleep(0.02)
+    before_its_end(lambda: list(dataset.glob("spool/*/blocks/*.arrow")) or None, has_ended)
     job = _job(source)
     assert job is not None, "the job had ended before it was stopped"
     job.suspend()
@@ -72,10 +78,10 @@ def fake_prepare(behaviour: str, source: Path, dataset: str) -> list[str]:
     return [sys.executable, "-c", program, "prepare", str(source), "--dataset", dataset, "--json"]
 
 
-def wait_for_text(path: Path) -> str:
-    """What ``path`` says, once it says something."""
-    deadline = time.monotonic() + _SECONDS
-    while not (path.exists() and path.read_text()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return path.read_text()
+def wait_for_text(path: Path, process: subprocess.Popen[Any]) -> str:
+    """What the process writes to ``path``, once it has written something."""
+
+    def text() -> str | None:
+        return path.read_text() or None if path.exists() else None
+
+    return before_its_end(text, lambda: process.poll() is not None)

@@ -97,6 +97,10 @@ class RunningServer:
             )
             time.sleep(0.3)
 
+    def has_ended(self, run_id: str) -> bool:
+        """Tell whether the flow run is in a final state."""
+        return self.get(f"/flow_runs/{run_id}")["state_type"] in FINAL
+
     def run_named(self, name: str) -> dict[str, Any]:
         """The flow run of this name."""
         (run,) = self.post("/flow_runs/filter", flow_runs={"name": {"any_": [name]}})

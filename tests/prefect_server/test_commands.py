@@ -104,7 +104,7 @@ def test_an_interrupted_prepare_is_status_130_and_goes_on(
     with subprocess.Popen(
         command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
-        tree = held_after_a_block(source, root / "large")
+        tree = held_after_a_block(source, root / "large", lambda: process.poll() is not None)
         os.killpg(process.pid, how)
         _, said = process.communicate(timeout=120)
     assert process.returncode == 130, said
@@ -125,7 +125,7 @@ def test_a_killed_command_leaves_nothing_behind_and_the_next_marks_its_run(
 ) -> None:
     environment = user_environment(home) | {"FAKE_JOB_MARKER": str(tmp_path / "pids")}
     with subprocess.Popen(fake_prepare("waits", tmp_path, "lost"), env=environment) as process:
-        wait_for_text(tmp_path / "pids")
+        wait_for_text(tmp_path / "pids", process)
         tree = psutil.Process(process.pid).children(recursive=True)
         assert len(tree) >= 3, "the server, the job and its child"
         process.kill()
@@ -191,7 +191,7 @@ def test_a_stop_in_prefect_ends_the_command(
     environment = {**shardmill_up.env, "FAKE_JOB_MARKER": str(tmp_path / "pids")}
     command = fake_prepare("waits", tmp_path, name)
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
-        wait_for_text(tmp_path / "pids")
+        wait_for_text(tmp_path / "pids", process)
         job = psutil.Process(process.pid).children(recursive=True)
         run = shardmill_up.run_named(f"prepare-{name}")
         shardmill_up.post(f"/flow_runs/{run['id']}/set_state", state=state)

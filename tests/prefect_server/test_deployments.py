@@ -159,7 +159,7 @@ def test_a_cancel_takes_the_whole_tree_and_leaves_what_is_done(
     source = write_many_large_images(tmp_path / "large", NUM_LARGE)
     parameters = {"source": str(source), "dataset": "large", "config": SMALL_BLOCKS}
     run = shardmill_up.deployment_run("prepare/prepare", **parameters)
-    tree = held_after_a_block(source, shardmill_up.root / "large")
+    tree = held_after_a_block(source, shardmill_up.root / "large", lambda: shardmill_up.has_ended(run))
 
     assert shardmill_up.prefect("flow-run", "cancel", run).returncode == 0
     ended = shardmill_up.wait(run)
@@ -183,7 +183,7 @@ def test_a_killed_flow_process_takes_the_job_with_it(shardmill_up: RunningServer
     run = shardmill_up.deployment_run(
         "pipeline/pipeline", source=str(source), dataset="killed", prepare_config=SMALL_BLOCKS
     )
-    tree = held_after_a_block(source, shardmill_up.root / "killed")
+    tree = held_after_a_block(source, shardmill_up.root / "killed", lambda: shardmill_up.has_ended(run))
 
     flow_process = next(process.parent() for process in tree if "beam_jobs.prepare" in process.cmdline())
     assert flow_process is not None
@@ -206,7 +206,7 @@ def test_a_killed_worker_takes_its_runs_with_it_and_is_started_again(
     source = write_many_large_images(tmp_path / "large", NUM_LARGE)
     parameters = {"source": str(source), "dataset": "orphaned", "config": SMALL_BLOCKS}
     run = shardmill_up.deployment_run("prepare/prepare", **parameters)
-    tree = job_processes(source)
+    tree = job_processes(source, lambda: shardmill_up.has_ended(run))
 
     services = psutil.Process(shardmill_up.pid).children()
     (worker,) = [service for service in services if "worker" in service.cmdline()]

@@ -5,6 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 def eventually(holds: Callable[[], bool], seconds: float = 60.0) -> bool:
@@ -13,6 +16,24 @@ def eventually(holds: Callable[[], bool], seconds: float = 60.0) -> bool:
     while not holds() and time.monotonic() < end:
         time.sleep(0.02)
     return holds()
+
+
+def before_its_end(find: Callable[[], T | None], has_ended: Callable[[], bool], seconds: float = 300.0) -> T:
+    """Return what a process or a run makes, as soon as it is there. Fail as soon as its maker has ended.
+
+    Args:
+        find: looks for it; None if it is not there yet.
+        has_ended: tells whether the process or the run has ended. Asked once a second.
+        seconds: the longest time to wait.
+    """
+    end, ask_again, ended = time.monotonic() + seconds, time.monotonic(), False
+    while (found := find()) is None:
+        assert not ended, "the maker of what is awaited has ended without it"
+        assert time.monotonic() < end, f"not there after {seconds} s"
+        if time.monotonic() >= ask_again:
+            ended, ask_again = has_ended(), time.monotonic() + 1
+        time.sleep(0 if ended else 0.02)
+    return found
 
 
 def block_threads_end() -> bool:
