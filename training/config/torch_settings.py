@@ -91,8 +91,6 @@ def check_framework(config: TrainConfig) -> None:
         if name in _KNOWN.get(table, "").split() or value == default or value in _ALSO_FINE.get(key, ()):
             continue
         raise _refused(key, value, f"leave {key} out, or train with run.framework = 'tensorflow'")
-    if config.data.global_batch_size == "auto":
-        raise _refused("data.global_batch_size", "auto", "set it to a number")
     _check_model(config)
     _check_optimizer(config)
 

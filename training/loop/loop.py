@@ -10,15 +10,14 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import tensorflow as tf
-
 from infra import progress as events
-from infra.errors import Cancelled, OutOfMemory
+from infra.errors import Cancelled
 from training.config import TrainConfig
 from training.loop.callbacks import AttachedCallbacks
 from training.loop.checkpoints.checkpoints import Progress
 from training.loop.data_and_outputs import RunOutputs, TrainingData
 from training.loop.evaluating.interface import Sink
+from training.loop.memory.exhaustion import out_of_memory
 from training.loop.parts import TrainingParts
 from training.loop.reports import TrainingReports
 from training.loop.run_progress import RunProgress
@@ -34,8 +33,6 @@ from training.ranks.strategy import distribute, gather, num_local_replicas
 from training.reading import RecordReader
 from training.results.metrics.tally import Evaluation
 from training.tf_data.pipeline import Pipeline, reraise
-
-_MESSAGE_CHARACTERS = 200
 
 
 class TrainingLoop:
@@ -146,7 +143,8 @@ class TrainingLoop:
                 classes = self._data.batches.reader.split.version.manifest.classes
                 log_first_batch(self._outputs.log, self._config, self._parts.strategy, batch, classes)
             self._profile.step_begins(self.run_step + 1)
-            _take(train_step, batch, num_real)
+            with out_of_memory():
+                train_step(batch, num_real)
             if self._parts.pruning is not None:
                 self._parts.pruning.after_step(self.run_step + 1)
             self._profile.step_ends(self.run_step + 1)
@@ -241,19 +239,3 @@ class TrainingLoop:
     def rates(self) -> dict[str, float]:
         """Return the images per second of training, and the share of that time spent waiting for data."""
         return self._run.rates()
-
-
-def _take(train_step: TrainStep, batch: Any, num_real: int) -> None:
-    """Take a step.
-
-    Raises:
-        OutOfMemory: it does not fit into the memory of a device.
-    """
-    try:
-        train_step(batch, num_real)
-    except tf.errors.ResourceExhaustedError as error:
-        said = (str(error.message).strip().splitlines() or [""])[0]
-        raise OutOfMemory(
-            f"a training step does not fit into memory: {said[:_MESSAGE_CHARACTERS]}",
-            "lower data.global_batch_size, or set run.accumulate_steps to take each step in parts",
-        ) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from training.loop.ending.export import export_model
 from training.loop.ending.result import run_result
 from training.loop.evaluating.final_evaluation import evaluate_left_out, evaluate_splits, write_label_errors
 from training.loop.loop import TrainingLoop
-from training.loop.memory.fallback import within_memory
+from training.loop.memory.fallback import settle_parts
 from training.loop.parts import TrainingParts, build_parts
 from training.loop.sharing.balance_record import BalanceRecord, RankLabels
 from training.loop.sharing.division import measured_division, planned_division, unit_of_rows
@@ -52,7 +52,7 @@ from training.results.run_files.environment import describe_environment
 from training.results.tracking.tracked import TrackedRun
 from training.results.tracking.trackers import Trackers
 from training.runs.folds import TrainRecords, divide_train_split
-from training.runs.settled import Settled, read_settled, settle_again, settled_by
+from training.runs.settled import Settled, read_settled, settled_by
 from training.tasks.traits import settings_for
 from training.tf_data.pipeline import Pipeline
 from training.tf_data.training_input import InputSettings, TrainingInput, open_training_input
@@ -207,20 +207,14 @@ def _opened(
 
 def _fitted(run: _OpenRun, stop: StopFlag, trackers: Trackers) -> tuple[TrainingParts, TrainingLoop, Settled]:
     """Train to the best model, in more parts a step where memory is too small, and return what is settled."""
-    settled = run.settled
 
     def attempt(config: TrainConfig) -> tuple[TrainingParts, TrainingLoop]:
         parts = run.take_parts(config)
         return parts, train_and_restore_best(config, parts, run.data, run.run_dir, stop, trackers)
 
-    def remember(number: int) -> None:
-        nonlocal settled
-        settled = replace(settled, accumulate_steps=number)
-        settle_again(run.run_dir, settled)
-
     if group_of(run.strategy).num_ranks > 1:  # they would have to agree
-        return *attempt(run.config), settled
-    parts, loop = within_memory(run.config, run.rows, attempt, remember)
+        return *attempt(run.config), run.settled
+    (parts, loop), settled = settle_parts(run.config, run.settled, run.run_dir, run.rows, attempt)
     return parts, loop, settled
 
 

@@ -29,7 +29,8 @@ from training.results.metrics.tally import Evaluation
 from training.torch_data.batch import TorchBatch
 from training.torch_data.transforms.device import DeviceAugment
 from training.torch_loop.evaluating.evaluation import Evaluator
-from training.torch_loop.memory import memory_figures
+from training.torch_loop.memory.exhaustion import out_of_memory
+from training.torch_loop.memory.figures import memory_figures
 from training.torch_loop.models.layers import set_training
 from training.torch_loop.parts import TrainingParts
 from training.torch_loop.reading import Batches
@@ -82,6 +83,7 @@ class TrainingLoop:
         Raises:
             Cancelled: stopped on request, after a checkpoint of the last whole step.
             LossNotFinite: the loss is not finite.
+            OutOfMemory: a step does not fit into memory.
             CorruptDataError: a record is damaged.
         """
         self._reports.begin(self.run_step)
@@ -125,7 +127,8 @@ class TrainingLoop:
             num_real = self._run.num_real
             if self.run_step == 0 and self._shows_pictures:
                 self._log_first_batch(batch)
-            train_step(batch, self.run_step, num_real)
+            with out_of_memory():
+                train_step(batch, self.run_step, num_real)
             self._reports.count(num_real)
             if self._outputs.trace is not None:
                 self._outputs.trace.add(self.progress.epoch, self.progress.step, self._consumed(batch))

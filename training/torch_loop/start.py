@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from infra.errors import GO_ON, EnvironmentFault, RankLost
 from training.config import TrainConfig
 from training.ranks.cluster import Cluster, Meeting
 from training.ranks.heartbeat import Heart
+from training.torch_loop.ranks.processes import set_environment
 
 if TYPE_CHECKING:
     from training.torch_loop.ranks.group import Place
@@ -44,11 +44,7 @@ def train_in_process(
     Raises:
         RankLost: another rank ended or does not answer.
     """
-    # Read when PyTorch is imported. Its threads would otherwise wait in a loop, and take the cores from the
-    # threads that decode, and from other processes: on two busy cores a step then takes five times as long.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    if config.run.deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS starts
+    set_environment(config)
     from training.torch_loop import session
 
     try:

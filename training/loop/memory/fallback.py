@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import TypeVar
 
 from infra import progress as events
 from infra.errors import ConfigError, OutOfMemory
 from training.augment.batch_parameters import check_pairs
 from training.config import AugmentSettings, TrainConfig
+from training.runs.settled import Settled, settle_again
 
 T = TypeVar("T")
+
+_MESSAGE_CHARACTERS = 200
+
+
+def does_not_fit(said: str) -> OutOfMemory:
+    """Return the error of a step that found no memory; ``said``: the words of the framework."""
+    first = (said.strip().splitlines() or [""])[0]
+    return OutOfMemory(
+        f"a training step does not fit into memory: {first[:_MESSAGE_CHARACTERS]}",
+        "lower data.global_batch_size, or set run.accumulate_steps to take each step in parts",
+    )
 
 
 def within_memory(
@@ -43,6 +57,27 @@ def within_memory(
         )
         remember(number)
         config = config.model_copy(update={"run": config.run.model_copy(update={"accumulate_steps": number})})
+
+
+def settle_parts(
+    config: TrainConfig,
+    settled: Settled,
+    run_dir: Path,
+    rows: int,
+    attempt: Callable[[TrainConfig], T],
+) -> tuple[T, Settled]:
+    """Train ``within_memory``, and note the number of parts in run.json.
+
+    Returns:
+        What ``attempt`` returned, and what the run has settled.
+    """
+
+    def remember(number: int) -> None:
+        nonlocal settled
+        settled = replace(settled, accumulate_steps=number)
+        settle_again(run_dir, settled)
+
+    return within_memory(config, rows, attempt, remember), settled
 
 
 def more_parts(parts: int, rows: int, augment: AugmentSettings) -> int | None:

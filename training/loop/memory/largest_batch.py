@@ -1,4 +1,4 @@
-"""Find the largest batch that fits into memory, by a process that may die of it. Imports no TensorFlow."""
+"""Find the largest batch that fits into memory, by a process that may die of it. Imports no framework."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ from infra.readable import readable_bytes
 from training.config import TrainConfig
 
 TRIAL = "trial"
+
+# Each takes real steps with its framework.
+_COMMANDS = {
+    "tensorflow": "training.loop.memory.try_batches",
+    "torch": "training.torch_loop.memory.try_batches",
+}
 
 
 def find_largest_batch(config: TrainConfig, version: DatasetVersion, root: str | Path) -> int:
@@ -37,7 +43,7 @@ def find_largest_batch(config: TrainConfig, version: DatasetVersion, root: str |
             events.log(f"steps of {event['global_batch_size']} examples fit, with {peak} at most")
 
     events.log("looking for the largest data.global_batch_size that fits into memory")
-    argv = [sys.executable, "-m", "training.loop.memory.try_batches", version.ref]
+    argv = [sys.executable, "-m", _COMMANDS[config.run.framework], version.ref]
     argv += ["--root", str(root), "--config-json", config.model_dump_json()]
     outcome = run_child(argv, on_event=on_event)
     if outcome.error is not None or not found:

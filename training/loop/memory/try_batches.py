@@ -6,29 +6,50 @@ people.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
 from infra import progress as events
 from infra.dataset.catalog import Catalog
+from infra.dataset.version import DatasetVersion
 from infra.processes.job_command import JobParser, settings_of
 from infra.processes.process import exit_at_once, run_main
 from training.config import TrainConfig
 from training.loop.memory.largest_batch import TRIAL
+from training.loop.memory.sizes import TriedSteps, available_ram_bytes, fitting_sizes
+
+StepsOf = Callable[[TrainConfig, DatasetVersion], TriedSteps]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the trials and return the exit status."""
-    return run_main(lambda: _run(argv))
+    return try_batches("training.loop.memory.try_batches", argv, _steps)
 
 
-def _run(argv: Sequence[str] | None) -> int:
-    parser = JobParser("python -m training.loop.memory.try_batches", "Which batch sizes fit into memory.", "")
+def try_batches(module: str, argv: Sequence[str] | None, steps_of: StepsOf) -> int:
+    """Try batch sizes with the steps of a framework, and return the exit status of the process.
+
+    Args:
+        module: the module that is run.
+        argv: its arguments; None: those of the process.
+        steps_of: starts the framework and builds the model.
+    """
+    parser = JobParser(f"python -m {module}", "Which batch sizes fit into memory.", "")
     parser.add_argument("dataset", metavar="NAME@VERSION")
     parser.add_job_arguments("train")
-    args = parser.parse_args(argv)
-    config = settings_of(args, TrainConfig, "train")
-    version = Catalog(args.root).open_view(args.dataset)
+
+    def run() -> int:
+        args = parser.parse_args(argv)
+        config = settings_of(args, TrainConfig, "train")
+        steps = steps_of(config, Catalog(args.root).open_view(args.dataset))
+        for trial in fitting_sizes(config, steps, available_ram_bytes()):
+            events.metrics(split=TRIAL, **asdict(trial))
+        return 0
+
+    return run_main(run)
+
+
+def _steps(config: TrainConfig, version: DatasetVersion) -> TriedSteps:
     from training.ranks import tensorflow_runtime
 
     with tensorflow_runtime.quiet_start():
@@ -37,11 +58,9 @@ def _run(argv: Sequence[str] | None) -> int:
             seed=config.data.seed,
             gpu_memory_limit_bytes=config.run.gpu_memory_limit_bytes,
         )
-        from training.loop.memory.trial import available_ram_bytes, fitting_sizes
+        from training.loop.memory.trial import TensorFlowSteps
 
-    for trial in fitting_sizes(config, version, available_ram_bytes()):
-        events.metrics(split=TRIAL, **asdict(trial))
-    return 0
+    return TensorFlowSteps(config, version)
 
 
 if __name__ == "__main__":

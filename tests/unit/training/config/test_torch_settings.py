@@ -35,7 +35,6 @@ def config(*overrides: str) -> TrainConfig:
         ("reading.mode=streaming", "leave reading.mode out"),
         ("augment.mixup=0.2", None),
         ("augment.randaugment.num_ops=2", None),
-        ("data.global_batch_size=auto", "set it to a number"),
         ("ranks.shares=measured", None),
         ("ranks.shares=[2, 1]", None),
         ("run.gpu_memory_limit_bytes=1000000000", "leave run.gpu_memory_limit_bytes out"),

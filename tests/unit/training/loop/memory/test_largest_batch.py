@@ -13,6 +13,7 @@ from infra.settings import load_settings
 from tests.samples.published import coloured, publish
 from training.config import TrainConfig
 from training.loop.memory.largest_batch import find_largest_batch
+from training.loop.memory.sizes import fitting_sizes
 from training.runs.identity import run_identity
 from training.runs.settled import Settled, read_settled, run_record, settled_by
 from training.train import train_dataset
@@ -34,11 +35,13 @@ def config(*overrides: str) -> TrainConfig:
 
 
 def sizes(version: DatasetVersion, ram_bytes: int, *overrides: str) -> list[int]:
-    from training.loop.memory.trial import fitting_sizes
+    from training.loop.memory.trial import TensorFlowSteps
     from training.ranks import tensorflow_runtime
 
     tensorflow_runtime.start(seed=0)
-    return [trial.global_batch_size for trial in fitting_sizes(config(*overrides), version, ram_bytes)]
+    asked = config(*overrides)
+    tried = fitting_sizes(asked, TensorFlowSteps(asked, version), ram_bytes)
+    return [trial.global_batch_size for trial in tried]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,106 @@
+"""Try batch sizes with real training steps, each twice the one before, with any framework. No TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import psutil
+
+from infra.errors import OutOfMemory
+from infra.processes.process import own_peak_rss_bytes
+from training.config import TrainConfig
+
+# More examples a step make a run worse and hardly faster.
+_MOST = 4096
+_LEAST_STEPS_PER_EPOCH = 10
+_SHARE_OF_RAM = 0.8
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A batch size with which training steps were taken.
+
+    Attributes:
+        global_batch_size: examples a step.
+        peak_bytes: the most memory so far: of a GPU, or of this process if it trains on the CPU.
+    """
+
+    global_batch_size: int
+    peak_bytes: int
+
+
+class TriedSteps(Protocol):
+    """Training steps of a run with batches of any size."""
+
+    @property
+    def num_replicas(self) -> int:
+        """The devices that share a step."""
+
+    @property
+    def num_records(self) -> int:
+        """The examples of the train split."""
+
+    def take(self, config: TrainConfig) -> None:
+        """Take some steps with the batch size of ``config``, and wait for them.
+
+        Raises:
+            OutOfMemory: they do not fit into memory.
+        """
+
+    def peak_device_bytes(self) -> dict[str, int]:
+        """Return the most memory of each GPU so far (bytes), by name; empty if the CPU trains."""
+
+
+def fitting_sizes(config: TrainConfig, steps: TriedSteps, ram_bytes: int) -> Iterator[Trial]:
+    """Yield the batch sizes that fit, from small to large.
+
+    On GPUs the last one is that before a step did not fit. On CPUs, where a process that takes too much is
+    killed, it is the last one whose double is not expected to exceed ``ram_bytes``: each doubling adds twice
+    what the one before it added.
+    """
+    last: Trial | None = None
+    for size in _sizes(config, steps):
+        try:
+            steps.take(sized(config, size))
+        except OutOfMemory:
+            return
+        peaks = steps.peak_device_bytes()
+        trial = Trial(size, max(peaks.values(), default=0) or own_peak_rss_bytes())
+        if not peaks and trial.peak_bytes > ram_bytes:
+            return
+        yield trial
+        added = trial.peak_bytes - (trial if last is None else last).peak_bytes
+        if not peaks and trial.peak_bytes + 2 * added > ram_bytes:
+            return
+        last = trial
+
+
+def available_ram_bytes() -> int:
+    """Return the part of this machine's free memory, or of this container's, that a run may take."""
+    free = psutil.virtual_memory().available
+    try:
+        limit, used = ((_CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
+    except OSError:  # no container
+        limit, used = "max", "0"
+    if limit != "max":
+        free = min(free, int(limit) - int(used))
+    return int(_SHARE_OF_RAM * free)
+
+
+def sized(config: TrainConfig, size: int) -> TrainConfig:
+    """Return the configuration with a batch size, and without a cache, which would be filled for nothing."""
+    data = config.data.model_copy(update={"global_batch_size": size})
+    reading = config.reading.model_copy(update={"cache": "none"})
+    return config.model_copy(update={"data": data, "reading": reading})
+
+
+def _sizes(config: TrainConfig, steps: TriedSteps) -> list[int]:
+    """Return sizes that all replicas share and all parts of a step divide, each twice the one before."""
+    sizes = [steps.num_replicas * config.run.accumulate_steps * (2 if config.augment.mixes else 1)]
+    while 2 * sizes[-1] <= min(_MOST, steps.num_records // _LEAST_STEPS_PER_EPOCH):
+        sizes.append(2 * sizes[-1])
+    return sizes

@@ -1,0 +1,1 @@
+"""Measure memory with PyTorch, and find the largest batch that fits into it."""
