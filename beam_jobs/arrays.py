@@ -18,18 +18,19 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypedDict, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.config import PrepareConfig, RowsConfig
+from beam_jobs.config import PrepareConfig
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.kinds.arrays.found import FoundArray
 from beam_jobs.sources.kinds.arrays.roles import pair_arrays
 from beam_jobs.sources.rows.row_files import RowFile
 from infra.errors import ConfigError, UsageError
 from infra.format.contract import SPLITS
+from infra.format.labels import LabelKind
 from infra.processes.children import run_child
 from infra.progress import TerminalProgress
 from infra.settings import validate
@@ -38,21 +39,45 @@ from infra.storage.locations import below, default_root
 from infra.storage.names import check_dataset_name, uri_of
 
 _FOLDER = ".arrays"  # below the root; a name that no dataset can have
+_FEATURE = "feature-"  # begins the roles of further features
 
 Arrays = npt.ArrayLike | Mapping[str, npt.ArrayLike]
 _Given = dict[str, dict[str, npt.NDArray[Any]]]  # split, or "" -> role -> array
 
 
+class ArrayOptions(TypedDict, total=False):
+    """What else ``prepare_arrays`` takes.
+
+    Attributes:
+        label_kind: "class": one class an image; "multi": ``labels`` has a column of 0 and 1 for each class,
+            [N, C]; "targets": numbers that a model is to predict, [N] or [N, T]; "none": no labels. Default:
+            "class", or "none" without ``labels``.
+        class_names: names of the classes whose labels are numbers, in the order of the numbers from 0; of
+            kind multi in the order of the columns.
+        splits: texts [N]: train, validation or test, empty where it is to be chosen. Only if ``images`` is
+            one array.
+        groups: numbers or texts [N], keys of images that must stay in one split; or such an array for each
+            split.
+        features: further features of the records: name -> numbers or texts, [N] or [N, k]; or such an array
+            for each split.
+        settings: of the configuration, as the table ``[prepare]`` of a file has them.
+    """
+
+    label_kind: LabelKind
+    class_names: Sequence[str]
+    splits: npt.ArrayLike | None
+    groups: Arrays | None
+    features: Mapping[str, Arrays]
+    settings: Mapping[str, Any]
+
+
 def prepare_arrays(
     images: Arrays,
-    labels: Arrays,
+    labels: Arrays | None = None,
     *,
     dataset: str,
     root: str | Path | None = None,
-    class_names: Sequence[str] = (),
-    splits: npt.ArrayLike | None = None,
-    groups: Arrays | None = None,
-    settings: Mapping[str, Any] | None = None,
+    **options: Unpack[ArrayOptions],
 ) -> dict[str, Any]:
     """Prepare a version of a dataset from arrays, or find that the newest version is already up to date.
 
@@ -61,15 +86,11 @@ def prepare_arrays(
 
     Args:
         images: uint8 [N, H, W] or [N, H, W, C] with 1, 3 or 4 channels; or such an array for each split.
-        labels: numbers or texts, [N] or [N, 1]; or such an array for each split.
+        labels: numbers or texts, [N] or [N, 1]; or such an array for each split. Others: see ``label_kind``.
         dataset: name of the dataset.
         root: folder of the datasets, a path or a URI; None for $SHARDMILL_ROOT or ./datasets.
-        class_names: names of the classes whose labels are numbers, in the order of the numbers from 0.
-        splits: texts [N]: train, validation or test, empty where it is to be chosen. Only if ``images`` is
-            one array.
-        groups: numbers or texts [N], keys of images that must stay in one split; or such an array for each
-            split.
-        settings: of the configuration, as the table ``[prepare]`` of a file has them.
+        **options: other kinds of labels, names of classes, splits, groups and further features; see
+            ``ArrayOptions``.
 
     Returns:
         What ``shardmill prepare --json`` prints: ``version``, ``num_records`` and so on.
@@ -78,8 +99,23 @@ def prepare_arrays(
         ConfigError: a shape, a type or a setting is wrong. ShardmillError: see infra.errors.
     """
     check_dataset_name(dataset)
-    given = _given(images=images, labels=labels, splits=splits, groups=groups)
-    config = _config(given, class_names, settings or {})
+    if unknown := [name for name in options if name not in ArrayOptions.__annotations__]:
+        raise UsageError(
+            f"unknown argument {unknown[0]!r}", f"there are {', '.join(ArrayOptions.__annotations__)}"
+        )
+    kind = options.get("label_kind", "class" if labels is not None else "none")
+    if (labels is None) != (kind == "none"):
+        raise UsageError(
+            f"label_kind = {kind!r}, and labels are {'missing' if labels is None else 'given'}",
+            "give labels exactly if the kind is another than 'none'",
+        )
+    by_role = {"images": images, "labels": labels}
+    by_role |= {"splits": options.get("splits"), "groups": options.get("groups")}
+    by_role |= {_FEATURE + name: array for name, array in options.get("features", {}).items()}
+    given = _given({role: array for role, array in by_role.items() if array is not None})
+    config = _config(given, options.get("class_names", ()), kind, options.get("settings", {}))
+    for split, arrays in given.items():
+        _check(split, arrays, config)
     location = str(root if root is not None else default_root())
     place = below(location if "://" in location else str(Path(location).expanduser().absolute()), _FOLDER)
     storage = Storage.at(place)
@@ -91,36 +127,31 @@ def prepare_arrays(
             storage.delete_tree(dataset)
 
 
-def _given(images: Arrays, labels: Arrays, splits: npt.ArrayLike | None, groups: Arrays | None) -> _Given:
-    """Return the arrays by split and role, after checking that they belong together.
+def _given(by_role: Mapping[str, Arrays]) -> _Given:
+    """Return the arrays by split and role, after checking that they are given for the same splits.
 
     Raises:
-        ConfigError: a shape or type is wrong. UsageError: the splits are not the same everywhere.
+        UsageError: they are not.
     """
-    by_role = {"images": images, "labels": labels, "splits": splits, "groups": groups}
-    parts = [value for name, value in by_role.items() if value is not None and name != "splits"]
+    parts = [value for name, value in by_role.items() if name != "splits"]
     names = [tuple(part) if isinstance(part, Mapping) else ("",) for part in parts]
-    if len({frozenset(name) for name in names}) > 1 or (splits is not None and names[0] != ("",)):
+    if len({frozenset(name) for name in names}) > 1 or ("splits" in by_role and names[0] != ("",)):
         raise UsageError(
-            "images, labels and groups are not given for the same splits",
+            "images, labels, groups and features are not given for the same splits",
             "give one array of each, or a dictionary of each with the same keys; splits only with arrays",
         )
     if unknown := [name for name in names[0] if name not in ("", *SPLITS)]:
         raise UsageError(f"{unknown[0]!r} is no split", f"there are {', '.join(SPLITS)}")
-    given: _Given = {
+    return {
         split: {
             role: np.asarray(value[split] if isinstance(value, Mapping) else value)
             for role, value in by_role.items()
-            if value is not None
         }
         for split in names[0]
     }
-    for split, arrays in given.items():
-        _check(split, arrays)
-    return given
 
 
-def _check(split: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+def _check(split: str, arrays: Mapping[str, npt.NDArray[Any]], config: PrepareConfig) -> None:
     """Check shapes and types before anything is written.
 
     Raises:
@@ -135,20 +166,25 @@ def _check(split: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
             raise ConfigError(
                 f"the {array.name} are Python objects", "give an array of numbers or of texts (dtype str)"
             )
-    pair_arrays(found, _rows((), arrays))
+    pair_arrays(found, config.source.rows, config.source.label_kind)
 
 
-def _rows(class_names: Sequence[str], arrays: Mapping[str, Any]) -> RowsConfig:
-    named = {"split": "splits", "group": "groups"}
-    given = {key: name for key, name in named.items() if name in arrays}
-    return RowsConfig(image="images", label="labels", class_names=tuple(class_names), **given)
-
-
-def _config(given: _Given, class_names: Sequence[str], settings: Mapping[str, Any]) -> PrepareConfig:
+def _config(
+    given: _Given, class_names: Sequence[str], kind: LabelKind, settings: Mapping[str, Any]
+) -> PrepareConfig:
     if "source" in settings:
         raise UsageError("settings hold 'source'", "remove it: the source is given by the arrays")
-    rows = _rows(class_names, next(iter(given.values())))
-    source = {"kind": "arrays", "rows": rows.model_dump(exclude_defaults=True)}
+    arrays = next(iter(given.values()))
+    named = {"image": "images", "label": "labels", "split": "splits", "group": "groups"}
+    rows: dict[str, Any] = {key: name for key, name in named.items() if name in arrays}
+    if class_names:
+        rows["class_names"] = tuple(class_names)
+    of_features = [name.removeprefix(_FEATURE) for name in arrays if name.startswith(_FEATURE)]
+    if of_features:
+        rows["features"] = {name: _FEATURE + name for name in of_features}
+    source: dict[str, Any] = {"kind": "arrays", "rows": rows}
+    if kind != "class":
+        source["labels"] = kind
     return validate(PrepareConfig, {**settings, "source": source}, where="settings")
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
+from beam_jobs.config.table import FeatureColumns
 from infra.settings import Settings
 
 ArchiveLayout = Literal["auto", "folders", "archives", "webdataset"]
@@ -21,7 +22,24 @@ class RowsConfig(Settings):
         "unset: recognised by its type, name or content",
     )
     label: str | None = Field(
-        None, description="Column, array or feature with the class: a text or a number; unset: recognised"
+        None,
+        description="Column, array or feature with the class: a text or a number; with labels = multi with a "
+        "list of them (an array [N, C] of 0 and 1), with labels = targets with numbers; unset: recognised",
+    )
+    label_separator: Annotated[str, Field(min_length=1)] | None = Field(
+        None, description="Text between the labels of an image, if label holds text with several"
+    )
+    label_columns: tuple[str, ...] = Field(
+        (),
+        description="Columns or features of 0 and 1, one for each label that an image may have; not arrays",
+    )
+    target_columns: tuple[str, ...] = Field(
+        (), description="Columns or features with the numbers that a model is to predict; not arrays"
+    )
+    features: FeatureColumns = Field(
+        {},
+        description="Further features of the records: a list of columns, arrays or features of the files, or "
+        "the name of each with its column or with a table of column, dtype, separator and length",
     )
     split: str | None = Field(
         None, description="Column, array or feature with the split (train, val, test and so on)"
@@ -51,7 +69,7 @@ class RowsConfig(Settings):
         "auto", description="Of tfrecord files; auto: recognised by the content"
     )
 
-    @field_validator("drop_labels", "class_names", mode="before")
+    @field_validator("drop_labels", "class_names", "label_columns", "target_columns", mode="before")
     @classmethod
     def _one_is_a_list(cls, value: object) -> object:
         return (value,) if isinstance(value, str) else value

@@ -15,10 +15,12 @@ from infra.settings import Settings
 
 Layout = Literal["auto", "classes", "splits"]
 _OF_OBJECTS = ("coco", "voc")
+_OF_FILES = ("image_folder", "table", "urls", "archive")
 
 _LATER_TABLE_KEYS = frozenset({
     "features", "class_names", "classes_file", "label_separator", "label_columns", "target_columns",
 })  # fmt: skip
+_LATER_ROWS_KEYS = frozenset({"label_separator", "label_columns", "target_columns", "features"})
 
 
 class SourceConfig(Settings):
@@ -60,27 +62,34 @@ class SourceConfig(Settings):
             return self.labels
         if self.kind in _OF_OBJECTS:
             return "multi"
-        if self.table.target_columns:
+        if self.table.target_columns or self.rows.target_columns:
             return "targets"
-        return "multi" if self.table.label_columns or self.table.label_separator is not None else "class"
+        return "multi" if any(_names_several(columns) for columns in (self.table, self.rows)) else "class"
 
     @model_validator(mode="after")
     def _labels_and_columns_agree(self) -> Self:
-        kind, table = self.label_kind, self.table
-        if table.target_columns and kind != "targets":
-            raise ValueError(f"labels = {kind!r} and target_columns: leave one of them out")
-        if (table.label_columns or table.label_separator is not None) and kind != "multi":
-            raise ValueError(f"labels = {kind!r} and label_columns or label_separator: leave one of them out")
-        if kind == "targets" and not table.target_columns:
+        kind = self.label_kind
+        for columns in (self.table, self.rows):
+            if columns.target_columns and kind != "targets":
+                raise ValueError(f"labels = {kind!r} and target_columns: leave one of them out")
+            if _names_several(columns) and kind != "multi":
+                raise ValueError(
+                    f"labels = {kind!r} and label_columns or label_separator: leave one of them out"
+                )
+            if kind in ("targets", "none") and (columns.drop_labels or columns.merge_labels):
+                raise ValueError(
+                    f"labels = {kind!r} has no labels that drop_labels or merge_labels could name"
+                )
+        if kind == "targets" and self.kind in _OF_FILES and not self.table.target_columns:
             raise ValueError("labels = 'targets' needs source.table.target_columns: the columns with numbers")
         if kind == "multi" and self.kind in ("image_folder", "archive"):
             raise ValueError("a folder gives an image one class: labels = 'multi' needs a table of labels")
-        if kind in ("targets", "none") and (table.drop_labels or table.merge_labels):
-            raise ValueError(f"labels = {kind!r} has no labels that drop_labels or merge_labels could name")
-        if kind != "class" and (table.class_names or table.classes_file):
+        if kind != "class" and (self.table.class_names or self.table.classes_file):
             raise ValueError(
                 f"labels = {kind!r}, and class_names or classes_file name the one class of an image"
             )
+        if kind in ("targets", "none") and (self.rows.class_names or self.rows.classes_file):
+            raise ValueError(f"labels = {kind!r} has no classes that class_names or classes_file could name")
         return self
 
     @model_validator(mode="after")
@@ -96,10 +105,7 @@ class SourceConfig(Settings):
             raise ValueError(f"kind {self.kind} reads no table: say --set source.kind=table")
         if self.kind != "urls" and self.urls != UrlsConfig():
             raise ValueError(f"kind {self.kind} fetches nothing: say --set source.kind=urls")
-        if (
-            self.kind in ("image_folder", "table", "urls", "archive", *_OF_OBJECTS)
-            and self.rows != RowsConfig()
-        ):
+        if self.kind in (*_OF_FILES, *_OF_OBJECTS) and self.rows != RowsConfig():
             raise ValueError(f"kind {self.kind} reads no rows of files: say --set source.kind=parquet")
         if self.kind != "archive" and self.archive != ArchiveConfig():
             raise ValueError(f"kind {self.kind} reads no archives: say --set source.kind=archive")
@@ -136,6 +142,17 @@ class SourceConfig(Settings):
             settings["table"] = {
                 name: value for name, value in table.items() if value or name not in _LATER_TABLE_KEYS
             }
+        if "rows" in settings:
+            settings["rows"] = {
+                name: value
+                for name, value in settings["rows"].items()
+                if value or name not in _LATER_ROWS_KEYS
+            }
         if "urls" in settings:
             settings["urls"] = self.urls.effective()
         return settings
+
+
+def _names_several(columns: TableConfig | RowsConfig) -> bool:
+    """Tell whether columns of several labels an image are named."""
+    return bool(columns.label_columns) or columns.label_separator is not None

@@ -6,7 +6,7 @@ import codecs
 import re
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from infra.format.contract import RESERVED_NAMES
 from infra.settings import Settings
@@ -31,6 +31,37 @@ class FeatureColumn(Settings):
     length: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
         None, description="Number of values in each list; unset: any number, or as Parquet fixes it"
     )
+
+
+def _by_name(value: object) -> object:
+    """Accept a list of columns, and names with their columns."""
+    if isinstance(value, str):
+        value = [value]
+    if isinstance(value, list | tuple):
+        return {name: {} for name in value}
+    if isinstance(value, dict):
+        return {name: {"column": one} if isinstance(one, str) else one for name, one in value.items()}
+    return value
+
+
+def _with_own_names(features: dict[str, FeatureColumn]) -> dict[str, FeatureColumn]:
+    for name in features:
+        if not re.fullmatch(_FEATURE_NAME, name):
+            raise ValueError(
+                f"{name!r} is no name of a feature: write letters, digits and _, as in "
+                f'features = {{ width_cm = "{name}" }}'
+            )
+        if name in RESERVED_NAMES:
+            raise ValueError(
+                f"{name!r} is a name that every record or index has: give the feature another, as in "
+                f'features = {{ my_{name} = "{name}" }}'
+            )
+    return features
+
+
+FeatureColumns = Annotated[
+    dict[str, FeatureColumn], BeforeValidator(_by_name), AfterValidator(_with_own_names)
+]
 
 
 class TableConfig(Settings):
@@ -84,7 +115,7 @@ class TableConfig(Settings):
         description="File with these names, relative to the source, absolute or a URI: a name a line, "
         "number:name a line, or JSON",
     )
-    features: dict[str, FeatureColumn] = Field(
+    features: FeatureColumns = Field(
         {},
         description="Further features of the records: a list of columns, or the name of each feature with "
         "its column or with a table of column, dtype, separator and length",
@@ -103,33 +134,6 @@ class TableConfig(Settings):
     @classmethod
     def _one_is_a_list(cls, value: object) -> object:
         return (value,) if isinstance(value, str) else value
-
-    @field_validator("features", mode="before")
-    @classmethod
-    def _columns_by_name(cls, value: object) -> object:
-        if isinstance(value, str):
-            value = [value]
-        if isinstance(value, list | tuple):
-            return {name: {} for name in value}
-        if isinstance(value, dict):
-            return {name: {"column": one} if isinstance(one, str) else one for name, one in value.items()}
-        return value
-
-    @field_validator("features")
-    @classmethod
-    def _have_names_of_their_own(cls, features: dict[str, FeatureColumn]) -> dict[str, FeatureColumn]:
-        for name in features:
-            if not re.fullmatch(_FEATURE_NAME, name):
-                raise ValueError(
-                    f"{name!r} is no name of a feature: write letters, digits and _, as in "
-                    f'features = {{ width_cm = "{name}" }}'
-                )
-            if name in RESERVED_NAMES:
-                raise ValueError(
-                    f"{name!r} is a name that every record or index has: give the feature another, as in "
-                    f'features = {{ my_{name} = "{name}" }}'
-                )
-        return features
 
     @field_validator("delimiter")
     @classmethod

@@ -14,6 +14,7 @@ from beam_jobs.sources.rows.png import stored_png
 from infra.dataset.catalog import Catalog
 from infra.errors import ConfigError, UsageError
 from tests.samples.prepared import rows
+from training.dataset import open_dataset
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (20, 8, 9, 3), dtype=np.uint8)
 LABELS = np.arange(20) % 2
@@ -58,4 +59,67 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(
     given = {"images": PIXELS, "labels": LABELS, "dataset": "small", "root": tmp_path, **arrays}
     with pytest.raises(error, match=message):
         prepare_arrays(**given)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "labels", "wanted"),
+    [
+        (
+            {"label_kind": "multi", "class_names": ["indoors", "people", "night"]},
+            np.eye(3, dtype=np.int8)[np.arange(20) % 3],
+            np.eye(3)[:, [0, 2, 1]],  # classes are sorted by name
+        ),
+        ({"label_kind": "targets"}, np.arange(20) % 3 / 4, np.array([[0], [0.25], [0.5]])),
+        ({}, None, np.full(3, -1)),
+    ],
+    ids=["multi", "targets", "none"],
+)
+def test_other_labels_and_features_are_read_back(
+    tmp_path: Path, options: dict[str, Any], labels: Any, wanted: Any
+) -> None:
+    captions = [f"the number {number}" for number in range(20)]
+    given: dict[str, Any] = {
+        "dataset": "small",
+        "root": tmp_path,
+        "features": {"caption": captions, "place": np.arange(40, dtype=np.float32).reshape(20, 2)},
+        "splits": ["train"] * 15 + ["test"] * 5,
+        "settings": LOSSLESS,
+        **options,
+    }
+    assert prepare_arrays(PIXELS, labels, **given)["num_records"] == 20
+    assert prepare_arrays(PIXELS, labels, **given)["unchanged"]
+    dataset = open_dataset("small", root=tmp_path)
+    assert dataset.label_kind == options.get("label_kind", "none")
+    found = 0
+    for split, count in (("train", 15), ("test", 5)):
+        (batch,) = dataset.batches(
+            split, batch_size=20, image_size=None, training=False, features=["caption", "place"]
+        )
+        assert len(batch.labels) == count
+        for image, label, caption, place in zip(
+            batch.images, batch.labels, batch.features["caption"], batch.features["place"], strict=True
+        ):
+            number = int(caption.split()[-1])
+            assert np.array_equal(image, PIXELS[number])
+            assert np.allclose(label, wanted[number % 3])
+            assert place.tolist() == [2 * number, 2 * number + 1]
+            found += 1
+    assert found == 20
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"label_kind": "none"}, "labels are given"),
+        ({"labels": None, "label_kind": "multi"}, "labels are missing"),
+        ({"lable_kind": "multi"}, "unknown argument 'lable_kind'"),
+        ({"features": {"caption": {"train": ["a"]}}}, "not given for the same splits"),
+    ],
+)
+def test_arguments_that_contradict_each_other(tmp_path: Path, options: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        prepare_arrays(
+            **{"images": PIXELS, "labels": LABELS, "dataset": "small", "root": tmp_path, **options}
+        )
     assert not list(tmp_path.iterdir())

@@ -20,6 +20,7 @@ from beam_jobs.sources import list_inputs, make_readable, open_reader
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.walking import SourceFault
 from beam_jobs.sources.listing import Listing
+from beam_jobs.tables.features import features_of, with_features
 from infra.storage.filesystem import Storage
 
 IMAGE_STRUCT = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -51,16 +52,16 @@ def idx_bytes(values: npt.NDArray[np.uint8]) -> bytes:
 
 
 def config_of(kind: str, **rows: Any) -> PrepareConfig:
-    """The configuration of a kind with these settings of ``source.rows``, and ``files`` of ``source``."""
-    files = rows.pop("files", None)
-    return PrepareConfig.model_validate({"source": {"kind": kind, "files": files, "rows": rows}})
+    """A kind with these settings of ``source.rows``, and ``files`` and ``labels`` of ``source``."""
+    own = {name: rows.pop(name, None) for name in ("files", "labels")}
+    return PrepareConfig.model_validate({"source": {"kind": kind, **own, "rows": rows}})
 
 
 def listed(source: str | Path, kind: str, **rows: Any) -> Listing:
     """The listing of a source."""
     config = config_of(kind, **rows)
     listing = list_inputs(SourceFolder(str(source), only=config.source.files), config)
-    assert listing.table.schema == MEMBER_LISTING_SCHEMA
+    assert listing.table.schema == with_features(MEMBER_LISTING_SCHEMA, features_of(listing.table))
     uris = listing.table["uri"].to_pylist()
     assert uris == sorted(set(uris)), "sorted and unique"
     return listing
@@ -99,12 +100,14 @@ def images_of(
     return found
 
 
-def example(**features: Sequence[bytes] | Sequence[int]) -> bytes:
+def example(**features: Sequence[bytes] | Sequence[int] | Sequence[float]) -> bytes:
     """A ``tf.train.Example`` with these features, written by hand after its specification."""
     entries = b""
     for name, values in features.items():
         if all(isinstance(value, bytes) for value in values):
             stored = _field(1, b"".join(_field(1, value) for value in values if isinstance(value, bytes)))
+        elif any(isinstance(value, float) for value in values):
+            stored = _field(2, _field(1, struct.pack(f"<{len(values)}f", *values)))
         else:
             stored = _field(
                 3, _field(1, b"".join(_varint(value) for value in values if isinstance(value, int)))

@@ -140,6 +140,11 @@ def example_request_from(
     if image_size is None:
         _refuse_batched_of_whole(own)
         own = None
+        if "image_size" in named:
+            raise UsageError(
+                "whole images have their size under the name image_size, which a feature has too",
+                "give an image_size, or prepare the feature with another name",
+            )
     return ExampleRequest(data, order, training, image_size, own, last_batch, named, ragged)
 
 

@@ -23,9 +23,9 @@ from beam_jobs.sources.classes.names import quoted
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.listing import Listing
 from beam_jobs.sources.recognition.glance import Glance, Recognised
+from beam_jobs.sources.rows.examples import RowsOfExamples
 from beam_jobs.sources.rows.feature_map import (
     FeatureMap,
-    RowsOfExamples,
     find_features,
     image_of,
     recognised_image,
@@ -58,7 +58,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
         NotFoundError: there is no such folder, or no record in it.
         ConfigError: the package is missing, a feature is not there, or which one is meant cannot be told.
     """
-    settings = config.source.rows
+    settings, kind = config.source.rows, config.source.label_kind
     files, warnings = walk_files(folder, config)
     chosen = choose_files(folder, files, is_array_record, "ArrayRecord file")
     found: list[FeatureMap] = []
@@ -68,7 +68,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
         rows: RowsOfExamples | None = None
         for number, (payload, fault) in enumerate(records.all()):
             if not found and fault is None:
-                found.append(find_features(file.uri, payload, settings))
+                found.append(find_features(file.uri, payload, settings, kind))
                 log(f"{file.uri} was read as ArrayRecord: {found[0].in_words()}")
             if not found:
                 raise RowFileBroken(f"its first record is damaged: {fault}")

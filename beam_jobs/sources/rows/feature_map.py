@@ -6,26 +6,23 @@ as an image file does, and the label has one of the usual names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-
-import numpy as np
-import pyarrow as pa
+from dataclasses import dataclass
 
 from beam_jobs.config import RowsConfig
 from beam_jobs.schemas import NO_IMAGE
 from beam_jobs.sources.files.walking import SourceFault
-from beam_jobs.sources.kinds.table.formats.columns import trimmed
-from beam_jobs.sources.rows.row_files import FileRows, RowFile
+from beam_jobs.sources.rows.typed import asked_columns, needs_label
 from infra.codecs.formats import sniff
 from infra.errors import ConfigError, CorruptDataError
 from infra.format.examples import Values, parse_features
+from infra.format.labels import LabelKind
 
 # In this order; texts before numbers.
 LABEL_NAMES = (
     "label_name", "image/class/text", "class_name", "label_text", "label", "image/class/label", "class",
     "cls", "image/label", "target",
 )  # fmt: skip
+_LIST_NAMES = ("labels", "image/class/labels", "targets", "tags")  # of kinds with several a record
 _FEATURES_SHOWN = 20
 
 
@@ -35,28 +32,37 @@ class FeatureMap:
 
     Attributes:
         image: with the encoded image, a single value of bytes.
-        label: with a text or an integer.
+        label: with the class (a text or an integer), labels or numbers; None if others hold them, or none.
         split: with a text, or None.
         group: with a text or a number, or None.
+        kind: of the labels.
+        others: with labels in features of their own, and further features.
+        single: those of ``others`` that hold one value.
     """
 
     image: str
-    label: str
+    label: str | None
     split: str | None = None
     group: str | None = None
+    kind: LabelKind = "class"
+    others: tuple[str, ...] = ()
+    single: frozenset[str] = frozenset()
 
     def in_words(self) -> str:
         """The features, for people."""
-        return f"images in the feature {self.image!r}, labels in {self.label!r}"
+        labels = f", labels in {self.label!r}" if self.label is not None else ""
+        others = f", further features {', '.join(map(repr, self.others))}" if self.others else ""
+        return f"images in the feature {self.image!r}{labels}{others}"
 
 
-def find_features(uri: str, payload: bytes, settings: RowsConfig) -> FeatureMap:
+def find_features(uri: str, payload: bytes, settings: RowsConfig, kind: LabelKind) -> FeatureMap:
     """Find the features by the first record of a source.
 
     Args:
         uri: of the record's file, for errors.
         payload: the serialised ``tf.train.Example``.
         settings: names of features that the user gives.
+        kind: of the labels.
 
     Raises:
         ConfigError: a feature is not there, or which one is meant cannot be told.
@@ -68,12 +74,17 @@ def find_features(uri: str, payload: bytes, settings: RowsConfig) -> FeatureMap:
             f"the records of {uri} are not tf.train.Example messages", "only such records are read"
         ) from error
     shown = ", ".join(map(repr, sorted(features)[:_FEATURES_SHOWN])) or "none"
-    for key in ("image", "label", "split", "group"):
-        name = getattr(settings, key)
+    # A record may lack a further feature, so the first one does not tell whether there is such.
+    of_labels = (*settings.label_columns, *settings.target_columns)
+    for key, name in (
+        *((key, getattr(settings, key)) for key in ("image", "label", "split", "group")),
+        *(("labels", name) for name in of_labels),
+    ):
         if name is not None and name not in features:
             raise ConfigError(
                 f"the first record of {uri} has no feature {name!r} for the {key}; it has {shown}",
-                f"name another with --set source.rows.{key}=NAME",
+                "name another with --set source.rows."
+                + (f"{key}=NAME" if key != "labels" else "label_columns=NAME or target_columns=NAME"),
             )
     image, label = settings.image, settings.label
     if image is None:
@@ -85,14 +96,18 @@ def find_features(uri: str, payload: bytes, settings: RowsConfig) -> FeatureMap:
                 "say which one with --set source.rows.image=NAME",
             )
         (image,) = images
-    if label is None:
-        label = next((name for name in LABEL_NAMES if features.get(name)), None)
+    if not needs_label(settings, kind):
+        label = None
+    elif label is None:
+        several = _LIST_NAMES if kind in ("multi", "targets") else ()
+        label = next((name for name in (*several, *LABEL_NAMES) if features.get(name)), None)
         if label is None:
             raise ConfigError(
                 f"which feature of {uri} holds the label cannot be told; it has {shown}",
                 "name it with --set source.rows.label=NAME",
             )
-    return FeatureMap(image, label, settings.split, settings.group)
+    others = tuple(asked_columns(settings, kind))
+    return FeatureMap(image, label, settings.split, settings.group, kind, others, frozenset(of_labels))
 
 
 def recognised_image(payload: bytes) -> list[str]:
@@ -116,88 +131,5 @@ def image_of(payload: bytes, image: str) -> bytes:
     return values[0]
 
 
-@dataclass
-class RowsOfExamples:
-    """Collects the records of a file, one after the other.
-
-    Args:
-        features: names of the features.
-    """
-
-    features: FeatureMap
-    positions: list[int] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-    labels: list[str | None] = field(default_factory=list)
-    splits: list[str | None] = field(default_factory=list)
-    groups: list[str | None] = field(default_factory=list)
-    faults: list[str | None] = field(default_factory=list)
-
-    def add(self, position: int, payload: bytes, fault: str | None = None) -> None:
-        """Add a record.
-
-        Args:
-            position: for the reader of the kind.
-            payload: the serialised ``tf.train.Example``.
-            fault: why it cannot be read, or None.
-        """
-        texts: list[str | None] = [None, None, None]
-        image: Values = ()
-        if fault is None:
-            try:
-                found = parse_features(payload)
-                image = found.get(self.features.image, ())
-                names = (self.features.label, self.features.split, self.features.group)
-                texts = [_text(found, name) if name is not None else None for name in names]
-            except (CorruptDataError, ValueError) as error:
-                fault = str(error)
-        self.positions.append(position)
-        self.sizes.append(sum(len(value) for value in image if isinstance(value, bytes)))
-        for column, text in zip((self.labels, self.splits, self.groups), texts, strict=True):
-            column.append(text)
-        self.faults.append(fault)
-
-    def rows(self, file: RowFile, damage: str | None) -> FileRows:
-        """Return the rows that were added.
-
-        Args:
-            file: that holds them.
-            damage: why the records behind them cannot be read; None if there are no more.
-        """
-        return FileRows(
-            file,
-            positions=np.array(self.positions, np.int64),
-            sizes=np.array(self.sizes, np.int64),
-            labels=_column(self.labels),
-            splits=_column(self.splits),
-            groups=_column(self.groups),
-            faults=pa.array(self.faults, pa.string()),
-            damage=damage,
-        )
-
-
-def _column(texts: Sequence[str | None]) -> pa.Array:
-    return trimmed(pa.array(texts, pa.string()))
-
-
 def _is_image(values: Values) -> bool:
     return len(values) == 1 and isinstance(values[0], bytes) and sniff(values[0]) is not None
-
-
-def _text(features: Mapping[str, Values], name: str) -> str | None:
-    """Return the value of a feature as text; None if the feature is missing or empty.
-
-    Raises:
-        ValueError: it has several values, or is no text.
-    """
-    values = features.get(name, ())
-    if not values:
-        return None
-    if len(values) > 1:
-        raise ValueError(f"its feature {name!r} has {len(values)} values")
-    value = values[0]
-    if isinstance(value, bytes):
-        try:
-            return value.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise ValueError(f"its feature {name!r} is no text: {error}") from error
-    return str(int(value)) if value == int(value) else str(value)

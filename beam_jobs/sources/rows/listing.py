@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,15 +25,20 @@ from beam_jobs.schemas import (
     Status,
 )
 from beam_jobs.sources.classes.names import look_alikes, wanted_classes
-from beam_jobs.sources.classes.numbers import class_numbers, name_labels
+from beam_jobs.sources.classes.numbers import class_numbers
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.ignore import IgnorePatterns
 from beam_jobs.sources.files.walking import FoundFile, SourceFault
+from beam_jobs.sources.kinds.table.rows import MISSING_LABEL, dropped, merged, one_chunk
+from beam_jobs.sources.kinds.table.typed.features import joined_features
 from beam_jobs.sources.listing import Listing, rows_of_files
 from beam_jobs.sources.rows.names_of_splits import SPLIT_WORDS, split_of_name
 from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
+from beam_jobs.sources.rows.typed import TypedRows, count_targets, type_rows, without_lists_of_one
+from beam_jobs.tables.features import PREFIX, features_of, with_features
 from infra.errors import NotFoundError
 from infra.format.contract import SPLITS
+from infra.format.labels import LABELS, LabelKind
 from infra.progress import log
 
 _DIGITS = 7  # of row numbers in URIs: in the order of URIs, the rows of a file stand in order
@@ -93,39 +98,58 @@ def list_contents(folder: SourceFolder, config: PrepareConfig, contents: Content
     """
     settings = config.source.rows
     names = class_numbers(settings.class_names, settings.classes_file, folder, "source.rows")
-    tables = [understand(rows, settings, names) for rows in contents.rows]
+    kind = config.source.label_kind
+    files = without_lists_of_one(contents.rows)
+    num_targets = count_targets(files)
+    typed = [type_rows(rows, settings, kind, names or rows.names, num_targets) for rows in files]
+    tables = [understand(*each, settings, kind) for each in zip(files, typed, strict=True)]
     if not any(table.num_rows for table in tables):
         why = next(iter(contents.broken.values()), "they are empty")
         raise NotFoundError(f"the files of the source hold no image: {why}", "look at the first file")
-    rows = pa.concat_tables(tables)
-    good = rows.filter(pc.is_null(rows["reason"]))
-    classes = sorted(name for name in pc.unique(good["label"]).to_pylist() if name is not None)
+    rows = _with_features(pa.concat_tables(tables), files, typed, settings)
+    classes = _classes(rows, kind)
     rows = _without_other_classes(rows, wanted_classes(classes, config))
-    listed = pa.concat_tables([_files(contents), *_listed(rows)]).unify_dictionaries().sort_by("uri")
-    warnings = [*contents.warnings, *_warnings(rows, classes), *_unused(settings, contents)]
+    listed = _listed(rows)
+    files_listed = _files(contents)
+    for column in listed.schema.names[len(MEMBER_LISTING_SCHEMA) :]:
+        field = listed.schema.field(column)
+        files_listed = files_listed.append_column(field, pa.nulls(files_listed.num_rows, field.type))
+    listed = pa.concat_tables([files_listed, listed]).unify_dictionaries().sort_by("uri")
+    warnings = [*contents.warnings, *_warnings(rows, classes), *_unused(settings, contents, typed)]
     return Listing(listed, warnings)
 
 
-def understand(rows: FileRows, settings: RowsConfig, names: Mapping[int, str]) -> pa.Table:
-    """Understand the labels and splits of a file's rows: MEMBER_LISTING_SCHEMA without ``status``.
+def understand(rows: FileRows, typed: TypedRows, settings: RowsConfig, kind: LabelKind) -> pa.Table:
+    """Understand the labels and splits of a file's rows.
 
     Args:
         rows: of the file.
+        typed: its labels.
         settings: drops, merges, and whether the name of the file gives the split.
-        names: number -> name of the classes, as the settings give them.
+        kind: of the labels.
+
+    Returns:
+        MEMBER_LISTING_SCHEMA without ``status``, and for kinds multi and targets the column of the labels.
     """
     count = len(rows.positions)
     numbers = pa.array(range(count), pa.int64()).cast(pa.string())
-    labels, faults = name_labels(rows.labels, names or rows.names)
-    dropped = pc.is_in(labels, pa.array(settings.drop_labels, pa.string()))
+    said_labels = one_chunk(typed.table["label"])
+    faults = one_chunk(typed.table["fault"])
+    is_dropped = dropped(typed.table, settings.drop_labels, kind)
+    labelled = merged(typed.table, settings.merge_labels, kind)
+    needs = kind != "none"
     said = pc.utf8_lower(rows.splits) if rows.splits is not None else pa.nulls(count, pa.string())
     splits = _renamed(said, SPLIT_WORDS)
     is_strange = pc.invert(pc.is_in(splits, pa.array([*SPLITS, None])))
     reasons, messages = _first(
-        (_valid(rows.faults, count), BROKEN_ROW, rows.faults),
-        (pc.is_valid(faults), NO_LABEL, faults),
-        (pc.is_null(labels), NO_LABEL, "it has no label"),
-        (dropped, DROPPED_LABEL, pc.binary_join_element_wise("source.rows.drop_labels names ", labels, "")),
+        (pc.is_valid(faults), BROKEN_ROW, faults),
+        (pc.is_valid(typed.unnamed), NO_LABEL, typed.unnamed),
+        (_all(pc.is_null(said_labels), needs), NO_LABEL, f"it has no {MISSING_LABEL.get(kind)}"),
+        (
+            is_dropped,
+            DROPPED_LABEL,
+            pc.binary_join_element_wise("source.rows.drop_labels names ", said_labels, ""),
+        ),
         (is_strange, UNKNOWN_SPLIT, pc.binary_join_element_wise("its split is ", said, "")),
         count=count,
     )
@@ -137,7 +161,7 @@ def understand(rows: FileRows, settings: RowsConfig, names: Mapping[int, str]) -
             "uri": pc.binary_join_element_wise(f"{file.uri}#{rows.unit}=", _padded(numbers), ""),
             "size_bytes": pa.array(rows.sizes, pa.int64()),
             "mtime_ns": pa.repeat(pa.scalar(file.mtime_ns, pa.int64()), count),
-            "label": _renamed(labels, settings.merge_labels),
+            "label": one_chunk(labelled["label"]),
             "split": splits,
             "group": rows.groups if rows.groups is not None else pa.nulls(count, pa.string()),
             "reason": reasons,
@@ -146,6 +170,9 @@ def understand(rows: FileRows, settings: RowsConfig, names: Mapping[int, str]) -
             "position": pa.array(rows.positions, pa.int64()),
         }
     )
+    for name in labelled.schema.names:
+        if name.startswith(PREFIX):
+            table = table.append_column(labelled.schema.field(name), labelled[name])
     if rows.damage is None:
         return table
     uri = f"{file.uri}#{rows.unit}={count:0{_DIGITS}}"
@@ -173,8 +200,36 @@ def _padded(numbers: pa.Array) -> pa.Array:
     return pc.utf8_lpad(numbers, _DIGITS, "0")
 
 
-def _valid(texts: pa.Array | None, count: int) -> pa.Array:
-    return pc.is_valid(texts) if texts is not None else pa.repeat(False, count)
+def _all(mask: pa.Array, wanted: bool) -> pa.Array:
+    return mask if wanted else pa.repeat(False, len(mask))
+
+
+def _with_features(
+    rows: pa.Table, files: Sequence[FileRows], typed: Sequence[TypedRows], settings: RowsConfig
+) -> pa.Table:
+    """Add the further features, which have one type in all files; the row of a damage has none."""
+    parts = [
+        {
+            name: replace(column, values=pa.concat_arrays([column.values, pa.nulls(1, column.values.type)]))
+            if file.damage is not None
+            else column
+            for name, column in one.features.items()
+        }
+        for file, one in zip(files, typed, strict=True)
+    ]
+    features = joined_features(parts, settings.features)
+    for field in features.schema:
+        rows = rows.append_column(field, features[field.name])
+    return rows
+
+
+def _classes(rows: pa.Table, kind: LabelKind) -> list[str]:
+    """Return the classes of the rows that can be used, sorted; none if the labels are no classes."""
+    good = rows.filter(pc.is_null(rows["reason"]))
+    if kind not in ("class", "multi"):
+        return []
+    names = one_chunk(good[PREFIX + LABELS]).flatten() if kind == "multi" else good["label"]
+    return sorted(name for name in pc.unique(names).to_pylist() if name is not None)
 
 
 def _renamed(texts: pa.Array, names: Mapping[str, str]) -> pa.Array:
@@ -208,14 +263,13 @@ def _without_other_classes(rows: pa.Table, wanted: frozenset[str] | None) -> pa.
     return rows
 
 
-def _listed(rows: pa.Table) -> list[pa.Table]:
-    """Add the status that each reason has: MEMBER_LISTING_SCHEMA."""
+def _listed(rows: pa.Table) -> pa.Table:
+    """Add the status that each reason has: MEMBER_LISTING_SCHEMA and columns of features."""
     reasons = rows["reason"]
     lost = pc.if_else(pc.is_in(reasons, _FILTER_REASONS), int(Status.FILTERED), int(Status.QUARANTINED))
     status = pc.if_else(pc.is_null(reasons), int(Status.TO_READ), lost).cast(pa.int8())
-    return [
-        rows.append_column("status", status).select(MEMBER_LISTING_SCHEMA.names).cast(MEMBER_LISTING_SCHEMA)
-    ]
+    schema = with_features(MEMBER_LISTING_SCHEMA, features_of(rows))
+    return rows.append_column("status", status).select(schema.names).cast(schema)
 
 
 def _files(contents: Contents) -> pa.Table:
@@ -247,7 +301,7 @@ def _warnings(rows: pa.Table, classes: list[str]) -> list[str]:
     return warnings + look_alikes(classes, "name one in source.rows.merge_labels")
 
 
-def _unused(settings: RowsConfig, contents: Contents) -> list[str]:
+def _unused(settings: RowsConfig, contents: Contents, typed: Sequence[TypedRows]) -> list[str]:
     """Warn of names in ``drop_labels`` and ``merge_labels`` that no row has."""
     asked = {"drop_labels": settings.drop_labels, "merge_labels": tuple(settings.merge_labels)}
     if not any(asked.values()):
@@ -256,6 +310,9 @@ def _unused(settings: RowsConfig, contents: Contents) -> list[str]:
     for rows in contents.rows:
         found.update(pc.unique(rows.labels).to_pylist())
         found.update(rows.names.values())
+    for one in typed:
+        if PREFIX + LABELS in one.table.schema.names:
+            found.update(pc.unique(one_chunk(one.table[PREFIX + LABELS]).flatten()).to_pylist())
     found.update(settings.class_names)
     return [
         f"source.rows.{key} names {name!r}, which is the label of no row"

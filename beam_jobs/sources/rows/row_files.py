@@ -62,7 +62,8 @@ class FileRows:
         file: the row file.
         positions: int64 [rows], place of each row for the reader of the kind.
         sizes: int64 [rows], length of each image (bytes); 0 if not known before it is read.
-        labels: string [rows], as the file writes them; null if a row has none.
+        labels: string [rows], the class as the file writes it; null if a row has none, and where the kind of
+            labels is another.
         splits: string [rows], as the file writes them; None if the file has no such column.
         groups: string [rows]; None if the file has no such column.
         faults: string [rows], why a row cannot be used, null if it can; None if all can.
@@ -70,6 +71,10 @@ class FileRows:
         damage: why the rows behind the last one cannot be read; None if there are no more.
         unit: what the URI of a row calls it.
         split: the split of all rows, if the kind knows it better than by the name of the file.
+        label_values: the labels of kinds multi and targets that one column holds: a value or a list a row.
+        label_name: name of that column.
+        columns: name -> values or lists of values [rows] of the columns that ``asked_columns`` names.
+        are_lists: these columns hold lists where a row has one value too.
     """
 
     file: RowFile
@@ -83,6 +88,10 @@ class FileRows:
     damage: str | None = None
     unit: str = "row"
     split: str | None = None
+    label_values: pa.Array | None = None
+    label_name: str = ""
+    columns: Mapping[str, pa.Array] = field(default_factory=dict)
+    are_lists: bool = False
 
 
 def choose_files(

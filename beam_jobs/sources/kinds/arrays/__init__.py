@@ -39,7 +39,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
         NotFoundError: there is no such folder, or no array in it.
         ConfigError: images have no labels, or an array has the wrong type or shape.
     """
-    settings = config.source.rows
+    settings, kind = config.source.rows, config.source.label_kind
     files, warnings = walk_files(folder, config)
     chosen = choose_files(folder, files, lambda uri: uri.endswith(ENDINGS), "NumPy or IDX file")
     arrays, broken = [], {}
@@ -51,16 +51,16 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
             log(f"{found.uri} cannot be read: {error}", level="warning")
     rows: list[FileRows] = []
     others = {array.file.uri: "it holds no images" for array in arrays}
-    for pair in pair_arrays(arrays, settings) if arrays else []:
+    for pair in pair_arrays(arrays, settings, kind) if arrays else []:
         log(_in_words(pair))
         others.pop(pair.images.file.uri, None)
         others |= {
             array.file.uri: f"it belongs to the images in {pair.images.file.uri}"
-            for array in (pair.labels, pair.splits, pair.groups)
+            for array in (pair.labels, pair.splits, pair.groups, *pair.columns.values())
             if array is not None and array.file.uri in others
         }
         try:
-            rows.append(list_rows(pair))
+            rows.append(list_rows(pair, kind))
         except (RowFileBroken, SourceFault) as error:
             broken[pair.images.file.uri] = str(error)
             log(f"the images {pair.images.in_words} are lost: {error}", level="warning")
@@ -91,4 +91,5 @@ def open_reader(folder: SourceFolder, config: PrepareConfig, scratch: Storage | 
 
 def _in_words(pair: LabelledImages) -> str:
     split = f", for the split {pair.split}" if pair.split else ""
-    return f"images: {pair.images.in_words}; labels: {pair.labels.in_words}{split}"
+    labels = f"; labels: {pair.labels.in_words}" if pair.labels is not None else ""
+    return f"images: {pair.images.in_words}{labels}{split}"

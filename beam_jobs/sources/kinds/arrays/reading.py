@@ -19,11 +19,16 @@ from beam_jobs.sources.rows.ranges import Ranges
 from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
 from beam_jobs.sources.rows.unpacked import keep_unpacked, open_unpacked
 from infra.errors import ConfigError
+from infra.format.labels import LabelKind
 from infra.storage.filesystem import Storage
 
 
-def list_rows(found: LabelledImages) -> FileRows:
-    """Read the labels of images, and their splits and groups.
+def list_rows(found: LabelledImages, kind: LabelKind = "class") -> FileRows:
+    """Read the labels of images, their splits and groups, and further features.
+
+    Args:
+        found: the arrays.
+        kind: of the labels.
 
     Raises:
         RowFileBroken: a file is damaged. ConfigError: an array holds neither numbers nor texts.
@@ -32,19 +37,72 @@ def list_rows(found: LabelledImages) -> FileRows:
     count = images.shape[0]
     texts = {
         name: _texts(array)
-        for name, array in (("label", found.labels), ("split", found.splits), ("group", found.groups))
+        for name, array in (
+            ("label", found.labels if kind == "class" else None),
+            ("split", found.splits),
+            ("group", found.groups),
+        )
         if array is not None
     }
     return FileRows(
         images.file,
         positions=np.arange(count, dtype=np.int64),
         sizes=np.full(count, png_bytes(*_pixel_shape(images)), np.int64),
-        labels=texts["label"],
+        labels=texts.get("label", pa.nulls(count, pa.string())),
         splits=texts.get("split"),
         groups=texts.get("group"),
         unit="row" if images.member is None else images.name,
         split=found.split,
+        label_values=_values_of_labels(found.labels, kind),
+        label_name="" if found.labels is None else found.labels.name,
+        columns={name: _values(array) for name, array in found.columns.items()},
     )
+
+
+def _values_of_labels(labels: FoundArray | None, kind: LabelKind) -> pa.Array | None:
+    """Return the numbers of kind targets, or for kind multi the numbers of the columns that are 1.
+
+    Raises:
+        RowFileBroken: the file is damaged. ConfigError: the values are neither.
+    """
+    if labels is None or kind in ("class", "none"):
+        return None
+    if kind == "targets":
+        if labels.dtype.kind not in "iufb":
+            raise ConfigError(f"the array {where(labels)} holds {labels.dtype}, not numbers", "store numbers")
+        return _values(labels)
+    flags = read_values(labels)
+    if flags.ndim != 2 or flags.dtype.kind not in "iufb" or not np.isin(flags, (0, 1)).all():
+        raise ConfigError(
+            f"the array {where(labels)} {list(labels.shape)} {labels.dtype} does not say by 0 and 1 which of "
+            "several labels an image has",
+            "store an array [N, C] of 0 and 1, with a column for each label; or say "
+            "--set source.labels=class or targets",
+        )
+    rows, columns = np.nonzero(flags)
+    lengths = np.bincount(rows, minlength=flags.shape[0])
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+    return pa.ListArray.from_arrays(offsets, pa.array(columns, pa.int64()))
+
+
+def _values(array: FoundArray) -> pa.Array:
+    """Return the values of an array, or of [N, k] lists of k values.
+
+    Raises:
+        RowFileBroken: the file is damaged. ConfigError: the values are neither numbers nor texts.
+    """
+    values = read_values(array)
+    kind = values.dtype.kind
+    if kind in "US":
+        flat = _texts(array)
+    elif kind in "iufb":
+        native = values.astype(values.dtype.newbyteorder("=")).reshape(-1)
+        flat = pa.array(native.astype(np.float32) if native.dtype == np.float16 else native)
+    else:
+        raise ConfigError(f"the array {where(array)} holds {array.dtype}, neither numbers nor texts")
+    if values.ndim < 2 or values.shape[1] == 1:
+        return flat
+    return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
 
 
 def _texts(array: FoundArray) -> pa.Array:

@@ -8,15 +8,17 @@ word for the role, their names are the same.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from beam_jobs.config import RowsConfig
 from beam_jobs.sources.kinds.arrays.found import FoundArray
 from beam_jobs.sources.rows.names_of_splits import SPLIT_WORDS, split_of_name, words_of
+from beam_jobs.sources.rows.typed import asked_columns, needs_label
 from infra.errors import ConfigError
+from infra.format.labels import LabelKind
 
 _WORDS = {
     "image": ("images", "image", "imgs", "img", "x", "pixels"),
@@ -32,32 +34,46 @@ class LabelledImages:
 
     Attributes:
         images: [N, H, W] or [N, H, W, C].
-        labels: [N] or [N, 1].
+        labels: [N] or [N, 1]; of kinds multi and targets [N, C]; None if the images have none.
         splits: [N], or None.
         groups: [N], or None.
         split: of all rows, by the names of array and file; None if they give none.
+        columns: name -> array [N] or [N, k] of a further feature.
     """
 
     images: FoundArray
-    labels: FoundArray
+    labels: FoundArray | None
     splits: FoundArray | None
     groups: FoundArray | None
     split: str | None
+    columns: Mapping[str, FoundArray] = field(default_factory=dict)
 
 
-def pair_arrays(arrays: Sequence[FoundArray], settings: RowsConfig) -> list[LabelledImages]:
+def pair_arrays(
+    arrays: Sequence[FoundArray], settings: RowsConfig, kind: LabelKind = "class"
+) -> list[LabelledImages]:
     """Bring images and their labels together, in the order of the images' files and names.
 
     Args:
         arrays: of all files.
         settings: names of arrays that the user gives.
+        kind: of the labels.
 
     Raises:
         ConfigError: images have no labels, or which arrays are meant cannot be told.
     """
+    if settings.label_columns or settings.target_columns:
+        raise ConfigError(
+            "source.rows.label_columns and target_columns name columns, and arrays have none",
+            "give the labels as one array [N, C] with --set source.labels=multi or targets",
+        )
     roles: dict[tuple[str, ...], dict[str, FoundArray]] = {}
+    wanted = [
+        *asked_columns(settings, kind),
+        *sorted(_ROLES, key=lambda role: getattr(settings, role) is None),
+    ]
     for array in arrays:
-        for role in sorted(_ROLES, key=lambda role: getattr(settings, role) is None):
+        for role in wanted:
             if (rest := _rest(array, role, settings)) is None:
                 continue
             there = roles.setdefault(rest, {}).setdefault(role, array)
@@ -67,7 +83,7 @@ def pair_arrays(arrays: Sequence[FoundArray], settings: RowsConfig) -> list[Labe
                     f"name one with --set source.rows.{role}=NAME, or choose files with source.files",
                 )
             break
-    found = [_labelled(there, arrays, settings) for there in roles.values() if "image" in there]
+    found = [_labelled(there, arrays, settings, kind) for there in roles.values() if "image" in there]
     if found:
         return found
     shown = ", ".join(array.in_words for array in arrays[:8])
@@ -78,10 +94,16 @@ def pair_arrays(arrays: Sequence[FoundArray], settings: RowsConfig) -> list[Labe
 
 
 def _labelled(
-    there: dict[str, FoundArray], arrays: Sequence[FoundArray], settings: RowsConfig
+    there: dict[str, FoundArray], arrays: Sequence[FoundArray], settings: RowsConfig, kind: LabelKind
 ) -> LabelledImages:
-    images = there["image"]
-    if "label" not in there:
+    images, asked = there["image"], asked_columns(settings, kind)
+    if missing := [name for name in asked if name not in there]:
+        raise ConfigError(
+            f"there is no array {missing[0]!r} for the images {where(images)}; there are "
+            + ", ".join(array.in_words for array in arrays),
+            "name another in source.rows.features",
+        )
+    if needs_label(settings, kind) and "label" not in there:
         others = ", ".join(array.in_words for array in arrays if array is not images)
         raise ConfigError(
             f"there are no labels for the images {where(images)}"
@@ -91,16 +113,36 @@ def _labelled(
         )
     check_images(images)
     for role, array in there.items():
-        if role != "image" and (array.shape[:1] != images.shape[:1] or len(array.shape) > 2 or (
-            len(array.shape) == 2 and array.shape[1] != 1
-        )):  # fmt: skip
-            raise ConfigError(
-                f"the array {where(array)} has the shape {list(array.shape)}, but there are "
-                f"{images.shape[0]:,} images in {where(images)}",
-                f"give one {role} for each image: an array of shape [{images.shape[0]}]",
-            )
+        if role != "image":
+            may_be_wide = role in asked or (role == "label" and kind in ("multi", "targets"))
+            _check_rows(images, array, role, may_be_wide)
     return LabelledImages(
-        images, there["label"], there.get("split"), there.get("group"), _split(images, settings)
+        images,
+        there.get("label") if kind != "none" else None,
+        there.get("split"),
+        there.get("group"),
+        _split(images, settings),
+        {name: there[name] for name in asked},
+    )
+
+
+def _check_rows(images: FoundArray, array: FoundArray, role: str, may_be_wide: bool) -> None:
+    """Check that an array has a row for each image, and one value in it unless it may be wide.
+
+    Raises:
+        ConfigError: it has not.
+    """
+    is_wide = len(array.shape) == 2 and array.shape[1] != 1
+    if array.shape[:1] == images.shape[:1] and len(array.shape) <= 2 and (may_be_wide or not is_wide):
+        return
+    count = images.shape[0]
+    remedy = f"give one {role} for each image: an array of shape [{count}]"
+    if role == "label" and is_wide and array.shape[0] == count:
+        remedy += "; or say --set source.labels=multi (0 and 1 for each class) or targets (numbers)"
+    raise ConfigError(
+        f"the array {where(array)} has the shape {list(array.shape)}, but there are "
+        f"{count:,} images in {where(images)}",
+        remedy,
     )
 
 
@@ -139,7 +181,7 @@ def _rest(array: FoundArray, role: str, settings: RowsConfig) -> tuple[str, ...]
     None if it does not have this role.
     """
     own = words_of(array.name)
-    given: str | None = getattr(settings, role)
+    given: str | None = getattr(settings, role) if role in _ROLES else role
     wanted = [words_of(given)] if given is not None else [[word] for word in _WORDS.get(role, ())]
     place = array.file.uri if array.member is not None else array.file.uri.rpartition("/")[0]
     for words in wanted:

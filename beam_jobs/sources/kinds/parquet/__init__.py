@@ -37,7 +37,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
         NotFoundError: there is no such folder, or no row in it.
         ConfigError: a column is not there, or is not what it is to be.
     """
-    settings = config.source.rows
+    settings, kind = config.source.rows, config.source.label_kind
     files, warnings = walk_files(folder, config)
     chosen = choose_files(folder, files, lambda uri: uri.endswith(ENDINGS), "Parquet file")
     found: list[Columns] = []
@@ -45,11 +45,11 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     def read(file: RowFile) -> FileRows:
         with file.open() as stream:
             parquet = open_parquet(cast(BinaryIO, stream))
-            columns = find_columns(file.uri, parquet, settings, found[0] if found else None)
+            columns = find_columns(file.uri, parquet, settings, kind, found[0] if found else None)
             if not found:
                 log(f"{file.uri} was read as Parquet: {columns.in_words()}")
             found.append(columns)
-            return list_rows(file, parquet, columns)
+            return list_rows(file, parquet, columns, kind)
 
     rows, broken = read_all(folder, chosen, read)
     return list_contents(folder, config, Contents(files, rows, broken, {}, warnings))

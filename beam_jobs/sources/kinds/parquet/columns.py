@@ -17,10 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from beam_jobs.config import RowsConfig
+from beam_jobs.sources.rows.typed import asked_columns, needs_label
 from infra.errors import ConfigError
+from infra.format.labels import LabelKind
 
 IMAGE_NAMES = ("image", "img", "picture", "photo", "jpg", "jpeg", "png", "bytes")
 LABEL_NAMES = ("label", "class", "class_name", "label_name", "category", "target")
+_LIST_NAMES = ("labels", "classes", "tags", "categories", "targets")  # of kinds with several a row
 
 _COLUMNS_SHOWN = 20
 
@@ -32,32 +35,64 @@ class Columns:
     Attributes:
         image: with the images.
         is_struct: an image is a struct of ``bytes`` and ``path``.
-        label: with the class.
+        label: with the class, the list of labels or the numbers; None if other columns hold them, or there
+            are none.
         split: with the split, or None.
         group: with the group, or None.
         names: number -> name of the classes, by the metadata of the file.
+        others: with labels in columns of their own, and with features.
     """
 
     image: str
     is_struct: bool
-    label: str
+    label: str | None
     split: str | None = None
     group: str | None = None
     names: Mapping[int, str] = field(default_factory=dict)
-
-    @property
-    def path(self) -> str:
-        """The path of the column of bytes in the file."""
-        return f"{self.image}.bytes" if self.is_struct else self.image
+    others: tuple[str, ...] = ()
 
     def in_words(self) -> str:
         """The columns, for people."""
         named = f", with {len(self.names)} class names in its metadata" if self.names else ""
-        return f"images in the column {self.image!r}, labels in {self.label!r}{named}"
+        labels = f", labels in {self.label!r}{named}" if self.label is not None else ""
+        others = f", further columns {', '.join(map(repr, self.others))}" if self.others else ""
+        return f"images in the column {self.image!r}{labels}{others}"
+
+
+def find_image(uri: str, file: pq.ParquetFile, settings: RowsConfig) -> tuple[str, bool]:
+    """Find the column with the images, and tell whether an image is a struct.
+
+    Args:
+        uri: of the file, for errors.
+        file: the open file.
+        settings: names of columns that the user gives.
+
+    Raises:
+        ConfigError: it is not there or of another type, or which one is meant cannot be told.
+    """
+    schema = file.schema_arrow
+    image = settings.image or _recognised_image(uri, schema, _features(schema))
+    _check_there(uri, schema, "image", image)
+    kind = schema.field(image).type
+    if not holds_images(kind):
+        raise ConfigError(
+            f"the column {image!r} of {uri} holds {kind}, not images",
+            "name a column of bytes, or of structs with bytes, with --set source.rows.image=NAME",
+        )
+    return image, pa.types.is_struct(kind)
+
+
+def path_of_images(image: str, is_struct: bool) -> str:
+    """Return the path of the column of bytes in the file."""
+    return f"{image}.bytes" if is_struct else image
 
 
 def find_columns(
-    uri: str, file: pq.ParquetFile, settings: RowsConfig, first: Columns | None = None
+    uri: str,
+    file: pq.ParquetFile,
+    settings: RowsConfig,
+    kind: LabelKind,
+    first: Columns | None = None,
 ) -> Columns:
     """Find the columns of a file.
 
@@ -65,6 +100,7 @@ def find_columns(
         uri: of the file, for errors.
         file: the open file.
         settings: names of columns that the user gives.
+        kind: of the labels.
         first: the columns of the first file; this file must have the same.
 
     Raises:
@@ -72,24 +108,18 @@ def find_columns(
     """
     schema = file.schema_arrow
     features = _features(schema)
-    image = settings.image or (first.image if first else _recognised_image(uri, schema, features))
-    label = settings.label or (first.label if first else _recognised_label(uri, schema, features))
-    for key, column in (
-        ("image", image),
-        ("label", label),
-        ("split", settings.split),
-        ("group", settings.group),
-    ):
+    given = settings if first is None else settings.model_copy(update={"image": first.image})
+    image, is_struct = find_image(uri, file, given)
+    label = None
+    if needs_label(settings, kind):
+        label = settings.label or (first.label if first else _recognised_label(uri, schema, features, kind))
+    others = asked_columns(settings, kind)
+    named = [("label", label), ("split", settings.split), ("group", settings.group)]
+    for key, column in [*named, *(("features", column) for column in others)]:
         if column is not None:
             _check_there(uri, schema, key, column)
-    kind = schema.field(image).type
-    if not holds_images(kind):
-        raise ConfigError(
-            f"the column {image!r} of {uri} holds {kind}, not images",
-            "name a column of bytes, or of structs with bytes, with --set source.rows.image=NAME",
-        )
-    names = _names(features.get(label))
-    return Columns(image, pa.types.is_struct(kind), label, settings.split, settings.group, names)
+    names = _names(features.get(label)) if label is not None else {}
+    return Columns(image, is_struct, label, settings.split, settings.group, names, tuple(others))
 
 
 def _features(schema: pa.Schema) -> Mapping[str, Any]:
@@ -106,6 +136,11 @@ def _is(feature: Any, kind: str) -> bool:
 
 
 def _names(feature: Any) -> dict[int, str]:
+    """Return the class names of a column of numbers, or of lists of them."""
+    if isinstance(feature, list) and len(feature) == 1:
+        return _names(feature[0])
+    if _is(feature, "Sequence") or _is(feature, "List") or _is(feature, "LargeList"):
+        return _names(feature.get("feature"))
     names = feature.get("names") if _is(feature, "ClassLabel") else None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         return {}
@@ -130,11 +165,16 @@ def _recognised_image(uri: str, schema: pa.Schema, features: Mapping[str, Any]) 
     )
 
 
-def _recognised_label(uri: str, schema: pa.Schema, features: Mapping[str, Any]) -> str:
-    described = [name for name in schema.names if _is(features.get(name), "ClassLabel")]
-    if len(described) == 1:
+def _recognised_label(uri: str, schema: pa.Schema, features: Mapping[str, Any], kind: LabelKind) -> str:
+    several = kind in ("multi", "targets")
+    described = [
+        name
+        for name in schema.names
+        if _is(features.get(name), "ClassLabel") or (several and _names(features.get(name)))
+    ]
+    if len(described) == 1 and kind != "targets":
         return str(described[0])
-    for name in LABEL_NAMES:
+    for name in (_LIST_NAMES if several else ()) + LABEL_NAMES:
         if name in schema.names and (not described or name in described):
             return name
     others = described or [field.name for field in schema if not holds_images(field.type)]

@@ -17,9 +17,11 @@ import pyarrow.parquet as pq
 from beam_jobs.config import RowsConfig
 from beam_jobs.schemas import NO_IMAGE, FileRef
 from beam_jobs.sources.files.walking import SourceFault
-from beam_jobs.sources.kinds.parquet.columns import Columns, find_columns
+from beam_jobs.sources.kinds.parquet.columns import Columns, find_image, path_of_images
 from beam_jobs.sources.kinds.table.formats.columns import as_text, trimmed
+from beam_jobs.sources.kinds.table.rows import one_chunk
 from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
+from infra.format.labels import LabelKind
 
 _BUFFER_BYTES = 1 << 20  # read at a time from the pages of a column
 _BATCH_BYTES = 4 << 20  # of images, decoded at a time
@@ -38,14 +40,15 @@ def open_parquet(stream: BinaryIO) -> pq.ParquetFile:
         raise RowFileBroken(f"it cannot be read as Parquet: {_first_line(error)}") from error
 
 
-def list_rows(file: RowFile, parquet: pq.ParquetFile, columns: Columns) -> FileRows:
+def list_rows(file: RowFile, parquet: pq.ParquetFile, columns: Columns, kind: LabelKind) -> FileRows:
     """Read labels, splits and groups of a file; no image is read.
 
     Raises:
         ConfigError: a column holds no text or number. RowFileBroken: the file is damaged.
     """
     count = parquet.metadata.num_rows
-    wanted = [name for name in (columns.label, columns.split, columns.group) if name is not None]
+    named = (columns.label, columns.split, columns.group, *columns.others)
+    wanted = list(dict.fromkeys(name for name in named if name is not None))
     try:
         table = parquet.read(columns=wanted)
     except (pa.ArrowException, OSError) as error:
@@ -57,16 +60,19 @@ def list_rows(file: RowFile, parquet: pq.ParquetFile, columns: Columns) -> FileR
         column = trimmed(as_text(file.uri, name, table[name]))
         return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
-    labels = texts(columns.label)
-    assert labels is not None
+    label = columns.label
+    labels = texts(label) if kind == "class" else None
     return FileRows(
         file,
         positions=np.arange(count, dtype=np.int64),
         sizes=np.zeros(count, np.int64),
-        labels=labels,
+        labels=pa.nulls(count, pa.string()) if labels is None else labels,
         splits=texts(columns.split),
         groups=texts(columns.group),
         names=columns.names,
+        label_values=None if kind == "class" or label is None else one_chunk(table[label]),
+        label_name=label or "",
+        columns={name: one_chunk(table[name]) for name in columns.others},
     )
 
 
@@ -87,7 +93,8 @@ class ParquetImages:
         # the file is cut meanwhile, that would end this process.
         self._stream = pa.OSFile(local, "rb") if local is not None else file.open()
         self._parquet = open_parquet(cast(BinaryIO, self._stream))
-        self._columns = find_columns(file.uri, self._parquet, settings)
+        self._image, self._is_struct = find_image(file.uri, self._parquet, settings)
+        self._path = path_of_images(self._image, self._is_struct)
         metadata = self._parquet.metadata
         lengths = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
         self._starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
@@ -114,7 +121,7 @@ class ParquetImages:
             self._advance()
         value = self._batch[position - self._start]
         if not value.is_valid:
-            raise SourceFault(NO_IMAGE, f"its column {self._columns.image!r} is empty")
+            raise SourceFault(NO_IMAGE, f"its column {self._image!r} is empty")
         return bytes(value.as_buffer())
 
     def close(self) -> None:
@@ -133,12 +140,12 @@ class ParquetImages:
         (at,) = (
             number
             for number in range(metadata.num_columns)
-            if metadata.column(number).path_in_schema == self._columns.path
+            if metadata.column(number).path_in_schema == self._path
         )
         mean_bytes = metadata.column(at).total_uncompressed_size / max(1, metadata.num_rows)
         rows = int(min(_BATCH_ROWS, max(1, _BATCH_BYTES // max(1, mean_bytes))))
         self._batches = self._parquet.iter_batches(
-            batch_size=rows, row_groups=[group], columns=[self._columns.path], use_threads=False
+            batch_size=rows, row_groups=[group], columns=[self._path], use_threads=False
         )
 
     def _advance(self) -> None:
@@ -153,7 +160,7 @@ class ParquetImages:
             raise RowFileBroken(self._broken[1])
         self._start += len(self._batch)
         column = batch.column(0)
-        self._batch = pc.struct_field(column, "bytes") if self._columns.is_struct else column
+        self._batch = pc.struct_field(column, "bytes") if self._is_struct else column
 
 
 def _first_line(error: Exception) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,7 @@ UNDERSTOOD_SCHEMA = pa.schema(
 )
 
 _OUTSIDE = r"^/|^[A-Za-z][A-Za-z0-9+.-]*://|(^|/)\.\.(/|$)"
-_MISSING = {"class": "label", "multi": "label", "targets": "number for each target"}
+MISSING_LABEL = {"class": "label", "multi": "label", "targets": "number for each target"}
 _NO_TEXT = pa.scalar(None, pa.string())
 
 
@@ -66,8 +66,8 @@ def understand(
     tables = pa.array(prefixes).take(raw["table"].combine_chunks())
     names = pa.array([_name(prefix) for prefix in prefixes]).take(raw["table"].combine_chunks())
     paths = raw["path"] if source is None else _within(raw["path"], source, settings.prefix)
-    is_dropped, stated = _dropped(raw, settings, kind), raw["label"]
-    raw = _merged(raw, settings, kind)
+    is_dropped, stated = dropped(raw, settings.drop_labels, kind), raw["label"]
+    raw = merged(raw, settings.merge_labels, kind)
     labels = raw["label"]
     known = pa.array(list(SPLIT_OF_FOLDER))
     splits = renamed(pc.utf8_lower(raw["split"]), SPLIT_OF_FOLDER)
@@ -100,7 +100,7 @@ def understand(
         "its label reaches over several lines: is a quote not closed?",
     )
     if kind != "none":
-        rows = reject(rows, pc.is_null(labels), NO_LABEL, f"it has no {_MISSING[kind]}")
+        rows = reject(rows, pc.is_null(labels), NO_LABEL, f"it has no {MISSING_LABEL[kind]}")
     if class_names:
         named = pc.is_in(stated, pa.array(sorted(class_names), pa.string()))
         words = "its label ", stated, " is the number of no named class"
@@ -125,24 +125,30 @@ def name_rows(raw: pa.Table, names: ClassNumbers) -> pa.Table:
     return raw.set_column(at, raw.schema.field(at), pc.coalesce(labels, texts))
 
 
-def _dropped(raw: pa.Table, settings: TableConfig, kind: LabelKind) -> pa.Array | pa.ChunkedArray:
-    """Return which rows have a label that ``drop_labels`` names: bool [rows]."""
+def dropped(raw: pa.Table, names: Sequence[str], kind: LabelKind) -> pa.Array | pa.ChunkedArray:
+    """Return which rows have a label that ``drop_labels`` names: bool [rows].
+
+    Args:
+        raw: has the column ``label`` and for kind multi that of the lists of labels.
+        names: the labels.
+        kind: of the labels.
+    """
     if kind == "multi":
-        return having_one_of(one_chunk(raw[PREFIX + LABELS]), settings.drop_labels)
-    dropped = pa.array(settings.drop_labels, pa.string())
-    return pc.and_(pc.is_in(raw["label"], dropped), pc.is_valid(raw["label"]))
+        return having_one_of(one_chunk(raw[PREFIX + LABELS]), names)
+    is_named = pc.is_in(raw["label"], pa.array(names, pa.string()))
+    return pc.and_(is_named, pc.is_valid(raw["label"]))
 
 
-def _merged(raw: pa.Table, settings: TableConfig, kind: LabelKind) -> pa.Table:
-    """Give labels the names of ``merge_labels``."""
-    if not settings.merge_labels:
+def merged(raw: pa.Table, names: dict[str, str], kind: LabelKind) -> pa.Table:
+    """Give labels the names of ``merge_labels``; ``raw`` as for ``dropped``."""
+    if not names:
         return raw
     if kind == "multi":
         name = PREFIX + LABELS
-        lists = renamed_labels(one_chunk(raw[name]), settings.merge_labels)
+        lists = renamed_labels(one_chunk(raw[name]), names)
         return with_label_lists(raw, lists, features_in(pa.schema([raw.schema.field(name)]))[0].column)
     at = raw.schema.get_field_index("label")
-    return raw.set_column(at, raw.schema.field(at), renamed(raw["label"], settings.merge_labels))
+    return raw.set_column(at, raw.schema.field(at), renamed(raw["label"], names))
 
 
 def reject(rows: pa.Table, chosen: pa.ChunkedArray, reason: str, *words: str | pa.ChunkedArray) -> pa.Table:

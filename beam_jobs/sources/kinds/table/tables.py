@@ -149,7 +149,7 @@ def read_tables(tables: list[Table], settings: TableConfig, kind: LabelKind = "c
         ConfigError: a table cannot be read as the settings say. NotFoundError: there is no row.
     """
     parts, typed = [], []
-    asked = settings.features | label_columns(settings, kind)
+    asked = settings.features | label_columns(settings, kind, settings.label_column)
     for number, table in enumerate(tables):
         part, features = _read(table, settings, asked, kind)
         parts.append(part.add_column(0, "table", pa.array([number] * part.num_rows, pa.int32())))
@@ -158,7 +158,7 @@ def read_tables(tables: list[Table], settings: TableConfig, kind: LabelKind = "c
     of_features = joined_features(typed, asked)
     for field in of_features.schema:
         rows = rows.append_column(field, of_features[field.name])
-    rows = with_labels(rows, settings, kind).combine_chunks()
+    rows = with_labels(rows, settings, kind, settings.label_column).combine_chunks()
     if not rows.num_rows:
         raise NotFoundError(
             f"the table {tables[0].name} has no row", "give a table with a row for each image"

@@ -21,7 +21,8 @@ from beam_jobs.sources.kinds.tfrecord.framing import Frames, compression_of, unp
 from beam_jobs.sources.kinds.tfrecord.reading import Records
 from beam_jobs.sources.listing import Listing
 from beam_jobs.sources.recognition.glance import Glance, Recognised
-from beam_jobs.sources.rows.feature_map import FeatureMap, RowsOfExamples, find_features
+from beam_jobs.sources.rows.examples import RowsOfExamples
+from beam_jobs.sources.rows.feature_map import FeatureMap, find_features
 from beam_jobs.sources.rows.listing import Contents, list_contents, read_all, walk_files
 from beam_jobs.sources.rows.reading import RowReader
 from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken, choose_files, files_of
@@ -47,7 +48,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
         NotFoundError: there is no such folder, or no record in it.
         ConfigError: a feature is not there, or which one is meant cannot be told.
     """
-    settings = config.source.rows
+    settings, kind = config.source.rows, config.source.label_kind
     files, warnings = walk_files(folder, config)
     chosen = choose_files(folder, files, is_tfrecord, "TFRecord file")
     found: list[FeatureMap] = []
@@ -59,7 +60,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
             rows: RowsOfExamples | None = None
             for frame in records:
                 if not found and frame.fault is None:
-                    found.append(find_features(file.uri, frame.payload, settings))
+                    found.append(find_features(file.uri, frame.payload, settings, kind))
                     log(f"{file.uri} was read as TFRecord ({compression}): {found[0].in_words()}")
                 if not found:
                     raise RowFileBroken(f"its first record is damaged: {frame.fault}")

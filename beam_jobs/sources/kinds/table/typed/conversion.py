@@ -118,8 +118,10 @@ def _scalars(values: pa.Array, kind: Kind) -> tuple[pa.Array, Mask]:
     none_bad = np.zeros(len(values), np.bool_)
     try:
         if kind in ("text", "bytes"):
-            text = values if natural_kind(values.type) == "bytes" else values.cast(pa.string())
-            return text.cast(wanted), none_bad
+            if natural_kind(values.type) != "bytes":
+                return values.cast(pa.string()).cast(wanted), none_bad
+            bad = none_bad if kind == "bytes" else _no_text(values)
+            return pc.if_else(pa.array(bad), pa.scalar(None, values.type), values).cast(wanted), bad
         if natural_kind(values.type) == "text":
             texts = pc.utf8_trim_whitespace(values.cast(pa.string()))
             texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
@@ -141,6 +143,20 @@ def _scalars(values: pa.Array, kind: Kind) -> tuple[pa.Array, Mask]:
             f"a value of type {values.type} is not {_WORDS[kind]}: {str(error).splitlines()[0]}",
             "name another column, or say another dtype",
         ) from error
+
+
+def _no_text(values: pa.Array) -> Mask:
+    """Return which bytes are not UTF-8: bool [N]."""
+    bad = np.zeros(len(values), np.bool_)
+    try:
+        values.cast(pa.string())
+    except pa.ArrowInvalid:
+        for at, value in enumerate(values.to_pylist()):
+            try:
+                (value or b"").decode("utf-8")
+            except UnicodeDecodeError:
+                bad[at] = True
+    return bad
 
 
 def _faults(

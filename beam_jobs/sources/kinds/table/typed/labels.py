@@ -7,13 +7,14 @@ the column ``label``, which also tells whether two rows say the same.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import FeatureColumn, TableConfig
+from beam_jobs.config import FeatureColumn
 from beam_jobs.tables.features import PREFIX
 from infra.format.features import Feature
 from infra.format.labels import LABELS, TARGETS, LabelKind, targets_feature
@@ -25,8 +26,30 @@ BETWEEN = ", "  # labels and numbers, for people
 _TRUE, _FALSE = pa.array(["1", "true", "yes", "1.0"]), pa.array(["0", "false", "no", "0.0"])
 
 
-def label_columns(settings: TableConfig, kind: LabelKind) -> dict[str, FeatureColumn]:
-    """Return the typed columns that hold the labels: name -> how its values are read."""
+class LabelSettings(Protocol):
+    """The settings that say which columns hold the labels: of a table, or of files of rows."""
+
+    @property
+    def label_separator(self) -> str | None:
+        """Text between the labels of an image."""
+
+    @property
+    def label_columns(self) -> tuple[str, ...]:
+        """Columns of 0 and 1, one for each label."""
+
+    @property
+    def target_columns(self) -> tuple[str, ...]:
+        """Columns of numbers."""
+
+
+def label_columns(settings: LabelSettings, kind: LabelKind, label_column: str) -> dict[str, FeatureColumn]:
+    """Return the typed columns that hold the labels: name -> how its values are read.
+
+    Args:
+        settings: of the source.
+        kind: of the labels.
+        label_column: the column with a list of labels, if no columns of 0 and 1 are named.
+    """
     if kind == "targets":
         asked = {
             f"{TARGETS}:{name}": FeatureColumn(column=name, dtype="float") for name in settings.target_columns
@@ -38,12 +61,18 @@ def label_columns(settings: TableConfig, kind: LabelKind) -> dict[str, FeatureCo
         return {
             f"{LABELS}:{name}": FeatureColumn(column=name, dtype="text") for name in settings.label_columns
         }
-    column = settings.label_column
-    return {LABELS: FeatureColumn(column=column, dtype="text", separator=settings.label_separator)}
+    return {LABELS: FeatureColumn(column=label_column, dtype="text", separator=settings.label_separator)}
 
 
-def with_labels(rows: pa.Table, settings: TableConfig, kind: LabelKind) -> pa.Table:
-    """Put the column of the label kind in place of the columns that it is made of, and fill in ``label``."""
+def with_labels(rows: pa.Table, settings: LabelSettings, kind: LabelKind, label_column: str) -> pa.Table:
+    """Put the column of the label kind in place of the columns that it is made of, and fill in ``label``.
+
+    Args:
+        rows: with the columns that ``label_columns`` names, and ``label`` and ``fault``.
+        settings: of the source.
+        kind: of the labels.
+        label_column: the column with a list of labels, if no columns of 0 and 1 are named.
+    """
     if kind == "targets":
         return _with_targets(rows, settings.target_columns)
     if kind != "multi":
@@ -53,7 +82,7 @@ def with_labels(rows: pa.Table, settings: TableConfig, kind: LabelKind) -> pa.Ta
     else:
         lists = as_lists(rows[PREFIX + LABELS])
         rows = rows.drop_columns([PREFIX + LABELS])
-    return with_label_lists(rows, lists, ", ".join(settings.label_columns) or settings.label_column)
+    return with_label_lists(rows, lists, ", ".join(settings.label_columns) or label_column)
 
 
 def with_label_lists(rows: pa.Table, lists: pa.ListArray, column: str | None) -> pa.Table:
@@ -129,13 +158,19 @@ def _with_targets(rows: pa.Table, names: Sequence[str]) -> pa.Table:
         key = f"{PREFIX}{TARGETS}:{name}"
         values[:, at] = pc.fill_null(rows[key], np.nan).to_numpy()
         rows = rows.drop_columns([key])
+    return with_target_lists(rows, values, ", ".join(names))
+
+
+def with_target_lists(rows: pa.Table, values: npt.NDArray[np.float32], column: str) -> pa.Table:
+    """Set the targets of rows (float32 [rows, T]), and their text; a row with a NaN among them has none."""
+    count = values.shape[1]
     null = pa.array(~np.isfinite(values).all(axis=1))
     flat = pa.array(np.where(np.isfinite(values), values, 0).reshape(-1))
-    lists = _lists(flat, np.full(rows.num_rows, len(names)), null)
+    lists = _lists(flat, np.full(rows.num_rows, count), null)
     texts = flat.cast(pa.string())
-    text = pc.binary_join(_lists(texts, np.full(rows.num_rows, len(names)), null), BETWEEN)
+    text = pc.binary_join(_lists(texts, np.full(rows.num_rows, count), null), BETWEEN)
     rows = _with(rows, "label", pa.field("label", pa.string()), text)
-    feature = targets_feature(len(names), ", ".join(names))
+    feature = targets_feature(count, column)
     return _with(rows, PREFIX + TARGETS, feature.arrow_field(PREFIX), lists)
 
 

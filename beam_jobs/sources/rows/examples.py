@@ -1,0 +1,144 @@
+"""The rows of files of ``tf.train.Example`` messages, collected record by record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from beam_jobs.sources.kinds.table.formats.columns import trimmed
+from beam_jobs.sources.rows.feature_map import FeatureMap
+from beam_jobs.sources.rows.row_files import FileRows, RowFile
+from infra.errors import CorruptDataError
+from infra.format.examples import Values, parse_features
+
+_TYPES = {bytes: pa.binary(), float: pa.float32(), int: pa.int64()}
+
+
+@dataclass
+class RowsOfExamples:
+    """Collects the records of a file, one after the other.
+
+    Args:
+        features: names of the features.
+    """
+
+    features: FeatureMap
+    positions: list[int] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    labels: list[str | None] = field(default_factory=list)
+    splits: list[str | None] = field(default_factory=list)
+    groups: list[str | None] = field(default_factory=list)
+    faults: list[str | None] = field(default_factory=list)
+    values: dict[str, list[list[Any] | None]] = field(default_factory=dict)
+    types: dict[str, type] = field(default_factory=dict)
+
+    def add(self, position: int, payload: bytes, fault: str | None = None) -> None:
+        """Add a record.
+
+        Args:
+            position: for the reader of the kind.
+            payload: the serialised ``tf.train.Example``.
+            fault: why it cannot be read, or None.
+        """
+        texts: list[str | None] = [None, None, None]
+        lists: dict[str, list[Any] | None] = {}
+        image: Values = ()
+        if fault is None:
+            try:
+                found = parse_features(payload)
+                image = found.get(self.features.image, ())
+                names = (self._class, self.features.split, self.features.group)
+                texts = [_text(found, name) if name is not None else None for name in names]
+                lists = {name: self._list(found, name) for name in self._listed}
+            except (CorruptDataError, ValueError) as error:
+                fault = str(error)
+        self.positions.append(position)
+        self.sizes.append(sum(len(value) for value in image if isinstance(value, bytes)))
+        for column, text in zip((self.labels, self.splits, self.groups), texts, strict=True):
+            column.append(text)
+        for name in self._listed:
+            self.values.setdefault(name, []).append(lists.get(name))
+        self.faults.append(fault)
+
+    def rows(self, file: RowFile, damage: str | None) -> FileRows:
+        """Return the rows that were added.
+
+        Args:
+            file: that holds them.
+            damage: why the records behind them cannot be read; None if there are no more.
+        """
+        columns = {
+            name: pa.array(values, pa.list_(_TYPES[self.types.get(name, bytes)]))
+            for name, values in self.values.items()
+        }
+        label = self.features.label
+        return FileRows(
+            file,
+            positions=np.array(self.positions, np.int64),
+            sizes=np.array(self.sizes, np.int64),
+            labels=_column(self.labels),
+            splits=_column(self.splits),
+            groups=_column(self.groups),
+            faults=pa.array(self.faults, pa.string()),
+            damage=damage,
+            label_values=columns[label] if label is not None and self._class is None else None,
+            label_name=label or "",
+            columns={name: columns[name] for name in self.features.others},
+            are_lists=True,
+        )
+
+    @property
+    def _class(self) -> str | None:
+        """The feature with the one class of a record."""
+        return self.features.label if self.features.kind == "class" else None
+
+    @property
+    def _listed(self) -> tuple[str, ...]:
+        """The features whose values are kept as they are."""
+        label = self.features.label if self._class is None else None
+        return tuple(dict.fromkeys([*([label] if label is not None else []), *self.features.others]))
+
+    def _list(self, features: Mapping[str, Values], name: str) -> list[Any] | None:
+        """Return the values of a feature; None if the record lacks it.
+
+        Raises:
+            ValueError: they have another type than in other records, or are several where one is meant.
+        """
+        values = list(features.get(name, ()))
+        if not values:
+            return None
+        if name in self.features.single and len(values) > 1:
+            raise ValueError(f"its feature {name!r} has {len(values)} values")
+        kind = self.types.setdefault(name, type(values[0]))
+        if type(values[0]) is not kind:
+            found = type(values[0]).__name__
+            raise ValueError(f"its feature {name!r} holds {found}, where other records have {kind.__name__}")
+        return values
+
+
+def _column(texts: Sequence[str | None]) -> pa.Array:
+    return trimmed(pa.array(texts, pa.string()))
+
+
+def _text(features: Mapping[str, Values], name: str) -> str | None:
+    """Return the value of a feature as text; None if the feature is missing or empty.
+
+    Raises:
+        ValueError: it has several values, or is no text.
+    """
+    values = features.get(name, ())
+    if not values:
+        return None
+    if len(values) > 1:
+        raise ValueError(f"its feature {name!r} has {len(values)} values")
+    value = values[0]
+    if isinstance(value, bytes):
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"its feature {name!r} is no text: {error}") from error
+    return str(int(value)) if value == int(value) else str(value)
