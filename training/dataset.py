@@ -26,6 +26,7 @@ from training.reading.opening import open_for_order
 from training.reading.options import ReadingOptions, reading_settings_from
 from training.reading.records.columns import NO_FEATURES, FeatureColumns
 from training.reading.records.damage import BadRecords
+from training.reading.records.objects import FOLLOWING, SplitObjects, load_objects
 from training.reading.records.split_table import load_features
 from training.reading.staging.staging import staging_for
 
@@ -158,6 +159,10 @@ class Dataset:
         """
         return load_features(self.version, split, names) if names else NO_FEATURES
 
+    def _objects(self, split: str, names: Sequence[str]) -> SplitObjects | None:
+        """Return the objects in the images if features of that name must follow them."""
+        return load_objects(self.version, split) if FOLLOWING.intersection(names) else None
+
     def tf(self, split: str, *, epoch: int = 0, epochs: int = 1, **options: Unpack[ExampleOptions]) -> Any:
         """Return a ``tf.data.Dataset`` of (images uint8 [B, S, S, C], labels int32 [B]).
 
@@ -198,7 +203,8 @@ class Dataset:
             check_has_classes(self.label_kind, self.version.ref, "mixing examples (augment.mixup, cutmix)")
         is_cached = asked.training and asked.image_size is None  # augmented examples open their own cache
         records = self._through_cache(split, asked.order) if is_cached else self.reader(split)
-        pipeline = open_examples(records, asked, self.reading, len(self.classes))
+        objects = self._objects(split, asked.features)
+        pipeline = open_examples(records, asked, self.reading, len(self.classes), objects)
         steps = pipeline.order.steps_per_epoch
         first, stop = epoch * steps, (epoch + epochs) * steps
         return as_pairs(pipeline, first, stop, asked.last_batch, columns, ragged=asked.ragged)
@@ -256,6 +262,8 @@ class Dataset:
                 threads=threads,
                 image_channels=asked.data.image_channels,
                 features=self.feature_columns(split, asked.features),
+                objects=self._objects(split, asked.features),
+                fit=asked.data.fit or "crop",
             ),
             asked.order,
             epoch * steps + step,
@@ -313,6 +321,8 @@ class Dataset:
             asked.data.image_channels,
             {"training": asked.training, "seed": asked.data.seed, **order_options(examples)},
             self.feature_columns(split, asked.features),
+            self._objects(split, asked.features),
+            asked.data.fit or "crop",
         )
         if preload is False:
             return open_loader(self._through_cache(split, asked.order), request, loading)

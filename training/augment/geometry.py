@@ -8,8 +8,8 @@ parameters that the image was augmented with, so nothing is drawn here::
     moved = move_boxes(boxes, parameters, heights, widths)  # of a whole batch
     mask = move_mask(mask, parameters, row, image_size)  # of one image, its row in the batch
 
-Without settings, ``draw_parameters`` gives the central square; ``whole_images`` gives parameters that show
-all of every image, for tasks that must find objects anywhere in it.
+Without settings, ``draw_parameters`` gives the central square, or with ``fit="stretch"`` all of the image,
+for tasks that must find objects anywhere in it.
 
 Colour jitter moves nothing. Erasing covers pixels, and the annotation stays: an object that is partly covered
 keeps its box, as in Zhong et al. 2020. RandAugment, MixUp and CutMix work on batches, where boxes and masks
@@ -48,18 +48,6 @@ class MovedBoxes(NamedTuple):
 
     boxes: Boxes
     kept: npt.NDArray[np.bool_]
-
-
-def whole_images(heights: Sizes, widths: Sizes) -> AugmentParameters:
-    """Return the parameters that show all of every image and change nothing else.
-
-    Args:
-        heights: heights of the stored images, [B] (pixels).
-        widths: widths of the stored images, [B] (pixels).
-    """
-    start, never = np.zeros_like(heights), np.zeros(heights.shape, np.bool_)
-    windows = np.stack([start, start, heights, widths], axis=1).astype(np.int32)
-    return AugmentParameters(windows, never, never)
 
 
 def move_boxes(

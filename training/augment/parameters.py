@@ -14,8 +14,8 @@ import numpy.typing as npt
 from infra.splitmix import U64
 from training.augment.color import ColorParameters, color_parameters
 from training.augment.erasing import ErasingParameters, erasing_parameters
-from training.augment.windows import Sizes, Windows, central_windows, random_windows
-from training.config import AugmentSettings
+from training.augment.windows import Sizes, Windows, central_windows, random_windows, whole_windows
+from training.config import AugmentSettings, Fit
 from training.order.random_numbers import key_of, uniform
 from training.order.streams import ImageStream, Purpose
 
@@ -46,24 +46,26 @@ def draw_parameters(
     heights: Sizes,
     widths: Sizes,
     image_size: int,
+    fit: Fit = "crop",
 ) -> AugmentParameters:
     """Draw the parameters of the examples at ``positions`` of an epoch.
 
     Args:
-        settings: how examples are augmented; None: the central square, and nothing else.
+        settings: how examples are augmented; None: only as ``fit`` says.
         seed: the seed of the run.
         epoch: the epoch.
         positions: int64 [B] within the epoch.
         heights: heights of the stored images, [B] (pixels).
         widths: widths of the stored images, [B] (pixels).
         image_size: height and width of the images that are made (pixels).
+        fit: what is seen of an image without a random window.
     """
     keys = keys_at(seed, epoch, positions)
     if settings is None:
         never = np.zeros(keys.shape, np.bool_)
-        return AugmentParameters(central_windows(heights, widths), never, never)
+        return AugmentParameters(_fixed_windows(heights, widths, fit), never, never)
     return AugmentParameters(
-        windows(heights, widths, keys, settings),
+        windows(heights, widths, keys, settings, fit),
         flips(keys, settings),
         vertical_flips(keys, settings),
         color_parameters(keys, settings.color_jitter),
@@ -76,10 +78,12 @@ def keys_at(seed: int, epoch: int, positions: npt.NDArray[np.int64]) -> U64:
     return key_of(Purpose.IMAGE, seed, epoch, positions)
 
 
-def windows(heights: Sizes, widths: Sizes, keys: U64, settings: AugmentSettings) -> Windows:
-    """Draw the window of each training example, or return the central square."""
+def windows(
+    heights: Sizes, widths: Sizes, keys: U64, settings: AugmentSettings, fit: Fit = "crop"
+) -> Windows:
+    """Draw the window of each training example, or return that of ``fit``."""
     if not settings.random_resized_crop:
-        return central_windows(heights, widths)
+        return _fixed_windows(heights, widths, fit)
     return random_windows(heights, widths, keys, settings.scale, settings.ratio)
 
 
@@ -91,6 +95,10 @@ def flips(keys: U64, settings: AugmentSettings) -> npt.NDArray[np.bool_]:
 def vertical_flips(keys: U64, settings: AugmentSettings) -> npt.NDArray[np.bool_]:
     """Draw which examples are mirrored from top to bottom: bool [B]."""
     return _every_other(keys, ImageStream.FLIP_TOP_BOTTOM, settings.vertical_flip)
+
+
+def _fixed_windows(heights: Sizes, widths: Sizes, fit: Fit) -> Windows:
+    return whole_windows(heights, widths) if fit == "stretch" else central_windows(heights, widths)
 
 
 def _every_other(keys: U64, stream: int, wanted: bool) -> npt.NDArray[np.bool_]:

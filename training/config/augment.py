@@ -66,7 +66,7 @@ class AugmentSettings(Settings):
     """How a training example may differ from its stored image."""
 
     random_resized_crop: bool = Field(
-        default=True, description="cut a random window; otherwise the central square"
+        default=True, description="cut a random window; otherwise all that data.fit shows"
     )
     scale: tuple[float, float] = Field(
         default=(0.5, 1.0), description="smallest and largest share of the image's area in a random window"

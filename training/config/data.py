@@ -11,6 +11,8 @@ from infra.errors import ConfigError
 from infra.settings import Settings
 
 Balance = Literal["natural", "uniform", "sqrt", "effective-number", "repeat-factor", "weights"]
+# What a square input shows of an image: its central square, or all of it, squeezed.
+Fit = Literal["crop", "stretch"]
 WeightRuleName = Literal["none", "balanced", "effective-number"]
 DEFAULT_BETA: Final = 0.9999
 DEFAULT_THRESHOLD: Final = 0.001
@@ -29,6 +31,12 @@ class DataSettings(Settings):
     image_channels: Literal[1, 3] = Field(
         default=3,
         description="channels of the model's input: 3, or 1 for grey images (the luma of coloured ones)",
+    )
+    fit: Fit | None = Field(
+        default=None,
+        description="what is seen of images that are not square, without a random window: 'crop', the "
+        "central square; or 'stretch', all of it, squeezed into a square; default: 'stretch' where objects "
+        "are to be found, else 'crop'",
     )
     global_batch_size: int | Literal["auto"] = Field(
         default=64,

@@ -9,7 +9,7 @@ from typing import Literal, cast
 from infra.errors import UsageError
 from training.augment.batch_parameters import refuse_batched
 from training.config import AugmentSettings
-from training.config.data import DataSettings
+from training.config.data import DataSettings, Fit
 from training.order import Order
 from training.order.from_settings import SplitLabels
 from training.order.options import OrderOptions, data_settings_from, make_order
@@ -33,6 +33,8 @@ class ExampleOptions(OrderOptions, total=False):
         last_batch: how to treat a last batch that is not full: "drop" it (the default for training), "pad" it
             (with examples of weight 0) or "partial", a smaller batch (the default otherwise; not for
             ``.torch``, whose default is then "pad").
+        fit: what is seen of images without a random window: "crop" (the default), the central square; or
+            "stretch", all of it, squeezed into a square.
         image_channels: 3 (the default), or 1 for grey images: the luma of coloured ones.
         augment: how training examples are augmented; the default is that of ``AugmentSettings``.
         features: names of further features of the records, which stand beside the images (default: none).
@@ -41,6 +43,7 @@ class ExampleOptions(OrderOptions, total=False):
 
     batch_size: int
     image_size: int | None
+    fit: Fit
     image_channels: Literal[1, 3]
     training: bool | None
     seed: int

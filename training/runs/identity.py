@@ -27,7 +27,7 @@ _WITHOUT_EFFECT = (
 )
 # Settings that are newer than the first names of runs. At their defaults they are left out of them.
 _LATER = {
-    "data": ("folds", "left_out_fold"),
+    "data": ("fit", "folds", "left_out_fold"),
     "model": ("warm_head_epochs",),
     "run": ("framework", "rematerialize"),
     "optimizer": ("head_learning_rate", "pruning"),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from infra.format.features import Feature
+from infra.format.features import MISSING, Feature
+from infra.format.objects import BOXES, CROWDS, OBJECT_LABELS
 from training.arrays import Ints
 from training.reading.records.columns import FeatureColumns, Padded
+from training.reading.records.objects import NO_OBJECT
+from training.reading.records.split_table import SplitTable
 
 _KINDS = {"int64": tf.int64, "float32": tf.float32, "bytes": tf.string}
 
@@ -39,6 +43,37 @@ def feature_tensors(columns: FeatureColumns, ordinals: Any, *, ragged: bool = Tr
         values.set_shape([ordinals.shape[0], None])
         found[feature.name] = tf.RaggedTensor.from_tensor(values, lengths) if ragged else values
     return found
+
+
+def object_tensors(
+    objects: Mapping[str, Any], names: Collection[str], *, ragged: bool = True
+) -> dict[str, Any]:
+    """Return objects as features of the names among ``FOLLOWING``, as ``feature_tensors`` does.
+
+    Args:
+        objects: ``Objects`` by name; tensors.
+        names: of the features.
+        ragged: lists become ``tf.RaggedTensor``; else they are padded with the missing value.
+    """
+    values = {BOXES: objects["boxes"], OBJECT_LABELS: objects["classes"], CROWDS: objects["crowds"]}
+    counts = tf.reduce_sum(tf.cast(objects["classes"] != NO_OBJECT, tf.int64), axis=1)
+    found = {}
+    for name in names:
+        kind = tf.float32 if name == BOXES else tf.int64
+        column = tf.RaggedTensor.from_tensor(tf.cast(values[name], kind), counts)
+        if name == BOXES:
+            column = column.merge_dims(1, 2)
+        missing = MISSING["float32" if name == BOXES else "int64"]
+        found[name] = column if ragged else column.to_tensor(tf.constant(missing, kind))
+    return found
+
+
+def label_tensors(table: SplitTable, ordinals: Any) -> Any:
+    """Return the labels of records (``SplitTable.labels_of``)."""
+    kind = tf.float32 if table.label_shape else tf.int32
+    labels = tf.numpy_function(table.labels_of, [ordinals], kind, stateful=False)
+    labels.set_shape([*ordinals.shape, *table.label_shape])
+    return labels
 
 
 def _parts(feature: Feature) -> list[Any]:

@@ -18,7 +18,7 @@ made from (epoch, step) goes on as the unbroken one would.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,10 +28,12 @@ from infra.errors import ShardmillError
 from training.arrays import Floats
 from training.augment import augment_image
 from training.config.augment import AugmentSettings
+from training.config.data import Fit
 from training.config.reading import Decoder
 from training.order import Order, StepPlan
 from training.reading import BatchMaker, RecordReader
 from training.reading.budget import RamBudget
+from training.reading.records.objects import Objects, SplitObjects
 from training.tf_data.pipeline import in_channels, in_order
 from training.tf_data.preprocess import decode_window
 
@@ -39,6 +41,13 @@ from training.tf_data.preprocess import decode_window
 # their memory stays in the processor's cache.
 _BATCHES_AT_A_TIME = 2
 _READY_BATCHES = 1
+
+
+class Column(NamedTuple):
+    """The type of a tensor of a batch, and its shape for one example."""
+
+    kind: Any
+    shape: tuple[int | None, ...]
 
 
 @dataclass
@@ -55,6 +64,8 @@ class IndexedPipeline:
         budget: the memory budget; None: that of ``tf.data``.
         image_channels: 3, or 1 for the luma of the images.
         own_rows: the rows of each global batch that this process reads; None: all.
+        objects: the objects in the images, which are the labels then; None: ``SplitTable.labels_of``.
+        fit: what is seen of an image without a random window.
         failure: the first error of this project inside TensorFlow, which passes on only its text.
     """
 
@@ -66,13 +77,20 @@ class IndexedPipeline:
     budget: RamBudget | None = None
     image_channels: int = 3
     own_rows: slice | None = None
+    objects: SplitObjects | None = None
+    fit: Fit = "crop"
     failure: ShardmillError | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         # TensorFlow augments after it has decoded, and becomes grey after that.
         channels = 3 if self.decoder == "tensorflow" else self.image_channels
         self.batches = BatchMaker(
-            self.reader, image_size=self.image_size, augment=self.augment, image_channels=channels
+            self.reader,
+            image_size=self.image_size,
+            augment=self.augment,
+            image_channels=channels,
+            objects=self.objects,
+            fit=self.fit,
         )
 
     @property
@@ -86,8 +104,17 @@ class IndexedPipeline:
         return int(self.rows.stop - self.rows.start)
 
     @property
-    def _label_type(self) -> Any:
-        return tf.float32 if self.reader.table.label_shape else tf.int32
+    def _label_columns(self) -> list[Column]:
+        """The tensors of the labels of an example."""
+        if self.objects is None:
+            shape = self.reader.table.label_shape
+            return [Column(tf.float32 if shape else tf.int32, shape)]
+        most = self.objects.most
+        return [Column(tf.float32, (most, 4)), Column(tf.int32, (most,)), Column(tf.bool, (most,))]
+
+    def _labels(self, parts: list[Any]) -> Any:
+        """Return the labels of a batch: one tensor, or those of ``Objects`` by name."""
+        return parts[0] if self.objects is None else Objects(*parts)._asdict()
 
     @property
     def class_weights(self) -> Floats | None:
@@ -104,10 +131,10 @@ class IndexedPipeline:
                 fewer, the replicas' slices come one after the other.
 
         Returns:
-            Dataset of dicts: images uint8 [b, S, S, C], labels (``SplitTable.labels_of``), weights float32
-            [b] (``StepPlan.weights``), ordinals int64 [b]. Without ``image_size``, images are
-            [b, largest height, largest width, 3], zero beyond each one's own height and width, which are
-            ``sizes`` int32 [b, 2].
+            Dataset of dicts: images uint8 [b, S, S, C], labels (``SplitTable.labels_of``, or ``Objects`` by
+            name), weights float32 [b] (``StepPlan.weights``), ordinals int64 [b]. Without ``image_size``,
+            images are [b, largest height, largest width, 3], zero beyond each one's own height and width,
+            which are ``sizes`` int32 [b, 2].
         """
         self.reader.prefetch(self.order, start, stop)
         rows = batch_size or self.num_rows
@@ -130,24 +157,23 @@ class IndexedPipeline:
 
     def _decoded_outside(self, start: int, stop: int, rows: int, slices: int) -> Any:
         def batch(run_slice: Any) -> dict[str, Any]:
-            kinds = {
-                "images": tf.uint8,
-                "labels": self._label_type,
-                "weights": tf.float32,
-                "ordinals": tf.int64,
+            sides = self.image_size, self.image_size
+            columns = {
+                "images": Column(tf.uint8, (*sides, self.image_channels)),
+                "weights": Column(tf.float32, ()),
+                "ordinals": Column(tf.int64, ()),
+                "sizes": Column(tf.int32, (2,)),
             }
-            if self.image_size is None:
-                kinds["sizes"] = tf.int32
+            every = [*columns.values(), *self._label_columns]
             made = tf.numpy_function(
-                lambda number: self._make(int(number), slices), [run_slice], list(kinds.values())
+                lambda number: self._make(int(number), slices), [run_slice], [one.kind for one in every]
             )
-            made[0].set_shape([rows, self.image_size, self.image_size, self.image_channels])
-            made[1].set_shape([rows, *self.reader.table.label_shape])
-            for column in made[2:4]:
-                column.set_shape([rows])
-            if self.image_size is None:
-                made[4].set_shape([rows, 2])
-            return dict(zip(kinds, made, strict=True))
+            for tensor, column in zip(made, every, strict=True):
+                tensor.set_shape([rows, *column.shape])
+            found = dict(zip(columns, made, strict=False))
+            if self.image_size is not None:
+                del found["sizes"]
+            return found | {"labels": self._labels(made[len(columns) :])}
 
         numbers = tf.data.Dataset.range(start * slices, stop * slices)
         return numbers.map(batch, num_parallel_calls=_BATCHES_AT_A_TIME)
@@ -160,8 +186,8 @@ class IndexedPipeline:
         except ShardmillError as error:
             self.failure = self.failure or error
             raise
-        columns = made.images, made.labels, made.weights, made.ordinals
-        return (*columns, made.sizes) if self.image_size is None else columns
+        labels = made.objects or (made.labels,)
+        return made.images, made.weights, made.ordinals, made.sizes, *labels
 
     def _plan(self, run_step: int) -> StepPlan:
         return self.order.step(*divmod(run_step, self.order.steps_per_epoch)).of_rows(self.rows)
@@ -202,14 +228,20 @@ class IndexedPipeline:
 
     def _fetch(self, run_step: Any) -> dict[str, Any]:
         """Fetch the encoded images of one step and the parameters of their augmentation."""
-        kinds = (tf.string, tf.int32, tf.int32, tf.bool, self._label_type, tf.float32, tf.int64)
-        fetched = tf.numpy_function(self._read_step, [run_step], kinds, stateful=False)
-        names = ("images", "shapes", "windows", "flips", "labels", "weights", "ordinals")
-        rows = self.num_rows
-        columns = {"shapes": [3], "windows": [4], "labels": list(self.reader.table.label_shape)}
-        for tensor, name in zip(fetched, names, strict=True):
-            tensor.set_shape([rows, *columns.get(name, [])])
-        return dict(zip(names, fetched, strict=True))
+        columns = {
+            "images": Column(tf.string, ()),
+            "shapes": Column(tf.int32, (3,)),
+            "windows": Column(tf.int32, (4,)),
+            "flips": Column(tf.bool, ()),
+            "weights": Column(tf.float32, ()),
+            "ordinals": Column(tf.int64, ()),
+        }
+        every = [*columns.values(), *self._label_columns]
+        fetched = tf.numpy_function(self._read_step, [run_step], [one.kind for one in every], stateful=False)
+        for tensor, column in zip(fetched, every, strict=True):
+            tensor.set_shape([self.num_rows, *column.shape])
+        found = dict(zip(columns, fetched, strict=False))
+        return found | {"labels": self._labels(fetched[len(columns) :])}
 
     def _read_step(self, run_step: int) -> tuple[npt.NDArray[Any], ...]:
         try:
@@ -220,14 +252,15 @@ class IndexedPipeline:
             self.failure = self.failure or error
             raise
         parameters = self.batches.parameters(plan)
+        labels = self.batches.objects_of(plan, parameters) or (self.reader.table.labels_of(plan.ordinals),)
         return (
             np.array([record.image for record in records], dtype=object),
             np.array([record.shape for record in records], dtype=np.int32),
             parameters.windows,
             parameters.flip_left_right,
-            self.reader.table.labels_of(plan.ordinals),
             plan.weights,
             plan.ordinals,
+            *labels,
         )
 
     def _example(self, fetched: dict[str, Any]) -> dict[str, Any]:

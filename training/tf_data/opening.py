@@ -5,6 +5,7 @@ from __future__ import annotations
 from training.config.reading import Mode, ReadingSettings
 from training.reading import RecordReader
 from training.reading.example_options import ExampleRequest
+from training.reading.records.objects import SplitObjects
 from training.tf_data.augmented_batches import augmented_on_host
 from training.tf_data.indexed import IndexedPipeline
 from training.tf_data.pipeline import Pipeline
@@ -12,7 +13,11 @@ from training.tf_data.training_input import InputSettings, open_images
 
 
 def open_examples(
-    records: RecordReader, asked: ExampleRequest, reading: ReadingSettings, num_classes: int
+    records: RecordReader,
+    asked: ExampleRequest,
+    reading: ReadingSettings,
+    num_classes: int,
+    objects: SplitObjects | None = None,
 ) -> Pipeline:
     """Open the pipeline of a split: with the augmentation that is asked for, else without any.
 
@@ -21,6 +26,7 @@ def open_examples(
         asked: the batches.
         reading: how records are read.
         num_classes: the length of the labels of mixed examples.
+        objects: the objects in the images, which are the labels then; None: the labels of the split.
 
     Raises:
         ConfigError: the settings contradict each other, or need more memory than they allow.
@@ -32,10 +38,12 @@ def open_examples(
             asked.image_size,
             decoder=reading.decoder,
             image_channels=asked.data.image_channels,
+            objects=objects,
+            fit=asked.data.fit or "crop",
         )
     assert asked.image_size is not None, "whole images are not augmented"
     # Here "auto" means the exact order: a caller who names a seed and an epoch expects exactly these.
     mode: Mode = "streaming" if reading.mode == "streaming" else "indexed"
-    settings = InputSettings(asked.data, reading.model_copy(update={"mode": mode}), asked.augment)
+    settings = InputSettings(asked.data, reading.model_copy(update={"mode": mode}), asked.augment, objects)
     opened = open_images(settings, records, asked.order, asked.image_size)
     return augmented_on_host(opened.pipeline, asked.augment, num_classes)

@@ -7,7 +7,8 @@ from typing import Any, Literal
 import tensorflow as tf
 
 from training.reading.records.columns import NO_FEATURES, FeatureColumns
-from training.tf_data.features import feature_tensors
+from training.reading.records.objects import FOLLOWING
+from training.tf_data.features import feature_tensors, label_tensors, object_tensors
 from training.tf_data.pipeline import Pipeline
 
 # The key of the sizes of whole images, beside "image" and the features.
@@ -35,19 +36,27 @@ def as_pairs(
         last_batch: with "pad", and with class weights, elements have weights: 0 for padding; for an example
             1, or the weight of its class, scaled so that the weights of a step average to 1 over its
             examples.
-        features: the features that stand beside the images.
+        features: the features that stand beside the images. Those of objects are the labels of the pipeline.
         ragged: lists of any length become ``tf.RaggedTensor``; else they are padded.
     """
     batches = pipeline.dataset(start, stop)
     weighted = last_batch == "pad" or pipeline.class_weights is not None
     plain = _weighted if weighted else _pair
     whole = pipeline.image_size is None
+    following = [feature.name for feature in features.features if feature.name in FOLLOWING]
+    others_of_record = features.without(following)
 
     def element(batch: dict[str, Any]) -> tuple[Any, ...]:
-        images, *others = plain(batch)
         beside = {SIZE: batch["sizes"]} if whole else {}
+        if following:
+            found = object_tensors(batch["labels"], following, ragged=ragged)
+            batch = {**batch, "labels": label_tensors(pipeline.reader.table, batch["ordinals"])}
+        images, *others = plain(batch)
         if features.features:
-            beside |= feature_tensors(features, batch["ordinals"], ragged=ragged)
+            tensors = feature_tensors(others_of_record, batch["ordinals"], ragged=ragged)
+            beside |= {
+                one.name: (found if one.name in FOLLOWING else tensors)[one.name] for one in features.features
+            }
         return ({"image": images, **beside} if beside else images), *others
 
     rest = len(pipeline.reader.table) % pipeline.order.global_batch_size

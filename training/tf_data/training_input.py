@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from infra.errors import ConfigError
+from training.augment.geometry import check_moves_objects
 from training.config.augment import AugmentSettings
 from training.config.data import DataSettings
 from training.config.reading import ReadingSettings
@@ -14,6 +15,7 @@ from training.reading import RecordReader
 from training.reading.budget import RamBudget
 from training.reading.cache import CachePlan, describe
 from training.reading.opening import open_for_order
+from training.reading.records.objects import SplitObjects
 from training.tf_data.augmented_batches import WithBatchParameters
 from training.tf_data.indexed import IndexedPipeline
 from training.tf_data.mode import ModeChoice, choose_mode
@@ -47,11 +49,17 @@ class TrainingInput:
 
 @dataclass(frozen=True, slots=True)
 class InputSettings:
-    """The settings that decide how a training split is read: order, reading and augmentation."""
+    """How a training split is read.
+
+    Attributes:
+        data, reading, augment: the settings of order, reading and augmentation.
+        objects: the objects in the images, which are the labels then; None: the labels of the split.
+    """
 
     data: DataSettings
     reading: ReadingSettings
     augment: AugmentSettings
+    objects: SplitObjects | None = None
 
 
 def open_training_input(
@@ -70,7 +78,7 @@ def open_images(
     """Open the pipeline that the settings ask for, with images augmented one by one.
 
     Args:
-        settings: the settings of order, reading and augmentation.
+        settings: the settings, and the objects.
         source: the records of the split.
         order: the order of the run; a stream keeps only its number of steps.
         image_size: height and width of the images (pixels).
@@ -86,6 +94,8 @@ def open_images(
             f"several ranks need an exact order, and the shards are streamed ({choice.reason})",
             "set reading.staging_dir, or reading.mode to indexed",
         )
+    if settings.objects is not None:
+        check_moves_objects(settings.augment)
     reader, cache = open_for_order(source, order, reading)
     pipeline: Pipeline
     if choice.mode == "indexed":
@@ -102,7 +112,17 @@ def _indexed(
     budget = RamBudget(reading.ram_budget_bytes, cache=cache.memory_bytes, windows=reader.windows.num_bytes)
     budget.check(order.global_batch_size * image_size * image_size * 3)
     channels = settings.data.image_channels
-    return IndexedPipeline(reader, order, image_size, settings.augment, reading.decoder, budget, channels)
+    return IndexedPipeline(
+        reader,
+        order,
+        image_size,
+        settings.augment,
+        reading.decoder,
+        budget,
+        channels,
+        objects=settings.objects,
+        fit=settings.data.fit or "crop",
+    )
 
 
 def _streaming(
@@ -117,5 +137,5 @@ def _streaming(
         cache_bytes=cache.memory_bytes,
         class_weights=order.class_weights,
     )
-    pipeline.image_channels = settings.data.image_channels
+    pipeline.image_channels, pipeline.fit = settings.data.image_channels, settings.data.fit or "crop"
     return pipeline

@@ -16,6 +16,7 @@ from training.order import StepPlan
 from training.reading.batches.maker import BatchMaker
 from training.reading.decode import Pixels
 from training.reading.records.columns import NO_FEATURES, FeatureColumns
+from training.reading.records.objects import FOLLOWING
 from training.reading.records.record_reader import RecordReader
 from training.torch_data.batch import Example
 from training.torch_data.features import features_of_examples
@@ -67,12 +68,18 @@ class Examples(Dataset):  # type: ignore[misc]
             features: the features that examples have.
 
         Raises:
-            UsageError: whole images cannot be augmented.
+            UsageError: whole images cannot be augmented, or features of objects would not follow them.
         """
         super().__init__()
         if image_size is None and augment is not None:
             raise UsageError(
                 "images of different sizes cannot be augmented", "give an image_size, or augment=None"
+            )
+        moved = FOLLOWING.intersection(one.name for one in features.features)
+        if image_size is not None and moved:
+            raise UsageError(
+                f"the feature {min(moved)} is of whole images, which are cut to image_size = {image_size}",
+                "read through open_dataset(...).torch, where objects follow their images",
             )
         self.records = records
         self._features = features

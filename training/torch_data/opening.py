@@ -8,11 +8,13 @@ from typing import Any
 
 from infra.processes.process import num_cpus
 from training.config import AugmentSettings
+from training.config.data import Fit
 from training.config.reading import CacheForm
 from training.reading.batches.maker import BatchMaker
 from training.reading.budget import WindowMemory
 from training.reading.cache import PreloadedRecords
 from training.reading.records.columns import NO_FEATURES, FeatureColumns
+from training.reading.records.objects import SplitObjects
 from training.reading.records.record_reader import RecordReader
 from training.torch_data.examples import Examples
 from training.torch_data.loader import TorchLoader
@@ -32,6 +34,8 @@ class LoaderRequest:
         image_channels: 3, or 1 for the luma of the images.
         identity: the settings that determine the order, besides the version and the split; JSON-able.
         features: the features that batches have.
+        objects: the objects whose features follow the images; None: none were asked for.
+        fit: what is seen of an image without a random window.
     """
 
     order: RankOrder
@@ -41,6 +45,8 @@ class LoaderRequest:
     image_channels: int
     identity: Mapping[str, Any]
     features: FeatureColumns = NO_FEATURES
+    objects: SplitObjects | None = None
+    fit: Fit = "crop"
 
 
 def open_loader(
@@ -74,6 +80,8 @@ def open_loader(
             threads=threads,
             image_channels=request.image_channels,
             features=request.features,
+            objects=request.objects,
+            fit=request.fit,
         )
     if not version.storage.is_local and preload is None:
         loading = {"multiprocessing_context": "spawn", **loading}

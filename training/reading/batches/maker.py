@@ -19,12 +19,14 @@ from infra.processes.process import num_cpus
 from training.augment import AugmentParameters, augment_image, draw_parameters
 from training.augment.windows import whole_windows
 from training.config.augment import AugmentSettings
+from training.config.data import Fit
 from training.order import StepPlan
 from training.reading.batches.buffers import BufferPool
 from training.reading.decode import Pixels, Window, decode_window
 from training.reading.grey import luma
 from training.reading.records.columns import NO_FEATURES, FeatureColumns, Padded
 from training.reading.records.damage import without_rows
+from training.reading.records.objects import Objects, SplitObjects, as_features
 from training.reading.records.record_reader import RecordReader
 
 # Rows that a thread takes at a time: many, so that handing them over costs little, but few enough that each
@@ -45,6 +47,7 @@ class Batch:
         ordinals, positions: int64 [b], the records, and their positions in the epoch.
         epoch, step: the step of the run.
         features: the features that were asked for, by name (``FeatureColumns.rows``).
+        objects: the objects in the images, if they were asked for.
     """
 
     images: Pixels
@@ -56,6 +59,7 @@ class Batch:
     epoch: int
     step: int
     features: dict[str, npt.NDArray[Any] | Padded] = field(default_factory=dict)
+    objects: Objects | None = None
 
 
 class BatchMaker:
@@ -70,6 +74,8 @@ class BatchMaker:
         threads: int | None = None,
         image_channels: int = 3,
         features: FeatureColumns = NO_FEATURES,
+        objects: SplitObjects | None = None,
+        fit: Fit = "crop",
     ) -> None:
         """Make a maker that has no threads yet.
 
@@ -77,11 +83,14 @@ class BatchMaker:
             records: the records of the split.
             image_size: height and width of the images (pixels); None: whole images, padded to the largest
                 of each batch.
-            augment: how examples are augmented; None: the central square of each. Whole images are not.
+            augment: how examples are augmented; None: only as ``fit`` says. Whole images are not.
             threads: the number of threads that decode; default: one for each CPU of this process. With 1 the
                 calling thread decodes.
             image_channels: 3, or 1 for the luma of the images.
-            features: the features that batches have.
+            features: the features that batches have. Those of objects follow the images, if ``objects``
+                are given.
+            objects: the objects that batches have.
+            fit: what is seen of an image without a random window.
 
         Raises:
             UsageError: whole images cannot be augmented.
@@ -91,6 +100,8 @@ class BatchMaker:
                 "images of different sizes cannot be augmented", "give an image_size, or augment=None"
             )
         self.features = features
+        self.objects = objects
+        self.fit = fit
         self.records = records
         self.image_size = image_size
         self.augment = augment
@@ -126,14 +137,18 @@ class BatchMaker:
             bad = [row for start in starts for row in fill(start)]
         else:
             bad = _finish([self._threads().submit(fill, start) for start in starts])
+        objects = self.objects_of(plan, parameters)
         if bad:
             plan, donor = without_rows(plan, bad)
             images[bad] = 0 if donor is None else images[donor]
-            sizes[bad] = sizes[bad] if donor is None else sizes[donor]
+            for part in (sizes, *(objects or ())):
+                part[bad] = part[bad] if donor is None else part[donor]
         if self.image_channels == 1:
             images = luma(images)
         labels, ordinals = self.records.table.labels_of(plan.ordinals), plan.ordinals
         features = self.features.rows(ordinals) if self.features.features else {}
+        if objects is not None:
+            features |= as_features(objects, features)
         return Batch(
             images,
             sizes,
@@ -144,7 +159,16 @@ class BatchMaker:
             plan.epoch,
             plan.step,
             features,
+            objects,
         )
+
+    def objects_of(self, plan: StepPlan, parameters: AugmentParameters) -> Objects | None:
+        """Return the objects to be seen in a step's images; None if they were not asked for."""
+        if self.objects is None:
+            return None
+        table = self.records.table
+        heights, widths = table.height[plan.ordinals], table.width[plan.ordinals]
+        return self.objects.moved(plan.ordinals, parameters, heights, widths)
 
     def _sizes(self, parameters: AugmentParameters) -> npt.NDArray[np.int32]:
         """Return height and width of each image of a batch: int32 [b, 2]."""
@@ -163,7 +187,7 @@ class BatchMaker:
             never = np.zeros(heights.shape, np.bool_)
             return AugmentParameters(whole_windows(heights, widths), never, never)
         return draw_parameters(
-            self.augment, plan.seed, plan.epoch, plan.positions, heights, widths, self.image_size
+            self.augment, plan.seed, plan.epoch, plan.positions, heights, widths, self.image_size, self.fit
         )
 
     def _fill(
@@ -216,8 +240,8 @@ class BatchMaker:
             return self._pool
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("records", "image_size", "augment", "image_channels", "threads", "features")
-        return {name: getattr(self, name) for name in kept}
+        made = ("_buffers", "_pool", "_lock")
+        return {name: value for name, value in self.__dict__.items() if name not in made}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,6 +105,10 @@ class FeatureColumns:
     def of(cls, features: Sequence[Feature], rows: pa.Table) -> FeatureColumns:
         """Take the columns of features from indexes."""
         return cls(tuple(features), {feature.name: _joined(rows[feature.name]) for feature in features})
+
+    def without(self, names: Collection[str]) -> FeatureColumns:
+        """Return the features but those of some names."""
+        return replace(self, features=tuple(one for one in self.features if one.name not in names))
 
     def rows(self, ordinals: Ints) -> dict[str, Array | Padded]:
         """Return the features of records, by name.

@@ -28,6 +28,7 @@ from infra.errors import CorruptDataError, ShardmillError
 from training.arrays import Floats
 from training.augment import AugmentParameters, augment_image, draw_parameters
 from training.config.augment import AugmentSettings
+from training.config.data import Fit
 from training.order.random_numbers import key_of
 from training.order.streams import Purpose
 from training.reading import RecordReader
@@ -58,6 +59,7 @@ class StreamingPipeline:
         class_weights: float64 [C], weights of the classes in the loss; only for one worker, which sees all of
             a step.
         image_channels: 3, or 1 for the luma of the images.
+        fit: what is seen of an image without a random window.
         source: the source of records, set after the pipeline is made, since it reports failures to it.
         failure: the first error of this project inside TensorFlow, which passes on only its text.
     """
@@ -71,6 +73,7 @@ class StreamingPipeline:
     budget: RamBudget | None = None
     class_weights: Floats | None = None
     image_channels: int = 3
+    fit: Fit = "crop"
     source: RecordSource = field(init=False)
     failure: ShardmillError | None = field(default=None, init=False)
 
@@ -210,7 +213,9 @@ class StreamingPipeline:
     ) -> AugmentParameters:
         heights, widths = self.reader.table.height[ordinals], self.reader.table.width[ordinals]
         size = self.image_size or 1
-        return draw_parameters(self.augment, self.order.seed, epoch, positions, heights, widths, size)
+        return draw_parameters(
+            self.augment, self.order.seed, epoch, positions, heights, widths, size, self.fit
+        )
 
     def _example(self, planned: dict[str, Any]) -> dict[str, Any]:
         """Decode one example."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from infra.errors import ConfigError
 from training.augment import AugmentParameters, augment_image, draw_parameters
-from training.augment.geometry import check_moves_objects, move_boxes, move_mask, whole_images
+from training.augment.geometry import check_moves_objects, move_boxes, move_mask
 from training.config import AugmentSettings
 from training.reading.decode import decode_window
 
@@ -128,15 +128,16 @@ def test_a_mask_keeps_its_type_and_values() -> None:
     assert new.shape == (64, 64)
     assert new.dtype == np.uint16
     assert np.isin(new, mask[3:23, 5:45]).all()
-    same = move_mask(mask, whole_images(np.array([31]), np.array([31])), 0, 31)
+    same = move_mask(mask, one((0, 0, 31, 31)), 0, 31)
     assert np.array_equal(same, mask[:, :31])
 
 
-def test_whole_images_move_no_box() -> None:
+def test_stretched_images_move_no_box() -> None:
     boxes = np.random.default_rng(1).random((3, 5, 4)).astype(np.float32)
     boxes.sort(axis=-1)
     heights, widths = np.array([10, 480, 33]), np.array([20, 640, 7])
-    found = move_boxes(boxes, whole_images(heights, widths), heights, widths)
+    parameters = draw_parameters(None, 0, 0, np.arange(3), heights, widths, SIZE, fit="stretch")
+    found = move_boxes(boxes, parameters, heights, widths)
     assert found.kept.all()
     np.testing.assert_allclose(found.boxes, boxes, atol=1e-6)
 

@@ -211,6 +211,7 @@ def test_options_in_python_are_the_settings() -> None:
     left_out = {
         "folds",
         "left_out_fold",
+        "fit",
         "image_size",
         "image_channels",
         "global_batch_size",

@@ -21,13 +21,14 @@ tensorflow_runtime.start()
 from training.config import TrainConfig
 from training.dataset import open_dataset
 from training.order.from_settings import order_from_settings
-from training.tf_data.training_input import open_training_input
+from training.tf_data.training_input import InputSettings, open_training_input
 root, epochs, overrides = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
 dataset = open_dataset("set", root=root)
 config = TrainConfig.model_validate(overrides)
 reader = dataset.reader("train")
 order = order_from_settings(config.data, reader.table, dataset.classes)
-pipeline = open_training_input(config, reader, order, 64).pipeline
+settings = InputSettings(config.data, config.reading, config.augment)
+pipeline = open_training_input(settings, reader, order, 64).pipeline
 batches = iter(pipeline.dataset(0, epochs * order.steps_per_epoch))
 resident = []
 for _ in range(epochs):

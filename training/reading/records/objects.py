@@ -1,0 +1,144 @@
+"""The objects of the records of a split (``infra.format.objects``), moved as their images are augmented.
+
+They come from the indexes: no record is read for them. All batches of a split have room for as many objects
+as its fullest image has, so that their shape never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from infra.dataset.version import DatasetVersion
+from infra.format.features import MISSING
+from infra.format.objects import BOX_NUMBERS, BOXES, CROWDS, OBJECT_LABELS
+from training.arrays import Ints
+from training.augment import AugmentParameters
+from training.augment.geometry import move_boxes
+from training.augment.windows import Sizes
+from training.reading.records.columns import Padded
+from training.reading.records.split_table import load_features
+
+NO_OBJECT = -1  # the class where there is no object
+FOLLOWING = frozenset({BOXES, OBJECT_LABELS, CROWDS})  # features that follow their image
+
+
+class Objects(NamedTuple):
+    """The objects of a batch: numpy arrays or tensors. Those of an image come first, then room for M in all.
+
+    Attributes:
+        boxes: float32 [b, M, 4]: top, left, bottom, right edge, relative to the image, 0 to 1; else 0.
+        classes: int32 [b, M]; -1 where there is no object.
+        crowds: bool [b, M]: a box around a group of objects (COCO), or of a difficult object (VOC).
+    """
+
+    boxes: Any
+    classes: Any
+    crowds: Any
+
+
+@dataclass(frozen=True, slots=True)
+class SplitObjects:
+    """The objects of all records of a split.
+
+    Attributes:
+        starts: int64 [N + 1], where the objects of each record begin.
+        boxes: float32 [sum, 4], relative to the stored images.
+        classes: int32 [sum].
+        crowds: bool [sum].
+    """
+
+    starts: Ints
+    boxes: npt.NDArray[np.float32]
+    classes: npt.NDArray[np.int32]
+    crowds: npt.NDArray[np.bool_]
+
+    @property
+    def most(self) -> int:
+        """The largest number of objects in an image, M; at least 1."""
+        return max(int(np.diff(self.starts).max(initial=0)), 1)
+
+    def rows(self, ordinals: Ints) -> Objects:
+        """Return the objects of records, relative to their stored images."""
+        counts = self.starts[ordinals + 1] - self.starts[ordinals]
+        rows = np.repeat(np.arange(len(ordinals)), counts)
+        places = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        taken = np.repeat(self.starts[ordinals], counts) + places
+        found = _empty(len(ordinals), self.most)
+        found.boxes[rows, places] = self.boxes[taken]
+        found.classes[rows, places] = self.classes[taken]
+        found.crowds[rows, places] = self.crowds[taken]
+        return found
+
+    def moved(self, ordinals: Ints, parameters: AugmentParameters, heights: Sizes, widths: Sizes) -> Objects:
+        """Return the objects of records that are to be seen in their images as augmented.
+
+        Args:
+            ordinals: int64 [b], the records.
+            parameters: of the augmentation of these images.
+            heights: heights of the stored images, [b] (pixels).
+            widths: widths of the stored images, [b] (pixels).
+        """
+        stored = self.rows(ordinals)
+        moved = move_boxes(stored.boxes, parameters, heights, widths)
+        kept = moved.kept & (stored.classes != NO_OBJECT)
+        rows, places = np.nonzero(kept)
+        first = (np.cumsum(kept, axis=1) - 1)[rows, places]
+        found = _empty(len(ordinals), self.most)
+        for new, old in zip(found, (moved.boxes, stored.classes, stored.crowds), strict=True):
+            new[rows, first] = old[rows, places]
+        return found
+
+
+def load_objects(version: DatasetVersion, split: str) -> SplitObjects:
+    """Load the objects of the records of a split, in the order of its table.
+
+    Raises:
+        UsageError: the version has no objects.
+        CorruptDataError: a shard or an index is missing, truncated, or differs from the manifest.
+    """
+    columns = load_features(version, split, [BOXES, OBJECT_LABELS, CROWDS]).columns or {}
+    if not columns:
+        none = np.zeros(0, np.int64)
+        return SplitObjects(
+            np.zeros(1, np.int64), np.zeros((0, 4), np.float32), none.astype(np.int32), none > 0
+        )
+    labels = columns[OBJECT_LABELS]
+    counts = labels.value_lengths().fill_null(0).to_numpy()
+    return SplitObjects(
+        np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]),
+        columns[BOXES].flatten().to_numpy().astype(np.float32).reshape(-1, BOX_NUMBERS),
+        labels.flatten().to_numpy().astype(np.int32),
+        columns[CROWDS].flatten().to_numpy() > 0,
+    )
+
+
+def as_features(objects: Objects, names: Iterable[str]) -> dict[str, Padded]:
+    """Return objects as features of the names among ``FOLLOWING``, as ``FeatureColumns.rows`` has them."""
+    is_object = np.asarray(objects.classes) != NO_OBJECT
+    counts = is_object.sum(axis=1).astype(np.int64)
+    longest = int(counts.max(initial=0))
+    boxes = np.where(is_object[..., np.newaxis], objects.boxes, np.float32(MISSING["float32"]))
+    found = {
+        BOXES: Padded(boxes[:, :longest].reshape(len(boxes), -1), counts * BOX_NUMBERS),
+        OBJECT_LABELS: _padded(objects.classes, is_object, counts, longest),
+        CROWDS: _padded(objects.crowds, is_object, counts, longest),
+    }
+    return {name: found[name] for name in names if name in FOLLOWING}
+
+
+def _padded(values: Any, is_object: Any, counts: Ints, longest: int) -> Padded:
+    padded = np.where(is_object, values.astype(np.int64), np.int64(MISSING["int64"]))
+    return Padded(padded[:, :longest], counts)
+
+
+def _empty(rows: int, most: int) -> Objects:
+    return Objects(
+        np.zeros((rows, most, BOX_NUMBERS), np.float32),
+        np.full((rows, most), NO_OBJECT, np.int32),
+        np.zeros((rows, most), np.bool_),
+    )
