@@ -27,6 +27,7 @@ from beam_jobs.assemble.stage import AssembledShards, Copying, Layout, all_shard
 from beam_jobs.encode.known_digests import DigestList, KnownContents
 from beam_jobs.encode.stage import EncodedFiles, encode_files
 from beam_jobs.execution.runners import check_runner, load_beam
+from beam_jobs.images.metadata import metadata_features, move_to_listing
 from beam_jobs.images.objects import has_objects, place_objects
 from beam_jobs.plan import Plan, plan_version
 from beam_jobs.publish.accounting import Counts, account_and_write, check_budget, check_shards
@@ -100,7 +101,7 @@ class KnownFiles:
 
     Attributes:
         mask: bool [files to read], whether a file is known.
-        facts: PLACED_FACTS_SCHEMA, a row for each known file.
+        facts: PLACED_FACTS_SCHEMA and columns of features, a row for each known file.
     """
 
     mask: npt.NDArray[np.bool_]
@@ -241,14 +242,15 @@ class _Job:
             KnownContents(purged=purged).write(spool)
             return KnownFiles(np.zeros(references.num_rows, np.bool_), PLACED_FACTS_SCHEMA.empty_table())
         retried = retried_reasons(previous.version.manifest, self.config)
-        known = KnownFiles(*find_known_files(previous, references, purged, retried))
+        features = metadata_features(self.config.image)
+        known = KnownFiles(*find_known_files(previous, references, purged, retried, features))
         KnownContents(stored_contents(previous), purged).write(spool)
         return known
 
     def gather_facts(
         self, known: KnownFiles, encoded: EncodedFiles, previous: PreviousVersion | None, spool: Storage
     ) -> tuple[pa.Table, SavedWork]:
-        """Return the facts of all files (PLACED_FACTS_SCHEMA), and the work that was not done again."""
+        """Return the facts of all files (PLACED_FACTS_SCHEMA and features), and the work not done again."""
         read = encoded.facts(spool)
         release_memory()  # the tables of single blocks took as much again
         stored_before = read["status"].to_numpy() == Status.STORED_BEFORE
@@ -273,6 +275,7 @@ class _Job:
             if placed.num_cut_off:
                 cut_off = counted(placed.num_cut_off, "object")
                 log(f"{cut_off} left out, because the stored images do not show them", level="warning")
+        listed, facts = move_to_listing(listed, facts)
         release_memory()
         plan = plan_version(listed, facts, self.config, previous.planned if previous else None)
         progress("plan", len(plan.input_rows), len(plan.input_rows))

@@ -18,6 +18,8 @@ What is published belongs to the data set on disk and is described in ``infra.fo
 
 A source may give its images further features. Each is a column behind those of LISTING_SCHEMA, PLAN_SCHEMA,
 SPOOLED_PLAN_SCHEMA and PREVIOUS_RECORDS_SCHEMA, named and described as ``beam_jobs.tables.features`` says.
+The metadata of files (``image.metadata``) are such columns of FACTS_SCHEMA and PLACED_FACTS_SCHEMA too; they
+become columns of the listing before planning.
 """
 
 from __future__ import annotations
@@ -168,12 +170,13 @@ ROW_FILE: Final = "row_file"  # list: its rows are images, or say something of t
 OTHER_FILE: Final = "other_file"  # list: not of the kind of files that are read
 TOO_SMALL: Final = "too_small"  # filter
 ASPECT: Final = "aspect"  # filter
+AI_MADE: Final = "ai_made"  # filter: it declares that a generative model made it
 PURGED: Final = "purged"  # filter: its content was purged from the data set
 LEAK: Final = "leak"  # plan: its group is in another split too
 FILTER_REASONS: Final = frozenset({
     IGNORED, OTHER_CLASS, SPECIAL_FILE, SOURCE_TABLE, NOT_IN_TABLE, DROPPED_LABEL, REPEATED_ROW, OPTED_OUT,
     ROW_FILE, OTHER_FILE, EMPTY_ARCHIVE, SIDECAR, REPLACED_MEMBER,
-    TOO_SMALL, ASPECT, PURGED, LEAK,
+    TOO_SMALL, ASPECT, AI_MADE, PURGED, LEAK,
 })  # fmt: skip
 
 # Reasons of QUARANTINED files, by the stage that finds them.

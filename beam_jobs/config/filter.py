@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
@@ -24,6 +24,11 @@ class FilterConfig(Settings):
     min_height: Annotated[int, Field(ge=0)] = Field(0, description="Leave out lower images (upright pixels)")
     max_aspect: Annotated[float, Field(ge=1)] | None = Field(
         None, description="Leave out images whose longer side is more than this many times the shorter"
+    )
+    ai_made: Literal["keep", "drop"] = Field(
+        "keep",
+        description="drop: leave out images that declare in their metadata (IPTC, C2PA) that a generative "
+        "model made them or a part of them. Images that declare nothing stay",
     )
     classes: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
         None,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from infra.format.metadata import METADATA_NAMES, MetadataName
 from infra.settings import Settings
 
 _MIB = 1 << 20
@@ -57,3 +58,20 @@ class ImageConfig(Settings):
     allow_truncated: bool = Field(
         False, description="Keep images that end early, flagged as salvaged, instead of quarantining them"
     )
+    metadata: tuple[MetadataName, ...] = Field(
+        (),
+        description="What the files say of themselves (EXIF, XMP, IPTC, C2PA) that becomes features of the "
+        "records: names, or all",
+    )
+
+    @field_validator("metadata", mode="before")
+    @classmethod
+    def _all_or_names(cls, value: object) -> object:
+        if value == "all":
+            return METADATA_NAMES
+        return tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
+
+    @field_validator("metadata")
+    @classmethod
+    def _in_order(cls, names: tuple[MetadataName, ...]) -> tuple[MetadataName, ...]:
+        return tuple(name for name in METADATA_NAMES if name in names)

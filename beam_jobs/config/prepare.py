@@ -46,4 +46,8 @@ class PrepareConfig(Settings):
         """Return the settings that change the written bytes: all but the runner and the failure budget."""
         settings = self.model_dump(mode="json", exclude={"runner", "failure_budget"})
         settings["source"] = self.source.effective()
+        if not self.image.metadata:  # newer than the digests of earlier releases
+            del settings["image"]["metadata"]
+        if self.filter.ai_made == "keep":
+            del settings["filter"]["ai_made"]
         return settings

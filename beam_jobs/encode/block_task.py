@@ -15,7 +15,7 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.config import PrepareConfig
+from beam_jobs.config import ImageConfig, PrepareConfig
 from beam_jobs.encode.blocks import REFERENCES_FILE, block_digest, spool_file, write_facts
 from beam_jobs.encode.known_digests import NOTHING_KNOWN, KnownContents
 from beam_jobs.execution.pool.limits import MemoryRanOut, is_out_of_memory
@@ -24,6 +24,7 @@ from beam_jobs.execution.task import Limits, Task
 from beam_jobs.execution.trial import try_alone
 from beam_jobs.execution.verdicts import NO_VERDICTS, Verdict, Verdicts, keep_verdict, known_verdicts
 from beam_jobs.images.convert import LIBRARY_FAULTS, ImageFiltered, StoredImage, convert
+from beam_jobs.images.metadata import facts_schema, values_of
 from beam_jobs.schemas import (
     DECODE,
     FACTS_SCHEMA,
@@ -120,7 +121,7 @@ def encode_block(
         verdicts: digests of files that must not be decoded.
     """
     digest = block_digest(references)
-    facts = _Facts()
+    facts = _Facts(config.image)
     with spool.atomic_writer(spool_file(digest)) as stored:
         for file in counting_files(file_refs(references)):
             sha256, stage = None, READ
@@ -162,7 +163,9 @@ def _convert(data: bytes, file: FileRef, config: PrepareConfig) -> StoredImage:
 class _Facts:
     """Collects a block's rows as tuples, so that Arrow is called once a block, not once an image."""
 
-    def __init__(self) -> None:
+    def __init__(self, image: ImageConfig) -> None:
+        self._image = image
+        self._schema = facts_schema(image)
         self._rows: list[tuple[object, ...]] = []
         self._thumbnails: list[Pixels] = []  # whole images, and some of them without their borders
         self._shown: list[tuple[int, int]] = []  # row and number of thumbnails of each image
@@ -170,12 +173,12 @@ class _Facts:
 
     def add_lost(self, sha256: bytes | None, status: Status, stage: str, reason: str, message: str) -> None:
         row = (sha256, status, stage, reason, stable_message(message))
-        self._rows.append(row + (None,) * (len(FACTS_SCHEMA) - len(row)))
+        self._rows.append(row + (None,) * (len(self._schema) - len(row)))
 
     def add_stored_before(self, sha256: bytes) -> None:
         """Add a file whose stored image and facts are in the previous version."""
         row = (sha256, Status.STORED_BEFORE)
-        self._rows.append(row + (None,) * (len(FACTS_SCHEMA) - len(row)))
+        self._rows.append(row + (None,) * (len(self._schema) - len(row)))
 
     def add_stored(self, sha256: bytes, image: StoredImage) -> None:
         self._shown.append((len(self._rows), len(image.thumbnails)))
@@ -187,6 +190,7 @@ class _Facts:
                 self._offset_bytes, len(image.image), image.height, image.width, image.stored_from,
                 source.format, source.color, source.height, source.width, source.orientation,
                 source.icc_profile, source.had_alpha, source.salvaged, None, None, mean, deviation,
+                *values_of(image.metadata, self._image),
             )
         )  # fmt: skip
         self._offset_bytes += len(image.image)
@@ -194,8 +198,8 @@ class _Facts:
     def table(self) -> pa.Table:
         columns = list(zip(*self._rows, strict=True))
         columns[_HASH_COLUMN], columns[_LOOK_COLUMN] = self._measured()
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, FACTS_SCHEMA, strict=True)]
-        return pa.Table.from_arrays(arrays, schema=FACTS_SCHEMA)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, self._schema, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=self._schema)
 
     def _measured(self) -> tuple[tuple[int | None, ...], tuple[bytes | None, ...]]:
         """Return hash and look of each row; None for a row without image or with one that has none."""

@@ -7,7 +7,8 @@ about ``block_images``.
 *Storing.* A block's digest names two files in the spool::
 
     blocks/<digest>.spool      the stored images, one after the other
-    blocks/<digest>.arrow      FACTS_SCHEMA, one row per file; written last, so that it marks a complete block
+    blocks/<digest>.arrow      FACTS_SCHEMA and features, one row per file; written last, so that it marks
+                               a complete block
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from beam_jobs.encode.known_digests import DigestList, KnownContents
 from beam_jobs.execution.verdicts import NO_VERDICTS, Verdicts, holds_old_verdicts
 from beam_jobs.schemas import FACTS_SCHEMA, PASSING_REASONS, Status, reference_schema
 from beam_jobs.tables.cutting import part_lengths
+from beam_jobs.tables.features import features_of, with_features
 from infra.digests import digest_of
 from infra.errors import CorruptDataError, NotFoundError
 from infra.storage.filesystem import Storage
@@ -80,13 +82,13 @@ def write_references(spool: Storage, references: pa.Table, blocks: list[Block]) 
 
 
 def write_facts(spool: Storage, digest: str, facts: pa.Table) -> None:
-    """Write a block's table, which completes the block."""
-    with spool.atomic_writer(facts_file(digest)) as stream, pa.ipc.new_file(stream, FACTS_SCHEMA) as writer:
+    """Write a block's table (FACTS_SCHEMA and columns of features), which completes the block."""
+    with spool.atomic_writer(facts_file(digest)) as stream, pa.ipc.new_file(stream, facts.schema) as writer:
         writer.write_table(facts)
 
 
 def read_facts(spool: Storage, block: Block) -> pa.Table:
-    """Read the table of a complete block (FACTS_SCHEMA).
+    """Read the table of a complete block (FACTS_SCHEMA and columns of features).
 
     Raises:
         CorruptDataError: it is not there, not readable, or has other columns or another number of rows.
@@ -101,7 +103,7 @@ def read_facts(spool: Storage, block: Block) -> pa.Table:
         raise CorruptDataError(
             f"{spool.uri}/{path} is not readable: {error}", f"delete {spool.uri} and run again"
         ) from error
-    if facts.schema != FACTS_SCHEMA:
+    if facts.schema != with_features(FACTS_SCHEMA, features_of(facts)):
         raise CorruptDataError(
             f"{spool.uri}/{path} was written by another release", f"delete {spool.uri} and run again"
         )

@@ -24,7 +24,7 @@ from beam_jobs.execution.pool import files_in_progress
 from beam_jobs.execution.progress import report_progress
 from beam_jobs.execution.runners import run_task
 from beam_jobs.execution.verdicts import known_verdicts
-from beam_jobs.schemas import FACTS_SCHEMA
+from beam_jobs.images.metadata import facts_schema
 from beam_jobs.sources.reading import Reader
 from beam_jobs.tables.text_columns import share_empty_texts
 from infra.native.area import is_compiled
@@ -42,11 +42,13 @@ class EncodedFiles:
         blocks: all of them, in order.
         reused: numbers of those that an earlier run had finished.
         cpu_seconds: processor time of the pool.
+        schema: of the tables of facts: FACTS_SCHEMA and columns of features.
     """
 
     blocks: Sequence[Block]
     reused: Sequence[int]
     cpu_seconds: float
+    schema: pa.Schema
 
     @property
     def digests(self) -> list[str]:
@@ -70,26 +72,26 @@ class EncodedFiles:
         return int(np.count_nonzero(~is_stored_before) - in_reused)
 
     def facts(self, spool: Storage) -> pa.Table:
-        """Read the facts of all files, with the block of each: PLACED_FACTS_SCHEMA."""
+        """Read the facts of all files, with the block of each: PLACED_FACTS_SCHEMA and features."""
         lengths = [block.length for block in self.blocks]
         numbers = np.repeat(np.arange(len(self.blocks), dtype=np.int32), lengths)
-        parts = [FACTS_SCHEMA.empty_table()]
+        parts = [self.schema.empty_table()]
         for start in range(0, len(self.blocks), _BLOCKS_AT_A_TIME):
             blocks = self.blocks[start : start + _BLOCKS_AT_A_TIME]
             parts.append(pa.concat_tables([read_facts(spool, block) for block in blocks]).combine_chunks())
-        return place_facts(_in_one_chunk(parts), numbers)
+        return place_facts(_in_one_chunk(parts, self.schema), numbers)
 
 
-def _in_one_chunk(parts: list[pa.Table]) -> pa.Table:
+def _in_one_chunk(parts: list[pa.Table], schema: pa.Schema) -> pa.Table:
     """The tables joined, with no more than one column in memory twice. Empties the list."""
     columns = {}
-    for field in FACTS_SCHEMA:
+    for field in schema:
         joined = pa.chunked_array([chunk for part in parts for chunk in part[field.name].chunks], field.type)
         parts[:] = [part.drop_columns([field.name]) for part in parts]
         columns[field.name] = pa.table({field.name: joined}).combine_chunks()[field.name]
         del joined
     # As a rule no file was lost, and there is no reason why.
-    return share_empty_texts(pa.table(columns, schema=FACTS_SCHEMA))
+    return share_empty_texts(pa.table(columns, schema=schema))
 
 
 def encode_files(references: pa.Table, source: Reader, spool: Storage, config: PrepareConfig) -> EncodedFiles:
@@ -120,7 +122,7 @@ def encode_files(references: pa.Table, source: Reader, spool: Storage, config: P
     with report_progress("encode", references.num_rows, count_done):
         if todo:
             cpu_seconds = run_task(EncodeBlocks(source, spool, config), todo, config.runner)
-    return EncodedFiles(blocks, reused, cpu_seconds)
+    return EncodedFiles(blocks, reused, cpu_seconds, facts_schema(config.image))
 
 
 def count_files(blocks: Sequence[Block], finished: Collection[str], in_progress: Mapping[int, int]) -> int:

@@ -8,12 +8,13 @@ pixels finds and reports it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 
 from beam_jobs.config import FilterConfig, ImageConfig
-from beam_jobs.schemas import ASPECT, TOO_SMALL
+from beam_jobs.images.metadata import needed_metadata
+from beam_jobs.schemas import AI_MADE, ASPECT, TOO_SMALL
 from infra.codecs import ImageRejected, Pixels, SourceFacts, decode
 from infra.codecs.color import conversion_to_srgb
 from infra.codecs.encode import check_storable, encode
@@ -25,7 +26,8 @@ from infra.codecs.jpeg.turbojpeg import decode_planes, encode_planes, read_plana
 from infra.codecs.measures.look import without_border
 from infra.codecs.measures.moments import Statistics, halve, pixel_statistics, plane_statistics
 from infra.codecs.measures.perceptual import thumbnail
-from infra.codecs.metadata import without_metadata
+from infra.codecs.metadata.reading import NOTHING, Metadata
+from infra.codecs.metadata.removal import without_metadata
 from infra.codecs.pixels import fit_pixels, luma
 from infra.codecs.resize import Geometry, Sizing, geometry
 from infra.errors import UnusableInput
@@ -38,8 +40,8 @@ class ImageFiltered(UnusableInput):
     """A filter of the configuration excludes this image.
 
     Attributes:
-        reason: "too_small" or "aspect".
-        message: the size and the limit.
+        reason: "too_small", "aspect" or "ai_made".
+        message: the size and the limit, or what the file declares.
     """
 
 
@@ -55,6 +57,7 @@ class StoredImage:
         statistics: mean and standard deviation of each stored channel, before encoding.
         thumbnails: of the whole upright image, and if it has a border of what is inside, for
             infra.codecs.measures.perceptual and infra.codecs.measures.look.
+        metadata: what the file says of itself, if the configuration asks for any of it.
     """
 
     image: bytes
@@ -64,6 +67,7 @@ class StoredImage:
     source: SourceFacts
     statistics: Statistics
     thumbnails: tuple[Pixels, ...]
+    metadata: Metadata = NOTHING
 
 
 def convert(data: bytes, image: ImageConfig, rules: FilterConfig) -> StoredImage:
@@ -71,9 +75,22 @@ def convert(data: bytes, image: ImageConfig, rules: FilterConfig) -> StoredImage
 
     Raises:
         infra.codecs.ImageRejected: the bytes are not a complete image.
-        ImageFiltered: a size or aspect filter excludes the image.
+        ImageFiltered: a filter excludes the image, by its metadata, size or aspect.
     """
-    return _through_planes(data, image, rules) or _through_pixels(data, image, rules)
+    metadata = needed_metadata(data, image, rules)
+    check_origin(metadata, rules)
+    stored = _through_planes(data, image, rules) or _through_pixels(data, image, rules)
+    return stored if metadata is NOTHING else replace(stored, metadata=metadata)
+
+
+def check_origin(metadata: Metadata, rules: FilterConfig) -> None:
+    """Check what a file declares of its origin against the filters.
+
+    Raises:
+        ImageFiltered: it declares that a generative model made it, and such images are left out.
+    """
+    if rules.ai_made == "drop" and metadata.is_ai_made:
+        raise ImageFiltered(AI_MADE, f"it declares the digital source type {metadata.digital_source_type}")
 
 
 def check_size(height: int, width: int, rules: FilterConfig) -> None:

@@ -216,6 +216,10 @@ REASONS: dict[str, tuple[str, str]] = {
         "Lower these settings to include it",
     ),
     "aspect": ("Its aspect ratio is larger than filter.max_aspect", "Raise this setting to include it"),
+    "ai_made": (
+        "Its metadata declare that a generative model made it or a part of it",
+        "Set filter.ai_made to keep to include it",
+    ),
     "class": ("filter.classes does not name its class", "Add the class to filter.classes to include it"),
     "leak": (
         "Left out of train because its group is also in another split",

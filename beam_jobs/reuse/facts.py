@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.reuse.previous import PreviousVersion
-from beam_jobs.schemas import IMAGE_NAMES, PLACED_FACTS_SCHEMA, Status
+from beam_jobs.schemas import IMAGE_NAMES, Status
+from beam_jobs.tables.features import feature_columns, features_of
 from beam_jobs.tables.ids import digest_bytes, record_ids
 from beam_jobs.tables.lookup import find_ids
 from infra.errors import CorruptDataError
+from infra.format.features import Feature
 
 
 def fill_in_stored_before(facts: pa.Table, previous: PreviousVersion) -> pa.Table:
     """Fill in the facts of files that were read, and whose content the previous version stores.
 
     Args:
-        facts: PLACED_FACTS_SCHEMA.
+        facts: PLACED_FACTS_SCHEMA and columns of features.
         previous: the version that stores the contents.
 
     Raises:
@@ -37,16 +41,23 @@ def fill_in_stored_before(facts: pa.Table, previous: PreviousVersion) -> pa.Tabl
         )
     places = np.zeros(len(is_stored_before), np.int64)
     places[is_stored_before] = at
-    taken = image_columns(previous.records.take(pa.array(places, mask=~is_stored_before)))
-    columns = {name: facts[name] for name in PLACED_FACTS_SCHEMA.names}
+    records = previous.records.take(pa.array(places, mask=~is_stored_before))
+    taken = image_columns(records, features_of(facts))
+    columns = {name: facts[name] for name in facts.column_names}
     for name, column in taken.items():
         columns[name] = pc.if_else(chosen, column.combine_chunks(), facts[name].combine_chunks())
-    return pa.table(columns).cast(PLACED_FACTS_SCHEMA)
+    return pa.table(columns).cast(facts.schema)
 
 
-def image_columns(records: pa.Table) -> dict[str, pa.ChunkedArray]:
-    """The columns that records of the previous version (PREVIOUS_RECORDS_SCHEMA) share with facts."""
-    return {name: records[name] for name in ("shard", "offset_bytes", *IMAGE_NAMES)}
+def image_columns(records: pa.Table, features: Sequence[Feature]) -> dict[str, pa.ChunkedArray]:
+    """Return the columns that records of the previous version share with facts.
+
+    Args:
+        records: PREVIOUS_RECORDS_SCHEMA and columns of features.
+        features: those that facts have.
+    """
+    names = ("shard", "offset_bytes", *IMAGE_NAMES, *feature_columns(features))
+    return {name: records[name] for name in names}
 
 
 def merge_facts(known: npt.NDArray[np.bool_], of_known: pa.Table, of_others: pa.Table) -> pa.Table:
@@ -54,8 +65,8 @@ def merge_facts(known: npt.NDArray[np.bool_], of_known: pa.Table, of_others: pa.
 
     Args:
         known: bool [N], which files ``of_known`` has.
-        of_known: PLACED_FACTS_SCHEMA, the facts of the known files.
-        of_others: PLACED_FACTS_SCHEMA, the facts of the other files.
+        of_known: PLACED_FACTS_SCHEMA and columns of features, the facts of the known files.
+        of_others: the same of the other files.
     """
     if not known.any():
         return of_others  # merging would copy all of it

@@ -7,7 +7,7 @@ passed. Where images are stored or filtered in another way now, no file is known
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +18,19 @@ from beam_jobs.encode.known_digests import DigestList
 from beam_jobs.reuse.facts import image_columns, mask_of
 from beam_jobs.reuse.previous import PreviousVersion
 from beam_jobs.schemas import DECODE, FILTER, PLACED_FACTS_SCHEMA, PURGED, Status
+from beam_jobs.tables.features import with_features
 from beam_jobs.tables.ids import digest_bytes, hex_bytes, record_ids
 from beam_jobs.tables.lookup import find_ids
 from infra.format.contract import FILTERED, QUARANTINED
+from infra.format.features import Feature
 
 
 def find_known_files(
-    previous: PreviousVersion, references: pa.Table, purged: DigestList, retried: Collection[str]
+    previous: PreviousVersion,
+    references: pa.Table,
+    purged: DigestList,
+    retried: Collection[str],
+    features: Sequence[Feature] = (),
 ) -> tuple[npt.NDArray[np.bool_], pa.Table]:
     """Find the files that need not be read.
 
@@ -33,21 +39,26 @@ def find_known_files(
         references: REFERENCE_SCHEMA.
         purged: contents that must not come back: such a file is read, unless it is known to be purged.
         retried: reasons that may have passed: such a file is read again.
+        features: those that the facts have columns of.
 
     Returns:
         Whether each file is known (bool [rows of references]), and the facts of the known ones in order
-        (PLACED_FACTS_SCHEMA).
+        (PLACED_FACTS_SCHEMA and columns of features).
     """
     inputs = previous.read_inputs() if previous.reuse.uris else None
     if inputs is None:
-        return np.zeros(references.num_rows, np.bool_), PLACED_FACTS_SCHEMA.empty_table()
+        return np.zeros(references.num_rows, np.bool_), with_features(
+            PLACED_FACTS_SCHEMA, features
+        ).empty_table()
     rows, files = _same_files(inputs, references, purged)
     del inputs  # as large as the facts
     ids = record_ids(hex_bytes(pc.fill_null(rows["record_id"], "0" * 16), 8))
     places, found = find_ids(previous.ids, ids)
     has_record = mask_of(pc.is_valid(rows["record_id"])) & found
     known = has_record | _lost_for_good(rows, retried)
-    facts = _facts(previous, rows.filter(pa.array(known)), places[known], has_record[known])
+    places = pa.array(places[known], mask=~has_record[known])
+    taken = previous.records.take(places)
+    facts = _facts(taken, rows.filter(pa.array(known)), has_record[known], features)
     mask = np.zeros(references.num_rows, np.bool_)
     mask[files[known]] = True
     return mask, facts
@@ -85,15 +96,18 @@ def _lost_for_good(rows: pa.Table, retried: Collection[str]) -> npt.NDArray[np.b
 
 
 def _facts(
-    previous: PreviousVersion,
-    rows: pa.Table,
-    places: npt.NDArray[np.int64],
-    has_record: npt.NDArray[np.bool_],
+    taken: pa.Table, rows: pa.Table, has_record: npt.NDArray[np.bool_], features: Sequence[Feature]
 ) -> pa.Table:
-    """Return the facts of known files: of their records, or the reason why there is none."""
-    taken = previous.records.take(pa.array(places, mask=~has_record))
-    columns = image_columns(taken) | {"sha256": taken["sha256"]}
-    status = np.full(len(places), Status.STORED_BEFORE, np.int8)
+    """Return the facts of known files: of their records, or the reason why there is none.
+
+    Args:
+        taken: PREVIOUS_RECORDS_SCHEMA and columns of features, the record of each file, or nulls.
+        rows: INPUTS_SCHEMA.
+        has_record: bool [rows].
+        features: those that the facts have columns of.
+    """
+    columns = image_columns(taken, features) | {"sha256": taken["sha256"]}
+    status = np.full(len(has_record), Status.STORED_BEFORE, np.int8)
     if not has_record.all():
         lost = rows.filter(pa.array(~has_record))
         digests = [None if text is None else bytes.fromhex(text) for text in lost["sha256"].to_pylist()]
@@ -106,5 +120,6 @@ def _facts(
     for name in ("stage", "reason", "message"):
         column = rows[name].combine_chunks()
         columns[name] = pc.if_else(pa.array(has_record), pa.scalar(None, pa.string()), column)
-    columns["block"] = pa.nulls(len(places), pa.int32())
-    return pa.table({name: columns[name] for name in PLACED_FACTS_SCHEMA.names}).cast(PLACED_FACTS_SCHEMA)
+    columns["block"] = pa.nulls(len(has_record), pa.int32())
+    schema = with_features(PLACED_FACTS_SCHEMA, features)
+    return pa.table({name: columns[name] for name in schema.names}).cast(schema)

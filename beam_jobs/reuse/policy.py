@@ -49,9 +49,9 @@ def config_of(manifest: Manifest) -> PrepareConfig | None:
         return None
 
 
-def _at_decoding(settings: FilterConfig) -> tuple[float | None, ...]:
-    """Return the rules that need an image's header or pixels; the other rules concern the listing."""
-    return settings.min_width, settings.min_height, settings.max_aspect
+def _at_decoding(settings: FilterConfig) -> tuple[object, ...]:
+    """Return the rules that need the bytes of an image; the other rules concern the listing."""
+    return settings.min_width, settings.min_height, settings.max_aspect, settings.ai_made
 
 
 def retried_reasons(manifest: Manifest, config: PrepareConfig) -> tuple[str, ...]:

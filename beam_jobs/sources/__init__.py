@@ -16,7 +16,7 @@ from beam_jobs.sources.listing import Listing, group_by_pattern
 from beam_jobs.sources.reading import Reader
 from beam_jobs.sources.recognition.kind_modules import kind_module
 from beam_jobs.sources.workplace import Workplace
-from beam_jobs.tables.features import PREFIX
+from beam_jobs.tables.features import PREFIX, features_of
 from infra.errors import ConfigError
 from infra.format.labels import LABELS, TARGETS, WORDS
 from infra.storage.filesystem import Storage
@@ -64,6 +64,7 @@ def list_inputs(source: SourceFolder, config: PrepareConfig, place: Workplace | 
         list_kind = cast(Callable[[SourceFolder, PrepareConfig], Listing], module.list_inputs)
         listing = list_kind(source, config)
     _check_labels(listing, config)
+    _check_names(listing, config)
     if config.groups.pattern is not None:
         listing = replace(listing, table=group_by_pattern(listing.table, config.groups.pattern))
     left_out = [
@@ -90,6 +91,24 @@ def _check_labels(listing: Listing, config: PrepareConfig) -> None:
         raise ConfigError(
             f"source.labels = {labels!r}, and the kind of source {kind!r} gives {WORDS['class']}",
             "leave source.labels out, or name the images in a table: --set source.kind=table",
+        )
+
+
+def _check_names(listing: Listing, config: PrepareConfig) -> None:
+    """Check that a source gives no feature of a name that the metadata of the files have.
+
+    Raises:
+        ConfigError: it does.
+    """
+    asked = config.image.metadata
+    clashing = {feature.name for feature in features_of(listing.table)} & set(asked)
+    if clashing:
+        name = min(clashing)
+        others = ",".join(each for each in asked if each not in clashing)
+        raise ConfigError(
+            f"the source and image.metadata both give a feature {name!r}",
+            f"leave it out of image.metadata: --set image.metadata={others or '[]'}; or give the other one "
+            f'another name, as in source.table.features = {{ my_{name} = "{name}" }}',
         )
 
 

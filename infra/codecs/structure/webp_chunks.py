@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from infra.codecs.formats import ImageRejected
@@ -40,25 +41,25 @@ def read_webp(data: bytes) -> WebpFile:
     Raises:
         ImageRejected: the file has no picture, or ends before it.
     """
-    chunks, cut, whole = _chunks(data)
-    extended = chunks.get(b"VP8X", b"")
-    name = b"VP8L" if b"VP8L" in chunks else b"VP8 "
-    picture = chunks.get(name, b"")
+    found, cut, whole = _first_chunks(data)
+    extended = found.get(b"VP8X", b"")
+    name = b"VP8L" if b"VP8L" in found else b"VP8 "
+    picture = found.get(name, b"")
     if len(extended) >= 10 and extended[0] & _ANIMATION_FLAG:
         height, width, color, stored = *_canvas(extended), "animation", data
     else:
         if cut in (name, b"ALPH", b"VP8X"):
             raise ImageRejected("truncated", "the WebP file ends early: its picture is not all there")
         height, width = _size(picture, name, whole)
-        has_alpha = b"ALPH" in chunks or (name == b"VP8L" and bool(picture[4] & _ALPHA_FLAG))
+        has_alpha = b"ALPH" in found or (name == b"VP8L" and bool(picture[4] & _ALPHA_FLAG))
         color = ("RGB" if name == b"VP8L" else "YCbCr 4:2:0") + ("+alpha" if has_alpha else "")
-        stored = _still(name, picture, chunks.get(b"ALPH"), height, width)
+        stored = _still(name, picture, found.get(b"ALPH"), height, width)
     return WebpFile(
         height,
         width,
         color,
-        orientation_in(chunks.get(b"EXIF", b"")),
-        chunks.get(b"ICCP"),
+        orientation_in(found.get(b"EXIF", b"")),
+        found.get(b"ICCP"),
         whole,
         stored,
     )
@@ -73,24 +74,32 @@ def without_metadata(data: bytes) -> bytes | None:
     return file.picture if file.whole and file.source_color != "animation" else None
 
 
-def _chunks(data: bytes) -> tuple[dict[bytes, bytes], bytes, bool]:
+def chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Yield name, and start and end of the content, of each chunk. The last may reach beyond the end."""
+    end, position = min(_announced_end(data), len(data)), 12
+    while position + 8 <= end:
+        length = int.from_bytes(data[position + 4 : position + 8], "little")
+        yield data[position : position + 4], position + 8, position + 8 + length
+        position += 8 + length + (length & 1)  # padding, which many files lack at their end
+
+
+def _announced_end(data: bytes) -> int:
+    return 8 + int.from_bytes(data[4:8], "little")
+
+
+def _first_chunks(data: bytes) -> tuple[dict[bytes, bytes], bytes, bool]:
     """Read the chunks.
 
     Returns:
         The first chunk of each name, the name of the chunk that the end of the file cuts (or nothing), and
         whether the file is whole.
     """
-    end = 8 + int.from_bytes(data[4:8], "little")
-    chunks: dict[bytes, bytes] = {}
-    position, cut = 12, b""
-    while position + 8 <= min(end, len(data)):
-        name = data[position : position + 4]
-        length = int.from_bytes(data[position + 4 : position + 8], "little")
-        chunks.setdefault(name, data[position + 8 : position + 8 + length])
-        position += 8 + length
-        cut = name if position > len(data) else cut
-        position += length & 1  # padding, which many files lack at their end
-    return chunks, cut, end <= len(data) + 1
+    found: dict[bytes, bytes] = {}
+    cut = b""
+    for name, start, end in chunks(data):
+        found.setdefault(name, data[start:end])
+        cut = name if end > len(data) else cut
+    return found, cut, _announced_end(data) <= len(data) + 1
 
 
 def _canvas(extended: bytes) -> tuple[int, int]:

@@ -11,7 +11,7 @@ import pytest
 from beam_jobs.report.reasons import REASONS
 from infra import codecs
 from infra.codecs import DecodedImage, ImageRejected
-from infra.codecs.metadata import without_metadata
+from infra.codecs.metadata.removal import without_metadata
 
 ODD = Path(__file__).parents[4] / "../shared/data/odd"
 

@@ -1,0 +1,1 @@
+"""The metadata of image files: what they say of themselves, and how it is removed."""
