@@ -1,4 +1,4 @@
-"""Splits, groups and shards: what planning makes of the images."""
+"""Settings of planning: splits, groups and shards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How images are fetched from the web."""
+"""Settings for fetching images from the web."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a run may put what it has to do before it can list its source."""
+"""Folders for files that a kind of source makes before its images can be listed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Workplace:
 
     Attributes:
         spool: of the run; it lasts until the version is published.
-        dataset: folder of the dataset; what is there lasts for the next versions.
+        dataset: folder of the dataset; files there stay for the next versions.
     """
 
     spool: Storage

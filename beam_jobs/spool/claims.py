@@ -1,4 +1,4 @@
-"""Spools: who may work in one, and what is cleared away once a version is published.
+"""Claim the spool of a run, and remove spools that are no longer needed.
 
 A run works in ``spool/<run digest>/`` and, once it has planned, in ``data/<plan digest>/``. Both belong to
 whoever holds the lock of the run: a plan's digest covers that of its run, so no two runs share a plan. The

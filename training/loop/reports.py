@@ -81,7 +81,7 @@ class TrainingReports:
         self._images = 0
 
     def begin(self, run_step: int) -> None:
-        """Announce the training, of which ``run_step`` steps are done."""
+        """Announce the training, which has done ``run_step`` steps."""
         total = self._images_at(self._run.epochs * self._order.steps_per_epoch)
         events.stage("train", total, done=self._images_at(run_step))
 

@@ -1,4 +1,4 @@
-"""What the ranks of a run tell each other, through TensorFlow's collectives.
+"""Exchange values between the ranks of a run, through TensorFlow's collectives.
 
 All functions must be called by every rank, in the same sequence. Values travel as floats, since these are the
 types that every device and every collective can add: float32 as they are, integers as float64, which is exact

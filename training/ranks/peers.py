@@ -1,4 +1,4 @@
-"""The interface of the ranks of a run, however they talk to each other. No framework.
+"""The interface by which the ranks of a run exchange values. No framework.
 
 All methods must be called by every rank, in the same sequence.
 """

@@ -22,7 +22,7 @@ from beam_jobs.tables.ids import UInt64
 from infra.format.look import LOOK_SIDE, ROOT_UNIT
 
 HASH_SIDE = 8  # a hash has the signs of the lowest 8×8 coefficients
-_COMPARED_SIDE = 12  # windows lack what is beyond the look, which the highest of its coefficients feel
+_COMPARED_SIDE = 12  # the highest coefficients of a window would need some that a look does not have
 
 # Places on an axis are counted in 80ths of it. A window keeps from start to stop of both axes.
 _PLACES = 80

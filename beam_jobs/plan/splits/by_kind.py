@@ -1,4 +1,4 @@
-"""Splits and shards by the kind of the labels: what is divided evenly.
+"""Divide records evenly over splits and shards, by the kind of their labels.
 
 =========  ======================================  ===============================================
 kind       splits                                  shards

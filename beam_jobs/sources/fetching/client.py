@@ -1,4 +1,4 @@
-"""One request for an image, and the understanding of its answer.
+"""Send one request for an image, and interpret the answer.
 
 The request has no cookies and no credentials but those in the address, goes through no proxy, and asks for
 the bytes as they are. The answer is read in small pieces, and no further than is allowed: what a header says

@@ -1,4 +1,4 @@
-"""Why an address gives no image: what becomes a row of the inputs with a reason."""
+"""The reasons why an address gives no image, as the rows of the inputs record them."""
 
 from __future__ import annotations
 

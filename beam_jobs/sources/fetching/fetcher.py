@@ -1,4 +1,4 @@
-"""One address, through redirects and repetitions, to its answer."""
+"""Fetch one address: follow redirects, and repeat requests after temporary failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections that lead only where they may: the address that is checked is the one that is connected to.
+"""Connect to allowed network addresses only: the address that was checked is the one that is used.
 
 The name of a host may lead to a machine of one's own network, and may lead elsewhere a moment later. So a
 name is resolved once, its addresses are checked, and the connection is made to one of those, by number. The

@@ -1,4 +1,4 @@
-"""Response headers by which a server reserves its images.
+"""Read the response headers by which a server forbids some uses of its images.
 
 ``X-Robots-Tag`` (https://developers.google.com/search/docs/crawling-indexing/robots-meta-tag) holds
 directives, of which some may be for one robot only: ``otherbot: noindex``. ``TDM-Reservation: 1`` reserves

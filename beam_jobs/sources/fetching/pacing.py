@@ -1,4 +1,4 @@
-"""When requests to one host may begin, and when it is given up."""
+"""Pace the requests to each host, and give up a host that does not answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from beam_jobs.config import UrlsConfig
 from beam_jobs.sources.fetching.faults import unreachable
 
-# Requests in a row that a host did not answer. Its other addresses are not tried then.
+# After so many requests in a row without an answer, the other addresses of the host are not tried.
 GIVEN_UP_AFTER = 20
 
 

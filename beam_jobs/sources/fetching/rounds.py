@@ -1,4 +1,4 @@
-"""All addresses of a run: those of many hosts at a time, resumed where an earlier run stopped.
+"""Fetch all addresses of a run, from many hosts at a time; continue where an earlier run stopped.
 
 The event loop runs in a thread of its own. A request to stop reaches the main thread, which ends the loop, so
 that no library in the loop can swallow it. What has come by then is stored.

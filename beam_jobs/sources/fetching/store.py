@@ -1,9 +1,9 @@
-"""What was fetched: the answers and bytes of a run in its spool, and the answers of the runs before.
+"""Store fetched answers and bytes in the spool of the run, and the answers of earlier runs in the dataset.
 
 In the spool, ``fetched/answers/<number>.arrow`` hold answers (ANSWERS_SCHEMA) in the order in which they
 came, and ``fetched/bytes/<xx>/<digest of the URI>`` the bytes. Both go with the spool when the version is
-published. The folder of the dataset keeps one file of answers for each source, so that the next run need not
-fetch what has not changed.
+published. The folder of the dataset keeps one file of answers for each source, so that the next run does
+not fetch unchanged images again.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ _MAX_OPEN = 16
 
 
 class Containers:
-    """The containers of a source, of which the last few stay open. Picklable; opens them when it reads."""
+    """Opens the containers of a source when they are read. The last few stay open. Picklable."""
 
     def __init__(self, folder: SourceFolder) -> None:
         self._folder = folder

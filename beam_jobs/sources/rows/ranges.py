@@ -18,7 +18,7 @@ class Ranges(Protocol):
 
 
 class Window:
-    """Ranges of an object, of which the next few MiB are fetched at once.
+    """Ranges of an object. The next few MiB are fetched with one request.
 
     Args:
         ranges: the open object.

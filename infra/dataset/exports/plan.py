@@ -1,4 +1,4 @@
-"""What an export consists of: a part for each shard with records, and the columns that travel along."""
+"""Plan an export: a part for each shard with records, and the columns of the index that it takes along."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an export is written: nothing is visible before it is whole, and what is finished is not done again.
+"""The target of an export: files appear when they are whole, and finished parts are not written again.
 
 On this machine the files are made in a hidden folder beside the destination, ``.NAME.exporting``, which is
 renamed at the end. In an object store they appear under the destination, each when it is complete, and the

@@ -1,4 +1,4 @@
-"""Which epoch of a run is the best, and when a run has stopped to improve. Pure functions."""
+"""Decide which epoch of a run is the best, and when a run no longer improves. Pure functions."""
 
 from __future__ import annotations
 

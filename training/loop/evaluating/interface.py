@@ -1,4 +1,4 @@
-"""What evaluates a model on a split, with any framework, and what takes the predictions. No TensorFlow."""
+"""Interfaces: evaluate a model on a split with any framework, and take its predictions. No TensorFlow."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def planned_division(config: TrainConfig, num_ranks: int, unit: int) -> Division
 
 
 def unit_of_rows(config: TrainConfig, num_local_replicas: int = 1) -> int:
-    """Return the number of which the rows of a rank must be a multiple: devices, parts and pairs."""
+    """Return the number by which the rows of a rank must be divisible: devices × parts × pairs."""
     pairs = 2 if config.augment.mixes else 1
     return num_local_replicas * config.run.accumulate_steps * pairs
 

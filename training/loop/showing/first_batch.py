@@ -1,4 +1,4 @@
-"""The first batch of a run with TensorFlow as the model sees it, for TensorBoard."""
+"""Show the first batch of a run in TensorBoard, as the model sees it. With TensorFlow."""
 
 from __future__ import annotations
 

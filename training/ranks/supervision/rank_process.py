@@ -119,7 +119,7 @@ class RankProcess:
                 os.killpg(self._process.pid, number)
 
     def close(self) -> None:
-        """Kill what is left of it, and release its pipes."""
+        """Kill the processes of the rank that still run, and release its pipes."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()

@@ -66,7 +66,7 @@ class BlockBuffer:
         return sum(len(data) for data in held if data is not None)
 
     def close(self) -> None:
-        """Release all blocks and wait for the threads, each of which ends after the block that it reads."""
+        """Release all blocks, and wait for the threads: each ends after the block that it is reading."""
         with self._lock:
             self._held, self._waiting = {}, {}
             threads = list(self._threads)

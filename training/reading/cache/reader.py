@@ -192,7 +192,7 @@ def all_images(
     Args:
         source: reads the records.
         form: the form of the images.
-        purpose: the stage of which progress is told.
+        purpose: the stage whose progress is reported.
     """
     stage, total = f"{purpose} {source.table.split}", len(source.table)
     begins = record_runs(source.table, _RUN_BYTES).tolist()

@@ -1,4 +1,4 @@
-"""The interface of what is summed up over the batches of a split, and of its outcome."""
+"""Interfaces: sums over the batches of a split, and the evaluation that they give."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from training.results.run_files.run_folder import RunFolder
 
 
 def draw_run_report(run: RunFolder, root: str | Path) -> Path:
-    """Draw ``report.html`` of a run again, with every split of which there are predictions.
+    """Draw ``report.html`` of a run again, with every split that has a file of predictions.
 
     Args:
         run: the run; of an unfinished one the page has what is known so far.

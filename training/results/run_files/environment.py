@@ -1,4 +1,4 @@
-"""``environment.json``: with what a run was made. Imports no TensorFlow."""
+"""``environment.json``: the software, machine and inputs of a run. Imports no TensorFlow."""
 
 from __future__ import annotations
 

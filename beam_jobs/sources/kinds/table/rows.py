@@ -1,4 +1,4 @@
-"""What each row of a table says by itself: the URI of a file, a label, a split, or why it cannot be used."""
+"""Read each row of a table by itself: the URI of a file, a label, a split, or why it cannot be used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of JSON lines: an object a line. A line that is none becomes a row with a fault."""
+"""Tables of JSON lines: an object a line. A line without one becomes a row with a fault."""
 
 from __future__ import annotations
 
