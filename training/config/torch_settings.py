@@ -39,6 +39,7 @@ _KNOWN: Final = {
 _ALSO_FINE: Final = {
     "reading.decoder": ("turbo",),
     "reading.mode": ("indexed",),
+    "export.formats": (("onnx",),),
 }
 
 

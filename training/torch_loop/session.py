@@ -43,6 +43,7 @@ from training.torch_loop.loop import TrainingLoop
 from training.torch_loop.memory.figures import peak_device_bytes
 from training.torch_loop.models.layers import num_parameters
 from training.torch_loop.outputs.export import export_model
+from training.torch_loop.outputs.onnx import check_packages
 from training.torch_loop.parts import TrainingParts, build_parts
 from training.torch_loop.ranks.group import Place, RankDevice, TorchRanks, choose_device, join
 from training.torch_loop.reading import Batches, TrainingInput, check_rows, open_training_input
@@ -76,6 +77,7 @@ def train(
     """
     preemption = (signal.SIGTERM, signal.Signals[config.run.preemption_signal])
     raise_when_preempted(preemption)
+    check_packages(config.export.formats)
     config = settings_for(config, version)
     own = choose_device(config, place)
     torch.use_deterministic_algorithms(config.run.deterministic)
@@ -102,12 +104,11 @@ def train(
         label_errors = write_label_errors(run_dir)
         stop.check()
         events.stage("export", 1, unit="models")
-        exported = None
+        exported: dict[str, dict[str, Any]] = {}
         if ranks.is_first:
             checked_on = next(readers[split] for split in ("test", "validation", "train") if split in readers)
-            exported = export_model(
-                parts.model, version.manifest.classes, evaluator.maker(checked_on), run_dir
-            )
+            classes, maker = version.manifest.classes, evaluator.maker(checked_on)
+            exported = export_model(parts.model, classes, maker, run_dir, config.export.formats)
         events.progress("export", 1, 1, unit="models")
         bad_records = ranks.all_values(dataset.bad_records.to_result())
         notes = [*parts.notes, *settled.notes(config)]
@@ -123,7 +124,7 @@ def train(
             "bad_records": list({record["id"]: record for found in bad_records for record in found}.values()),
             "label_errors": label_errors,
             "left_out": left_out,
-            "exports": {} if exported is None else {"torch": exported},
+            "exports": exported,
             "device_peak_bytes": peak_device_bytes(own.device),
         }
         balance = run.data.balance

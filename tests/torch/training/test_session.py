@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from infra.dataset.version import DatasetVersion
-from infra.errors import Cancelled, ConfigError
+from infra.errors import Cancelled, ConfigError, EnvironmentFault
 from infra.format.records import unframe
 from infra.storage.filesystem import Storage
 from tests.samples.published import coloured, publish
@@ -27,6 +27,7 @@ from training.order import order_from_settings
 from training.predict import predict
 from training.results.run_files.run_folder import open_run
 from training.torch_loop.evaluating.trained_model import open_predictor
+from training.torch_loop.outputs.export import load_program
 from training.torch_loop.session import train
 from training.train import summary, train_dataset
 
@@ -115,6 +116,30 @@ def test_pictures_show_augmented_and_hardest_examples(tmp_path: Path) -> None:
     events = EventAccumulator(str(tmp_path / "without" / "logs" / "train"))
     events.Reload()
     assert "examples" not in events.Tags()["tensors"]
+
+
+def test_onnx_predicts_as_the_model_does(version: DatasetVersion, tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    exports = train(settings("run.epochs=1", 'export.formats=["onnx"]'), version, tmp_path)["exports"]
+    figures = exports["onnx"]
+    assert (figures["split"], figures["num_examples"], figures["agreement"]) == ("test", 8, 1.0)
+    assert figures["max_difference"] < 1e-5
+    assert Path(figures["path"]).stat().st_size == figures["size_bytes"]
+    session = onnxruntime.InferenceSession(figures["path"], providers=["CPUExecutionProvider"])
+    images = np.random.default_rng(1).integers(0, 256, (5, 16, 16, 3), np.uint8)
+    (found,) = session.run(["probabilities"], {"images": images})
+    expected = load_program(tmp_path / "export")(torch.from_numpy(images).permute(0, 3, 1, 2).contiguous())
+    assert found == pytest.approx(expected.detach().numpy(), abs=1e-5)
+
+
+def test_a_missing_converter_is_noticed_before_training(
+    version: DatasetVersion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("training.torch_loop.outputs.onnx.find_spec", lambda name: None)
+    with pytest.raises(EnvironmentFault, match="needs the package onnx"):
+        train(settings('export.formats=["onnx"]'), version, tmp_path)
+    assert not (tmp_path / "checkpoints").exists()
 
 
 def test_a_finished_run_is_evaluated_again_and_predicts(

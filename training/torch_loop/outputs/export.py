@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,16 @@ from torch import nn
 
 from infra.errors import CorruptDataError
 from infra.storage.filesystem import Storage
-from training.order import SequentialOrder
+from training.config.export import ExportFormat
 from training.reading import BatchMaker
-from training.torch_data.batch import to_torch
+from training.torch_loop.outputs.comparison import TOLERANCE, compared, images_of
+from training.torch_loop.outputs.onnx import write_onnx
 from training.torch_loop.step import pixels
 
 WEIGHTS_FILE = "model.pt"
 PROGRAM_FILE = "model.pt2"
 CLASSES_FILE = "classes.json"
-# How far a probability of the exported program may be from that of the model, and on how many records.
-_TOLERANCE = 1e-3
-_CHECKED_RECORDS, _CHECKED_TOGETHER = 512, 32
+_CHECKED_RECORDS = 512
 
 
 class _Classifier(nn.Module):  # type: ignore[misc]
@@ -38,7 +37,13 @@ class _Classifier(nn.Module):  # type: ignore[misc]
         return self.model(pixels(images)).float().softmax(dim=1)
 
 
-def export_model(model: Any, classes: list[str], maker: BatchMaker, run_dir: Path) -> dict[str, Any]:
+def export_model(
+    model: Any,
+    classes: list[str],
+    maker: BatchMaker,
+    run_dir: Path,
+    formats: Sequence[ExportFormat] = (),
+) -> dict[str, dict[str, Any]]:
     """Write ``model.pt``, a state dictionary, and ``export/model.pt2``, which ``torch.export.load`` reads.
 
     The program takes images uint8 [B, channels, S, S], the central squares in the size of the model, and
@@ -49,10 +54,12 @@ def export_model(model: Any, classes: list[str], maker: BatchMaker, run_dir: Pat
         classes: the names of the classes, by label.
         maker: makes the batches to compare on.
         run_dir: the folder of the run.
+        formats: further forms: "onnx".
 
     Returns:
-        The comparison, JSON-able: ``file``, ``split``, ``num_examples``, ``agreement`` (share of equal
-        predictions), ``max_difference`` of a probability, and ``bytes``.
+        The comparison of each form by its name, JSON-able; that of ``torch``: ``file``, ``split``,
+        ``num_examples``, ``agreement`` (share of equal predictions), ``max_difference`` of a probability, and
+        ``bytes``.
 
     Raises:
         CorruptDataError: the probabilities of the exported program differ.
@@ -61,24 +68,27 @@ def export_model(model: Any, classes: list[str], maker: BatchMaker, run_dir: Pat
     with Storage.at(run_dir).atomic_writer(WEIGHTS_FILE) as stream:
         torch.save(plain.model.state_dict(), stream)
     folder = Storage.at(run_dir / "export")
-    batches = list(_images(maker))
-    example = torch.cat([batches[0], batches[0]])[:2]  # a batch of one would fix the size
+    first = next(images_of(maker))
+    example = torch.cat([first, first])[:2]  # a batch of one would fix the size
     program = torch.export.export(
         plain, (example,), dynamic_shapes=({0: torch.export.Dim("batch")},), strict=False
     )
     with folder.atomic_writer(PROGRAM_FILE) as stream:
         torch.export.save(program, stream)
     folder.write_atomic(CLASSES_FILE, json.dumps(classes).encode("ascii"))
-    compared = _compared(plain, load_program(run_dir / "export"), batches)
+    found = compared(plain, load_program(run_dir / "export"), images_of(maker, _CHECKED_RECORDS))
     path = run_dir / "export" / PROGRAM_FILE
-    if compared["max_difference"] > _TOLERANCE:
+    if found["max_difference"] > TOLERANCE:
         raise CorruptDataError(
             f"the exported program {path} gives other probabilities than the model: they differ by up to "
-            f"{compared['max_difference']:.2g}",
+            f"{found['max_difference']:.2g}",
             "report this with the name of the model",
         )
     split = maker.records.table.split
-    return {"file": str(path), "split": split, **compared, "bytes": path.stat().st_size}
+    written = {"torch": {"file": str(path), "split": split, **found, "bytes": path.stat().st_size}}
+    if "onnx" in formats:
+        written["onnx"] = write_onnx(plain, maker, run_dir)
+    return written
 
 
 def load_program(folder: Path) -> Any:
@@ -94,24 +104,3 @@ def load_program(folder: Path) -> Any:
         raise CorruptDataError(
             f"the exported model {path} cannot be loaded: {error}", "train again with run.fresh=true"
         ) from error
-
-
-def _images(maker: BatchMaker) -> Iterator[Any]:
-    """Yield the images of the first records of a split: uint8 [b, channels, S, S]."""
-    num_records = len(maker.records.table)
-    order = SequentialOrder(num_records, min(_CHECKED_TOGETHER, num_records))
-    for step in range(min(order.steps_per_epoch, -(-_CHECKED_RECORDS // _CHECKED_TOGETHER))):
-        batch = to_torch(maker.make(order.step(0, step)))
-        yield batch.images[batch.weights > 0].contiguous()
-
-
-@torch.no_grad()  # type: ignore[untyped-decorator]
-def _compared(model: Any, program: Any, batches: list[Any]) -> dict[str, Any]:
-    pairs = [(model(images), program(images)) for images in batches]
-    equal = sum(int((ours.argmax(1) == theirs.argmax(1)).sum()) for ours, theirs in pairs)
-    count = sum(len(images) for images in batches)
-    return {
-        "num_examples": count,
-        "agreement": equal / count,
-        "max_difference": max(float((ours - theirs).abs().max()) for ours, theirs in pairs),
-    }

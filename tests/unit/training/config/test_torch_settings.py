@@ -30,6 +30,7 @@ def config(*overrides: str) -> TrainConfig:
         ("run.jit_compile=true", "leave run.jit_compile out"),
         ('run.callbacks=["module:make"]', "leave run.callbacks out"),
         ('export.formats=["litert"]', "leave export.formats out"),
+        ('export.formats=["onnx"]', None),
         ("reading.decoder=tensorflow", "leave reading.decoder out"),
         ("reading.decoder=turbo", None),
         ("reading.mode=streaming", "leave reading.mode out"),
