@@ -43,6 +43,10 @@ def version_lines(outcome: Mapping[str, Any]) -> Iterator[str]:
         )
     yield from _group_lines(outcome)
     yield from split_lines(outcome["splits"])
+    if stored_from := outcome.get("stored_from"):
+        copied = stored_from["source"]
+        encoded = sum(stored_from.values()) - copied
+        yield f"  {counted(copied, 'image')} copied unchanged, {encoded:,} encoded"
     if reason := outcome.get("container_reason"):
         yield f"  container {outcome['container']} ({reason})"
     if not outcome["unchanged"]:

@@ -31,6 +31,7 @@ def load_settings(
     model: type[S],
     *,
     section: str,
+    base: Mapping[str, Any] | None = None,
     recipe: Path | str | None = None,
     config: Path | str | None = None,
     overrides: Sequence[str] = (),
@@ -41,6 +42,7 @@ def load_settings(
     Args:
         model: the section's model.
         section: "prepare" or "train": the table of the file, and an optional prefix of overrides.
+        base: nested values that take the place of defaults.
         recipe: a TOML file as ``config``, which wins over it.
         config: a TOML file with the tables ``[prepare]`` and ``[train]``.
         overrides: ``image.size=128`` each; values are TOML, or else plain text.
@@ -50,6 +52,7 @@ def load_settings(
         ConfigError: the file cannot be read, or a key or value is wrong.
     """
     values: dict[str, Any] = {}
+    _merge(values, base or {})
     for file in (recipe, config):
         _merge(values, _read_toml(file).get(section, {}) if file else {})
     for override in overrides:

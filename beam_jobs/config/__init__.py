@@ -3,7 +3,7 @@
 Imports neither Beam nor an image library, since the flows make their forms from it.
 
     prepare      all settings
-    source       the source and its kind; table, urls, containers, objects: the settings of single kinds
+    source       the source and its kind; table, urls, containers, tfds, objects: the settings of kinds
     image        the stored form of an image
     filter       inputs to leave out
     planning     splits, groups and shards
@@ -19,6 +19,7 @@ from beam_jobs.config.prepare import PrepareConfig
 from beam_jobs.config.runner import RunnerConfig
 from beam_jobs.config.source import SourceConfig
 from beam_jobs.config.table import FeatureColumn, TableConfig
+from beam_jobs.config.tfds import TfdsConfig
 from beam_jobs.config.urls import DEFAULT_OPT_OUT, UrlsConfig
 
 __all__ = [
@@ -40,5 +41,6 @@ __all__ = [
     "SourceConfig",
     "SplitsConfig",
     "TableConfig",
+    "TfdsConfig",
     "UrlsConfig",
 ]

@@ -14,7 +14,7 @@ RowCompression = Literal["auto", "none", "gzip", "zlib"]
 
 
 class RowsConfig(Settings):
-    """The files of the kinds whose images are rows: parquet, arrays, tfrecord and array_record."""
+    """The files of the kinds whose images are rows: parquet, arrays, tfrecord, array_record and tfds."""
 
     image: str | None = Field(
         None,

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from beam_jobs.config.containers import ArchiveConfig, RowsConfig
 from beam_jobs.config.objects import ObjectsConfig
 from beam_jobs.config.table import TableConfig
+from beam_jobs.config.tfds import TfdsConfig
 from beam_jobs.config.urls import UrlsConfig
 from infra.format.labels import LabelKind
 from infra.settings import Settings
@@ -52,6 +53,7 @@ class SourceConfig(Settings):
         RowsConfig(), description="The files of kinds whose images are rows, such as parquet"
     )
     archive: ArchiveConfig = Field(ArchiveConfig(), description="The archives of kind archive")
+    tfds: TfdsConfig = Field(TfdsConfig(), description="The splits and features of kind tfds")
     objects: ObjectsConfig = Field(ObjectsConfig(), description="The objects of the kinds coco and voc")
     options: dict[str, Any] = Field({}, description="Options of your own kind, as its module names them")
 
@@ -109,6 +111,8 @@ class SourceConfig(Settings):
             raise ValueError(f"kind {self.kind} reads no rows of files: say --set source.kind=parquet")
         if self.kind != "archive" and self.archive != ArchiveConfig():
             raise ValueError(f"kind {self.kind} reads no archives: say --set source.kind=archive")
+        if self.kind != "tfds" and self.tfds != TfdsConfig():
+            raise ValueError(f"kind {self.kind} is no data set of TFDS: say --set source.kind=tfds")
         if self.kind in _OF_OBJECTS and not self.objects.annotations:
             raise ValueError(
                 f"kind {self.kind} needs annotation files: --set source.objects.annotations=instances.json"
@@ -134,6 +138,7 @@ class SourceConfig(Settings):
             "options": not self.options,
             "rows": self.rows == RowsConfig(),
             "archive": self.kind != "archive",
+            "tfds": self.kind != "tfds",
             "files": not self.files,
         }
         settings = {name: value for name, value in settings.items() if not unused.get(name, False)}

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from beam_jobs.tables.features import PREFIX
 from infra.dataset.version import DatasetVersion
+from infra.format.contract import STORED_FROM
 from infra.format.labels import LABELS, TARGETS
 from infra.format.layout import manifest_file
 
@@ -80,6 +81,7 @@ def outcome_of(
         "known": {"files": reused.known_files, "contents": reused.known_contents},
         "inherited_shards": reused.inherited_shards,
         "num_encoded": reused.num_encoded,
+        "stored_from": _stored_from(version),
         "seconds": round(seconds, 3),
         "images_per_second": round(reused.num_encoded / seconds, 1) if seconds else 0.0,
     }
@@ -103,6 +105,14 @@ def class_counts(labels: pa.ChunkedArray) -> dict[str, int]:
     """Return class -> number of files, sorted by name."""
     counted = pc.value_counts(labels).to_pylist() if len(labels) else []
     return dict(sorted((str(entry["values"]), int(entry["counts"])) for entry in counted))
+
+
+def _stored_from(version: DatasetVersion) -> dict[str, int] | None:
+    """Count the records by what they were stored from; None unless images may be copied unchanged."""
+    if not version.manifest.config.get("image", {}).get("passthrough"):
+        return None
+    found = version.scan(["stored_from"]).to_table()["stored_from"]
+    return {name: pc.sum(pc.equal(found, name)).as_py() or 0 for name in STORED_FROM}
 
 
 def _near_duplicates(version: DatasetVersion) -> dict[str, int] | None:

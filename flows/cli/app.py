@@ -92,6 +92,7 @@ _WORK, _LOOK, _MODELS, _KEEP, _SERVE = "Work", "Look", "Trained models", "Keep",
 for _command, _panel in (
     (jobs.run, _WORK),
     (jobs.prepare, _WORK),
+    (jobs.import_, _WORK),
     (jobs.train, _WORK),
     (sources, _WORK),
     (catalog.datasets, _LOOK),
@@ -117,7 +118,8 @@ for _command, _panel in (
     (service.status, _SERVE),
     (schedule, _SERVE),
 ):
-    app.command(rich_help_panel=_panel)(_command)
+    # Words of Python have a _ behind them.
+    app.command(_command.__name__.rstrip("_").replace("_", "-"), rich_help_panel=_panel)(_command)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -84,6 +84,19 @@ SourceKind = Annotated[
         help=r"Kind of source, auto to have it recognised; see shardmill sources \[default: image_folder]",
     ),
 ]
+ImportedFolder = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help="Folder of one version of TensorFlow Datasets; tars of WebDataset: a folder, file or pattern",
+    ),
+]
+ImportedKind = Annotated[
+    str | None,
+    typer.Option(
+        "--source-kind", metavar="tfds|archive", help=r"Kind of source \[default: auto, which recognises it]"
+    ),
+]
 FailureBudget = Annotated[
     float | None,
     typer.Option(

@@ -118,6 +118,9 @@ def _check_shardmill(arguments: list[str]) -> None:
             split_overrides(overrides)["prepare"] if name == "schedule" and _split(overrides) else overrides
         )
         load_settings(PrepareConfig, section="prepare", recipe=file, overrides=settings)
+    elif name == "import":
+        recognised = {"source": {"kind": "auto"}}
+        load_settings(PrepareConfig, section="prepare", base=recognised, overrides=overrides)
     elif name == "run":
         parts = split_overrides(overrides)
         load_settings(PrepareConfig, section="prepare", recipe=file, overrides=parts["prepare"])

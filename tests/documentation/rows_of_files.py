@@ -1,6 +1,6 @@
-"""Rows of files that docs/images-in-rows.md reads, made from the photographs of the workplace.
+"""Files that docs/images-in-rows.md and docs/import.md read, made from the photographs of the workplace.
 
-python -m tests.documentation.rows_of_files parquet | arrays
+python -m tests.documentation.rows_of_files parquet | arrays | tfds | webdataset
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from tests.samples.archives import make_tar
+from tests.samples.row_sources import example
+from tests.samples.tfds_folders import PLAIN, class_label, make_tfds
 
 PHOTOS = Path("photos")
 
@@ -40,5 +44,31 @@ def arrays() -> None:
             Path("digits", f"{name}.gz").write_bytes(gzip.compress(header + array.tobytes()))
 
 
+def tfds() -> None:
+    """Write ``beans/0.1.0`` as TensorFlow Datasets writes a version."""
+    photographs = sorted(PHOTOS.glob("*/*.jpg"))
+    classes = sorted({photograph.parent.name for photograph in photographs})
+    records = [
+        example(image=[photograph.read_bytes()], label=[classes.index(photograph.parent.name)])
+        for photograph in photographs
+    ]
+    features = {**PLAIN, "label": class_label(len(classes))}
+    splits = {"train": [records[1::2]], "test": [records[::2]]}
+    make_tfds(Path("beans/0.1.0"), splits, features, names={"label": classes})
+
+
+def webdataset() -> None:
+    """Write ``shards/photos-train-000000.tar`` and one for validation, as WebDataset names its members."""
+    photographs = sorted(PHOTOS.glob("*/*.jpg"))
+    classes = sorted({photograph.parent.name for photograph in photographs})
+    for part, some in (("train", photographs[1::2]), ("val", photographs[::2])):
+        members = {}
+        for number, photograph in enumerate(some):
+            members[f"{number:06d}.jpg"] = photograph.read_bytes()
+            members[f"{number:06d}.cls"] = str(classes.index(photograph.parent.name)).encode()
+        make_tar(Path(f"shards/photos-{part}-000000.tar"), members)
+
+
 if __name__ == "__main__":
-    {"parquet": parquet, "arrays": arrays}[sys.argv[1]]()
+    makers = {"parquet": parquet, "arrays": arrays, "tfds": tfds, "webdataset": webdataset}
+    makers[sys.argv[1]]()

@@ -64,7 +64,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     found: list[FeatureMap] = []
 
     def read(file: RowFile) -> FileRows:
-        records = _OpenFile(file)
+        records = ArrayRecordFile(file)
         rows: RowsOfExamples | None = None
         for number, (payload, fault) in enumerate(records.all()):
             if not found and fault is None:
@@ -84,7 +84,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
 
 def open_reader(folder: SourceFolder, config: PrepareConfig, scratch: Storage | None) -> RowReader:
     """Open the reader of records."""
-    return RowReader(folder, partial(_Records, settings=config.source.rows))
+    return RowReader(folder, partial(ArrayRecords, settings=config.source.rows))
 
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
@@ -93,7 +93,7 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
     return Recognised(f"it has ArrayRecord files: {quoted(files)}") if files else None
 
 
-class _OpenFile:
+class ArrayRecordFile:
     """An open ArrayRecord file.
 
     Args:
@@ -150,7 +150,7 @@ class _OpenFile:
         self._copy = None
 
 
-class _Records:
+class ArrayRecords:
     """The images of one open file.
 
     Args:
@@ -162,7 +162,7 @@ class _Records:
     """
 
     def __init__(self, file: RowFile, settings: RowsConfig) -> None:
-        self._file = _OpenFile(file)
+        self._file = ArrayRecordFile(file)
         self._image = settings.image or self._recognised()
         self._start = 0  # of those that were read last
         self._records: list[tuple[bytes, str | None]] = []

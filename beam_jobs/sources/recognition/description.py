@@ -23,6 +23,7 @@ _GROUPS = {
     "arrays": ("rows",),
     "tfrecord": ("rows",),
     "array_record": ("rows",),
+    "tfds": ("tfds", "rows"),
 }
 _OF_FOLDERS = ("image_folder", "archive")
 

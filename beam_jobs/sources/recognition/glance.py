@@ -30,10 +30,12 @@ class Recognised:
     Attributes:
         why: what was seen, as the end of a sentence that begins with the kind.
         settings: of the source, nested as in the configuration, that the kind needs.
+        is_certain: the source describes itself; what other kinds take its files for does not count.
     """
 
     why: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    is_certain: bool = False
 
 
 @dataclass(frozen=True)

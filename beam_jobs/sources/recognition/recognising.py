@@ -26,7 +26,7 @@ from infra.storage.names import name_of, uri_of
 
 AUTO = "auto"
 # These read folders: a file in place of one is a mistake.
-_FOLDER_KINDS = ("image_folder", "table", "urls", "coco", "voc")
+_FOLDER_KINDS = ("image_folder", "table", "urls", "coco", "voc", "tfds")
 
 
 def settled(request: JobRequest) -> JobRequest:
@@ -82,7 +82,7 @@ def recognise(glance: Glance, settings: SourceConfig) -> dict[str, Recognised]:
             look = cast(Callable[[Glance, SourceConfig], Recognised | None], fits)
             if (seen := look(glance, settings)) is not None:
                 found[kind] = seen
-    return found
+    return {kind: seen for kind, seen in found.items() if seen.is_certain} or found
 
 
 def _recognised(folder: SourceFolder, settings: SourceConfig) -> SourceConfig:

@@ -52,7 +52,7 @@ class RowsOfExamples:
                 found = parse_features(payload)
                 image = found.get(self.features.image, ())
                 names = (self._class, self.features.split, self.features.group)
-                texts = [_text(found, name) if name is not None else None for name in names]
+                texts = [text_of(found, name) if name is not None else None for name in names]
                 lists = {name: self._list(found, name) for name in self._listed}
             except (CorruptDataError, ValueError) as error:
                 fault = str(error)
@@ -124,7 +124,7 @@ def _column(texts: Sequence[str | None]) -> pa.Array:
     return trimmed(pa.array(texts, pa.string()))
 
 
-def _text(features: Mapping[str, Values], name: str) -> str | None:
+def text_of(features: Mapping[str, Values], name: str) -> str | None:
     """Return the value of a feature as text; None if the feature is missing or empty.
 
     Raises:

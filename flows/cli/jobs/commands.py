@@ -53,12 +53,42 @@ def prepare(
     if dry_run:
         _dry_run(source, dataset, folder, settings, json_output)
         return
-    from flows.cli.jobs.flow_runs import run_flow
+    _run_prepare(source, dataset, folder, settings, json_output)
 
-    result = run_flow(
-        _load_prepare, ("prepare",), source=source, dataset=dataset, root=folder, config=settings
-    )
-    _show(result, json_output, _print_prepared)
+
+def import_(
+    source: options.ImportedFolder,
+    dataset: options.Dataset,
+    root: options.Root = None,
+    config: options.Config = None,
+    overrides: options.Overrides = None,
+    failure_budget: options.FailureBudget = None,
+    source_kind: options.ImportedKind = None,
+    dry_run: DryRun = False,
+    json_output: options.Json = False,
+) -> None:
+    """Take over a data set of TensorFlow Datasets or WebDataset; images are copied, not encoded again.
+
+    The same command later makes the next version of what is new in the folder.
+
+    [bold]Examples[/bold]
+
+      shardmill import ~/tensorflow_datasets/beans/0.1.0 --dataset beans
+
+      shardmill import shards --dataset photos --dry-run
+
+      shardmill import "shards/train-*.tar" --dataset photos
+    """
+    from flows.cli.jobs.importing import recognised_import
+    from flows.parameters import root_or_default
+
+    folder = root_or_default(root)
+    changes = with_kind(overrides or [], source_kind)
+    request = recognised_import(source, dataset, folder, config, changes, failure_budget)
+    if dry_run:
+        _dry_run(request.source, dataset, folder, request.config, json_output)
+        return
+    _run_prepare(request.source, dataset, folder, request.config, json_output)
 
 
 def train(
@@ -145,6 +175,13 @@ def run(
         train_config=for_train,
     )
     _show(result, json_output, _print_run)
+
+
+def _run_prepare(source: str, dataset: str, root: str, settings: PrepareConfig, json_output: bool) -> None:
+    from flows.cli.jobs.flow_runs import run_flow
+
+    result = run_flow(_load_prepare, ("prepare",), source=source, dataset=dataset, root=root, config=settings)
+    _show(result, json_output, _print_prepared)
 
 
 def _load_prepare() -> Any:

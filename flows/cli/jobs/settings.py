@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from infra.errors import NotFoundError, UsageError
 
@@ -17,8 +18,12 @@ def prepare_settings(
     overrides: list[str],
     failure_budget: float | None = None,
     recipe: str | None = None,
+    base: Mapping[str, Any] | None = None,
 ) -> PrepareConfig:
-    """The settings of prepare from a recipe, a file and single overrides, checked."""
+    """The settings of prepare from a recipe, a file and single overrides, checked.
+
+    ``base`` has nested values that stand in for defaults.
+    """
     from beam_jobs.config import PrepareConfig
     from infra.settings import load_settings
 
@@ -26,6 +31,7 @@ def prepare_settings(
     return load_settings(
         PrepareConfig,
         section="prepare",
+        base=base,
         recipe=_file_of(recipe),
         config=config,
         overrides=overrides,
@@ -64,7 +70,7 @@ def checked_source(source: str, dataset: str, kind: str = "image_folder") -> str
     if not source.strip():
         raise UsageError("which folder? SOURCE is empty", "give a folder of images, or . for this one")
     place = absolute(source)
-    takes_files = kind not in ("image_folder", "table", "urls")
+    takes_files = kind not in ("image_folder", "table", "urls", "tfds")
     if takes_files and (Path(place).is_file() or any(mark in place for mark in "*?")):
         return place
     if "://" not in place and not Path(place).is_dir():

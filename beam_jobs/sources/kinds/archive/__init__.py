@@ -10,11 +10,14 @@ beside the archives has a row of its own, and so has an archive that is empty, d
     layouts     where labels and splits come from
     labelling   the label and split of each member
     reading     members by their position; compressed tars in the spool of the run
+    first_images  some images, to see how they are encoded
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 
 import pyarrow as pa
 
@@ -24,10 +27,11 @@ from beam_jobs.sources.classes.names import quoted
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.ignore import IgnorePatterns
 from beam_jobs.sources.files.walking import FoundFile
+from beam_jobs.sources.kinds.archive.first_images import first_images as first_of
 from beam_jobs.sources.kinds.archive.labelling import labelled
 from beam_jobs.sources.kinds.archive.layouts import choose_layout
 from beam_jobs.sources.kinds.archive.listing import ListedArchive, list_archive
-from beam_jobs.sources.kinds.archive.opening import ENDINGS
+from beam_jobs.sources.kinds.archive.opening import ENDINGS, is_archive
 from beam_jobs.sources.kinds.archive.reading import ArchiveReader, unpack_compressed
 from beam_jobs.sources.listing import Listing
 from beam_jobs.sources.recognition.glance import Glance, Recognised
@@ -35,6 +39,7 @@ from infra.errors import NotFoundError
 from infra.progress import log
 from infra.storage.filesystem import Storage
 
+_LOOKED_INTO, _IMAGES_LOOKED_AT = 4, 32  # for the first images
 _LISTED_TOGETHER = 8  # archives; of an object store most of the time is waiting
 
 
@@ -74,6 +79,14 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
     """Recognise tar and zip archives."""
     archives = glance.ending_in(*ENDINGS)
     return Recognised(f"it has archives: {quoted(archives)}") if archives else None
+
+
+def first_images(folder: SourceFolder, config: PrepareConfig) -> Iterator[bytes]:
+    """Yield the first images of the first archives, to see how they are encoded."""
+    walk = folder.walk(IgnorePatterns(config.filter.ignore), splits_on_top=False)
+    archives = [file.ref for file in walk if file.fault is None and is_archive(file.uri)]
+    for archive in archives[:_LOOKED_INTO]:
+        yield from islice(first_of(folder, archive), _IMAGES_LOOKED_AT)
 
 
 def open_reader(folder: SourceFolder, config: PrepareConfig, scratch: Storage | None) -> ArchiveReader:

@@ -104,6 +104,7 @@ def test_help_has_examples_and_imports_nothing_heavy() -> None:
             "--set prepare.image.quality=9",
         ),
         (["train", "shapes", "--set", "run.epoch=3"], "run.epoch", "run.epochs"),
+        (["import", "nowhere", "--dataset", "x"], "source nowhere does not exist", "give a folder"),
         (["prepare", "", "--dataset", "x"], "SOURCE is empty", "give a folder of images"),
         (["run", " ", "--dataset", "x"], "SOURCE is empty", "give a folder of images"),
         (["prepare", "s\udcff", "--dataset", "x"], "s\\xff: the path is not UTF-8", "ln -s"),
@@ -243,7 +244,7 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize("command", [command.callback for command in app.registered_commands])
 def test_every_command_has_an_example(command: Callable[..., object]) -> None:
-    name = command.__name__.replace("_", "-")
+    name = command.__name__.rstrip("_").replace("_", "-")
     assert f"      shardmill {name}" in (command.__doc__ or "")
 
 

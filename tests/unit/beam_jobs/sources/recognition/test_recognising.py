@@ -24,6 +24,7 @@ from beam_jobs.sources.recognition.recognising import folder_and_files, recognis
 from infra.errors import NotFoundError, UsageError
 from tests.samples.archives import make_tar, make_zip, pictures
 from tests.samples.photos import jpeg, write
+from tests.samples.tfds_folders import make_tfds, plain_records
 
 IMAGES = {"cat/1.jpg": jpeg(1), "dog/2.jpg": jpeg(2)}
 
@@ -74,6 +75,7 @@ SOURCES: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda path: write(path, {"l.parquet": _parquet({"path": ["1.jpg"], "label": ["a"]}), "1.jpg": b""}),
         "table",
     ),
+    "TFDS": (lambda path: make_tfds(path, {"train": [plain_records(1)]}), "tfds"),
     "COCO": (
         lambda path: write(
             path,

@@ -1,0 +1,31 @@
+"""A directory of TensorFlow Datasets."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from infra.settings import Settings
+
+PlaceOfSplit = Literal["train", "validation", "test", "chosen", "none"]
+
+
+class TfdsConfig(Settings):
+    """The splits and features of ``source.kind = "tfds"``; image, label and names of classes: source.rows."""
+
+    splits: dict[str, PlaceOfSplit] = Field(
+        {},
+        description="Name of a split of the data set to the split that it becomes: train, validation or "
+        "test; chosen: Shardmill divides its images; none: it is left out. Unset: by its name",
+    )
+    features: tuple[str, ...] | None = Field(
+        None,
+        description="Features of the data set that the records get besides image and label; unset: all that "
+        "can be one",
+    )
+
+    @field_validator("features", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value

@@ -1,0 +1,76 @@
+"""The first images of an archive, to see how its images are encoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from beam_jobs.schemas import FileRef
+from beam_jobs.sources.files.container import Container
+from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.files.walking import SourceFault
+from beam_jobs.sources.kinds.archive.members import ArchiveDamaged, Member
+from beam_jobs.sources.kinds.archive.opening import UnpackedStream, compression_of
+from beam_jobs.sources.kinds.archive.tar import tar_members
+from beam_jobs.sources.kinds.archive.zip import read_zip_member, zip_members
+from infra.codecs.formats import sniff
+
+_HEAD_BYTES = 16 << 20  # of a compressed tar
+_MAX_IMAGE_BYTES = 64 << 20  # larger ones are not looked at
+
+
+def first_images(folder: SourceFolder, archive: FileRef) -> Iterator[bytes]:
+    """Yield the images of an archive in its order, as far as they can be read.
+
+    Args:
+        folder: the source.
+        archive: a tar, also compressed, or a zip.
+    """
+    try:
+        with folder.open_container(archive.uri) as container:
+            for data in _contents(container):
+                if sniff(data) is not None:
+                    yield data
+    except (SourceFault, ArchiveDamaged):
+        return  # the listing says it
+
+
+def _contents(container: Container) -> Iterator[bytes]:
+    if container.uri.lower().endswith(".zip"):
+        for member in zip_members(container, reads_sidecars=False):
+            ref = FileRef(member.name, member.size_bytes, 0, container.uri, member.position)
+            yield read_zip_member(container, ref) if _is_bearable(member) else b""
+        return
+    compression = compression_of(container.uri)
+    ranges: Container | _Head = container
+    if compression is not None:
+        ranges = _Head(b"".join(UnpackedStream(container, compression, _HEAD_BYTES).chunks()))
+    for member in tar_members(_Bytes(ranges), reads_sidecars=False):
+        yield ranges.read_at(member.size_bytes, member.position) if _is_bearable(member) else b""
+
+
+def _is_bearable(member: Member) -> bool:
+    return member.fault is None and member.size_bytes <= _MAX_IMAGE_BYTES
+
+
+class _Head:
+    """The first bytes of a compressed tar, unpacked."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.size_bytes = len(data)
+
+    def read_at(self, length: int, offset: int) -> bytes:
+        return self._data[offset : offset + length]
+
+
+class _Bytes:
+    """A tar that can be read at any place."""
+
+    def __init__(self, ranges: Container | _Head) -> None:
+        self._ranges = ranges
+
+    def read_at(self, length: int, offset: int) -> bytes:
+        return self._ranges.read_at(length, offset)
+
+    def reaches(self, offset: int) -> bool:
+        return offset <= self._ranges.size_bytes

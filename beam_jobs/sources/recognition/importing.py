@@ -1,0 +1,87 @@
+"""Settings that take over a data set as it is: its kind, and images that are copied instead of encoded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, cast
+
+from beam_jobs.config import PrepareConfig
+from beam_jobs.request import JobRequest
+from beam_jobs.sources import open_source
+from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.recognition.kind_modules import kind_module
+from beam_jobs.sources.recognition.recognising import AUTO, settled
+from infra.codecs.formats import ImageRejected, sniff
+from infra.codecs.jpeg.header import read_header
+from infra.errors import UsageError
+from infra.progress import log
+
+_IMAGES_LOOKED_AT = 96
+_COPIED = ("jpeg", "png", "webp")  # formats that can be stored as they are; the first of equally many
+_PNG_COLOR_TYPE_AT, _PNG_GREY = 25, 0
+
+FirstImages = Callable[[SourceFolder, PrepareConfig], Iterator[bytes]]
+Load = Callable[[Mapping[str, Any]], PrepareConfig]
+
+
+def import_request(source: str, dataset: str, root: str, load: Load) -> JobRequest:
+    """Return the request that takes over a data set of another library.
+
+    Args:
+        source: folder, file or pattern, as in ``JobRequest``.
+        dataset: name of the data set to make.
+        root: folder of the data sets.
+        load: loads the configuration; takes nested values that stand in for defaults.
+
+    Raises:
+        UsageError: the source is not recognised, or its kind cannot be taken over.
+        ConfigError: a setting is wrong, or the data set is not as its format says.
+    """
+    asked = JobRequest(source=source, dataset=dataset, root=root, config=load({"source": {"kind": AUTO}}))
+    found = settled(asked)
+    first = getattr(kind_module(found.config), "first_images", None)
+    if first is None:
+        raise UsageError(
+            f"{found.source} is of the kind {found.config.source.kind}, which cannot be taken over as it is",
+            "shardmill import takes over data sets of TensorFlow Datasets and WebDataset; for others: "
+            "shardmill prepare",
+        )
+    images = cast(FirstImages, first)(open_source(found), found.config)
+    image = {"resize": "none", "passthrough": True, **stored_form(islice(images, _IMAGES_LOOKED_AT))}
+    settings = found.config.source.model_dump(exclude_defaults=True)
+    config = load({"source": settings, "image": image})
+    return found.model_copy(update={"config": config})
+
+
+def stored_form(images: Iterable[bytes]) -> dict[str, Any]:
+    """Return encoding and channels in which most of the images can be stored as they are.
+
+    Args:
+        images: some of the images of a source.
+    """
+    formats: Counter[str] = Counter()
+    num_grey = 0
+    for data in images:
+        found = sniff(data)
+        formats[found if found in _COPIED else "other"] += 1
+        num_grey += _is_grey(data, found)
+    known = {name: formats[name] for name in _COPIED if formats[name]}
+    encoding = max(known, key=lambda name: known[name]) if known else "png"
+    is_grey = bool(num_grey) and num_grey == formats.total()
+    shown = ", ".join(f"{count:,} {name}" for name, count in formats.most_common()) or "none"
+    log(
+        f"images are stored as {'grey ' if is_grey else ''}{encoding}; copied where they are that already "
+        f"(of the first images: {shown})"
+    )
+    return {"encoding": encoding, "channels": 1 if is_grey else 3}
+
+
+def _is_grey(data: bytes, found: str | None) -> bool:
+    if found == "jpeg":
+        try:
+            return read_header(data).color_space == "grey"
+        except ImageRejected:
+            return False
+    return found == "png" and data[_PNG_COLOR_TYPE_AT : _PNG_COLOR_TYPE_AT + 1] == bytes([_PNG_GREY])
