@@ -96,6 +96,11 @@ class ArchiveConfig(Settings):
     class_names: tuple[str, ...] = Field(
         (), description="Names of the classes that the numbers of webdataset mean: the first is that of 0"
     )
+    features: FeatureColumns = Field(
+        {},
+        description="Further features of the records: keys of the .json sidecars of webdataset, or txt for "
+        "the text of .txt sidecars; as in source.rows.features",
+    )
     unpacked_bytes: Annotated[int, Field(ge=1)] = Field(
         256 << 30,
         description="Most bytes that a compressed tar may unpack to; its members beyond are lost. It is "

@@ -82,9 +82,13 @@ class SourceConfig(Settings):
                 raise ValueError(
                     f"labels = {kind!r} has no labels that drop_labels or merge_labels could name"
                 )
-        if kind == "targets" and self.kind in _OF_FILES and not self.table.target_columns:
+        if (
+            kind == "targets"
+            and self.kind in ("image_folder", "table", "urls")
+            and not self.table.target_columns
+        ):
             raise ValueError("labels = 'targets' needs source.table.target_columns: the columns with numbers")
-        if kind == "multi" and self.kind in ("image_folder", "archive"):
+        if kind == "multi" and self.kind == "image_folder":
             raise ValueError("a folder gives an image one class: labels = 'multi' needs a table of labels")
         if kind != "class" and (self.table.class_names or self.table.classes_file):
             raise ValueError(
@@ -147,6 +151,8 @@ class SourceConfig(Settings):
             settings["table"] = {
                 name: value for name, value in table.items() if value or name not in _LATER_TABLE_KEYS
             }
+        if "archive" in settings and not self.archive.features:
+            del settings["archive"]["features"]
         if "rows" in settings:
             settings["rows"] = {
                 name: value

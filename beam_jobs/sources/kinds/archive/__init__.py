@@ -33,9 +33,10 @@ from beam_jobs.sources.kinds.archive.layouts import choose_layout
 from beam_jobs.sources.kinds.archive.listing import ListedArchive, list_archive
 from beam_jobs.sources.kinds.archive.opening import ENDINGS, is_archive
 from beam_jobs.sources.kinds.archive.reading import ArchiveReader, unpack_compressed
+from beam_jobs.sources.kinds.archive.sidecar_values import asked_values, with_values
 from beam_jobs.sources.listing import Listing
 from beam_jobs.sources.recognition.glance import Glance, Recognised
-from infra.errors import NotFoundError
+from infra.errors import ConfigError, NotFoundError
 from infra.progress import log
 from infra.storage.filesystem import Storage
 
@@ -53,9 +54,10 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     """
     ignore = IgnorePatterns(config.filter.ignore)
     walk = folder.walk(ignore, splits_on_top=False)
+    asked = asked_values(config.source.archive, config.source.label_kind)
 
     def listed_of(file: FoundFile) -> ListedArchive:
-        return list_archive(folder, file, ignore, config.source.archive)
+        return list_archive(folder, file, ignore, config.source.archive, asked)
 
     with ThreadPoolExecutor(_LISTED_TOGETHER, "archives") as threads:
         listed = list(threads.map(listed_of, walk))
@@ -72,6 +74,15 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     batches += [archive.own for archive in listed if archive.own is not None]
     # Each batch has a dictionary of its own.
     table = pa.Table.from_batches(batches, MEMBER_LISTING_SCHEMA).unify_dictionaries().sort_by("uri")
+    if asked:
+        if layout.kind != "webdataset":
+            raise ConfigError(
+                f"labels or features of images in archives come from sidecars, and there are "
+                f"{layout.described()}",
+                "give .json or .txt sidecars as WebDataset does (docs/archives.md), or leave out "
+                "source.labels and source.archive.features",
+            )
+        table = with_values(table, archives, config, folder)
     return Listing(table, [*walk.warnings(), *_damages(listed), *warnings])
 
 

@@ -36,7 +36,7 @@ def first_images(folder: SourceFolder, archive: FileRef) -> Iterator[bytes]:
 
 def _contents(container: Container) -> Iterator[bytes]:
     if container.uri.lower().endswith(".zip"):
-        for member in zip_members(container, reads_sidecars=False):
+        for member in zip_members(container, sidecars=()):
             ref = FileRef(member.name, member.size_bytes, 0, container.uri, member.position)
             yield read_zip_member(container, ref) if _is_bearable(member) else b""
         return
@@ -44,7 +44,7 @@ def _contents(container: Container) -> Iterator[bytes]:
     ranges: Container | _Head = container
     if compression is not None:
         ranges = _Head(b"".join(UnpackedStream(container, compression, _HEAD_BYTES).chunks()))
-    for member in tar_members(_Bytes(ranges), reads_sidecars=False):
+    for member in tar_members(_Bytes(ranges), sidecars=()):
         yield ranges.read_at(member.size_bytes, member.position) if _is_bearable(member) else b""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -23,6 +24,7 @@ _REMEDY = (
     "put the images of each class into a folder of its own in the archive, or into an archive of its own; or "
     "give sidecars with labels as WebDataset does (docs/archives.md)"
 )
+_NO_CLASSES: frozenset[str] = frozenset({""})
 _IMAGE_ENDINGS = frozenset({
     "jpg", "jpeg", "jpe", "jfif", "png", "webp", "gif", "bmp", "tif", "tiff", "avif", "heic", "heif",
     "ppm", "pgm", "pbm", "jp2",
@@ -47,7 +49,7 @@ def labelled(
         UsageError: the members have no classes. ConfigError: ``filter.classes`` names a class that is not
             there.
     """
-    if layout.kind == "webdataset" and config.source.label_kind != "none":
+    if layout.kind == "webdataset":
         return _by_sidecars(archives, layout, config)
     shape = shape_of(layout.path(archive.uri, name) for archive in archives for name in archive.image_names())
     if config.source.label_kind == "none":
@@ -71,16 +73,20 @@ def labelled(
 def _by_sidecars(
     archives: Sequence[ListedArchive], layout: Layout, config: PrepareConfig
 ) -> tuple[list[pa.RecordBatch], list[str]]:
+    has_class = config.source.label_kind == "class"
     names = config.source.archive.class_names
     for archive in archives:
         archive.labels = {key: _named(label, names) for key, label in archive.labels.items()}
+    if not has_class:
+        archives = [replace(archive, labels={}) for archive in archives]
     classes = sorted({label for archive in archives for label in archive.labels.values()})
     wanted = wanted_classes(classes, config)
     rows = []
     for archive in archives:
         samples = {sample_key(name) for name in archive.image_names() if _is_image(name)}
         split = None if layout.splits is None else layout.splits[archive.uri]
-        rows += [_label_by_key(batch, archive, samples, split, wanted) for batch in archive.batches]
+        own = wanted if has_class else _NO_CLASSES
+        rows += [_label_by_key(batch, archive, samples, split, own) for batch in archive.batches]
     single = [f"the sidecars name a single class, {classes[0]!r}"] if len(classes) == 1 else []
     return rows, single + look_alikes(classes, "correct the sidecars")
 
@@ -102,7 +108,10 @@ def _label_by_key(
     split: str | None,
     wanted: frozenset[str] | None,
 ) -> pa.RecordBatch:
-    """Fill in the labels that sidecars give; ``samples`` are the keys of those that have an image."""
+    """Fill in the labels that sidecars give; ``samples`` are the keys of those that have an image.
+
+    With ``_NO_CLASSES`` as ``wanted`` the images have labels of another kind, or none.
+    """
     columns = batch.to_pydict()
     labels, status = columns["label"], columns["status"]
     reasons, messages = columns["reason"], columns["message"]
@@ -117,6 +126,8 @@ def _label_by_key(
             continue
         labels[at] = label = archive.labels.get(sample_key(name))
         columns["split"][at] = split
+        if wanted is _NO_CLASSES:
+            continue
         if label is None:
             status[at], reasons[at] = Status.QUARANTINED, NO_LABEL
             messages[at] = "no .cls and no .json of the same name gives it a label"

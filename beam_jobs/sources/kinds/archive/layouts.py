@@ -103,7 +103,7 @@ def without_ending(archive: str) -> str:
 
 
 def _recognised(archives: Sequence[ListedArchive], shape: Shape) -> Kind:
-    if any(archive.labels for archive in archives):
+    if any(archive.labels or archive.values for archive in archives):
         return "webdataset"
     holding = sum(1 for archive in archives if archive.batches)
     return "archives" if holding > 1 and not shape.tops else "folders"

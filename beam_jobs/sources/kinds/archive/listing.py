@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any
 
 import pyarrow as pa
 
@@ -23,7 +24,7 @@ from beam_jobs.schemas import (
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.ignore import IgnorePatterns
 from beam_jobs.sources.files.walking import FoundFile, SourceFault
-from beam_jobs.sources.kinds.archive.members import ArchiveDamaged, Member
+from beam_jobs.sources.kinds.archive.members import LABEL_SIDECARS, ArchiveDamaged, Member
 from beam_jobs.sources.kinds.archive.opening import is_archive, members_of
 from beam_jobs.sources.listing import rows_of_files
 
@@ -39,12 +40,14 @@ class ListedArchive:
         batches: MEMBER_LISTING_SCHEMA without labels, a row for each member.
         own: the row of the file itself, if it has one: MEMBER_LISTING_SCHEMA.
         labels: key of a sample -> label that its sidecar gives (WebDataset).
+        values: key of a sample -> the values that are asked for of its sidecars, as JSON, by their keys.
     """
 
     uri: str
     batches: list[pa.RecordBatch] = field(default_factory=list)
     own: pa.RecordBatch | None = None
     labels: dict[str, str] = field(default_factory=dict)
+    values: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def image_names(self) -> Iterator[str]:
         """Yield the names of the members that are to be read."""
@@ -62,7 +65,11 @@ class ListedArchive:
 
 
 def list_archive(
-    folder: SourceFolder, file: FoundFile, ignore: IgnorePatterns, settings: ArchiveConfig
+    folder: SourceFolder,
+    file: FoundFile,
+    ignore: IgnorePatterns,
+    settings: ArchiveConfig,
+    asked: Collection[str] = (),
 ) -> ListedArchive:
     """List the members of an archive; a file that is no archive becomes a row of its own.
 
@@ -71,6 +78,7 @@ def list_archive(
         file: a file of it.
         ignore: the patterns of ``filter.ignore``, which apply to names of members too.
         settings: of archives.
+        asked: keys of the values of sidecars to keep.
     """
     listed = ListedArchive(file.uri)
     fault = file.fault
@@ -80,7 +88,7 @@ def list_archive(
         elif "#" in file.uri:
             fault = SourceFault(BAD_NAME, "the name of an archive cannot hold a #: rename it")
         else:
-            fault = _list_members(folder, file.ref, ignore, settings, listed)
+            fault = _list_members(folder, file.ref, ignore, settings, listed, asked)
     if fault is not None or file.ignored_by is not None:
         listed.own = rows_of_files([FoundFile(file.ref, file.ignored_by, fault)], MEMBER_LISTING_SCHEMA)
     return listed
@@ -98,6 +106,7 @@ def _list_members(
     ignore: IgnorePatterns,
     settings: ArchiveConfig,
     listed: ListedArchive,
+    asked: Collection[str],
 ) -> SourceFault | None:
     """Fill in members and labels; return what is wrong with the archive, or None."""
     fault: SourceFault | None = None
@@ -109,9 +118,11 @@ def _list_members(
                     container,
                     is_local=folder.is_local,
                     at_most_bytes=settings.unpacked_bytes,
-                    reads_sidecars=settings.layout in ("auto", "webdataset"),
+                    sidecars=_sidecars(settings, asked),
                 ):
                     _keep_label(listed, member, settings.label_key)
+                    if asked:
+                        _keep_values(listed, member, settings.label_key, asked)
                     members.append(member)
             except ArchiveDamaged as damage:
                 fault = SourceFault(BROKEN_CONTAINER, str(damage))
@@ -123,6 +134,13 @@ def _list_members(
     if fault is None and not members:
         fault = SourceFault(EMPTY_ARCHIVE, "it has no file in it")
     return fault
+
+
+def _sidecars(settings: ArchiveConfig, asked: Collection[str]) -> tuple[str, ...]:
+    """Return the endings of the members to read: of a .txt only if its text is asked for."""
+    if settings.layout not in ("auto", "webdataset"):
+        return ()
+    return (*LABEL_SIDECARS, "txt") if "txt" in asked else LABEL_SIDECARS
 
 
 def _found(archive: FileRef, members: list[Member], ignore: IgnorePatterns) -> Iterator[FoundFile]:
@@ -156,6 +174,28 @@ def _keep_label(listed: ListedArchive, member: Member, label_key: str) -> None:
         listed.labels[key] = label
 
 
+def _keep_values(listed: ListedArchive, member: Member, label_key: str, asked: Collection[str]) -> None:
+    """Keep values of sidecars: of a .json by their keys, of a .txt its text, of a .cls the label."""
+    if member.content is None:
+        return
+    ending = member.name.rpartition(".")[2].lower()
+    found: dict[str, Any] = {}
+    if ending == "json":
+        try:
+            values = json.loads(member.content)
+        except (ValueError, RecursionError):
+            return
+        found = {key: values[key] for key in asked if isinstance(values, dict) and key in values}
+    else:
+        key = label_key if ending == "cls" else ending
+        text = _text_label(member.content)
+        found = {key: text} if key in asked and text is not None else {}
+    kept = listed.values.setdefault(sample_key(member.name), {})
+    for key, value in found.items():
+        if ending == "json" or key not in kept:
+            kept[key] = json.dumps(value)
+
+
 def _text_label(content: bytes) -> str | None:
     try:
         return content.decode("utf-8").strip() or None
@@ -169,6 +209,11 @@ def _json_label(content: bytes, key: str) -> str | None:
     except (ValueError, RecursionError):
         return None
     value = values.get(key) if isinstance(values, dict) else None
-    return (
-        str(value).strip() or None if isinstance(value, str | int) and not isinstance(value, bool) else None
-    )
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return None
+    try:
+        text = str(value).strip()
+        text.encode()
+    except ValueError:  # half a character, or a number of thousands of digits
+        return None
+    return text or None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -68,6 +69,6 @@ def member_name(raw: str) -> tuple[str, SourceFault | None]:
     return name, None
 
 
-def is_label_sidecar(name: str, size_bytes: int) -> bool:
-    """Tell whether a member may hold the label of an image."""
-    return size_bytes <= MAX_SIDECAR_BYTES and name.rpartition(".")[2].lower() in LABEL_SIDECARS
+def is_sidecar(name: str, size_bytes: int, endings: Collection[str]) -> bool:
+    """Tell whether a member has one of some endings, and is not too long for a sidecar."""
+    return size_bytes <= MAX_SIDECAR_BYTES and name.rpartition(".")[2].lower() in endings

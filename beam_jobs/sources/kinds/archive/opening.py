@@ -12,14 +12,14 @@ import bz2
 import io
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import IO, Any, cast
 
 import pyarrow as pa
 from isal import isal_zlib
 
 from beam_jobs.sources.files.container import Container
-from beam_jobs.sources.kinds.archive.members import ArchiveDamaged, Member
+from beam_jobs.sources.kinds.archive.members import LABEL_SIDECARS, ArchiveDamaged, Member
 from beam_jobs.sources.kinds.archive.tar import tar_members
 from beam_jobs.sources.kinds.archive.zip import zip_members
 
@@ -51,7 +51,7 @@ def compression_of(uri: str) -> str | None:
 
 
 def members_of(
-    archive: Container, *, is_local: bool, at_most_bytes: int, reads_sidecars: bool = True
+    archive: Container, *, is_local: bool, at_most_bytes: int, sidecars: Collection[str] = LABEL_SIDECARS
 ) -> Iterator[Member]:
     """Yield the members of an archive.
 
@@ -59,18 +59,18 @@ def members_of(
         archive: the archive.
         is_local: whether a request for a few bytes takes no time.
         at_most_bytes: that a compressed tar may unpack to.
-        reads_sidecars: whether to read the content of members that may hold a label.
+        sidecars: endings of the members whose content is read, in lower case.
 
     Raises:
         ArchiveDamaged: behind the last member that can be found.
     """
     if archive.uri.lower().endswith(".zip"):
-        return zip_members(archive, reads_sidecars=reads_sidecars)
+        return zip_members(archive, sidecars=sidecars)
     compression = compression_of(archive.uri)
     if compression is not None:
-        return tar_members(UnpackedStream(archive, compression, at_most_bytes), reads_sidecars=reads_sidecars)
+        return tar_members(UnpackedStream(archive, compression, at_most_bytes), sidecars=sidecars)
     window = _Window(archive, _LOCAL_WINDOW_BYTES if is_local else _REMOTE_WINDOW_BYTES)
-    return tar_members(window, reads_sidecars=reads_sidecars)
+    return tar_members(window, sidecars=sidecars)
 
 
 class _Window:

@@ -70,9 +70,7 @@ class ArchiveReader:
         if not mark or compression_of(uri) is not None:
             raise SourceFault(UNREADABLE, "it lies in a compressed archive, which is not unpacked any more")
         with self._folder.open_container(uri) as archive:
-            members = members_of(
-                archive, is_local=self._folder.is_local, at_most_bytes=0, reads_sidecars=False
-            )
+            members = members_of(archive, is_local=self._folder.is_local, at_most_bytes=0, sidecars=())
             try:
                 for member in members:
                     if member.name == name and member.size_bytes == file.size_bytes:

@@ -8,16 +8,17 @@ remembers every member.
 from __future__ import annotations
 
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from beam_jobs.schemas import ARCHIVED_LINK, DAMAGED_MEMBER, SPECIAL_FILE, UNSUPPORTED_MEMBER
 from beam_jobs.sources.files.walking import SourceFault
 from beam_jobs.sources.kinds.archive.members import (
+    LABEL_SIDECARS,
     ArchiveDamaged,
     Member,
     Ranges,
-    is_label_sidecar,
+    is_sidecar,
     member_name,
 )
 
@@ -39,12 +40,12 @@ class _Extension:
     is_sparse: bool = False
 
 
-def tar_members(ranges: Ranges, *, reads_sidecars: bool = True) -> Iterator[Member]:
+def tar_members(ranges: Ranges, *, sidecars: Collection[str] = LABEL_SIDECARS) -> Iterator[Member]:
     """Yield the members of a tar archive in its order, without directories.
 
     Args:
         ranges: the archive.
-        reads_sidecars: whether to read the content of members that may hold a label.
+        sidecars: endings of the members whose content is read, in lower case.
 
     Raises:
         ArchiveDamaged: it is cut short, or a header is damaged; members before it were yielded.
@@ -70,7 +71,7 @@ def tar_members(ranges: Ranges, *, reads_sidecars: bool = True) -> Iterator[Memb
         end = _behind(offset, size_bytes) if has_content or header.type in tarfile.GNU_TYPES else offset
         if header.type != tarfile.DIRTYPE:
             member = _member(header, extension, offset, size_bytes)
-            if reads_sidecars and member.fault is None and is_label_sidecar(member.name, size_bytes):
+            if member.fault is None and is_sidecar(member.name, size_bytes, sidecars):
                 content = ranges.read_at(size_bytes, offset)
                 member = Member(member.name, size_bytes, offset, content=content)
             is_whole = not has_content or ranges.reaches(offset + size_bytes)

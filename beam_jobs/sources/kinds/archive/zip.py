@@ -13,16 +13,17 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from beam_jobs.schemas import ARCHIVED_LINK, DAMAGED_MEMBER, ENCRYPTED, UNSUPPORTED_MEMBER, FileRef
 from beam_jobs.sources.files.container import Container
 from beam_jobs.sources.files.walking import SourceFault
 from beam_jobs.sources.kinds.archive.members import (
+    LABEL_SIDECARS,
     ArchiveDamaged,
     Member,
-    is_label_sidecar,
+    is_sidecar,
     member_name,
 )
 
@@ -38,24 +39,27 @@ _ZIP64 = 0xFFFFFFFF
 _DAMAGE = (zipfile.BadZipFile, ValueError, OverflowError, NotImplementedError, struct.error, IndexError)
 
 
-def zip_members(archive: Container, *, reads_sidecars: bool = True) -> Iterator[Member]:
+def zip_members(archive: Container, *, sidecars: Collection[str] = LABEL_SIDECARS) -> Iterator[Member]:
     """Yield the members of a zip archive in the order of its directory, without directories.
 
     Args:
         archive: the archive.
-        reads_sidecars: whether to read the content of members that may hold a label.
+        sidecars: endings of the members whose content is read, in lower case.
 
     Raises:
         ArchiveDamaged: it is cut short or damaged; the members that can be found were yielded.
     """
+    buffered = io.BufferedReader(archive)
     try:
-        with zipfile.ZipFile(io.BufferedReader(archive)) as directory:
+        with zipfile.ZipFile(buffered) as directory:
             found = [_listed(info) for info in directory.infolist() if not info.is_dir()]
+            buffered.detach()  # or it would close the archive
     except _DAMAGE as error:
+        buffered.detach()
         yield from _salvaged(archive)
         raise ArchiveDamaged(f"its directory cannot be read: {error}") from error
     for member in found:
-        if reads_sidecars and member.fault is None and is_label_sidecar(member.name, member.size_bytes):
+        if member.fault is None and is_sidecar(member.name, member.size_bytes, sidecars):
             yield _with_content(archive, member)
         else:
             yield member

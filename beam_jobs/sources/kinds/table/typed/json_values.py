@@ -62,6 +62,11 @@ def _texts(row: int, value: Any, has_lists: bool, kinds: set[str], faults: dict[
     if any(isinstance(one, list | dict) for one in values):
         faults[row] = "holds a list or an object in place of a value"
         return None
+    try:
+        "".join(one for one in values if isinstance(one, str)).encode()
+    except UnicodeEncodeError:
+        faults[row] = "holds half a character of a pair"
+        return None
     kinds.update(_kind_of(one) for one in values if one is not None)
     texts = [None if one is None else _text(one) for one in values]
     return texts if has_lists else texts[0]
