@@ -28,6 +28,7 @@ from beam_jobs.execution.errors import recover_fault
 from beam_jobs.execution.pool import Pool
 from beam_jobs.execution.pool.supervision import NumberFailed
 from beam_jobs.execution.runners import check_runner, num_processes
+from beam_jobs.images.features import features_found
 from beam_jobs.plan import RECORD_OVERHEAD_BYTES, num_shards
 from beam_jobs.plan.splits.assignment import divide_by_fractions
 from beam_jobs.publish.digests import Digests
@@ -153,7 +154,8 @@ def count_known(
         return 0
     previous = PreviousVersion(newest, reuse_of(newest.manifest, config, source.uri, digests.builds))
     purged = DigestList.of(purged_contents(newest.storage))
-    known, _ = find_known_files(previous, references, purged, retried_reasons(newest.manifest, config))
+    retried = retried_reasons(newest.manifest, config)
+    known, _ = find_known_files(previous, references, purged, retried, features_found(config))
     return int(known.sum())
 
 

@@ -27,7 +27,8 @@ from beam_jobs.assemble.stage import AssembledShards, Copying, Layout, all_shard
 from beam_jobs.encode.known_digests import DigestList, KnownContents
 from beam_jobs.encode.stage import EncodedFiles, encode_files
 from beam_jobs.execution.runners import check_runner, load_beam
-from beam_jobs.images.metadata import metadata_features, move_to_listing
+from beam_jobs.images.features import features_found, move_to_listing
+from beam_jobs.images.masks import with_mask_features
 from beam_jobs.images.objects import has_objects, place_objects
 from beam_jobs.plan import Plan, plan_version
 from beam_jobs.publish.accounting import Counts, account_and_write, check_budget, check_shards
@@ -43,7 +44,7 @@ from beam_jobs.reuse.facts import fill_in_stored_before, merge_facts
 from beam_jobs.reuse.known_files import find_known_files, stored_contents
 from beam_jobs.reuse.policy import retried_reasons, reuse_of
 from beam_jobs.reuse.previous import PreviousVersion
-from beam_jobs.schemas import IMAGE_NAMES, PLACED_FACTS_SCHEMA, Status
+from beam_jobs.schemas import IMAGE_NAMES, PLACED_FACTS_SCHEMA, Status, has_masks
 from beam_jobs.sources import fetches, list_inputs, make_readable, open_reader, open_source
 from beam_jobs.sources.listing import Listing, read_listing, write_listing
 from beam_jobs.sources.recognition.recognising import settled
@@ -242,7 +243,7 @@ class _Job:
             KnownContents(purged=purged).write(spool)
             return KnownFiles(np.zeros(references.num_rows, np.bool_), PLACED_FACTS_SCHEMA.empty_table())
         retried = retried_reasons(previous.version.manifest, self.config)
-        features = metadata_features(self.config.image)
+        features = features_found(self.config)
         known = KnownFiles(*find_known_files(previous, references, purged, retried, features))
         KnownContents(stored_contents(previous), purged).write(spool)
         return known
@@ -276,6 +277,8 @@ class _Job:
                 cut_off = counted(placed.num_cut_off, "object")
                 log(f"{cut_off} left out, because the stored images do not show them", level="warning")
         listed, facts = move_to_listing(listed, facts)
+        if has_masks(listed):
+            listed = with_mask_features(listed, list(self.config.source.masks.classes))
         release_memory()
         plan = plan_version(listed, facts, self.config, previous.planned if previous else None)
         progress("plan", len(plan.input_rows), len(plan.input_rows))

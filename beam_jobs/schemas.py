@@ -7,6 +7,7 @@ One row of a table stands for one file of the source, until planning makes recor
     list       LISTING_SCHEMA: all files                    reuse, plan
     reuse      REFERENCE_SCHEMA: the files to be read       encode (a record batch a block)
     (both)     MEMBER_COLUMNS too, of images in containers  encode
+    (both)     MASK_COLUMNS too, of images with masks       encode
     encode     FACTS_SCHEMA: what reading a file found      reuse
     reuse      PLACED_FACTS_SCHEMA: the same of all files   plan
     plan       PLAN_SCHEMA: the records to be written       assemble
@@ -18,8 +19,8 @@ What is published belongs to the data set on disk and is described in ``infra.fo
 
 A source may give its images further features. Each is a column behind those of LISTING_SCHEMA, PLAN_SCHEMA,
 SPOOLED_PLAN_SCHEMA and PREVIOUS_RECORDS_SCHEMA, named and described as ``beam_jobs.tables.features`` says.
-The metadata of files (``image.metadata``) are such columns of FACTS_SCHEMA and PLACED_FACTS_SCHEMA too; they
-become columns of the listing before planning.
+The metadata of files (``image.metadata``) and what is known of masks are such columns of FACTS_SCHEMA and
+PLACED_FACTS_SCHEMA too; they become columns of the listing before planning.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class FileRef:
             source does not tell.
         container: URI of the container, relative to the source; None for a file of its own.
         position: place in the container, in the unit of its kind (byte offset, number of a row); else None.
+        mask: the mask of the image; None if the source has no masks.
     """
 
     uri: str
@@ -54,6 +56,7 @@ class FileRef:
     mtime_ns: int
     container: str | None = None
     position: int | None = None
+    mask: FileRef | None = None
 
 
 class Status(IntEnum):
@@ -91,8 +94,15 @@ MEMBER_COLUMNS = (
 )
 MEMBER_LISTING_SCHEMA = pa.schema([*LISTING_SCHEMA, *MEMBER_COLUMNS])
 
+# Further columns of a listing and of its references where images have masks: a file of the source each.
+MASK_COLUMNS = (
+    pa.field("mask_uri", pa.string()),  # relative to the source; null for a row that is not read
+    pa.field("mask_size_bytes", pa.int64()),
+    pa.field("mask_mtime_ns", pa.int64()),
+)
+
 # The rows of the listing whose status is TO_READ, without those that the previous version knows. With
-# MEMBER_COLUMNS if the listing has them: see reference_schema.
+# MEMBER_COLUMNS and MASK_COLUMNS if the listing has them: see reference_schema.
 REFERENCE_SCHEMA = pa.schema(
     LISTING_SCHEMA.field(name) for name in ("uri", "size_bytes", "mtime_ns", "label", "split", "group")
 )
@@ -168,6 +178,8 @@ REPEATED_ROW: Final = "repeated_row"  # list: a row that says the same as an ear
 OPTED_OUT: Final = "opted_out"  # list: the server reserves the image
 ROW_FILE: Final = "row_file"  # list: its rows are images, or say something of them
 OTHER_FILE: Final = "other_file"  # list: not of the kind of files that are read
+MASK_FILE: Final = "mask"  # list: the mask of an image
+UNMASKED: Final = "unmasked"  # list: it has no mask, and source.masks.unmasked leaves it out
 TOO_SMALL: Final = "too_small"  # filter
 ASPECT: Final = "aspect"  # filter
 AI_MADE: Final = "ai_made"  # filter: it declares that a generative model made it
@@ -175,7 +187,7 @@ PURGED: Final = "purged"  # filter: its content was purged from the data set
 LEAK: Final = "leak"  # plan: its group is in another split too
 FILTER_REASONS: Final = frozenset({
     IGNORED, OTHER_CLASS, SPECIAL_FILE, SOURCE_TABLE, NOT_IN_TABLE, DROPPED_LABEL, REPEATED_ROW, OPTED_OUT,
-    ROW_FILE, OTHER_FILE, EMPTY_ARCHIVE, SIDECAR, REPLACED_MEMBER,
+    ROW_FILE, OTHER_FILE, MASK_FILE, UNMASKED, EMPTY_ARCHIVE, SIDECAR, REPLACED_MEMBER,
     TOO_SMALL, ASPECT, AI_MADE, PURGED, LEAK,
 })  # fmt: skip
 
@@ -221,9 +233,15 @@ ENCRYPTED: Final = "encrypted"
 UNSUPPORTED_MEMBER: Final = "unsupported_member"
 DAMAGED_MEMBER: Final = "damaged_member"  # found by listing or by reading
 ARCHIVE_REASONS: Final = (BAD_NAME, ARCHIVED_LINK, ENCRYPTED, UNSUPPORTED_MEMBER, DAMAGED_MEMBER)
+# Of images without a usable mask, and of masks without an image.
+NO_MASK: Final = "no_mask"
+MISSING_MASK: Final = "missing_mask"
+SEVERAL_MASKS: Final = "several_masks"
+MASK_WITHOUT_IMAGE: Final = "mask_without_image"
+MASK_LIST_REASONS: Final = (NO_MASK, MISSING_MASK, SEVERAL_MASKS, MASK_WITHOUT_IMAGE)
 LIST_REASONS: Final = (
     NO_CLASS, PATH_TOO_LONG, UNLISTED_FOLDER, BROKEN_LINK, UNREADABLE, BROKEN_CONTAINER, *ROW_REASONS,
-    *FETCH_REASONS, *ARCHIVE_REASONS,
+    *FETCH_REASONS, *ARCHIVE_REASONS, *MASK_LIST_REASONS,
 )  # fmt: skip
 VANISHED: Final = "vanished"
 CHANGED: Final = "changed"
@@ -235,6 +253,12 @@ DECODE_REASONS: Final = (
     "empty", "unknown_format", "unsupported", "truncated", "corrupt", "too_many_pixels", "bomb", "too_long",
     UNPROCESSABLE,
 )  # fmt: skip
+# Of the masks of images that are fine; the last two are raised by infra.codecs.
+BROKEN_MASK: Final = "broken_mask"
+OTHER_MASK_SIZE: Final = "other_mask_size"
+LOSSY_MASK: Final = "lossy_mask"
+UNKNOWN_MASK_VALUE: Final = "unknown_mask_value"
+MASK_REASONS: Final = (BROKEN_MASK, OTHER_MASK_SIZE, LOSSY_MASK, UNKNOWN_MASK_VALUE)
 # Verdicts on files that a process of their own did not survive.
 CRASHED: Final = "decoder_crashed"
 HUNG: Final = "decoder_hung"
@@ -249,7 +273,7 @@ PASSING_REASONS: Final = (UNREADABLE, VANISHED, CHANGED)
 OTHER_SIZE: Final = "other_size"
 
 QUARANTINE_REASONS: Final = frozenset(
-    (*LIST_REASONS, *READ_REASONS, *DECODE_REASONS, *VERDICT_REASONS, OTHER_SIZE)
+    (*LIST_REASONS, *READ_REASONS, *DECODE_REASONS, *MASK_REASONS, *VERDICT_REASONS, OTHER_SIZE)
 )
 
 # Reasons of DUPLICATES; the second where the source gives the file another split than the record it repeats.
@@ -265,15 +289,28 @@ def outcomes_of(status: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def reference_schema(listing: pa.Table | pa.RecordBatch) -> pa.Schema:
-    """Return REFERENCE_SCHEMA, with those of MEMBER_COLUMNS that a listing or its references have."""
-    return pa.schema(
-        [*REFERENCE_SCHEMA, *(field for field in MEMBER_COLUMNS if field.name in listing.schema.names)]
-    )
+    """Return REFERENCE_SCHEMA, with those of MEMBER_COLUMNS and MASK_COLUMNS that a listing has."""
+    further = (*MEMBER_COLUMNS, *MASK_COLUMNS)
+    return pa.schema([*REFERENCE_SCHEMA, *(field for field in further if field.name in listing.schema.names)])
+
+
+def has_masks(listing: pa.Table | pa.RecordBatch) -> bool:
+    """Tell whether the images of a listing, or of its references, have masks."""
+    return MASK_COLUMNS[0].name in listing.schema.names
 
 
 def file_refs(references: pa.Table | pa.RecordBatch) -> Iterator[FileRef]:
-    """Return the images of a table that has uri, size_bytes, mtime_ns and maybe MEMBER_COLUMNS, in order."""
+    """Return the images of a table that has uri, size_bytes and mtime_ns, in order.
+
+    With their container or mask if the table has MEMBER_COLUMNS or MASK_COLUMNS.
+    """
     names = ["uri", "size_bytes", "mtime_ns"]
     if "container" in references.schema.names:
         names += ["container", "position"]
-    return map(FileRef, *(references[name].to_pylist() for name in names))
+    columns = {name: references[name].to_pylist() for name in names}
+    if not has_masks(references):
+        return map(FileRef, *columns.values())
+    no_container: list[None] = [None] * references.num_rows
+    masks = map(FileRef, *(references[field.name].to_pylist() for field in MASK_COLUMNS))
+    places = (columns.get(name, no_container) for name in ("container", "position"))
+    return map(FileRef, *(columns[name] for name in names[:3]), *places, masks)

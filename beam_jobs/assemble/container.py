@@ -6,12 +6,14 @@ saves enough. Only sizes decide, never timings: the same records give the same c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from beam_jobs.assemble.copying import image_and_mask
 from beam_jobs.config import PrepareConfig
 from beam_jobs.encode.blocks import spool_file
 from beam_jobs.plan import Plan
@@ -21,6 +23,7 @@ from beam_jobs.tables.features import PREFIX
 from infra.format.examples import ImageRecord, build_example
 from infra.format.features import feature_values
 from infra.format.labels import class_name
+from infra.format.masks import MASK_BYTES
 from infra.format.records import Container, pack_record
 from infra.storage.filesystem import Storage
 from infra.storage.range_reader import RangeReader
@@ -68,25 +71,20 @@ def choose_container(
     sample = plan.planned.take(np.sort(chosen))
     with closing(RangeReader(spool)) as images:
         examples = [
-            build_example(
-                ImageRecord(
-                    row["id"],
-                    images.read(
-                        spool_file(block_digests[row["block"]]), row["offset_bytes"], row["stored_bytes"]
-                    ),
-                    row["label"],
-                    class_name(plan.classes, row["label"]),
-                    row["height"],
-                    row["width"],
-                    config.image.channels,
-                ),
-                feature_values(
-                    plan.features, {name.removeprefix(PREFIX): value for name, value in row.items()}
-                ),
-            )
+            _example(row, plan, config.image.channels, spool_file(block_digests[row["block"]]), images)
             for row in sample.to_pylist()
         ]
     return decide(examples)
+
+
+def _example(row: Mapping[str, Any], plan: Plan, channels: int, block: str, images: RangeReader) -> bytes:
+    """Build the example of a planned record, a row of PLAN_SCHEMA and columns of features."""
+    features = feature_values(plan.features, {name.removeprefix(PREFIX): row[name] for name in row})
+    length = row["stored_bytes"] + row.get(PREFIX + MASK_BYTES, 0)
+    image, mask = image_and_mask(images.read(block, row["offset_bytes"], length), features)
+    name = class_name(plan.classes, row["label"])
+    size = row["height"], row["width"], channels
+    return build_example(ImageRecord(row["id"], image, row["label"], name, *size, mask), features)
 
 
 def decide(examples: Iterable[bytes]) -> ContainerChoice:

@@ -12,6 +12,7 @@ from infra.errors import CorruptDataError, NotFoundError, StorageError
 from infra.format.examples import ImageRecord, build_example, parse_whole_example
 from infra.format.features import FeatureValues, are_same
 from infra.format.labels import class_name
+from infra.format.masks import MASK_BYTES
 from infra.format.records import pack_record, unpack_record
 from infra.storage.range_reader import RangeReader
 
@@ -29,6 +30,20 @@ class RecordToCopy:
     height: int
     width: int
     features: Mapping[str, FeatureValues]
+
+
+def image_and_mask(stored: bytes, features: Mapping[str, FeatureValues]) -> tuple[bytes, bytes | None]:
+    """Divide what the spool holds of a record into its image and its mask; None if it has no mask.
+
+    Args:
+        stored: bytes of a block.
+        features: of the record.
+    """
+    length = features.get(MASK_BYTES)
+    if length is None:
+        return stored, None
+    end = len(stored) - length.values[0]
+    return stored[:end], stored[end:]
 
 
 class RecordCopier:
@@ -54,9 +69,11 @@ class RecordCopier:
             return self._from_shard(record, self._job.previous_shards.paths[record.shard])
         assert record.block is not None  # planned records are stored in one or the other
         job = self._job
-        image = self._from_spool(record, spool_file(job.block_digests[record.block]))
+        stored = self._from_spool(record, spool_file(job.block_digests[record.block]))
+        image, mask = image_and_mask(stored, record.features)
         name = class_name(job.classes, record.label)
-        example = ImageRecord(record.id, image, record.label, name, record.height, record.width, job.channels)
+        size = record.height, record.width, job.channels
+        example = ImageRecord(record.id, image, record.label, name, *size, mask)
         return pack_record(build_example(example, record.features), job.container)
 
     def _from_spool(self, record: RecordToCopy, path: str) -> bytes:

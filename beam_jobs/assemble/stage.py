@@ -19,9 +19,11 @@ from beam_jobs.execution.runners import run_task
 from beam_jobs.plan import PlannedShard
 from beam_jobs.plan.shards import Assembly
 from beam_jobs.reuse.previous import PreviousVersion
+from beam_jobs.tables.features import PREFIX
 from beam_jobs.tables.ids import digest_bytes, record_ids
 from infra.dataset.version import DatasetVersion
 from infra.format.contract import SPLITS, Shard
+from infra.format.masks import MASK_BYTES
 from infra.format.records import Container
 from infra.progress import log
 from infra.storage.filesystem import Storage
@@ -132,6 +134,8 @@ def assemble_shards(
 def _lengths(records: pa.Table, previous: PreviousVersion | None) -> npt.NDArray[np.int64]:
     """The bytes that are copied of each planned record (PLAN_SCHEMA): int64 [records]."""
     lengths = np.asarray(records["stored_bytes"].to_numpy(), np.int64)
+    if PREFIX + MASK_BYTES in records.schema.names:  # the mask lies behind its image
+        lengths = lengths + records[PREFIX + MASK_BYTES].to_numpy()
     if previous is None:
         return lengths
     in_shards = pc.is_valid(records["shard"]).to_numpy()

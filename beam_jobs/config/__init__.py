@@ -3,7 +3,7 @@
 Imports neither Beam nor an image library, since the flows make their forms from it.
 
     prepare      all settings
-    source       the source and its kind; table, urls, containers, tfds, objects: the settings of kinds
+    source       the source and its kind; the settings of single kinds in files of their own
     image        the stored form of an image
     filter       inputs to leave out
     planning     splits, groups and shards
@@ -13,6 +13,7 @@ Imports neither Beam nor an image library, since the flows make their forms from
 from beam_jobs.config.containers import ArchiveConfig, RowCompression, RowsConfig
 from beam_jobs.config.filter import DEFAULT_IGNORE, FilterConfig
 from beam_jobs.config.image import ImageConfig
+from beam_jobs.config.masks import MasksConfig
 from beam_jobs.config.objects import AnnotationFile, ObjectsConfig
 from beam_jobs.config.planning import GroupsConfig, Leakage, ShardsConfig, SplitsConfig
 from beam_jobs.config.prepare import PrepareConfig
@@ -32,6 +33,7 @@ __all__ = [
     "GroupsConfig",
     "ImageConfig",
     "Leakage",
+    "MasksConfig",
     "ObjectsConfig",
     "PrepareConfig",
     "RowCompression",

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from beam_jobs.config.containers import ArchiveConfig, RowsConfig
+from beam_jobs.config.masks import MasksConfig
 from beam_jobs.config.objects import ObjectsConfig
 from beam_jobs.config.table import TableConfig
 from beam_jobs.config.tfds import TfdsConfig
@@ -16,10 +17,11 @@ from infra.settings import Settings
 
 Layout = Literal["auto", "classes", "splits"]
 _OF_OBJECTS = ("coco", "voc")
-_OF_FILES = ("image_folder", "table", "urls", "archive")
+_OF_FILES = ("image_folder", "table", "urls", "archive", "masks")
 
 _LATER_TABLE_KEYS = frozenset({
     "features", "class_names", "classes_file", "label_separator", "label_columns", "target_columns",
+    "mask_column",
 })  # fmt: skip
 _LATER_ROWS_KEYS = frozenset({"label_separator", "label_columns", "target_columns", "features"})
 
@@ -40,7 +42,8 @@ class SourceConfig(Settings):
     labels: LabelKind | None = Field(
         None,
         description="Labels of the images. class: one class each; multi: any number of classes; targets: "
-        "numbers; none: the images have no labels. Unset: as the columns of the table say, else class",
+        "numbers; mask: the class of each pixel; none: the images have no labels. Unset: as the columns of "
+        "the table say, else class",
     )
     files: str | None = Field(
         None,
@@ -55,6 +58,7 @@ class SourceConfig(Settings):
     archive: ArchiveConfig = Field(ArchiveConfig(), description="The archives of kind archive")
     tfds: TfdsConfig = Field(TfdsConfig(), description="The splits and features of kind tfds")
     objects: ObjectsConfig = Field(ObjectsConfig(), description="The objects of the kinds coco and voc")
+    masks: MasksConfig = Field(MasksConfig(), description="The masks of labels = mask")
     options: dict[str, Any] = Field({}, description="Options of your own kind, as its module names them")
 
     @property
@@ -64,6 +68,8 @@ class SourceConfig(Settings):
             return self.labels
         if self.kind in _OF_OBJECTS:
             return "multi"
+        if self.kind == "masks" or self.table.mask_column is not None:
+            return "mask"
         if self.table.target_columns or self.rows.target_columns:
             return "targets"
         return "multi" if any(_names_several(columns) for columns in (self.table, self.rows)) else "class"
@@ -78,7 +84,7 @@ class SourceConfig(Settings):
                 raise ValueError(
                     f"labels = {kind!r} and label_columns or label_separator: leave one of them out"
                 )
-            if kind in ("targets", "none") and (columns.drop_labels or columns.merge_labels):
+            if kind in ("targets", "mask", "none") and (columns.drop_labels or columns.merge_labels):
                 raise ValueError(
                     f"labels = {kind!r} has no labels that drop_labels or merge_labels could name"
                 )
@@ -102,6 +108,7 @@ class SourceConfig(Settings):
     def _table_and_kind_agree(self) -> Self:
         if self.kind == "auto":  # checked again when the kind is known
             return self
+        self._check_masks()
         reads_table = self.kind in ("table", "urls")
         if reads_table and not self.table.file:
             raise ValueError(
@@ -123,9 +130,25 @@ class SourceConfig(Settings):
             )
         if self.kind in _OF_OBJECTS and self.label_kind != "multi":
             raise ValueError(f"kind {self.kind} gives images several labels: leave source.labels out")
+        if self.kind == "masks" and self.label_kind != "mask":
+            raise ValueError("kind masks gives images a mask: leave source.labels out")
         if self.kind not in _OF_OBJECTS and self.objects != ObjectsConfig():
             raise ValueError(f"kind {self.kind} has no objects: say --set source.kind=coco or voc")
         return self
+
+    def _check_masks(self) -> None:
+        kind, column = self.label_kind, self.table.mask_column
+        if kind == "mask" and not (self.kind == "masks" or (self.kind == "table" and column)):
+            raise ValueError(
+                "labels = 'mask' needs source.table.mask_column of kind table, or --set source.kind=masks"
+            )
+        if kind == "mask" and not self.masks.classes:
+            raise ValueError(
+                "masks need the classes of their values, in source.masks.classes: a list of names for the "
+                "values 0, 1 and so on, or a table of names and values"
+            )
+        if kind != "mask" and (column is not None or self.masks != MasksConfig()):
+            raise ValueError(f"labels = {kind!r} has no masks: leave mask_column and source.masks out")
 
     def effective(self) -> dict[str, Any]:
         """Return the settings that change the written bytes.
@@ -139,6 +162,7 @@ class SourceConfig(Settings):
             "labels": self.labels in (None, "class"),
             "urls": self.kind != "urls",
             "objects": self.kind not in _OF_OBJECTS,
+            "masks": self.label_kind != "mask",
             "options": not self.options,
             "rows": self.rows == RowsConfig(),
             "archive": self.kind != "archive",
@@ -159,6 +183,8 @@ class SourceConfig(Settings):
                 for name, value in settings["rows"].items()
                 if value or name not in _LATER_ROWS_KEYS
             }
+        if "masks" in settings:  # the numbers of the classes are their order, which a digest does not cover
+            settings["masks"] |= {"classes": list(self.masks.classes.items())}
         if "urls" in settings:
             settings["urls"] = self.urls.effective()
         return settings

@@ -94,6 +94,10 @@ class TableConfig(Settings):
     target_columns: tuple[str, ...] = Field(
         (), description="Columns with the numbers that a model is to predict; in place of label_column"
     )
+    mask_column: str | None = Field(
+        None,
+        description="Column with the path of the mask, as path_column; in place of label_column",
+    )
     split_column: str | None = Field(
         None, description="Column with the split (train, val, test and so on); empty where it is to be chosen"
     )

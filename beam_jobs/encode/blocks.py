@@ -6,9 +6,9 @@ about ``block_images``.
 
 *Storing.* A block's digest names two files in the spool::
 
-    blocks/<digest>.spool      the stored images, one after the other
-    blocks/<digest>.arrow      FACTS_SCHEMA and features, one row per file; written last, so that it marks
-                               a complete block
+    blocks/<digest>.spool      the stored images, one after the other; behind each its mask if it has one
+    blocks/<digest>.arrow      FACTS_SCHEMA and the features that reading finds, one row per file; written
+                               last, so that it marks a complete block
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ import pyarrow.compute as pc
 from beam_jobs.encode.known_digests import DigestList, KnownContents
 from beam_jobs.execution.verdicts import NO_VERDICTS, Verdicts, holds_old_verdicts
 from beam_jobs.schemas import FACTS_SCHEMA, PASSING_REASONS, Status, reference_schema
+from beam_jobs.tables.contents import contents_of
 from beam_jobs.tables.cutting import part_lengths
-from beam_jobs.tables.features import features_of, with_features
+from beam_jobs.tables.features import PREFIX, features_of, with_features
 from infra.digests import digest_of
 from infra.errors import CorruptDataError, NotFoundError
+from infra.format.masks import MASK_BYTES
 from infra.storage.filesystem import Storage
 
 BLOCKS_FOLDER = "blocks"
@@ -146,9 +148,12 @@ def _is_reusable(
     has_retryable = pc.any(pc.is_in(facts["reason"], pa.array(PASSING_REASONS))).as_py()
     has_retryable = has_retryable or holds_old_verdicts(facts, verdicts)
     stored_before = facts.filter(pc.equal(facts["status"], Status.STORED_BEFORE))
-    if has_retryable or not all(digest in stored for digest in stored_before["sha256"].to_pylist()):
+    if has_retryable or not all(content in stored for content in contents_of(stored_before)):
         return False
-    return bool(size_bytes == (pc.sum(facts["stored_bytes"]).as_py() or 0))
+    num_bytes = pc.sum(facts["stored_bytes"]).as_py() or 0
+    if PREFIX + MASK_BYTES in facts.schema.names:
+        num_bytes += pc.sum(facts[PREFIX + MASK_BYTES]).as_py() or 0
+    return bool(size_bytes == num_bytes)
 
 
 def finished_blocks(spool: Storage) -> set[str]:

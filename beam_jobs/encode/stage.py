@@ -24,7 +24,7 @@ from beam_jobs.execution.pool import files_in_progress
 from beam_jobs.execution.progress import report_progress
 from beam_jobs.execution.runners import run_task
 from beam_jobs.execution.verdicts import known_verdicts
-from beam_jobs.images.metadata import facts_schema
+from beam_jobs.images.features import facts_schema
 from beam_jobs.sources.reading import Reader
 from beam_jobs.tables.text_columns import share_empty_texts
 from infra.native.area import is_compiled
@@ -122,7 +122,7 @@ def encode_files(references: pa.Table, source: Reader, spool: Storage, config: P
     with report_progress("encode", references.num_rows, count_done):
         if todo:
             cpu_seconds = run_task(EncodeBlocks(source, spool, config), todo, config.runner)
-    return EncodedFiles(blocks, reused, cpu_seconds, facts_schema(config.image))
+    return EncodedFiles(blocks, reused, cpu_seconds, facts_schema(config))
 
 
 def count_files(blocks: Sequence[Block], finished: Collection[str], in_progress: Mapping[int, int]) -> int:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from beam_jobs.config import RunnerConfig
 from beam_jobs.schemas import HUNG, OUT_OF_MEMORY, VERDICT_REASONS, VerdictReason
+from beam_jobs.tables.contents import contents_of
 from infra.storage.filesystem import Storage
 
 VERDICTS_FOLDER = "verdicts"
@@ -31,7 +32,7 @@ class Verdict:
     """Verdict on one file content: how decoding it alone failed.
 
     Attributes:
-        sha256: of the content, 64 hexadecimal digits.
+        sha256: of the content (beam_jobs.tables.contents), 64 hexadecimal digits.
         reason: one of ``VERDICT_REASONS``.
         image_seconds, image_memory_bytes: the limits that were in force.
     """
@@ -75,7 +76,7 @@ def keep_verdict(spool: Storage, verdict: Verdict) -> None:
 def holds_old_verdicts(facts: pa.Table, verdicts: Verdicts) -> bool:
     """Tell whether a block's table (FACTS_SCHEMA) has a row by a verdict that no longer holds."""
     judged = facts.filter(pc.is_in(facts["reason"], pa.array(VERDICT_REASONS)))
-    return any(sha256 not in verdicts for sha256 in judged["sha256"].to_pylist())
+    return any(content not in verdicts for content in contents_of(judged))
 
 
 def reasons_to_retry(then: Mapping[str, Any], now: RunnerConfig) -> tuple[VerdictReason, ...]:

@@ -1,17 +1,8 @@
-"""Metadata of image files as features of their records.
-
-The metadata are found where an image is encoded, and are columns of the facts until the version is planned.
-Then they become columns of the listing, like the features that a table gives.
-"""
+"""Metadata of image files as features of their records."""
 
 from __future__ import annotations
 
-import numpy as np
-import pyarrow as pa
-
 from beam_jobs.config import FilterConfig, ImageConfig
-from beam_jobs.schemas import FACTS_SCHEMA, Status
-from beam_jobs.tables.features import PREFIX, features_of, with_features
 from infra.codecs.metadata.reading import NOTHING, Metadata, read_metadata
 from infra.format.features import Feature, Scalar
 from infra.format.metadata import METADATA_FEATURES
@@ -20,11 +11,6 @@ from infra.format.metadata import METADATA_FEATURES
 def metadata_features(image: ImageConfig) -> list[Feature]:
     """Return the features that the metadata of the images become."""
     return [METADATA_FEATURES[name] for name in image.metadata]
-
-
-def facts_schema(image: ImageConfig) -> pa.Schema:
-    """Return FACTS_SCHEMA and columns of the features of the metadata."""
-    return with_features(FACTS_SCHEMA, metadata_features(image))
 
 
 def needed_metadata(data: bytes, image: ImageConfig, rules: FilterConfig) -> Metadata:
@@ -36,21 +22,3 @@ def values_of(metadata: Metadata, image: ImageConfig) -> tuple[Scalar | str | No
     """Return the values of the columns that ``metadata_features`` names."""
     found = (getattr(metadata, name) for name in image.metadata)
     return tuple(int(value) if isinstance(value, bool) else value for value in found)
-
-
-def move_to_listing(listing: pa.Table, facts: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Move the columns of features from the facts of files to the listing.
-
-    Args:
-        listing: LISTING_SCHEMA and columns of features.
-        facts: PLACED_FACTS_SCHEMA and columns of features, of the files that are read, in the same order.
-    """
-    features = features_of(facts)
-    if not features:
-        return listing, facts
-    is_read = listing["status"].to_numpy() == Status.TO_READ
-    places = pa.array(np.cumsum(is_read) - 1, mask=~is_read)
-    for feature in features:
-        column = facts[PREFIX + feature.name].take(places)
-        listing = listing.append_column(feature.arrow_field(PREFIX), column)
-    return listing, facts.drop_columns([PREFIX + feature.name for feature in features])

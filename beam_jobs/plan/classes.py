@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +23,7 @@ def number_classes(
     labels: pa.DictionaryArray,
     rows: Rows,
     previous: PreviousRecords | None,
+    of_masks: Sequence[str] = (),
 ) -> tuple[list[str], Labels, pa.Table]:
     """Number the classes of the records.
 
@@ -30,6 +33,7 @@ def number_classes(
         labels: of the whole listing, if the kind is class.
         rows: int32 [N], rows of the records in the listing.
         previous: the version whose classes keep their numbers.
+        of_masks: names by number, if the kind is mask: its labels are numbers.
 
     Returns:
         Names by number, the number of each record's class (int32 [N]; NO_CLASS if the kind is another), and
@@ -39,6 +43,8 @@ def number_classes(
     if kind == "class":
         return *_class_codes(labels, rows, known), listing
     none = np.full(len(rows), NO_CLASS, np.int32)
+    if kind == "mask":
+        return list(of_masks), none, listing
     if kind != "multi":
         return [], none, listing
     lists = one_chunk(listing[PREFIX + LABELS])

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from beam_jobs.config import PrepareConfig
 from beam_jobs.plan.classes import number_classes
@@ -32,14 +33,16 @@ from beam_jobs.plan.similarity.near_duplicates import (
 )
 from beam_jobs.plan.splits.by_kind import LabelsToSplit, assign_by_kind, dealing_strata
 from beam_jobs.plan.splits.leaks import Dropped, GroupedRecords, settle_leaks
+from beam_jobs.plan.splits.placement import Labels
 from beam_jobs.plan.statistics import split_statistics
 from beam_jobs.schemas import Status
-from beam_jobs.tables.features import feature_columns, features_of
+from beam_jobs.tables.features import PREFIX, feature_columns, features_of
 from beam_jobs.tables.ids import UInt64, digest_bytes
 from beam_jobs.tables.text_columns import code_texts
 from infra.format.contract import LabelConflict, Leaks, SplitStatistics
 from infra.format.features import Feature
 from infra.format.labels import LabelKind
+from infra.format.masks import MASK_BYTES, MASK_SHA256
 
 
 @dataclass(frozen=True)
@@ -150,6 +153,10 @@ class _Known:
         places = rows_where(np.isin(facts["status"].to_numpy(), (Status.STORED, Status.STORED_BEFORE)))
         files = Files(read[places], places, digest_bytes(facts["sha256"]), listing["uri"])
         labels = one_chunk(code_texts(listing, ("label",))["label"])
+        if kind == "mask":  # other masks contradict each other even if they show the same classes
+            labels = pc.binary_join_element_wise(
+                labels.cast(pa.string()), one_chunk(listing[PREFIX + MASK_SHA256]), ": mask "
+            ).dictionary_encode()
         found = find_duplicates(files)
         given = split_codes(listing["split"])
         return cls(listing, facts, read, files, labels, kind, given, found, files.ids()[found.kept])
@@ -200,10 +207,10 @@ def plan_version(
     leaks, dropped = settle_leaks(grouped, config.groups.leakage)
     stays = _without(len(known.ids), dropped.records)
     rows, places = known.rows[stays], known.places[stays]
-    classes, labels, numbered = number_classes(known.kind, known.listing, known.labels, rows, previous)
+    classes, labels, numbered = _numbered(known, rows, config, previous)
     known = replace(known, listing=numbered)
     splits = grouped.splits[stays]
-    stored_bytes = known.facts["stored_bytes"].take(pa.array(places)).to_numpy()
+    stored_bytes = _stored_bytes(known, rows, places)
     strata = dealing_strata(known.kind, known.listing, rows, labels)
     records = RecordsToDeal(known.ids[stays], labels, strata, splits, stored_bytes)
     dealt = _deal(known, rows, records, config, previous)
@@ -236,6 +243,23 @@ def plan_version(
     )
 
 
+def _numbered(
+    known: _Known, rows: Rows, config: PrepareConfig, previous: PreviousRecords | None
+) -> tuple[list[str], Labels, pa.Table]:
+    """Number the classes of the records at some rows of the listing; see ``number_classes``."""
+    of_masks = list(config.source.masks.classes)
+    return number_classes(known.kind, known.listing, known.labels, rows, previous, of_masks)
+
+
+def _stored_bytes(known: _Known, rows: Rows, places: Rows) -> npt.NDArray[np.int64]:
+    """Return the length of the stored image of each record, and of its mask (bytes)."""
+    stored: npt.NDArray[np.int64] = known.facts["stored_bytes"].take(pa.array(places)).to_numpy()
+    if known.kind != "mask":
+        return stored
+    masks: npt.NDArray[np.int64] = known.listing[PREFIX + MASK_BYTES].take(pa.array(rows)).to_numpy()
+    return stored + masks
+
+
 def _without(count: int, dropped: npt.NDArray[np.int64]) -> slice | npt.NDArray[np.bool_]:
     """Return an index that selects all but the dropped records; a slice if all stay, to copy nothing."""
     if not len(dropped):
@@ -255,7 +279,7 @@ def _split(
         looks = known.facts["look"].take(pa.array(known.places))
         near = find_near_duplicates(looks, config.groups)
     near_groups = near.groups if near else Groups.none()
-    classes, labels, numbered = number_classes(known.kind, known.listing, known.labels, known.rows, previous)
+    classes, labels, numbered = _numbered(known, known.rows, config, previous)
     splits = assign_by_kind(
         known.kind,
         LabelsToSplit(labels, numbered, known.rows, len(classes)),

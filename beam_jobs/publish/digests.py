@@ -57,7 +57,10 @@ def work_digest(source_uri: str, config: PrepareConfig) -> str:
 
 def builds_of(config: PrepareConfig) -> dict[str, str]:
     """Return library -> version, of the libraries that shape the stored bytes."""
-    return codec_builds(config.image.encoding) | {name: version(name) for name in ("isal", "pyarrow")}
+    codecs = codec_builds(config.image.encoding)
+    if config.source.label_kind == "mask":
+        codecs |= codec_builds("png")
+    return codecs | {name: version(name) for name in ("isal", "pyarrow")}
 
 
 def _records_digest(planned: PlannedRecords) -> str:

@@ -14,6 +14,7 @@ from infra.dataset.version import DatasetVersion
 from infra.errors import DataError, EnvironmentFault
 from infra.format.contract import Manifest, Shard, described_features, format_version_of, summarise_splits
 from infra.format.layout import data_dir, is_inputs_file
+from infra.format.masks import mask_format
 from infra.progress import log, progress, stage
 
 INPUTS_FILE = "inputs.parquet"
@@ -80,6 +81,7 @@ def publish(
         leaks=summary.leaks,
         statistics=summary.statistics,
         label_kind=summary.label_kind,
+        mask=mask_format(len(summary.classes)) if summary.label_kind == "mask" else None,
         format_version=format_version_of(summary.label_kind),
         features=described_features(summary.label_kind),
         extra_features=summary.features,

@@ -40,6 +40,7 @@ from infra.readable import readable_bytes
 _LABEL_WORDS: dict[LabelKind, str] = {
     "class": "of the inputs and of the records",
     "multi": "records that have each label; an image may have several",
+    "mask": "records whose mask shows each class",
     "targets": "numbers, divided evenly by their tenths",
     "none": "the images have none",
 }

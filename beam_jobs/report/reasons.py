@@ -104,6 +104,38 @@ REASONS: dict[str, tuple[str, str]] = {
         "The annotation of its objects is of an image of another size",
         "Give the image that was annotated, or the annotation of this image",
     ),
+    "no_mask": (
+        "It has no mask, or its row names none",
+        "Add the mask; or leave such images out: source.masks.unmasked = 'leave_out'",
+    ),
+    "missing_mask": (
+        "Its row names a mask that is not there",
+        "Add the mask or remove the row; look at source.table.prefix and mask_column if all are missing",
+    ),
+    "several_masks": (
+        "Several files may be its mask, or several images may have it",
+        "Keep one of them, or name the others in filter.ignore",
+    ),
+    "mask_without_image": (
+        "A mask whose image is not there",
+        "Add the image, or name such masks in filter.ignore",
+    ),
+    "broken_mask": (
+        "The image is fine, but its mask cannot be decoded",
+        "See the message; fetch the mask again, or save it as PNG",
+    ),
+    "other_mask_size": (
+        "Its mask has another size than the image",
+        "Give the mask of this image; masks are never scaled to fit",
+    ),
+    "lossy_mask": (
+        "The format of its mask changes pixels, so the numbers of classes are not certain",
+        "Save the mask as PNG from what it was made of; to convert the JPEG does not help",
+    ),
+    "unknown_mask_value": (
+        "Its mask has values that stand for no class",
+        "Name them in source.masks.classes or ignore; or ignore all others: source.masks.unknown",
+    ),
     "not_found": (
         "The server has no file at this address",
         "Correct the address, or remove the row",
@@ -177,6 +209,11 @@ REASONS: dict[str, tuple[str, str]] = {
         "Copy or download the archive again",
     ),
     "empty_archive": ("The archive has no file in it", "Nothing to do"),
+    "mask": ("It is the mask of an image", "Nothing to do"),
+    "unmasked": (
+        "It has no mask, and source.masks.unmasked leaves such images out",
+        "Add its mask to include it",
+    ),
     "sidecar": ("It says something of the image of the same name", "Nothing to do"),
     "replaced_member": (
         "A later member of the archive has the same name, and replaces it as unpacking would",

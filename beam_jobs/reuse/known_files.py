@@ -1,6 +1,7 @@
 """Files that the previous version knows, so that they are not read again.
 
-A file is known if its URI, size and time of change are the same. Its facts are taken from the records and the
+A file is known if its URI, size and time of change are the same, and those of its mask if it has one. Its
+facts are taken from the records and the
 inputs of the previous version; so are the reasons of files that could not be used, unless the reason may have
 passed. Where images are stored or filtered in another way now, no file is known.
 """
@@ -17,12 +18,22 @@ import pyarrow.compute as pc
 from beam_jobs.encode.known_digests import DigestList
 from beam_jobs.reuse.facts import image_columns, mask_of
 from beam_jobs.reuse.previous import PreviousVersion
-from beam_jobs.schemas import DECODE, FILTER, PLACED_FACTS_SCHEMA, PURGED, Status
-from beam_jobs.tables.features import with_features
+from beam_jobs.schemas import (
+    DECODE,
+    FILTER,
+    MASK_COLUMNS,
+    PLACED_FACTS_SCHEMA,
+    PURGED,
+    Status,
+    has_masks,
+)
+from beam_jobs.tables.contents import contents_of
+from beam_jobs.tables.features import PREFIX, with_features
 from beam_jobs.tables.ids import digest_bytes, hex_bytes, record_ids
 from beam_jobs.tables.lookup import find_ids
 from infra.format.contract import FILTERED, QUARANTINED
 from infra.format.features import Feature
+from infra.format.masks import MASK_SHA256, MASK_URI
 
 
 def find_known_files(
@@ -51,10 +62,13 @@ def find_known_files(
             PLACED_FACTS_SCHEMA, features
         ).empty_table()
     rows, files = _same_files(inputs, references, purged)
-    del inputs  # as large as the facts
     ids = record_ids(hex_bytes(pc.fill_null(rows["record_id"], "0" * 16), 8))
     places, found = find_ids(previous.ids, ids)
     has_record = mask_of(pc.is_valid(rows["record_id"])) & found
+    if has_masks(references) and len(previous.ids):
+        now = references.take(pa.array(files))
+        has_record &= _have_same_masks(inputs, previous.records.take(pa.array(places)), now)
+    del inputs  # as large as the facts
     known = has_record | _lost_for_good(rows, retried)
     places = pa.array(places[known], mask=~has_record[known])
     taken = previous.records.take(places)
@@ -64,11 +78,29 @@ def find_known_files(
     return mask, facts
 
 
+def _have_same_masks(inputs: pa.Table, records: pa.Table, references: pa.Table) -> npt.NDArray[np.bool_]:
+    """Return whether files have the mask that their record has, unchanged: bool [N].
+
+    Args:
+        inputs: INPUTS_SCHEMA, with a row for each mask.
+        records: the record of each file: PREVIOUS_RECORDS_SCHEMA and columns of features.
+        references: REFERENCE_SCHEMA and MASK_COLUMNS, a row for each file.
+    """
+    uri, size_bytes, mtime_ns = (references[field.name] for field in MASK_COLUMNS)
+    then = inputs.take(pc.index_in(uri, inputs["uri"].combine_chunks()))
+    same = pc.equal(records[PREFIX + MASK_URI], uri)
+    same = pc.and_(same, pc.equal(then["size_bytes"], size_bytes))
+    return mask_of(pc.and_(same, pc.equal(then["mtime_ns"], mtime_ns)))
+
+
 def stored_contents(previous: PreviousVersion) -> DigestList:
     """Return the contents whose stored image the previous version holds, if that is still valid."""
     if not previous.reuse.contents:
         return DigestList()
-    return DigestList(digest_bytes(previous.records["sha256"]).tobytes())  # sorted by id is sorted by digest
+    records = previous.records
+    if PREFIX + MASK_SHA256 in records.schema.names:
+        return DigestList.of(contents_of(records))
+    return DigestList(digest_bytes(records["sha256"]).tobytes())  # sorted by id is sorted by digest
 
 
 def _same_files(

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from beam_jobs.config import FilterConfig, PrepareConfig
 from beam_jobs.execution.verdicts import reasons_to_retry
 from beam_jobs.reuse.previous import Reuse
-from beam_jobs.schemas import PASSING_REASONS
+from beam_jobs.schemas import MASK_REASONS, PASSING_REASONS
 from infra.errors import ShardmillError
 from infra.format.contract import Manifest
 
@@ -29,6 +29,8 @@ def reuse_of(manifest: Manifest, config: PrepareConfig, source: str, builds: Map
     if previous is None or manifest.codecs != builds:
         return _NOTHING
     if previous.image != config.image or _at_decoding(previous.filter) != _at_decoding(config.filter):
+        return _NOTHING
+    if _of_masks(previous) != _of_masks(config):
         return _NOTHING
     container = config.shards.container
     cut = (previous.seed, previous.shards.num_shards, previous.shards.shard_bytes)
@@ -54,6 +56,12 @@ def _at_decoding(settings: FilterConfig) -> tuple[object, ...]:
     return settings.min_width, settings.min_height, settings.max_aspect, settings.ai_made
 
 
+def _of_masks(config: PrepareConfig) -> object:
+    """Return the settings that change stored masks; None without masks."""
+    source = config.source
+    return source.masks.at_decoding() if source.label_kind == "mask" else None
+
+
 def retried_reasons(manifest: Manifest, config: PrepareConfig) -> tuple[str, ...]:
     """Return the quarantine reasons that may have passed although the file is unchanged."""
-    return (*PASSING_REASONS, *reasons_to_retry(manifest.config, config.runner))
+    return (*PASSING_REASONS, *MASK_REASONS, *reasons_to_retry(manifest.config, config.runner))

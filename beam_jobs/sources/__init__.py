@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from beam_jobs.config import PrepareConfig
 from beam_jobs.request import JobRequest
+from beam_jobs.schemas import has_masks
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.places import folders_of_ours, place_of
 from beam_jobs.sources.listing import Listing, group_by_pattern
@@ -86,6 +87,7 @@ def _check_labels(listing: Listing, config: PrepareConfig) -> None:
     labels, kind = config.source.label_kind, config.source.kind
     found = set(listing.table.column_names)
     gives = {"multi": PREFIX + LABELS in found, "targets": PREFIX + TARGETS in found}
+    gives["mask"] = has_masks(listing.table)
     gives["none"] = listing.table["label"].null_count == listing.table.num_rows
     if not gives.get(labels, True):
         raise ConfigError(

@@ -1,8 +1,8 @@
 """Segmentation masks: images whose pixels say which class each pixel of another image shows.
 
 A mask is read without loss: its samples are numbers or colours that stand for classes (``ClassValues``). It
-is stored as a grey PNG of class numbers, of 8 bits for up to 255 classes, else of 16. The largest number
-of the type is no class: it marks pixels that belong to none, and what is around a padded image.
+is stored as a grey PNG of class numbers, of 8 or 16 bits. The largest number of the type is no class: it
+marks pixels that belong to none, and what is around a padded image.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ from infra.codecs.resize import Geometry
 Numbers = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 
 LOSSLESS_FORMATS = ("png", "tiff", "bmp", "gif")
-_MAX_8_BIT_CLASSES = 255
-MAX_CLASSES = 65_535
 _SHOWN = 5  # unknown values in a message
 _PNG_LEVEL = 6
 _UNKNOWN = -1
@@ -39,27 +37,19 @@ class ClassValues:
         ignored: values of pixels that belong to no class.
         in_color: masks are in colour, and values are colours.
         ignores_unknown: all other values are ignored too.
+        ignore: stored number of pixels that belong to no class: the largest of 8 or of 16 bits.
     """
 
     of_class: tuple[tuple[int, ...], ...]
     ignored: tuple[int, ...] = ()
     in_color: bool = False
     ignores_unknown: bool = False
+    ignore: int = 255
 
     @property
     def dtype(self) -> type[np.uint8] | type[np.uint16]:
         """The type of stored class numbers."""
-        return dtype_for(len(self.of_class))
-
-    @property
-    def ignore(self) -> int:
-        """The stored number of pixels that belong to no class."""
-        return int(np.iinfo(self.dtype).max)
-
-
-def dtype_for(num_classes: int) -> type[np.uint8] | type[np.uint16]:
-    """Return the type of the class numbers of stored masks."""
-    return np.uint8 if num_classes <= _MAX_8_BIT_CLASSES else np.uint16
+        return np.uint8 if self.ignore == np.iinfo(np.uint8).max else np.uint16
 
 
 def decode_mask(data: bytes, max_pixels: int, in_color: bool) -> tuple[npt.NDArray[Any], SourceFacts]:

@@ -9,15 +9,19 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from infra.codecs import ImageRejected
+from infra.codecs.masks import classes_shown, decode_stored_mask
 from infra.dataset.croissant import describes
 from infra.dataset.reports import report_sha256
 from infra.dataset.version import DatasetVersion
 from infra.digests import stream_sha256
 from infra.errors import CorruptDataError, FormatVersionError, NotFoundError, StorageError
 from infra.format.contract import DUPLICATE, OUTCOMES, RECORD, Shard, class_counts_of, summarise_splits
-from infra.format.examples import parse_whole_example
+from infra.format.examples import ImageRecord, parse_whole_example
 from infra.format.features import are_same, feature_values
+from infra.format.labels import LABELS
 from infra.format.layout import croissant_file, manifest_file
+from infra.format.masks import MASK_BYTES, MASK_PIXELS
 from infra.format.records import iter_records
 from infra.format.stored_manifest import decode_manifest, is_sealed
 
@@ -149,11 +153,29 @@ def _check_record(
         raise CorruptDataError(
             f"record {record.id} has other features than its index says: {sorted(features)}"
         )
+    if version.manifest.mask is not None or record.mask is not None:
+        _check_mask(version, record, row)
     if has_class and record.label_name != version.manifest.classes[record.label]:
         raise CorruptDataError(
             f"record {record.id} has label {record.label} but class name {record.label_name!r}; "
             f"the manifest says {version.manifest.classes[record.label]!r}"
         )
+
+
+def _check_mask(version: DatasetVersion, record: ImageRecord, row: dict[str, Any]) -> None:
+    """Check the mask of a record: its size, its type, and the classes that its index says it shows."""
+    stored = version.manifest.mask
+    if stored is None or record.mask is None:
+        has = "no mask" if record.mask is None else "a mask"
+        raise CorruptDataError(f"record {record.id} has {has}; the manifest says otherwise")
+    try:
+        numbers = decode_stored_mask(record.mask)
+    except ImageRejected as rejected:
+        raise CorruptDataError(f"the mask of record {record.id} is {rejected.message}") from rejected
+    found = (numbers.shape, str(numbers.dtype), len(record.mask), *classes_shown(numbers, stored.ignore))
+    said = ((record.height, record.width), stored.dtype, row[MASK_BYTES], row[LABELS], row[MASK_PIXELS])
+    if found != said:
+        raise CorruptDataError(f"the mask of record {record.id} is {found}, its index says {said}")
 
 
 def _check_balance(version: DatasetVersion) -> list[str]:

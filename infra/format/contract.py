@@ -16,6 +16,7 @@ from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_ser
 from infra.errors import AccountingError
 from infra.format.features import Feature
 from infra.format.labels import LABELS, NO_CLASS, TARGETS, LabelKind, target_names
+from infra.format.masks import MASK, MASK_MEANING, MaskFormat
 from infra.format.records import Container
 from infra.settings import Settings
 
@@ -79,7 +80,7 @@ INDEX_SCHEMA = pa.schema(
 # Names that no further feature may have: keys of records, columns of indexes, and names of a batch.
 RESERVED_NAMES: Final = frozenset({
     *FEATURES, *INDEX_SCHEMA.names, "split", "shard", "images", "labels", "label_names", "targets", "weights",
-    "ordinals", "positions", "epoch", "step", "sizes",
+    "ordinals", "positions", "epoch", "step", "sizes", "masks",
 })  # fmt: skip
 
 INPUTS_SCHEMA = pa.schema(
@@ -210,7 +211,7 @@ class Leaks(Stored):
 
 
 # Keys that a manifest has only where they say something.
-_UNUSED: Final[dict[str, Any]] = {"extra_features": [], "label_kind": "class"}
+_UNUSED: Final[dict[str, Any]] = {"extra_features": [], "label_kind": "class", "mask": None}
 
 
 class Manifest(Stored):
@@ -237,6 +238,7 @@ class Manifest(Stored):
     codecs: dict[str, str]
     features: dict[str, str] = FEATURES
     label_kind: LabelKind = "class"
+    mask: MaskFormat | None = Field(default=None, description="stored form of masks; null without masks")
     extra_features: list[Feature] = Field(default_factory=list, description="further features of the records")
     shards: list[Shard]
     inputs: list[TableFile]
@@ -255,6 +257,8 @@ class Manifest(Stored):
     def _format_and_labels_agree(self) -> Self:
         if self.format_version != format_version_of(self.label_kind):
             raise ValueError(f"labels of kind {self.label_kind!r} in format version {self.format_version}")
+        if (self.mask is not None) != (self.label_kind == "mask"):
+            raise ValueError("the key mask is given exactly for labels of kind 'mask'")
         return self
 
     @model_validator(mode="after")
@@ -307,7 +311,8 @@ def described_features(kind: LabelKind) -> dict[str, str]:
     """Return what the manifest says of the features that every record has: name -> type and meaning."""
     if kind == "class":
         return dict(FEATURES)
-    return {name: text for name, text in FEATURES.items() if name not in ("label", "label_name")}
+    found = {name: text for name, text in FEATURES.items() if name not in ("label", "label_name")}
+    return found | {MASK: MASK_MEANING} if kind == "mask" else found
 
 
 def class_counts_of(index: pa.Table | pa.RecordBatch, classes: Sequence[str]) -> dict[str, int]:

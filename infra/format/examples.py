@@ -20,6 +20,7 @@ from infra.errors import CorruptDataError
 from infra.format.contract import FEATURES
 from infra.format.features import Dtype, Features, FeatureValues
 from infra.format.labels import NO_CLASS
+from infra.format.masks import MASK
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _BROKEN = (message.DecodeError, KeyError, IndexError, UnicodeDecodeError)
@@ -40,6 +41,7 @@ class ImageRecord:
         label: index into the manifest's classes; -1 if the record has no single class.
         label_name: name of the class; empty if it has none.
         height, width, channels: of the stored image (pixels).
+        mask: the encoded mask (``infra.format.masks``); None if the record has none.
     """
 
     id: str
@@ -49,6 +51,7 @@ class ImageRecord:
     height: int
     width: int
     channels: int
+    mask: bytes | None = None
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -124,6 +127,8 @@ def build_example(record: ImageRecord, features: Features = _NO_FEATURES) -> byt
         add_int("label", record.label)
         # Names of folders need not be UTF-8; a shard carries the bytes they had.
         add_bytes("label_name", record.label_name.encode("utf-8", "surrogateescape"))
+    if record.mask is not None:
+        add_bytes(MASK, record.mask)
     add_int("width", record.width)
     for name, found in sorted(features.items()):
         value = entries.add(key=name).value
@@ -171,7 +176,7 @@ def parse_whole_example(serialized: bytes) -> tuple[ImageRecord, dict[str, Featu
     features = {}
     try:
         entries = _entries(serialized)
-        for name in entries.keys() - FEATURES.keys():
+        for name in entries.keys() - FEATURES.keys() - {MASK}:
             kind = entries[name].WhichOneof("kind")
             features[name] = FeatureValues(_LISTS[kind], list(getattr(entries[name], kind).value))
         return _record(entries), features
@@ -195,4 +200,5 @@ def _record(feature: Mapping[str, Any]) -> ImageRecord:
         height=feature["height"].int64_list.value[0],
         width=feature["width"].int64_list.value[0],
         channels=feature["channels"].int64_list.value[0],
+        mask=feature[MASK].bytes_list.value[0] if MASK in feature else None,
     )

@@ -4,6 +4,7 @@
 class       one class a record: the features ``label`` and ``label_name``
 multi       any number of classes a record: the feature ``labels``, indexes into the classes
 targets     numbers: the feature ``targets``, float32 of fixed length
+mask        the class of each pixel: ``infra.format.masks``; ``labels`` has the classes that it shows
 none        nothing; further features may hold text or whatever else
 ==========  =====================================================================================
 """
@@ -16,7 +17,7 @@ from typing import Final, Literal
 from infra.errors import UsageError
 from infra.format.features import Feature
 
-LabelKind = Literal["class", "multi", "targets", "none"]
+LabelKind = Literal["class", "multi", "targets", "mask", "none"]
 
 LABELS: Final = "labels"  # feature of kind multi
 TARGETS: Final = "targets"  # feature of kind targets
@@ -28,6 +29,7 @@ WORDS: Final[dict[LabelKind, str]] = {
     "class": "one class an image",
     "multi": "several labels an image",
     "targets": "numbers",
+    "mask": "a mask of classes for each image",
     "none": "no labels",
 }
 

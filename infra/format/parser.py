@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from infra.format.contract import FEATURES, Manifest
 from infra.format.features import Feature
+from infra.format.masks import MASK
 
 _TYPES = {"int64": "tf.int64", "float32": "tf.float32", "bytes": "tf.string"}
 _MISSING = {"int64": "-(2**63)", "float32": 'float("nan")', "bytes": 'b""'}
@@ -11,7 +12,7 @@ _MISSING = {"int64": "-(2**63)", "float32": 'float("nan")', "bytes": 'b""'}
 
 def parser_code(manifest: Manifest) -> str:
     """Return a module of Python: features for ``tf.io.parse_example``, and two functions that use them."""
-    names = [name for name in FEATURES if name in manifest.features]
+    names = [name for name in (*FEATURES, MASK) if name in manifest.features]
     lines = [f'    "{name}": tf.io.FixedLenFeature([], {_type_of(name)}),' for name in names]
     lines += [f'    "{feature.name}": {_specification(feature)},' for feature in manifest.extra_features]
     compression = "GZIP" if manifest.container == "gzip" else ""
@@ -37,7 +38,7 @@ def read(files):
 
 
 def _type_of(name: str) -> str:
-    return "tf.string" if FEATURES[name].startswith("bytes") else "tf.int64"
+    return "tf.string" if name == MASK or FEATURES[name].startswith("bytes") else "tf.int64"
 
 
 def _specification(feature: Feature) -> str:

@@ -81,7 +81,10 @@ class Note:
         if self.since() is None:
             return None
         (length,) = _LENGTH.unpack_from(self._memory, _LENGTH_AT)
-        return FileRef(*json.loads(self._memory[_HEADER_BYTES : _HEADER_BYTES + length]))
+        *values, mask = json.loads(self._memory[_HEADER_BYTES : _HEADER_BYTES + length])
+        uri, size_bytes, mtime_ns, container, position = values
+        of_image = None if mask is None else FileRef(*mask)
+        return FileRef(uri, size_bytes, mtime_ns, container, position, of_image)
 
 
 _own: Note | None = None

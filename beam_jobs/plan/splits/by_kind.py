@@ -6,6 +6,7 @@ kind       splits                                  shards
 class      each class by the fractions             records of each class in turn
 multi      iterative stratification by label       records of each set of labels in turn
 targets    iterative stratification by the tenths  records of each combination of tenths in turn
+mask       as multi, by the classes that it shows  as multi
 none       all records by the fractions            records in turn
 =========  ======================================  ===============================================
 """
@@ -60,7 +61,7 @@ def assign_by_kind(
         return assign_splits(given, labels.classes, ranks, fractions, previous, units)
     if kind == "none":
         return assign_splits(given, np.zeros_like(labels.classes), ranks, fractions, previous, units)
-    if kind == "multi":
+    if kind in ("multi", "mask"):
         lists = one_chunk(labels.table[PREFIX + LABELS].take(pa.array(labels.rows)))
         lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)
         strata = Strata.of_labels(lengths, lists.flatten().to_numpy(), labels.num_classes)
@@ -78,7 +79,7 @@ def dealing_strata(kind: LabelKind, table: pa.Table, rows: Rows, classes: Labels
         rows: int32 [N], row of each record in the table.
         classes: int32 [N], number of the class, if the kind is class.
     """
-    if kind == "multi":
+    if kind in ("multi", "mask"):
         lists = one_chunk(table[PREFIX + LABELS].take(pa.array(rows)))
         # As text a list can be coded; the codes are in the order of the texts, whatever that of the rows.
         texts = pc.binary_join(lists.cast(pa.list_(pa.string())), " ")

@@ -28,13 +28,17 @@ from beam_jobs.sources.classes.numbers import class_numbers
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.ignore import IgnorePatterns
 from beam_jobs.sources.files.walking import FoundFile
+from beam_jobs.sources.kinds.table.formats.columns import trimmed
 from beam_jobs.sources.kinds.table.matching import check_found, find_files
 from beam_jobs.sources.kinds.table.recognising import recognise_table
-from beam_jobs.sources.kinds.table.rows import name_rows, settings_warnings, understand
+from beam_jobs.sources.kinds.table.rows import name_rows, paths_within, settings_warnings, understand
 from beam_jobs.sources.kinds.table.settling import Settled, settle
 from beam_jobs.sources.kinds.table.tables import Table, find_tables, read_tables
+from beam_jobs.sources.kinds.table.typed.labels import MASK_PATH
 from beam_jobs.sources.listing import Listing, rows_of_files
+from beam_jobs.sources.masks.naming import attach_named_masks
 from beam_jobs.sources.recognition.glance import Glance, Recognised
+from beam_jobs.tables.features import PREFIX
 from infra.progress import log
 from infra.storage.locations import public_location
 
@@ -63,9 +67,19 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     classes = settled.classes(kind)
     wanted = wanted_classes(classes, config)
     listing = settled.listing(wanted)
+    if kind == "mask":
+        listing = _with_masks(listing, files, folder, config)
     log(_summary(settled, found.num_without_ending))
     warnings = [*walk.warnings(), *settings_warnings(raw, settings), *class_warnings(classes)]
     return Listing(listing, warnings)
+
+
+def _with_masks(listing: pa.Table, files: pa.Table, folder: SourceFolder, config: PrepareConfig) -> pa.Table:
+    """Return the listing with the masks that rows name, in place of their paths."""
+    name = PREFIX + MASK_PATH
+    source = public_location(folder.uri)
+    paths = paths_within(trimmed(listing[name]), source, config.source.table.prefix)
+    return attach_named_masks(listing.drop_columns([name]), files, paths, config.source.masks)
 
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:

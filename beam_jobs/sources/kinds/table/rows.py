@@ -65,7 +65,7 @@ def understand(
     numbers = raw["number"].cast(pa.string())
     tables = pa.array(prefixes).take(raw["table"].combine_chunks())
     names = pa.array([_name(prefix) for prefix in prefixes]).take(raw["table"].combine_chunks())
-    paths = raw["path"] if source is None else _within(raw["path"], source, settings.prefix)
+    paths = raw["path"] if source is None else paths_within(raw["path"], source, settings.prefix)
     is_dropped, stated = dropped(raw, settings.drop_labels, kind), raw["label"]
     raw = merged(raw, settings.merge_labels, kind)
     labels = raw["label"]
@@ -99,7 +99,7 @@ def understand(
         BROKEN_ROW,
         "its label reaches over several lines: is a quote not closed?",
     )
-    if kind != "none":
+    if kind in MISSING_LABEL:
         rows = reject(rows, pc.is_null(labels), NO_LABEL, f"it has no {MISSING_LABEL[kind]}")
     if class_names:
         named = pc.is_in(stated, pa.array(sorted(class_names), pa.string()))
@@ -207,7 +207,7 @@ def mask_of(values: pa.Array | pa.ChunkedArray) -> Mask:
     return np.asarray(pc.fill_null(values, False).to_numpy(zero_copy_only=False), np.bool_)
 
 
-def _within(paths: pa.ChunkedArray, source: str, prefix: str) -> pa.ChunkedArray:
+def paths_within(paths: pa.ChunkedArray, source: str, prefix: str) -> pa.ChunkedArray:
     """Return paths relative to the source, with the prefix before those that were relative."""
     root = f"{source.rstrip('/')}/"
     within = pc.starts_with(paths, root)

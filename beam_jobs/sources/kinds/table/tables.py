@@ -149,7 +149,8 @@ def read_tables(tables: list[Table], settings: TableConfig, kind: LabelKind = "c
         ConfigError: a table cannot be read as the settings say. NotFoundError: there is no row.
     """
     parts, typed = [], []
-    asked = settings.features | label_columns(settings, kind, settings.label_column)
+    label_column = settings.mask_column or settings.label_column
+    asked = settings.features | label_columns(settings, kind, label_column)
     for number, table in enumerate(tables):
         part, features = _read(table, settings, asked, kind)
         parts.append(part.add_column(0, "table", pa.array([number] * part.num_rows, pa.int32())))

@@ -11,8 +11,9 @@ import pytest
 
 from beam_jobs.config import FilterConfig, ImageConfig, PrepareConfig
 from beam_jobs.encode import block_task as encode_module
-from beam_jobs.encode.block_task import encode_block, stable_message
+from beam_jobs.encode.block_task import encode_block
 from beam_jobs.encode.blocks import Block, block_digest, read_facts, spool_file
+from beam_jobs.encode.facts import stable_message
 from beam_jobs.images.convert import ImageFiltered, check_size, convert
 from beam_jobs.schemas import REFERENCE_SCHEMA, Status
 from beam_jobs.sources.files.folder import SourceFolder

@@ -219,7 +219,7 @@ def test_damaged_stored_masks_are_refused(data: bytes) -> None:
 
 
 def test_16_bits_store_many_classes() -> None:
-    values = ClassValues(tuple((number,) for number in range(300)))
+    values = ClassValues(tuple((number,) for number in range(300)), ignore=65_535)
     numbers = class_numbers(np.array([[[299]]], np.uint16), values)
     assert (numbers.dtype, values.ignore) == (np.uint16, 65_535)
 

@@ -77,7 +77,10 @@ def check_columns(table: str, found: Sequence[str], wanted: Mapping[str, str]) -
 
 def _setting(name: str) -> str:
     """Return the setting that names a column."""
-    known = {PREFIX + LABELS: "source.table.label_column"}
+    known = {
+        PREFIX + LABELS: "source.table.label_column",
+        PREFIX + "mask/path": "source.table.mask_column",
+    }
     if name in known:
         return known[name]
     for kind in ("label", "target"):

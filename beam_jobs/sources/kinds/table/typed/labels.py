@@ -22,6 +22,7 @@ from infra.format.labels import LABELS, TARGETS, LabelKind, targets_feature
 Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
+MASK_PATH = "mask/path"  # path of the mask, until the masks are attached
 BETWEEN = ", "  # labels and numbers, for people
 _TRUE, _FALSE = pa.array(["1", "true", "yes", "1.0"]), pa.array(["0", "false", "no", "0.0"])
 
@@ -48,13 +49,16 @@ def label_columns(settings: LabelSettings, kind: LabelKind, label_column: str) -
     Args:
         settings: of the source.
         kind: of the labels.
-        label_column: the column with a list of labels, if no columns of 0 and 1 are named.
+        label_column: the column with a list of labels, if no columns of 0 and 1 are named; of kind mask the
+            column with the path of the mask.
     """
     if kind == "targets":
         asked = {
             f"{TARGETS}:{name}": FeatureColumn(column=name, dtype="float") for name in settings.target_columns
         }
         return dict(asked)
+    if kind == "mask":
+        return {MASK_PATH: FeatureColumn(column=label_column, dtype="text")}
     if kind != "multi":
         return {}
     if settings.label_columns:

@@ -1,0 +1,120 @@
+"""Segmentation masks: the classes of their pixels, and where their files lie."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from infra.format.masks import MAX_CLASSES
+from infra.settings import Settings
+
+_COLOR = "^#[0-9a-fA-F]{6}$"
+# Where the classes leave it free, the value that most masks mark pixels of no class with.
+_USUAL_IGNORED = 255
+
+Value = Annotated[int, Field(ge=0, le=65_535)] | Annotated[str, Field(pattern=_COLOR)]
+
+
+class MasksConfig(Settings):
+    """The masks of ``source.labels = "mask"``."""
+
+    classes: dict[str, tuple[Value, ...]] = Field(
+        {},
+        description="Name of each class to its value in masks, its colour as #rrggbb, or a list of them; a "
+        "list of names has the values 0, 1 and so on. Of masks with a palette the indexes are the values",
+    )
+    ignore: tuple[Value, ...] | None = Field(
+        None,
+        description="Values or colours of pixels that belong to no class; unset: 255, if it is no class",
+    )
+    unknown: Literal["quarantine", "ignore"] = Field(
+        "quarantine", description="What becomes of an image whose mask has other values: see also ignore"
+    )
+    unmasked: Literal["quarantine", "leave_out"] = Field(
+        "quarantine", description="What becomes of an image without a mask"
+    )
+    coordinates: Literal["stored", "upright"] = Field(
+        "stored",
+        description="Image that masks are of, where an EXIF orientation turns the file and the size of the "
+        "mask does not tell: stored: as the file has its pixels; upright: as viewers show it",
+    )
+    images: Annotated[str, Field(min_length=1)] = Field(
+        "images", description="Folder of the images, of kind masks; folders above and below may name a split"
+    )
+    masks: Annotated[str, Field(min_length=1)] = Field(
+        "masks", description="Folder of the masks beside it; a mask has the path and name of its image there"
+    )
+    image_suffix: str = Field("", description="End of the names of images, before .jpg: _leftImg8bit")
+    mask_suffix: str = Field("", description="End of the names of masks, before .png: _gtFine_labelIds")
+
+    @field_validator("classes", mode="before")
+    @classmethod
+    def _names_or_values(cls, value: object) -> object:
+        if isinstance(value, list | tuple):
+            value = {name: number for number, name in enumerate(value)}
+        if isinstance(value, dict):
+            return {name: (one,) if isinstance(one, int | str) else one for name, one in value.items()}
+        return value
+
+    @field_validator("ignore", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, value: object) -> object:
+        return (value,) if isinstance(value, int | str) else value
+
+    @field_validator("images", "masks")
+    @classmethod
+    def _is_a_path_within(cls, path: str) -> str:
+        parts = path.strip("/").split("/")
+        if not all(parts) or {".", ".."} & set(parts):
+            raise ValueError("must be the name of a folder, or a path of several without . and ..")
+        return "/".join(parts)
+
+    @model_validator(mode="after")
+    def _values_are_clear(self) -> Self:
+        stated = [value for group in self.classes.values() for value in group]
+        ignored = list(self.ignore or ())
+        if len(self.classes) > MAX_CLASSES:
+            raise ValueError(f"{len(self.classes):,} classes; masks have at most {MAX_CLASSES:,}")
+        if not all(self.classes.values()):
+            raise ValueError("a class needs a value or a colour")
+        if len({isinstance(value, str) for value in stated + ignored}) > 1:
+            raise ValueError("classes and ignore are either all values or all colours")
+        lowered = [value.lower() if isinstance(value, str) else value for value in stated + ignored]
+        if twice := sorted({str(value) for value in lowered if lowered.count(value) > 1}):
+            raise ValueError(f"{', '.join(twice)} stands for two things: name it once in classes or ignore")
+        if self.images == self.masks and self.image_suffix == self.mask_suffix:
+            raise ValueError("images and masks are the same files: they need other folders or suffixes")
+        return self
+
+    @property
+    def in_color(self) -> bool:
+        """Tell whether classes are colours."""
+        return any(isinstance(value, str) for group in self.classes.values() for value in group)
+
+    def codes(self) -> tuple[tuple[int, ...], ...]:
+        """Return the values of each class, in order; a colour is 0xRRGGBB."""
+        return tuple(tuple(map(_code, group)) for group in self.classes.values())
+
+    def ignored(self) -> tuple[int, ...]:
+        """Return the values of pixels that belong to no class; a colour is 0xRRGGBB."""
+        if self.ignore is not None:
+            return tuple(map(_code, self.ignore))
+        used = {value for group in self.codes() for value in group}
+        return () if self.in_color or _USUAL_IGNORED in used else (_USUAL_IGNORED,)
+
+    def at_decoding(self) -> dict[str, Any]:
+        """Return the settings that change stored masks, JSON-able; the others concern the listing."""
+        return {
+            "classes": list(self.classes.items()),
+            "ignored": self.ignored(),
+            "unknown": self.unknown,
+            "coordinates": self.coordinates,
+        }
+
+
+def _code(value: int | str) -> int:
+    if isinstance(value, int):
+        return value
+    return int(re.sub("^#", "", value), 16)

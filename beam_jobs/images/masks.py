@@ -1,0 +1,129 @@
+"""The masks of images: read, made to fit the stored images, and encoded; and what is known of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.config import ImageConfig, MasksConfig
+from beam_jobs.images.convert import sizing_of
+from beam_jobs.schemas import BROKEN_MASK, MASK_COLUMNS, MASK_REASONS, OTHER_MASK_SIZE
+from beam_jobs.tables.features import PREFIX
+from infra.codecs import ImageRejected, SourceFacts
+from infra.codecs.boxes import upright_sizes
+from infra.codecs.masks import ClassValues, class_numbers, classes_shown, decode_mask, encode_mask, fit_mask
+from infra.codecs.orientation import apply_orientation
+from infra.codecs.resize import geometry
+from infra.format.labels import LABELS
+from infra.format.masks import MASK_FEATURES, MASK_URI, mask_format
+
+Size = tuple[int, int]
+
+_BETWEEN = ", "
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMask:
+    """The stored form of the mask of an image.
+
+    Attributes:
+        mask: encoded.
+        labels: numbers of the classes that it shows, rising.
+        pixels: number of pixels of each.
+    """
+
+    mask: bytes
+    labels: Sequence[int]
+    pixels: Sequence[int]
+
+
+class MaskConverter:
+    """Converts masks to their stored form.
+
+    Args:
+        masks: classes of the masks.
+        image: how images are stored.
+    """
+
+    def __init__(self, masks: MasksConfig, image: ImageConfig) -> None:
+        self._image = image
+        self._are_stored = masks.coordinates == "stored"
+        self._values = ClassValues(
+            masks.codes(),
+            masks.ignored(),
+            masks.in_color,
+            masks.unknown == "ignore",
+            mask_format(len(masks.classes)).ignore,
+        )
+
+    def convert(self, data: bytes, uri: str, source: SourceFacts) -> StoredMask:
+        """Convert a mask as its image was.
+
+        Args:
+            data: the file of the mask.
+            uri: its name, for messages.
+            source: facts about the image.
+
+        Raises:
+            ImageRejected: one of MASK_REASONS.
+        """
+        try:
+            samples, facts = decode_mask(data, self._image.max_pixels, self._values.in_color)
+            upright = self._turned(samples, facts, source)
+            numbers = class_numbers(upright, self._values)
+        except ImageRejected as rejected:
+            reason = rejected.reason if rejected.reason in MASK_REASONS else BROKEN_MASK
+            raise ImageRejected(reason, f"its mask {uri}: {rejected.message}") from rejected
+        height, width = numbers.shape
+        to = geometry(height, width, sizing_of(self._image))
+        stored = fit_mask(numbers, to, self._values.ignore)
+        return StoredMask(encode_mask(stored), *classes_shown(stored, self._values.ignore))
+
+    def _turned(
+        self, samples: npt.NDArray[np.generic], facts: SourceFacts, source: SourceFacts
+    ) -> npt.NDArray[np.generic]:
+        """Turn a mask upright with its image, unless it is upright."""
+        size, as_file = samples.shape[:2], (source.height, source.width)
+        orientation = np.array([source.orientation])
+        as_upright: Size = tuple(upright_sizes(np.array([as_file]), orientation)[0].tolist())
+        is_turned = facts.orientation != 1  # by an orientation of its own
+        may_be_stored = size == as_file and not is_turned
+        may_be_upright = size == as_upright
+        if not may_be_stored and not may_be_upright:
+            raise ImageRejected(
+                OTHER_MASK_SIZE,
+                f"{size[1]}×{size[0]} pixels, and the image has {as_upright[1]}×{as_upright[0]}",
+            )
+        if may_be_stored and (self._are_stored or not may_be_upright):
+            return apply_orientation(samples, source.orientation)
+        return samples
+
+
+def mask_digest(data: bytes) -> bytes:
+    """Return the SHA-256 of the source of a mask."""
+    return hashlib.sha256(data).digest()
+
+
+def with_mask_features(listing: pa.Table, classes: Sequence[str]) -> pa.Table:
+    """Return a listing with the places of masks as a feature, and the classes that they show as labels.
+
+    Args:
+        listing: LISTING_SCHEMA, MASK_COLUMNS and columns of features, READ_MASK_FEATURES among them.
+        classes: names by number.
+    """
+    lists = listing[PREFIX + LABELS].combine_chunks()
+    names = pa.array(classes, pa.string()).take(lists.flatten())
+    offsets = np.concatenate([[0], np.cumsum(pc.fill_null(pc.list_value_length(lists), 0).to_numpy())])
+    named = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), names)
+    texts = pc.if_else(pc.is_valid(lists), pc.binary_join(named, _BETWEEN), pa.scalar(None, pa.string()))
+    at = listing.schema.get_field_index("label")
+    listing = listing.set_column(at, pa.field("label", pa.string()), texts)
+    (of_uri,) = (feature for feature in MASK_FEATURES if feature.name == MASK_URI)
+    listing = listing.append_column(of_uri.arrow_field(PREFIX), listing[MASK_COLUMNS[0].name])
+    return listing.drop_columns([field.name for field in MASK_COLUMNS])
