@@ -147,6 +147,8 @@ class SourceConfig(Settings):
                 "masks need the classes of their values, in source.masks.classes: a list of names for the "
                 "values 0, 1 and so on, or a table of names and values"
             )
+        if kind == "mask" and "mask" in self.table.features:
+            raise ValueError("'mask' is the name of the masks: give the feature another")
         if kind != "mask" and (column is not None or self.masks != MasksConfig()):
             raise ValueError(f"labels = {kind!r} has no masks: leave mask_column and source.masks out")
 

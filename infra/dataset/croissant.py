@@ -21,6 +21,7 @@ from infra.format.contract import INDEX_SCHEMA, Manifest
 from infra.format.features import Feature
 from infra.format.labels import LABELS
 from infra.format.layout import croissant_file
+from infra.format.masks import MASK
 from infra.progress import log
 from infra.storage.filesystem import Storage
 from infra.storage.names import uri_of
@@ -238,7 +239,7 @@ def _examples(manifest: Manifest) -> dict[str, Any]:
 
 
 def _feature(name: str, about: str) -> dict[str, Any]:
-    kind = "sc:ImageObject" if name == "image" else "sc:Text" if name in _TEXTS else "sc:Integer"
+    kind = "sc:ImageObject" if name in ("image", MASK) else "sc:Text" if name in _TEXTS else "sc:Integer"
     found = _field(f"examples/{name}", about, kind)
     if name == "label":
         found["references"] = {"field": {"@id": "classes/label"}}

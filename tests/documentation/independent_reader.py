@@ -164,12 +164,25 @@ def check_record(manifest: dict[str, Any], row: dict[str, Any], example: dict[st
         assert len(example["image"][0]) == row["height"] * row["width"] * example["channels"][0]
     else:
         assert example["image"][0].startswith(ENCODED_AS[manifest["image_encoding"]])
+    if "mask/encoded" in required:
+        check_mask(manifest, row, example["mask/encoded"][0])
     further = manifest.get("extra_features", [])
     there = {feature["name"] for feature in further if row[feature["name"]] is not None}
     assert set(example) - set(required) == there
     for feature in further:
         if feature["name"] in there:
             check_feature(feature, row[feature["name"]], example[feature["name"]])
+
+
+def check_mask(manifest: dict[str, Any], row: dict[str, Any], png: bytes) -> None:
+    """Check the header of a mask (PNG specification, 11.2.1): its size, its depth, and that it is grey."""
+    assert len(png) == row["mask/stored_bytes"]
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    width, height, depth, color = struct.unpack(">IIBB", png[16:26])
+    assert (height, width, color) == (row["height"], row["width"], 0)
+    assert (f"uint{depth}", (1 << depth) - 1) == (manifest["mask"]["dtype"], manifest["mask"]["ignore"])
+    assert sum(row["mask/pixels"]) <= height * width
+    assert len(row["mask/pixels"]) == len(row["labels"])
 
 
 def check_feature(feature: dict[str, Any], in_index: Any, in_record: list[Any]) -> None:

@@ -15,6 +15,8 @@ from pydantic import BaseModel
 
 from infra.format import contract
 from tests.documentation.blocks import ROOT
+from tests.samples.masks import config as masked
+from tests.samples.masks import make_masked
 from tests.samples.photos import jpeg, make_photos, write
 from tests.samples.prepared import run
 
@@ -86,6 +88,13 @@ def test_it_reads_labels_of_other_kinds_and_further_features(tmp_path: Path) -> 
     counted = read(tmp_path / "datasets" / "d")
     assert counted["classes"] == {"cat": 20, "dog": 10, "späte Eule": 10}
     assert counted["outcomes"] == {"record": 30, "filtered": 1}
+
+
+def test_it_reads_masks(tmp_path: Path) -> None:
+    run(make_masked(tmp_path / "source", 8), tmp_path / "datasets", **masked())
+    counted = read(tmp_path / "datasets" / "d")
+    assert counted["classes"]["ground"] == 8
+    assert counted["outcomes"] == {"record": 8, "filtered": 8}
 
 
 def test_the_reader_finds_damage(photos: Path, tmp_path: Path) -> None:

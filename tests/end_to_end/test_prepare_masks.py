@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 import shutil
+import tarfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -16,10 +19,13 @@ from beam_jobs.maintain.compaction import compact
 from beam_jobs.report.reasons import REASONS
 from infra.codecs.masks import decode_stored_mask
 from infra.dataset.catalog import Catalog
+from infra.dataset.exports.export import export
 from infra.dataset.verify import verify
 from infra.dataset.version import DatasetVersion
+from infra.errors import UsageError
 from infra.format.examples import parse_whole_example
 from infra.format.masks import MASK_PIXELS, MASK_URI
+from infra.format.parser import parser_code
 from infra.format.records import iter_records
 from tests.samples.masks import CLASSES, COLORS, IGNORED, add_pair, config, encoded, make_masked, painted
 from tests.samples.prepared import rows, run, stored_bytes
@@ -265,3 +271,47 @@ def test_a_dataset_of_classes_becomes_one_of_masks(tmp_path: Path) -> None:
     for number in (1, 2, 3):
         assert verify(opened(root, number)).problems == []
     assert [opened(root, number).manifest.label_kind for number in (1, 2, 3)] == ["class", "mask", "class"]
+
+
+def test_exports_hold_the_masks(tmp_path: Path) -> None:
+    run(make_masked(tmp_path / "photos", 6), tmp_path / "root", **config())
+    version = opened(tmp_path / "root")
+    found = {row["id"]: row["mask"] for row in records(version).values()}
+    for name in ("webdataset", "parquet", "huggingface", "folder"):
+        export(version, tmp_path / name, name)
+    tars = {}
+    for path in (tmp_path / "webdataset").glob("*.tar"):
+        with tarfile.open(path) as tar:
+            tars |= {
+                member.name.partition(".")[0]: decode_stored_mask(tar.extractfile(member).read())  # type: ignore[union-attr]
+                for member in tar
+                if member.name.endswith(".seg.png")
+            }
+    plain = pa.concat_tables([pq.read_table(path) for path in (tmp_path / "parquet").glob("*.parquet")])
+    hub = pa.concat_tables([pq.read_table(path) for path in (tmp_path / "huggingface/data").iterdir()])
+    in_parquet = dict(zip(plain["id"].to_pylist(), plain["mask"].to_pylist(), strict=True))
+    in_hub = {row["id"]: row["mask"]["bytes"] for row in hub.select(["id", "mask"]).to_pylist()}
+    in_folder = {path.stem: path.read_bytes() for path in (tmp_path / "folder").glob("*/masks/*.png")}
+    for masks in (in_parquet, in_hub, in_folder):
+        assert masks.keys() == found.keys()
+        for number, data in masks.items():
+            assert (decode_stored_mask(data) == found[number]).all()
+    assert {key: mask.tolist() for key, mask in tars.items()} == {
+        key: mask.tolist() for key, mask in found.items()
+    }
+    # An export as image files is a source again.
+    run(tmp_path / "folder", tmp_path / "again", **config(image={"encoding": "png", "resize": "none"}))
+    again = records(opened(tmp_path / "again"))
+    assert sorted(row["labels"] for row in again.values()) == sorted(
+        row["labels"] for row in records(version).values()
+    )
+    with pytest.raises(UsageError, match="a mask of classes for each image"):
+        export(version, tmp_path / "tfds", "tfds")
+
+
+def test_a_parser_reads_masks(tmp_path: Path) -> None:
+    run(make_masked(tmp_path / "photos", 3), tmp_path / "root", **config())
+    code = parser_code(opened(tmp_path / "root").manifest)
+    assert '"mask/encoded": tf.io.FixedLenFeature([], tf.string)' in code
+    assert '"mask/pixels": tf.io.RaggedFeature(tf.int64)' in code
+    compile(code, "parser", "exec")

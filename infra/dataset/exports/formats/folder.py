@@ -5,8 +5,9 @@
     train/hat/0f3c5a7be1d24c68.jpg       the stored image (.png, .webp; raw pixels as .png)
     index/train-00000-of-00012.parquet   a row for each image: its file, class name, all of the index
 
-Images that have no single class lie in the folder of their split. Characters of class names that a folder
-cannot have are percent-encoded.
+Images with masks lie in ``train/images``, their masks in ``train/masks``, as the source kind masks reads
+them. Other images that have no single class lie in the folder of their split. Characters of class names that
+a folder cannot have are percent-encoded.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class _Folder(PlainFormat):
         fields = [pa.field("file", pa.string()), pa.field("label_name", pa.string()), *plan.columns]
         schema = pa.schema(fields)
         manifest = plan.version.manifest
-        of_label: dict[int | None, str] = {None: part.split}  # records that have no single class
+        plain = part.split if manifest.mask is None else f"{part.split}/images"
+        of_label: dict[int | None, str] = {None: plain}  # records that have no single class
         of_label |= {n: f"{part.split}/{folder_name(name)}" for n, name in enumerate(manifest.classes)}
         with (
             files.create(f"index/{part.stem}.parquet") as stream,
@@ -59,6 +61,8 @@ class _Folder(PlainFormat):
                 ]
                 for path, record in zip(paths, batch.records, strict=True):
                     files.write(path, as_picture(plan, record))
+                    if record.mask is not None:
+                        files.write(f"{part.split}/masks/{record.id}.png", record.mask)
                 columns = [pa.array(paths, pa.string()), names, *batch.index.columns]
                 index.write_table(pa.table(columns, schema=schema))
                 number += len(batch.records)

@@ -45,6 +45,8 @@ class _HuggingFace(PlainFormat):
         }
         if plan.version.manifest.label_kind in ("class", "multi"):
             head["task_categories"] = ["image-classification"]
+        if plan.version.manifest.label_kind == "mask":
+            head["task_categories"] = ["image-segmentation"]
         # JSON is YAML, and quotes every name rightly.
         lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in head.items()]
         rows = [f"| {split} | {counts['num_examples']:,} |" for split, counts in plan.counts().items()]
@@ -58,15 +60,16 @@ class _HuggingFace(PlainFormat):
         return {"README.md": "\n".join(text).encode()}
 
 
-def _pictures(plan: Plan, batch: Batch) -> pa.Array:
+def _pictures(plan: Plan, batch: Batch) -> dict[str, pa.Array]:
     suffix = image_suffix(plan, raw="png")
     images = [{"bytes": as_picture(plan, each), "path": f"{each.id}.{suffix}"} for each in batch.records]
-    return pa.array(images, _IMAGE)
+    masks = [{"bytes": each.mask, "path": f"{each.id}.png"} for each in batch.records]
+    return {"image": pa.array(images, _IMAGE), "mask": pa.array(masks, _IMAGE)}
 
 
 def _feature(plan: Plan, field: pa.Field) -> dict[str, Any]:
     """Describe a column as ``datasets.Features`` does."""
-    if field.name == "image":
+    if field.name == "image" or (field.name == "mask" and field.type == _IMAGE):
         return {"_type": "Image"}
     if field.name == "label":
         return {"names": class_names(plan), "_type": "ClassLabel"}

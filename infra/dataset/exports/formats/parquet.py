@@ -1,4 +1,4 @@
-"""Parquet: id, image bytes, label, class name, and every other column of the index.
+"""Parquet: id, image bytes, mask bytes if there are masks, label, class name, and the rest of the index.
 
 The metadata of each file's schema has, under the key ``shardmill``, dataset, version, class names and the
 encoding of the images. Images are not compressed again; the other columns are, with Zstandard.
@@ -20,14 +20,16 @@ from infra.dataset.exports.target import PartFiles
 
 _FIRST = ("id", "label")
 
-Images = Callable[[Plan, Batch], pa.Array]
+Images = Callable[[Plan, Batch], dict[str, pa.Array]]
 
 
 def table_schema(plan: Plan, image: pa.DataType, metadata: dict[str, str]) -> pa.Schema:
-    """The columns of a file: id, image, label, class name, then those of the index."""
+    """The columns of a file: id, image, mask if there are masks, label, class name, then the index."""
+    has_masks = plan.version.manifest.mask is not None
     fields = [
         plan.columns.field("id"),
         pa.field("image", image),
+        *([pa.field("mask", image)] if has_masks else []),
         pa.field("label", pa.int64()),
         pa.field("label_name", pa.string()),
         *(field for field in plan.columns if field.name not in _FIRST),
@@ -45,18 +47,18 @@ def write_tables(
         schema: as ``table_schema`` gives it.
         plan: of the export.
         batches: the records.
-        images: makes the image column of a batch.
+        images: makes the column of the images of a batch, and that of their masks.
     """
-    pictures = [name for name in schema.names if name == "image"]
-    leaves = [f"image.{part.name}" for part in schema.field("image").type] if _nested(schema) else pictures
-    plain = [name for name in schema.names if name != "image"]
+    pictures = [name for name in schema.names if name in ("image", "mask")]
+    leaves = [leaf for name in pictures for leaf in _leaves(schema.field(name))]
+    plain = [name for name in schema.names if name not in pictures]
     codecs = dict.fromkeys(plain, "zstd") | dict.fromkeys(leaves, "none")
     number = 0
     with pq.ParquetWriter(
         stream, schema, compression=_by_leaf(schema, codecs), use_dictionary=False, write_statistics=False
     ) as writer:
         for batch in batches:
-            made = {"image": images(plan, batch), "label_name": label_names(plan, batch)}
+            made = images(plan, batch) | {"label_name": label_names(plan, batch)}
             columns = [
                 made[field.name] if field.name in made else batch.index[field.name].cast(field.type)
                 for field in schema
@@ -66,8 +68,12 @@ def write_tables(
     return number
 
 
-def _nested(schema: pa.Schema) -> bool:
-    return bool(pa.types.is_struct(schema.field("image").type))
+def _leaves(field: pa.Field) -> list[str]:
+    return [f"{field.name}.{part.name}" for part in field.type] if _is_nested(field) else [field.name]
+
+
+def _is_nested(field: pa.Field) -> bool:
+    return bool(pa.types.is_struct(field.type))
 
 
 def _by_leaf(schema: pa.Schema, codecs: dict[str, str]) -> dict[str, str]:
@@ -93,8 +99,9 @@ class _Parquet(PlainFormat):
             return write_tables(stream, schema, plan, batches, _stored_images)
 
 
-def _stored_images(plan: Plan, batch: Batch) -> pa.Array:
-    return pa.array([record.image for record in batch.records], pa.binary())
+def _stored_images(plan: Plan, batch: Batch) -> dict[str, pa.Array]:
+    images = pa.array([record.image for record in batch.records], pa.binary())
+    return {"image": images, "mask": pa.array([record.mask for record in batch.records], pa.binary())}
 
 
 FORMAT = _Parquet()

@@ -3,6 +3,7 @@
 For each record ``train-00000-of-00012.tar`` has::
 
     0f3c5a7be1d24c68.jpg     the stored image (.png, .webp; raw pixels as .npy, uint8 [H, W, C])
+    0f3c5a7be1d24c68.seg.png the stored mask; only of labels of kind mask
     0f3c5a7be1d24c68.cls     the label in decimal digits; missing if the record has none
     0f3c5a7be1d24c68.json    class name and every column of the index; bytes as base64
 
@@ -35,6 +36,8 @@ class _WebDataset(PlainFormat):
                 for record, row in zip(batch.records, json_rows(plan, batch), strict=True):
                     image = as_npy(record) if suffix == "npy" else record.image
                     _add(tar, f"{record.id}.{suffix}", image)
+                    if record.mask is not None:
+                        _add(tar, f"{record.id}.seg.png", record.mask)
                     if row["label"] is not None:
                         _add(tar, f"{record.id}.cls", str(row["label"]).encode("ascii"))
                     _add(tar, f"{record.id}.json", json_line(row))
