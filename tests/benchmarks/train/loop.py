@@ -19,14 +19,12 @@ import argparse
 import statistics
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from infra.settings import load_settings
 from infra.storage.filesystem import Storage
+from tests.benchmarks.train.in_memory import InMemory, random_batch
 from tests.samples.published import coloured, publish
 from training.config import TrainConfig
 from training.ranks import tensorflow_runtime
@@ -39,34 +37,6 @@ CASES = {
 }
 CHECKPOINTED = ("small_cnn", "ResNet50")
 CHECKPOINT_SECONDS = 300
-
-
-@dataclass
-class InMemory:
-    """A pipeline that gives one batch again and again, and its own order."""
-
-    batch: dict[str, Any]
-    steps_per_epoch: int
-
-    seed = 0
-    class_weights = None
-    reader = None
-
-    def __post_init__(self) -> None:
-        self.order = self
-        self.global_batch_size = len(self.batch["labels"])
-        self.num_records = self.steps_per_epoch * self.global_batch_size
-        self.rows = slice(0, self.global_batch_size)
-        self.image_size = self.batch["images"].shape[1]
-
-    def dataset(self, start: int, stop: int, batch_size: int | None = None) -> Any:
-        """The steps ``start`` to ``stop``."""
-        import tensorflow as tf
-
-        return tf.data.Dataset.from_tensors(self.batch).repeat(stop - start).prefetch(1)
-
-    def explain(self, error: Exception) -> None:
-        """No errors of its own."""
 
 
 def main() -> None:
@@ -101,7 +71,7 @@ def overhead(folder: Path, case: tuple[str, int, int], steps: int, rounds: int) 
     model, image_size, batch_size = case
     parts, config = _parts(folder, model, image_size, batch_size, rounds + 1, steps)
     bare = _bare_step(parts)
-    pipeline = InMemory(_batch(image_size, batch_size), steps)
+    pipeline = InMemory(random_batch(image_size, batch_size), steps)
     ratios, times = [], []
 
     class Turns(keras.callbacks.Callback):  # type: ignore[misc]
@@ -183,15 +153,6 @@ def _parts(
     name = f"set{len(list(root.glob('*')))}"
     version = publish(root, coloured({"train": {str(n): 1 for n in range(10)}}, size=(8, 8)), name=name)
     return build_parts(config, make_strategy(config.run.devices), version, steps), config
-
-
-def _batch(image_size: int, batch_size: int) -> dict[str, Any]:
-    chance = np.random.default_rng(0)
-    return {
-        "images": chance.integers(0, 256, (batch_size, image_size, image_size, 3), dtype=np.uint8),
-        "labels": chance.integers(0, 10, batch_size, dtype=np.int32),
-        "weights": np.full(batch_size, 1 / batch_size, np.float32),
-    }
 
 
 def _bare_step(parts: Any) -> Any:

@@ -1,0 +1,119 @@
+"""What synchronised batch normalisation adds to the first step of a deep model, which traces it.
+
+    python -m tests.benchmarks.train.tracing [--model MobileNetV3Small] [--image-size 96] [--batch 8]
+
+The first step is traced, optimised by TensorFlow and run; the figures are CPU seconds of it in one process,
+since the time on the clock depends on what else the machine does. Each case has processes of its own.
+
+* *two logical devices*: one process with ``--devices cpu:2``.
+* *two ranks*: two processes of one device each; the figure is that of rank 0.
+* *ratio*: synchronised ÷ not synchronised.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from infra.settings import load_settings
+from tests.benchmarks.train.in_memory import InMemory, random_batch
+from tests.samples.published import coloured, publish
+from training.config import TrainConfig
+from training.ranks import tensorflow_runtime
+from training.ranks.cluster import Cluster, cluster_from_environment
+from training.ranks.rendezvous import free_port
+
+PATIENCE_SECONDS = 600.0
+
+
+def main() -> None:
+    """Print the table, or measure one case in this process."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--model", default="MobileNetV3Small")
+    parser.add_argument("--image-size", type=int, default=96)
+    parser.add_argument("--batch", type=int, default=8, help="examples a step")
+    parser.add_argument("--case", nargs=2, metavar=("DEVICES", "SYNCHRONIZED"), help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.case is not None:
+        print(first_step_seconds(args, *args.case))
+        return
+    print("| | not synchronised | synchronised | ratio |\n|---|---|---|---|")
+    for name, devices, ranks in (("two logical devices", "cpu:2", 1), ("two ranks", "one", 2)):
+        plain, synchronized = (case_seconds(devices, ranks, on) for on in ("false", "true"))
+        print(f"| {name} | {plain:.1f} s | {synchronized:.1f} s | {synchronized / plain:.2f} |", flush=True)
+
+
+def case_seconds(devices: str, num_ranks: int, synchronized: str) -> float:
+    """Measure a case in processes of its own; the CPU seconds of the first."""
+    argv = [sys.executable, "-m", "tests.benchmarks.train.tracing", *sys.argv[1:]]
+    argv += ["--case", devices, synchronized]
+    addresses = tuple(f"localhost:{free_port()}" for _ in range(num_ranks))
+    started = []
+    for rank in range(num_ranks):
+        place = Cluster(addresses, rank).to_tf_config() if num_ranks > 1 else ""
+        environment = {**os.environ, "TF_CONFIG": place, "CUDA_VISIBLE_DEVICES": "-1"}
+        started.append(subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True))
+    printed = [process.communicate()[0] for process in started]
+    if any(process.returncode for process in started):
+        sys.exit(f"a process of the case failed: {devices}, synchronised: {synchronized}")
+    return float(printed[0].split()[-1])
+
+
+def first_step_seconds(args: argparse.Namespace, devices: str, synchronized: str) -> float:
+    """Build the model in this process and take a step; its CPU seconds."""
+    place = cluster_from_environment()
+    cluster = place if isinstance(place, Cluster) else None
+    tensorflow_runtime.start(devices=devices, seed=0, in_cluster=cluster is not None)
+    from training.loop.parts import build_parts
+    from training.loop.sharing.moments import moments_between_ranks
+    from training.loop.step import TrainStep
+    from training.ranks.local_sums import Patience
+    from training.ranks.strategy import distribute, num_local_replicas
+
+    config = _config(args, devices, synchronized)
+    strategy = _strategy(devices, cluster)
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        patience = Patience(PATIENCE_SECONDS, PATIENCE_SECONDS)
+        stack.enter_context(moments_between_ranks(strategy, cluster, patience))
+        classes = {"train": {str(number): 1 for number in range(10)}}
+        version = publish(Path(folder), coloured(classes, size=(8, 8)), name="set")
+        parts = build_parts(config, strategy, version, 10)
+        rows = args.batch // strategy.num_replicas_in_sync
+        own = rows * num_local_replicas(strategy)
+        pipeline = InMemory(random_batch(args.image_size, own), 2, rows)
+        batches: Any = iter(distribute(strategy, pipeline, 0, 2))
+        step, batch = TrainStep(config, parts, rows), next(batches)
+        before = time.process_time()
+        step(batch, args.batch)
+        parts.totals.take()  # waits for the devices
+        return time.process_time() - before
+
+
+def _config(args: argparse.Namespace, devices: str, synchronized: str) -> TrainConfig:
+    overrides: Sequence[str] = [
+        f"model.name={args.model}",
+        f"model.synchronized_batchnorm={synchronized}",
+        f"data.image_size={args.image_size}",
+        f"data.global_batch_size={args.batch}",
+        f"run.devices={devices}",
+    ]
+    return load_settings(TrainConfig, section="train", overrides=list(overrides))
+
+
+def _strategy(devices: str, cluster: Cluster | None) -> Any:
+    from training.ranks.strategy import Communication, make_rank_strategy, make_strategy
+
+    return make_strategy(devices) if cluster is None else make_rank_strategy(cluster, Communication())
+
+
+if __name__ == "__main__":
+    main()
