@@ -20,6 +20,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from infra.readable import counted
 from infra.storage.filesystem import Storage
 from infra.storage.locations import default_runs
 from training.config import TrainConfig, with_devices
+from training.loop.memory.fallback import settle_parts_of_ranks
 from training.loop.memory.largest_batch import find_largest_batch
 from training.loop.start import train_in_process
 from training.ranks.cluster import Cluster, Meeting, cluster_from_environment
@@ -157,7 +159,9 @@ def train_dataset(
             check_installed()
         _begin(config, version, root, folder)
         if config.ranks.workers is not None:
-            return train_with_supervised_ranks(config, version, root, Path(folder.uri))
+            run_dir = Path(folder.uri)
+            more_parts = partial(settle_parts_of_ranks, config, run_dir)
+            return train_with_supervised_ranks(config, version, root, run_dir, more_parts)
         # The framework loads only now, so that wrong arguments and finished runs return at once.
         result = _train_here(config, version, folder, place)
         return {**result, "peak_rss_bytes": own_peak_rss_bytes(), "restarts": []}

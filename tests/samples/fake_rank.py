@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from infra import progress as events
-from infra.errors import DataError, EnvironmentFault, LossNotFinite, Preempted, RankLost
+from infra.errors import DataError, EnvironmentFault, LossNotFinite, OutOfMemory, Preempted, RankLost
 from infra.processes.process import run_main
 from training.ranks.cluster import Cluster, cluster_from_environment
 from training.ranks.heartbeat import heart_of_this_process
@@ -41,6 +41,8 @@ def _do(deed: str) -> None:
         raise DataError("a shard is damaged", "restore it")
     elif deed == "fault":
         raise EnvironmentFault("the disk is full", "make room")
+    elif deed == "memory":
+        raise OutOfMemory("a training step does not fit into memory")
     elif deed == "exception":
         raise ValueError("a defect")
     elif deed == "deaf":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,11 @@ from training.ranks.supervision.supervisor import RankPlan, Supervisor
 
 
 def train_with_supervised_ranks(
-    config: TrainConfig, version: DatasetVersion, root: str | Path, run_dir: Path
+    config: TrainConfig,
+    version: DatasetVersion,
+    root: str | Path,
+    run_dir: Path,
+    more_parts: Callable[[int], int | None],
 ) -> dict[str, Any]:
     """Train with ``ranks.workers`` processes. The caller holds the lock on ``run_dir``.
 
@@ -24,6 +29,7 @@ def train_with_supervised_ranks(
         version: the dataset version.
         root: the folder of the datasets.
         run_dir: the folder of the run.
+        more_parts: see ``RankPlan``.
 
     Raises:
         ShardmillError: see ``Supervisor.run``.
@@ -40,6 +46,7 @@ def train_with_supervised_ranks(
         max_restarts=settings.max_restarts,
         preemption_signals=(signal.SIGTERM, signal.Signals[config.run.preemption_signal]),
         slots=slots,
+        more_parts=more_parts,
     )
     return Supervisor(plan).run()
 

@@ -58,8 +58,9 @@ def case_seconds(devices: str, num_ranks: int, synchronized: str) -> float:
     addresses = tuple(f"localhost:{free_port()}" for _ in range(num_ranks))
     started = []
     for rank in range(num_ranks):
-        place = Cluster(addresses, rank).to_tf_config() if num_ranks > 1 else ""
-        environment = {**os.environ, "TF_CONFIG": place, "CUDA_VISIBLE_DEVICES": "-1"}
+        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
+        if num_ranks > 1:
+            environment["TF_CONFIG"] = Cluster(addresses, rank).to_tf_config()
         started.append(subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True))
     printed = [process.communicate()[0] for process in started]
     if any(process.returncode for process in started):

@@ -77,6 +77,19 @@ def test_a_run_finds_its_batch_size_and_another_goes_on_in_parts(
     assert_same_model(run_dir, Path(planned["run_dir"]))
 
 
+@pytest.mark.slow
+def test_ranks_whose_step_does_not_fit_go_on_in_parts(version: DatasetVersion, tmp_path: Path) -> None:
+    root, size = Path(version.storage.location).parent, "data.global_batch_size=16"
+    found = train_dataset("set", config(size, "ranks.workers=2"), root=root, runs=tmp_path)
+    assert found is not None
+    assert "taken in 2 parts" in " ".join(found["notes"])
+    assert found["restarts"][0]["message"].startswith("reported: a training step does not fit into memory")
+    assert (found["steps"], found["num_replicas"]) == (10, 2)
+    planned = train_dataset("set", config(size, "run.accumulate_steps=4"), root=root, runs=tmp_path)
+    assert planned is not None
+    assert_same_model(Path(found["run_dir"]), Path(planned["run_dir"]))
+
+
 def test_errors_of_the_allocator_are_recognised_and_others_are_not() -> None:
     with pytest.raises(OutOfMemory, match="does not fit into memory"), out_of_memory():
         torch.empty(1 << 58)

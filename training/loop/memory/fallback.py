@@ -12,7 +12,7 @@ from infra import progress as events
 from infra.errors import ConfigError, OutOfMemory
 from training.augment.batch_parameters import check_pairs
 from training.config import AugmentSettings, TrainConfig
-from training.runs.settled import Settled, settle_again
+from training.runs.settled import Settled, read_settled, settle_again, settled_by
 
 T = TypeVar("T")
 
@@ -78,6 +78,26 @@ def settle_parts(
         settle_again(run_dir, settled)
 
     return within_memory(config, rows, attempt, remember), settled
+
+
+def settle_parts_of_ranks(config: TrainConfig, run_dir: Path, num_ranks: int) -> int | None:
+    """Note in run.json that ranks take each step in more parts, since one did not fit into memory.
+
+    Args:
+        config: the configuration of the run.
+        run_dir: the folder of the run.
+        num_ranks: the ranks that share a step.
+
+    Returns:
+        The number of parts; None: no number divides the rows of every rank.
+    """
+    settled = read_settled(run_dir) or settled_by(config)
+    parts = settled.accumulate_steps or config.run.accumulate_steps
+    rows, rest = divmod(config.data.batch_size, num_ranks)
+    number = None if rest else more_parts(parts, rows, config.augment)
+    if number is not None:
+        settle_again(run_dir, replace(settled, accumulate_steps=number))
+    return number
 
 
 def more_parts(parts: int, rows: int, augment: AugmentSettings) -> int | None:

@@ -11,13 +11,13 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from infra import progress as events
-from infra.errors import GO_ON, Cancelled, DataError, EnvironmentFault, Preempted, UsageError
+from infra.errors import GO_ON, Cancelled, DataError, EnvironmentFault, OutOfMemory, Preempted, UsageError
 from infra.processes.process import num_cpus
 from infra.readable import counted
 from training.ranks.cluster import Cluster
@@ -44,6 +44,8 @@ class RankPlan:
         max_restarts: restarts in a row that gain no step.
         preemption_signals: signals that ask the run to save and to end.
         slots: the devices of this machine.
+        more_parts: settles that so many ranks take each step in more parts, since one did not fit into
+            memory; returns their number, or None if a part cannot be smaller.
     """
 
     command: Sequence[str]
@@ -52,6 +54,7 @@ class RankPlan:
     max_restarts: int
     preemption_signals: tuple[int, ...]
     slots: Slots
+    more_parts: Callable[[int], int | None]
 
 
 class Supervisor:
@@ -144,6 +147,12 @@ class Supervisor:
             self._loss_failed_at = failure.step
         elif isinstance(failure.error, UsageError | DataError):
             raise failure.error
+        elif isinstance(failure.error, OutOfMemory):
+            number = self._plan.more_parts(failure.num_ranks)
+            if number is None:
+                raise failure.error
+            self._without_progress = 0  # the next attempt is another one
+            events.log(f"going on with run.accumulate_steps = {number} and the same global batch")
         if self._without_progress > self._plan.max_restarts:
             raise EnvironmentFault(
                 f"the ranks failed {counted(self._without_progress, 'time')} in a row without gaining a "

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from infra import progress
-from infra.errors import Cancelled, DataError, EnvironmentFault, LossNotFinite, Preempted
+from infra.errors import Cancelled, DataError, EnvironmentFault, LossNotFinite, OutOfMemory, Preempted
 from training.ranks.supervision.silence import Limits
 from training.ranks.supervision.slots import RankCount, Slots
 from training.ranks.supervision.supervisor import RankPlan, Supervisor
@@ -39,6 +39,7 @@ def plan(tmp_path: Path, *deeds: dict[str, Any], **changes: Any) -> RankPlan:
         "max_restarts": 2,
         "preemption_signals": (signal.SIGTERM,),
         "slots": Slots(RankCount(2, 2), "all", list),
+        "more_parts": lambda _num_ranks: None,
     }
     return RankPlan(**{**values, **changes})
 
@@ -83,6 +84,27 @@ def test_a_failed_rank_starts_all_again(
     (restart,) = result["restarts"]
     assert (restart["rank"], restart["num_ranks"], restart["reason"]) == (fault["rank"], 2, reason)
     assert message in restart["message"]
+    assert ranks_alive(tmp_path) == []
+
+
+def test_ranks_whose_step_does_not_fit_take_it_in_more_parts(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def more_parts(num_ranks: int) -> int | None:
+        asked.append(num_ranks)
+        return 2 * len(asked) if len(asked) < 4 else None
+
+    # Not counted as restarts without progress, of which two are allowed.
+    faults = [deed("memory", attempt=attempt, step="start") for attempt in range(3)]
+    result = Supervisor(plan(tmp_path, *faults, more_parts=more_parts)).run()
+    assert result["steps"] == STEPS
+    assert len(result["restarts"]) == 3
+    assert asked == [2, 2, 2]
+
+
+def test_ranks_whose_step_fits_in_no_parts_end(tmp_path: Path) -> None:
+    with pytest.raises(OutOfMemory, match="does not fit"):
+        Supervisor(plan(tmp_path, deed("memory", step="start"))).run()
     assert ranks_alive(tmp_path) == []
 
 
