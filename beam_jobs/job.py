@@ -57,6 +57,7 @@ from infra.dataset.maintenance.purged import purged_contents
 from infra.dataset.publishing import publish_on_newest
 from infra.dataset.version import DatasetVersion
 from infra.errors import CorruptDataError
+from infra.format.contract import Manifest
 from infra.format.layout import spool_dir
 from infra.progress import log, progress, stage
 from infra.readable import counted
@@ -212,6 +213,7 @@ class _Job:
             version = publish(self.catalog, self.request, self.source.uri, outline, shards, digests, newest)
         if crowding := crowded_shards(version.manifest):
             log(crowding, level="warning")
+        warn_of_empty_splits(version.manifest)
         return version, replace(saved, shards=assembled.num_reused, inherited_shards=len(outline.inherited))
 
     def reusable(
@@ -327,3 +329,11 @@ class _Job:
         seconds = time.monotonic() - self._started
         outcome = outcome_of(version, counts, reused, seconds, unchanged=unchanged)
         return outcome | {"stage_seconds": self.stage_seconds, "stage_cpu_seconds": self.stage_cpu_seconds}
+
+
+def warn_of_empty_splits(manifest: Manifest) -> None:
+    """Warn if a split that the settings ask for has no example."""
+    from beam_jobs.report.findings import empty_splits  # the report's template engine is loaded by now
+
+    for finding in empty_splits(manifest):
+        log(f"{finding.text} {finding.remedy}", level="warning")

@@ -62,6 +62,7 @@ def outcome_of(
         "unchanged": unchanged,
         **manifest.accounting.model_dump(),
         "splits": {name: split.model_dump() for name, split in manifest.splits.items()},
+        "empty_splits": manifest.empty_splits,
         "container": manifest.container,
         "container_reason": manifest.container_reason,
         "label_kind": manifest.label_kind,

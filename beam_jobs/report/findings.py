@@ -8,7 +8,7 @@ from typing import Literal
 
 from beam_jobs.report.figures.inputs import ClassRow
 from beam_jobs.report.figures.near_duplicates import NearDuplicateGroups
-from infra.format.contract import Manifest
+from infra.format.contract import SPLITS, Manifest
 
 # A class with fewer training examples than this can hardly be learned or measured.
 FEW_EXAMPLES = 20
@@ -37,6 +37,7 @@ def find(
     """Return the findings, the most serious first; never empty."""
     found = [
         *_losses(manifest),
+        *empty_splits(manifest),
         *_conflicts(manifest),
         *_alike(manifest, near or NearDuplicateGroups()),
         *_salvaged(num_salvaged),
@@ -70,6 +71,44 @@ def _losses(manifest: Manifest) -> list[Finding]:
             )
         )
     return found
+
+
+def empty_splits(manifest: Manifest) -> list[Finding]:
+    """Return a finding if a split that the settings ask for has no example, with what may join all images."""
+    empty = manifest.empty_splits
+    if not empty or not manifest.accounting.num_records:
+        return []
+    held = " and ".join(
+        name for name in SPLITS if name in manifest.splits and manifest.splits[name].num_examples
+    )
+    return [
+        Finding(
+            "warning",
+            f"No example is in {' and '.join(empty)}: all {_records(manifest.accounting.num_records)} are in "
+            f"{held}.",
+            _remedy_of_empty(manifest),
+        )
+    ]
+
+
+def _remedy_of_empty(manifest: Manifest) -> str:
+    if manifest.accounting.num_records < FEW_EXAMPLES:
+        return "There are too few images to divide: add some."
+    groups, source = manifest.config.get("groups", {}), manifest.config.get("source", {})
+    keys = [
+        setting
+        for setting, value in (
+            ("groups.pattern", groups.get("pattern")),
+            ("source.table.group_column", source.get("table", {}).get("group_column")),
+            ("source.rows.group", source.get("rows", {}).get("group")),
+        )
+        if value
+    ]
+    joins = [f"name a finer key with {setting}" for setting in keys]
+    if groups.get("near_duplicates"):
+        joins.append("set groups.near_duplicates=false if images look alike by nature")
+    remedies = [f"A group stays in one split: {', or '.join(joins)}."] if joins else []
+    return " ".join([*remedies, "If the source gives the splits, give images of each, or give no splits."])
 
 
 def _conflicts(manifest: Manifest) -> list[Finding]:
@@ -141,7 +180,7 @@ def _classes(manifest: Manifest, classes: Sequence[ClassRow]) -> list[Finding]:
     known = set(manifest.classes)
     for split in manifest.splits:
         absent = [row.name for row in classes if row.name in known and not row.splits.get(split)]
-        if absent:
+        if absent and manifest.splits[split].num_examples:
             found.append(
                 Finding(
                     "warning",

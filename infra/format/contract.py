@@ -271,6 +271,16 @@ class Manifest(Stored):
             )
         return self
 
+    @property
+    def empty_splits(self) -> list[str]:
+        """The splits that the settings ask for and that have no example."""
+        asked = self.config.get("splits", {})
+        return [
+            name
+            for name in SPLITS
+            if asked.get(name) and (name not in self.splits or not self.splits[name].num_examples)
+        ]
+
     @model_serializer(mode="wrap")
     def _without_unused_keys(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out keys that say nothing, so that older releases read the manifest."""

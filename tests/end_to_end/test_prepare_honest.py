@@ -223,3 +223,18 @@ def test_rows_from_before_they_told_of_crossing_are_counted_as_before(
     }.items():
         purge(Catalog(tmp_path / "root"), "d", [source])
         assert opened(tmp_path / "root").manifest.cross_split_duplicates == left
+
+
+def test_groups_that_join_all_images_are_warned_of(tmp_path: Path) -> None:
+    source = make_photos(tmp_path / "source", {"a": 12, "b": 9})
+    outcome = run(source, tmp_path / "root", pattern="(g)$")
+    assert outcome["splits"]["train"]["num_examples"] == 21
+    said = "No example is in validation and test: all 21 records are in train."
+    remedy = "A group stays in one split: name a finer key with groups.pattern"
+    assert outcome["empty_splits"] == ["validation", "test"]
+    page = Path(outcome["report"]).read_text(encoding="utf-8")
+    assert said in page
+    assert remedy in page
+    divided = run(source, tmp_path / "divided")
+    assert divided["empty_splits"] == []
+    assert "No example is in" not in Path(divided["report"]).read_text(encoding="utf-8")
