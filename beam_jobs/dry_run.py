@@ -39,6 +39,7 @@ from beam_jobs.reuse.policy import retried_reasons, reuse_of
 from beam_jobs.reuse.previous import PreviousVersion
 from beam_jobs.schemas import Status, reference_schema
 from beam_jobs.sources import fetches, list_inputs, make_readable, open_reader, open_source
+from beam_jobs.sources.embeddings import EmbeddingFiles
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.recognition.recognising import settled
 from beam_jobs.tables.features import features_of
@@ -98,7 +99,8 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
     sample = take_sample(references, source, config) if is_sampled else Sample(0, 0, 0.0, 0.0)
     catalog = Catalog(request.root)
     newest = catalog.latest(request.dataset)
-    digests = Digests.of(source.uri, listing, config)
+    embeddings = EmbeddingFiles.of(source, config.groups.embeddings)
+    digests = Digests.of(source.uri, listing, config, embeddings)
     unchanged = newest is not None and newest.manifest.source_digest == digests.source
     splits = foresee_splits(references, sample, config)
     stored = sum(split["num_bytes"] for split in splits.values())

@@ -46,6 +46,7 @@ from beam_jobs.reuse.policy import retried_reasons, reuse_of
 from beam_jobs.reuse.previous import PreviousVersion
 from beam_jobs.schemas import IMAGE_NAMES, PLACED_FACTS_SCHEMA, Status, has_masks
 from beam_jobs.sources import fetches, list_inputs, make_readable, open_reader, open_source
+from beam_jobs.sources.embeddings import EmbeddingFiles
 from beam_jobs.sources.listing import Listing, read_listing, write_listing
 from beam_jobs.sources.recognition.recognising import settled
 from beam_jobs.sources.workplace import Workplace
@@ -81,7 +82,7 @@ def prepare_version(request: JobRequest) -> dict[str, Any]:
             claim.take()  # at once: the clean-up of another run must not delete the files that are there
         with job.timed("list"):
             job.list_source()
-        digests = Digests.of(job.source.uri, job.listing, request.config)
+        digests = Digests.of(job.source.uri, job.listing, request.config, job.embeddings)
         counts = label_counts(job.listing.to_read())
         version = job.unchanged(digests)
         if version is None:
@@ -125,6 +126,7 @@ class _Job:
         self.config = self.request.config
         self.source = open_source(self.request)
         self.dataset = self.catalog.dataset_storage(self.request.dataset)
+        self.embeddings = EmbeddingFiles.of(self.source, self.config.groups.embeddings)
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
@@ -168,6 +170,8 @@ class _Job:
         """Make the next version; start again if another process publishes a version meanwhile."""
         with self.timed("load"):  # only if there is work to do; not counted as a stage
             load_beam(self.config.runner)
+        if self.embeddings is not None:
+            self.embeddings.read()  # wrong ones are refused before any image is read
         spool = self.open_spool()
         write_listing(spool, self.listing.table)
         del self.listing  # each attempt reads it from the spool
@@ -282,7 +286,14 @@ class _Job:
         if has_masks(listed):
             listed = with_mask_features(listed, list(self.config.source.masks.classes))
         release_memory()
-        plan = plan_version(listed, facts, self.config, previous.planned if previous else None)
+        vectors = self.embeddings.read() if self.embeddings else None
+        plan = plan_version(listed, facts, self.config, previous.planned if previous else None, vectors)
+        if plan.num_without_vector:
+            without = counted(plan.num_without_vector, "record")
+            log(
+                f"{without} without a vector in groups.embeddings.file: compared by looks alone",
+                level="warning",
+            )
         progress("plan", len(plan.input_rows), len(plan.input_rows))
         return plan
 

@@ -6,11 +6,12 @@ Imports neither Beam nor an image library, since the flows make their forms from
     source       the source and its kind; the settings of single kinds in files of their own
     image        the stored form of an image
     filter       inputs to leave out
-    planning     splits, groups and shards
+    planning     splits, groups and shards; embeddings: vectors of the images
     runner       execution of the Beam jobs
 """
 
 from beam_jobs.config.containers import ArchiveConfig, RowCompression, RowsConfig
+from beam_jobs.config.embeddings import EmbeddingsConfig
 from beam_jobs.config.filter import DEFAULT_IGNORE, FilterConfig
 from beam_jobs.config.image import ImageConfig
 from beam_jobs.config.masks import MasksConfig
@@ -28,6 +29,7 @@ __all__ = [
     "DEFAULT_OPT_OUT",
     "AnnotationFile",
     "ArchiveConfig",
+    "EmbeddingsConfig",
     "FeatureColumn",
     "FilterConfig",
     "GroupsConfig",

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from beam_jobs.config.embeddings import EmbeddingsConfig
 from infra.format.records import Container
 from infra.settings import Settings
 
@@ -58,6 +59,9 @@ class GroupsConfig(Settings):
         6,
         description="Bits of 64 in which the hashes of two images may differ, for their structures to be "
         "compared at all",
+    )
+    embeddings: EmbeddingsConfig = Field(
+        EmbeddingsConfig(), description="Vectors of the images, by which near-duplicates are found too"
     )
     leakage: Leakage = Field(
         "keep",

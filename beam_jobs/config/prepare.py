@@ -48,6 +48,8 @@ class PrepareConfig(Settings):
         settings["source"] = self.source.effective()
         if not self.image.metadata:  # newer than the digests of earlier releases
             del settings["image"]["metadata"]
+        if self.groups.embeddings.file is None:
+            del settings["groups"]["embeddings"]
         if self.filter.ai_made == "keep":
             del settings["filter"]["ai_made"]
         return settings

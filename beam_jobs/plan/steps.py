@@ -24,13 +24,10 @@ from beam_jobs.plan.previous import PreviousRecords
 from beam_jobs.plan.pseudo_random_order import SPLIT, hash_ranks
 from beam_jobs.plan.records import PlannedRecords
 from beam_jobs.plan.shards import Dealt, PlannedShard, RecordsToDeal, deal
+from beam_jobs.plan.similarity.combined import RecordsToCompare, find_by_looks_and_vectors
 from beam_jobs.plan.similarity.duplicates import Duplicates, Files, find_duplicates, find_label_conflicts
 from beam_jobs.plan.similarity.groups import Groups, key_groups, units_of
-from beam_jobs.plan.similarity.near_duplicates import (
-    NearDuplicates,
-    find_near_duplicates,
-    near_duplicates_table,
-)
+from beam_jobs.plan.similarity.near_duplicates import NearDuplicates, near_duplicates_table
 from beam_jobs.plan.splits.by_kind import LabelsToSplit, assign_by_kind, dealing_strata
 from beam_jobs.plan.splits.leaks import Dropped, GroupedRecords, settle_leaks
 from beam_jobs.plan.splits.placement import Labels
@@ -39,6 +36,7 @@ from beam_jobs.schemas import Status
 from beam_jobs.tables.features import PREFIX, feature_columns, features_of
 from beam_jobs.tables.ids import UInt64, digest_bytes
 from beam_jobs.tables.text_columns import code_texts
+from beam_jobs.tables.vectors import Vectors
 from infra.format.contract import LabelConflict, Leaks, SplitStatistics
 from infra.format.features import Feature
 from infra.format.labels import LabelKind
@@ -79,6 +77,7 @@ class Plan:
         summary: what the manifest says.
         near_duplicates: NEAR_DUPLICATES_SCHEMA; None if they were not looked for.
         inherited: numbers of the previous version's shards that stay as they are, rising.
+        num_without_vector: records that lack a vector, if vectors were given.
     """
 
     input_rows: InputRows
@@ -87,6 +86,7 @@ class Plan:
     summary: PlanSummary
     near_duplicates: pa.Table | None = None
     inherited: list[int] = field(default_factory=list)
+    num_without_vector: int = 0
 
     @property
     def classes(self) -> list[str]:
@@ -171,6 +171,11 @@ class _Known:
         """Row of each record in the facts: int32 [K]."""
         return self.files.places[self.found.kept]
 
+    def to_compare(self) -> RecordsToCompare:
+        """Return what near-duplicates are found by."""
+        looks = self.facts["look"].take(pa.array(self.places))
+        return RecordsToCompare(looks, self.ids, self.listing["uri"].take(pa.array(self.rows)))
+
     def crossing(self) -> npt.NDArray[np.bool_]:
         """Return which repeats the source gives another split than their record: bool [R]."""
         repeats = self.given[self.files.rows[self.found.repeats]]
@@ -185,6 +190,7 @@ def plan_version(
     facts: pa.Table,
     config: PrepareConfig,
     previous: PreviousRecords | None = None,
+    vectors: Vectors | None = None,
 ) -> Plan:
     """Plan a version.
 
@@ -195,15 +201,18 @@ def plan_version(
             columns of IMAGE_COLUMNS may be coded too.
         config: groups, splits, shards and seed.
         previous: the previous version, whose records keep their split and classes their number.
+        vectors: of the images, by which near-duplicates are found too.
 
     Raises:
+        ConfigError: the vectors are too many, or of other images.
         DataError: two files with different content share a record id.
         LeakError: a group is in several splits, and groups.leakage is "fail".
     """
     known = _Known.of(listing, facts, config.source.label_kind)
     if previous is not None:
         previous = previous.of_kind(known.kind)
-    grouped, near = _split(known, config, previous)
+    near = find_by_looks_and_vectors(known.to_compare(), config.groups, vectors)
+    grouped = _split(known, config, previous, near.found)
     leaks, dropped = settle_leaks(grouped, config.groups.leakage)
     stays = _without(len(known.ids), dropped.records)
     rows, places = known.rows[stays], known.places[stays]
@@ -238,8 +247,9 @@ def plan_version(
             features=features_of(known.listing),
             label_kind=known.kind,
         ),
-        near_duplicates=_near_table(known, near, grouped, dropped),
+        near_duplicates=_near_table(known, near.found, grouped, dropped),
         inherited=dealt.inherited,
+        num_without_vector=near.num_without_vector,
     )
 
 
@@ -270,14 +280,10 @@ def _without(count: int, dropped: npt.NDArray[np.int64]) -> slice | npt.NDArray[
 
 
 def _split(
-    known: _Known, config: PrepareConfig, previous: PreviousRecords | None
-) -> tuple[GroupedRecords, NearDuplicates | None]:
+    known: _Known, config: PrepareConfig, previous: PreviousRecords | None, near: NearDuplicates | None
+) -> GroupedRecords:
     """Group all records, and assign each to a split."""
     keyed, keys = key_groups(known.listing["group"].take(pa.array(known.files.rows)), known.found.record_of())
-    near = None
-    if config.groups.near_duplicates:
-        looks = known.facts["look"].take(pa.array(known.places))
-        near = find_near_duplicates(looks, config.groups)
     near_groups = near.groups if near else Groups.none()
     classes, labels, numbered = _numbered(known, known.rows, config, previous)
     splits = assign_by_kind(
@@ -289,7 +295,7 @@ def _split(
         previous.split_of(known.ids) if previous is not None else None,
         units_of(len(known.ids), [keyed, near_groups]),
     )
-    return GroupedRecords(near_groups, keyed, keys, splits, known.listing["uri"], known.rows), near
+    return GroupedRecords(near_groups, keyed, keys, splits, known.listing["uri"], known.rows)
 
 
 def _deal(

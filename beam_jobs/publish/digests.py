@@ -12,6 +12,7 @@ import pyarrow as pa
 from beam_jobs.config import PrepareConfig
 from beam_jobs.plan import Plan
 from beam_jobs.plan.records import PlannedRecords
+from beam_jobs.sources.embeddings import EmbeddingFiles
 from beam_jobs.sources.listing import Listing
 from beam_jobs.tables.digests import batches_digest, table_digest
 from infra.codecs import codec_builds
@@ -30,7 +31,8 @@ class Digests:
     Attributes:
         run: covers the location of the source, the configuration and the libraries. It names the spool, so a
             run on a source that has grown finds the blocks that are still the same.
-        source: covers all of that and the listing: equal if a run would publish the same again.
+        source: covers all of that, the listing and the vectors of the images: equal if a run would
+            publish the same again.
         builds: library -> version, of the libraries that shape the stored bytes.
     """
 
@@ -39,10 +41,17 @@ class Digests:
     builds: dict[str, str]
 
     @classmethod
-    def of(cls, source_uri: str, listing: Listing, config: PrepareConfig) -> Self:
+    def of(
+        cls,
+        source_uri: str,
+        listing: Listing,
+        config: PrepareConfig,
+        embeddings: EmbeddingFiles | None = None,
+    ) -> Self:
         """Compute the digests of a run."""
         run = run_digest(source_uri, config)
-        return cls(run, digest_of([run, listing.digest()], length=32), builds_of(config))
+        covered = [run, listing.digest(), *([embeddings.digest] if embeddings else [])]
+        return cls(run, digest_of(covered, length=32), builds_of(config))
 
 
 def run_digest(source_uri: str, config: PrepareConfig) -> str:

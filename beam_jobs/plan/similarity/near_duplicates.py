@@ -56,7 +56,7 @@ class NearDuplicates:
 
     Attributes:
         groups: groups of at least two records.
-        distance: int8 [members], thousandths by which the nearest other member differs.
+        distance: int8 [members], thousandths by which the nearest other member differs, 127 at most.
     """
 
     groups: Groups

@@ -1,0 +1,131 @@
+"""Files of vectors: what is read, and what is refused in which words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from beam_jobs.config import EmbeddingsConfig
+from beam_jobs.sources.embeddings import EmbeddingFiles
+from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.tables.vectors import Vectors
+from infra.errors import DataError, NotFoundError
+
+
+def found(folder: Path, name: str) -> EmbeddingFiles:
+    files = EmbeddingFiles.of(SourceFolder(str(folder)), EmbeddingsConfig(file=str(folder / name)))
+    assert files is not None
+    return files
+
+
+def read(folder: Path, name: str) -> Vectors:
+    return found(folder, name).read()
+
+
+def write(path: Path, keys: list[str | None], lists: Any, *, key: str = "uri", kind: Any = None) -> None:
+    pq.write_table(pa.table({key: pa.array(keys, pa.string()), "embedding": pa.array(lists, kind)}), path)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.list_(pa.float32()),
+        pa.list_(pa.float64()),
+        pa.large_list(pa.float32()),
+        pa.list_(pa.float32(), 2),
+        pa.list_(pa.int32()),
+    ],
+)
+def test_parquet_of_each_type(kind: pa.DataType, tmp_path: Path) -> None:
+    write(tmp_path / "v.parquet", ["a.jpg", "b.jpg"], [[1, 2], [3, 4]], kind=kind)
+    vectors = read(tmp_path, "v.parquet")
+    assert (vectors.key, vectors.keys.to_pylist()) == ("uri", ["a.jpg", "b.jpg"])
+    assert vectors.values.tolist() == [[1, 2], [3, 4]]
+
+
+def test_half_precision_and_npz(tmp_path: Path) -> None:
+    values = np.array([[0.5, 2]], np.float16)
+    write(tmp_path / "v.parquet", ["00ff"], list(values), key="id", kind=pa.list_(pa.float16()))
+    np.savez(tmp_path / "v.npz", id=np.array(["00ff"]), embedding=values)
+    for name in ("v.parquet", "v.npz"):
+        vectors = read(tmp_path, name)
+        assert (vectors.key, vectors.keys.to_pylist(), vectors.values.tolist()) == (
+            "id",
+            ["00ff"],
+            [[0.5, 2]],
+        )
+
+
+def test_several_files_are_one_table_and_their_content_is_hashed(tmp_path: Path) -> None:
+    write(tmp_path / "v-1.parquet", ["a"], [[1.0, 2]])
+    write(tmp_path / "v-2.parquet", ["b"], [[3.0, 4]])
+    files = found(tmp_path, "v-*.parquet")
+    assert files.read().values.tolist() == [[1, 2], [3, 4]]
+    assert found(tmp_path, "v-*.parquet").digest == files.digest
+    write(tmp_path / "v-2.parquet", ["b"], [[3.0, 5]])
+    assert found(tmp_path, "v-*.parquet").digest != files.digest
+
+
+def test_no_file_is_asked_for_or_there(tmp_path: Path) -> None:
+    assert EmbeddingFiles.of(SourceFolder(str(tmp_path)), EmbeddingsConfig()) is None
+    with pytest.raises(NotFoundError, match=r"v\.parquet"):
+        found(tmp_path, "v.parquet")
+
+
+@pytest.mark.parametrize(
+    ("keys", "lists", "kind", "words"),
+    [
+        (["a", "b"], [[1.0, 2], [1.0, 2, 3]], None, r"vector of 'b' has 3 numbers, the first has 2"),
+        (["a", "b"], [[1.0, 2], [np.nan, 2]], None, r"vector of 'b' has a number that is not finite"),
+        (["a", "b", "c"], [[1.0, 2], [np.inf, 2], [1, -np.inf]], None, "finite, and so have 1 others"),
+        (["a", "b"], [[1.0, 2], [1e39, 2]], None, "'b' has a number that is not finite"),
+        (["a", "b"], [[1.0, 2], [0.0, 0.0]], None, "vector of 'b' has only zeros"),
+        (["a", "a"], [[1.0, 2], [1.0, 2]], None, "gives the uri 'a' 2 vectors"),
+        (["a", "b"], [[1.0, 2], None], None, "a row lacks its uri, its vector or a number of it"),
+        (["a", None], [[1.0, 2], [1.0, 2]], None, "a row lacks its uri"),
+        (["a"], [[1.0, None]], None, "a number of it"),
+        (["a"], [[1.0]], None, "vectors of 1 numbers"),
+        (["a"], [["x", "y"]], None, "the column embedding holds list<"),
+        (["a"], [1.0], None, "the column embedding holds double"),
+        ([], [], pa.list_(pa.float32()), "has no vectors"),
+    ],
+)
+def test_vectors_that_cannot_be_used(
+    keys: list[str | None], lists: list[Any], kind: Any, words: str, tmp_path: Path
+) -> None:
+    write(tmp_path / "v.parquet", keys, lists, kind=kind)
+    with pytest.raises(DataError, match=words) as caught:
+        read(tmp_path, "v.parquet")
+    assert caught.value.remedy
+
+
+def test_files_that_cannot_be_used(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"name": ["a"], "embedding": [[1.0, 2]]}), tmp_path / "names.parquet")
+    pq.write_table(pa.table({"uri": [1], "embedding": [[1.0, 2]]}), tmp_path / "numbers.parquet")
+    (tmp_path / "noise.parquet").write_bytes(b"PAR1 no")
+    (tmp_path / "noise.npz").write_bytes(b"PK no")
+    np.savez(tmp_path / "flat.npz", uri=np.array(["a"]), embedding=np.ones(3))
+    np.savez(tmp_path / "fewer.npz", uri=np.array(["a"]), embedding=np.ones((2, 3)))
+    np.savez(tmp_path / "pickled.npz", uri=np.array(["a", None], object), embedding=np.ones((2, 3)))
+    for name, words in {
+        "names.parquet": "has 'name', 'embedding'",
+        "numbers.parquet": "the column uri holds int64",
+        "noise.parquet": "cannot be read as Parquet",
+        "noise.npz": "cannot be read as npz",
+        "flat.npz": r"embedding is float64 \[3\]",
+        "fewer.npz": "1 keys and 2 vectors",
+        "pickled.npz": "cannot be read as npz",
+    }.items():
+        with pytest.raises(DataError, match=words):
+            read(tmp_path, name)
+    write(tmp_path / "w-1.parquet", ["a"], [[1.0, 2]])
+    write(tmp_path / "w-2.parquet", ["b"], [[1.0, 2, 3]])
+    with pytest.raises(
+        DataError, match=r"w-2\.parquet has vectors of 3 numbers by uri, and .*w-1\.parquet of 2"
+    ):
+        read(tmp_path, "w-*.parquet")
