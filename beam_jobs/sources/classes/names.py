@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import unicodedata
 from collections.abc import Sequence
 
@@ -10,6 +11,12 @@ from beam_jobs.config import PrepareConfig
 from infra.errors import ConfigError
 
 _NAMES_SHOWN = 6
+_ALIKE_SHOWN = 3
+_WORD = re.compile(r"[a-z/]+")
+_NO_CLASSES = frozenset({
+    "not sure", "unsure", "skip", "skipped", "unknown", "n/a", "na", "nan", "none", "null", "undefined",
+    "unlabeled", "unlabelled", "no label", "todo", "tbd", "invalid", "ignore", "don t know", "dont know",
+})  # fmt: skip
 
 
 def wanted_classes(classes: Sequence[str], config: PrepareConfig) -> frozenset[str] | None:
@@ -35,12 +42,28 @@ def look_alikes(classes: Sequence[str], remedy: str) -> list[str]:
     same: dict[str, list[str]] = {}
     for name in classes:
         same.setdefault(unicodedata.normalize("NFKC", name.casefold()), []).append(name)
+    alike = [names for names in same.values() if len(names) > 1]
+    if len(alike) > _ALIKE_SHOWN:
+        shown = "; ".join(f"{quoted(names)}{_written(names)}" for names in alike[:_ALIKE_SHOWN])
+        more = len(alike) - _ALIKE_SHOWN
+        warning = (
+            f"{len(alike)} classes are written in several ways, which differ only in case or Unicode "
+            f"normalisation: {shown} and {more} more; they stay separate classes: {remedy} if they are one"
+        )
+        return [warning]
     return [
         f"the classes {quoted(names)} differ only in case or Unicode normalisation{_written(names)}; "
         f"they stay separate classes: {remedy} if they are one"
-        for names in same.values()
-        if len(names) > 1
+        for names in alike
     ]
+
+
+def no_classes(classes: Sequence[str], remedy: str) -> list[str]:
+    """Warn of classes whose names sound as if they were none, such as "not sure"."""
+    found = [name for name in classes if " ".join(_WORD.findall(name.casefold())) in _NO_CLASSES]
+    if not found:
+        return []
+    return [f"{quoted(found)} {'sounds' if len(found) == 1 else 'sound'} like no class: {remedy} if so"]
 
 
 def quoted(names: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ from beam_jobs.schemas import (
     UNKNOWN_SPLIT,
     Status,
 )
-from beam_jobs.sources.classes.names import look_alikes, wanted_classes
+from beam_jobs.sources.classes.names import look_alikes, no_classes, wanted_classes
 from beam_jobs.sources.classes.numbers import class_numbers
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.ignore import IgnorePatterns
@@ -298,6 +298,7 @@ def _warnings(rows: pa.Table, classes: list[str]) -> list[str]:
             warnings.append(f"the source gives its splits, but no {' and no '.join(missing)}")
     if len(classes) == 1:
         warnings.append(f"the source has a single class, {classes[0]!r}")
+    warnings += no_classes(classes, "name it in source.rows.drop_labels")
     return warnings + look_alikes(classes, "name one in source.rows.merge_labels")
 
 

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from beam_jobs.config import PrepareConfig, SourceConfig
 from beam_jobs.schemas import LISTING_SCHEMA, SOURCE_TABLE, Status
-from beam_jobs.sources.classes.names import look_alikes, wanted_classes
+from beam_jobs.sources.classes.names import look_alikes, no_classes, wanted_classes
 from beam_jobs.sources.classes.numbers import class_numbers
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.ignore import IgnorePatterns
@@ -137,4 +137,8 @@ def _summary(settled: Settled, num_without_ending: int) -> str:
 def class_warnings(classes: list[str]) -> list[str]:
     """Warn of a single class, and of classes with names that look alike."""
     single = [f"the table has a single class, {classes[0]!r}"] if len(classes) == 1 else []
-    return single + look_alikes(classes, "name one in source.table.merge_labels")
+    return [
+        *single,
+        *no_classes(classes, "name it in source.table.drop_labels"),
+        *look_alikes(classes, "name one in source.table.merge_labels"),
+    ]

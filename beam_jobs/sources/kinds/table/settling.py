@@ -131,16 +131,19 @@ def settle(files: pa.Table, rows: pa.Table, named: Int64) -> Settled:
     later = order[~is_first & is_good[order]]
     first = representative[named[later]]
     differs = _differs(rows, later, first)
-    words = _what_they_say(rows)
+    said = _what_they_say(rows)
+    words = pc.binary_join_element_wise(rows["who"], said, " (").combine_chunks()
+    words = pc.binary_join_element_wise(words, ")", "")
     for chosen, reason, before in (
-        (~differs, REPEATED_ROW, "it says the same as "),
-        (differs, CONTRADICTION, "it contradicts "),
+        (~differs, REPEATED_ROW, ("it says the same as ",)),
+        (differs, CONTRADICTION, ("it says ", said, " and contradicts ")),
     ):
         others = pa.nulls(rows.num_rows, pa.string())
         if chosen.any():
             others = _placed(words.take(pa.array(first[chosen])), later[chosen], rows.num_rows)
-        rows = reject(rows, _chosen(later[chosen], rows.num_rows), reason, before, others)
-    return Settled(files, _contradicted(rows, words, first[differs], later[differs]), representative)
+        rows = reject(rows, _chosen(later[chosen], rows.num_rows), reason, *before, others)
+    rows = _contradicted(rows, said, words, first[differs], later[differs])
+    return Settled(files, rows, representative)
 
 
 def _differs(rows: pa.Table, later: Int64, first: Int64) -> Mask:
@@ -154,20 +157,30 @@ def _differs(rows: pa.Table, later: Int64, first: Int64) -> Mask:
     return differs
 
 
-def _contradicted(rows: pa.Table, words: pa.Array, first: Int64, later: Int64) -> pa.Table:
+def _contradicted(
+    rows: pa.Table, said: pa.ChunkedArray, words: pa.Array, first: Int64, later: Int64
+) -> pa.Table:
     """Reject the rows that stand for files which later rows contradict; names the first of those."""
     contradicted, at = np.unique(first, return_index=True)
     others = _placed(words.take(pa.array(later[at])), contradicted, rows.num_rows)
-    return reject(rows, _chosen(contradicted, rows.num_rows), CONTRADICTION, "contradicted by ", others)
+    return reject(
+        rows,
+        _chosen(contradicted, rows.num_rows),
+        CONTRADICTION,
+        "it says ",
+        said,
+        ", contradicted by ",
+        others,
+    )
 
 
-def _what_they_say(rows: pa.Table) -> pa.Array:
-    """Return each row and what it says, for people: string [rows]."""
-    parts = [pc.binary_join_element_wise(rows["who"], rows["label"], " (")]
+def _what_they_say(rows: pa.Table) -> pa.ChunkedArray:
+    """Return what each row says, for people: string [rows]."""
+    parts = [rows["label"]]
     for name in ("split", "group"):
         said = pc.binary_join_element_wise(f", {name} ", rows[name], "")
         parts.append(pc.fill_null(said, ""))
-    return pc.binary_join_element_wise(*parts, ")", "").combine_chunks()
+    return pc.binary_join_element_wise(*parts, "")
 
 
 def _placed(texts: pa.Array, at: Int64, total: int) -> pa.Array:

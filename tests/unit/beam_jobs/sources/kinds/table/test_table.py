@@ -87,8 +87,12 @@ one,two,three
     assert messages["labels.csv#row=15"] == (
         "row 15 of labels.csv: it has 3 values, the header 2: 'one,two,three'"
     )
-    assert messages["d.jpg"] == "row 6 of labels.csv: contradicted by row 7 of labels.csv (shirt)"
-    assert messages["labels.csv#row=7"] == "row 7 of labels.csv: it contradicts row 6 of labels.csv (hat)"
+    assert messages["d.jpg"] == (
+        "row 6 of labels.csv: it says hat, contradicted by row 7 of labels.csv (shirt)"
+    )
+    assert messages["labels.csv#row=7"] == (
+        "row 7 of labels.csv: it says shirt and contradicts row 6 of labels.csv (hat)"
+    )
     assert listing.to_read()["uri"].to_pylist() == ["a.jpg", "f.jpg"]
 
 
