@@ -16,7 +16,7 @@ from infra.dataset.catalog import Catalog
 from infra.dataset.version import DatasetVersion
 from infra.dataset.views.references import reference_of
 from infra.errors import ConfigError
-from infra.format.labels import check_has_classes
+from infra.format.labels import WORDS
 from infra.processes.job_command import JobParser, deliver
 from infra.processes.process import exit_at_once, run_main
 from infra.storage.locations import default_root, default_runs
@@ -70,7 +70,7 @@ def evaluate_run(run: RunFolder, root: str | Path, split: str, ref: str | None =
 
     Raises:
         DataError: the run is unfinished. NotFoundError: there is no such dataset or split.
-        ConfigError: the dataset has other classes than the run.
+        ConfigError: the dataset has other labels or classes than the run.
     """
     run.finished()
     catalog = Catalog(root)
@@ -126,17 +126,23 @@ def _evaluator(config: TrainConfig, trained_on: DatasetVersion, run: RunFolder) 
 
 
 def _check_classes(run: RunFolder, trained_on: DatasetVersion, version: DatasetVersion) -> None:
-    check_has_classes(version.manifest.label_kind, version.ref, "evaluation")
-    known, found = trained_on.manifest.classes, version.manifest.classes
+    kinds = trained_on.manifest.label_kind, version.manifest.label_kind
+    if kinds[0] != kinds[1]:
+        raise ConfigError(
+            f"{version.ref} has {WORDS[kinds[1]]}; the run {run.name} learned from {WORDS[kinds[0]]}",
+            "evaluate on a version with the labels that the model was trained on",
+        )
+    known, found = trained_on.manifest.label_names, version.manifest.label_names
     if known == found:
         return
+    things = "targets" if kinds[0] == "targets" else "classes"
     missing, more = sorted(set(known) - set(found)), sorted(set(found) - set(known))
     differences = [f"it lacks {', '.join(missing[:5])}"] if missing else []
     differences += [f"it adds {', '.join(more[:5])}"] if more else []
     told = "; ".join(differences) or "another order"
     raise ConfigError(
-        f"{version.ref} has other classes than the run {run.name}: {told}",
-        "evaluate on a version with the classes that the model was trained on",
+        f"{version.ref} has other {things} than the run {run.name}: {told}",
+        f"evaluate on a version with the {things} that the model was trained on",
     )
 
 

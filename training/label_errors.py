@@ -25,6 +25,7 @@ from infra.dataset.version import DatasetVersion
 from infra.dataset.views.references import reference_of
 from infra.digests import digest_of
 from infra.errors import DataError, UsageError
+from infra.format.labels import check_has_classes
 from infra.processes.children import run_child
 from infra.processes.job_command import JobParser, deliver, settings_of
 from infra.processes.process import run_main
@@ -106,6 +107,7 @@ def label_errors_over_folds(
     if config.data.left_out_fold is not None:
         raise UsageError("data.left_out_fold is set", "leave it out: this command sets it for each fold")
     version = Catalog(root).open_view(ref)
+    check_has_classes(version.manifest.label_kind, version.ref, "the search for label errors")
     configs = [_without_fold(config, fold, num_folds) for fold in range(1, num_folds + 1)]
     folds = []
     for number, of_fold in enumerate(configs, 1):

@@ -12,18 +12,19 @@ import numpy as np
 import numpy.typing as npt
 
 from infra import progress as events
-from infra.errors import CorruptDataError
+from infra.errors import CorruptDataError, UsageError
 from infra.processes.job_command import JobParser, deliver
 from infra.processes.process import exit_at_once, num_cpus, run_main
 from infra.storage.filesystem import Storage
 from infra.storage.locations import default_runs
+from training.predicting.decisions import DECISIONS, Decisions
 from training.predicting.inputs import Input, list_files, read_input
 from training.predicting.outputs import FORMATS, Format, Prediction, open_output
 from training.results.run_files.run_folder import RunFolder, open_run
 
 _TOGETHER = 64  # files that are decoded and predicted at a time
 
-# (PNGs) -> probabilities float32 [n, C]
+# (PNGs) -> the probability of each class, or the number for each target: float32 [n, K]
 Model = Callable[[list[bytes]], npt.NDArray[np.float32]]
 
 
@@ -71,18 +72,20 @@ def predict(run: RunFolder, paths: Sequence[Path], out: Path, kind: Format) -> d
         JSON-able: the path of the file, and how many files were predicted and refused.
 
     Raises:
-        DataError: the run is unfinished. CorruptDataError: its exported model cannot be loaded.
+        DataError: the run is unfinished. UsageError: the predictions of its task do not fit into a table.
+        CorruptDataError: its exported model cannot be loaded.
         StorageError: the file cannot be written.
     """
     result = run.finished()
-    model, size, classes = _load(run), int(result["image_size"]), list(result["classes"])
+    decisions = _decisions(run)
+    model, size, names = _load(run, decisions.output), int(result["image_size"]), list(result["classes"])
     counts = {"predicted": 0, "refused": 0}
     events.stage("predict", unit="files")
     with (
         Storage.at(out.absolute().parent).atomic_writer(out.name) as stream,
         ThreadPoolExecutor(num_cpus(), "decode") as threads,
     ):
-        output = open_output(stream, kind, classes)
+        output = open_output(stream, kind, decisions, names)
         files = list_files(paths)
         while batch := list(islice(files, _TOGETHER)):
             inputs = list(threads.map(lambda path: read_input(path, size), batch))
@@ -100,13 +103,21 @@ def _predicted(model: Model, inputs: list[Input]) -> Iterator[Prediction]:
     rows = iter(model(images)) if images else iter(())
     for one in inputs:
         if one.image is None:
-            yield Prediction(one.path, None, (), one.reason, one.message)
+            yield Prediction(one.path, (), one.reason, one.message)
         else:
-            probabilities = next(rows)
-            yield Prediction(one.path, int(probabilities.argmax()), probabilities.tolist())
+            yield Prediction(one.path, next(rows).tolist())
 
 
-def _load(run: RunFolder) -> Model:
+def _decisions(run: RunFolder) -> Decisions:
+    if run.task not in DECISIONS:
+        raise UsageError(
+            f"the run {run.name} learned {run.task}, whose predictions do not fit into a table",
+            f"load its exported model from {run.path / 'export'}",
+        )
+    return DECISIONS[run.task]
+
+
+def _load(run: RunFolder, output: str) -> Model:
     # The framework loads only now, so that mistakes fail at once.
     folder = run.path / "export"
     if run.finished().get("framework") == "torch":
@@ -128,10 +139,8 @@ def _load(run: RunFolder) -> Model:
             ) from error
 
     def model(images: list[bytes]) -> npt.NDArray[np.float32]:
-        probabilities: npt.NDArray[np.float32] = served(image_bytes=tf.constant(images))[
-            "probabilities"
-        ].numpy()
-        return probabilities
+        values: npt.NDArray[np.float32] = served(image_bytes=tf.constant(images))[output].numpy()
+        return values
 
     return model
 

@@ -9,8 +9,9 @@ A run lives in ``<runs>/<dataset>-v<version>-<digest of the configuration>/``:
     metrics.jsonl, metrics.parquet     figures of each epoch
     consumed.jsonl         with run.trace_records: the ids of the records of each step
     model.weights.h5, export/          with run.framework = "torch": model.pt, export/
-    predictions-<split>.parquet, confusion-<split>.svg, reliability-<split>.svg, label-errors.csv
-    report.html            curves, confusion, classes, hardest examples, label errors, settings
+    predictions-<split>.parquet      what the best model predicts for each record
+    confusion-<split>.svg, reliability-<split>.svg, label-errors.csv       of single-label classifiers
+    report.html            curves, figures, hardest examples, settings; what else the task has
     result.json            written last: the run is finished, and asking again returns it
 """
 
@@ -41,6 +42,7 @@ from training.loop.start import train_in_process
 from training.ranks.cluster import Cluster, Meeting, cluster_from_environment
 from training.ranks.rendezvous import meet
 from training.recipes import recipe_names, recipe_path
+from training.results.metrics.figures import FIGURES
 from training.runs.identity import run_identity, run_name
 from training.runs.lengthening import finished_answer, why_not_continued
 from training.runs.settled import RUN_FILE, read_settled, run_record, settled_by
@@ -278,7 +280,9 @@ def summary(result: dict[str, Any]) -> str:
     if result["unchanged"]:
         lines[0] += " (finished before; run.fresh=true trains anew)"
     for split, figures in result["metrics"].items():
-        lines.append(f"  {split:<10} accuracy {figures['accuracy']:.2%}, loss {figures['loss']:.4f}")
+        shown = [(name, figure) for name, figure in FIGURES.items() if name in figures]
+        told = [figure.precise(figures[name]) for name, figure in (shown[0], shown[-1])]
+        lines.append(f"  {split:<10} {', '.join(told)}")
     lines += [f"  note: {note}" for note in result["notes"]]
     lines += [f"  restarted: {_restart_line(restart)}" for restart in result.get("restarts", [])]
     rate, devices = f"{result['images_per_second']:,.0f} images/s", counted(result["num_replicas"], "device")

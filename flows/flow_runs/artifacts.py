@@ -143,10 +143,10 @@ def publish_trained(result: Result, metrics: Sequence[Mapping[str, Any]]) -> Non
     from prefect.artifacts import create_image_artifact, create_markdown_artifact, create_table_artifact
 
     name, ref = str(result["dataset"]), reference_of(result)
-    for figure in ("loss", "accuracy"):
+    for figure in ("loss", "accuracy", "mean_average_precision", "r2"):
         series = curve(metrics, figure)
         if series:
-            suffix = "training-curve" if figure == "loss" else "accuracy-curve"
+            suffix = "training-curve" if figure == "loss" else f"{figure.replace('_', '-')}-curve"
             title = f"Training on {ref}: {figure}"
             create_image_artifact(
                 image_url=charts.data_uri(charts.curves(title, series, "step")),
@@ -221,11 +221,12 @@ def _readable(value: float) -> float:
 
 
 def per_class_rows(result: Result) -> list[Row]:
-    """A row for each split and class, with its figures."""
+    """A row for each split and class, or target of a regression, with its figures."""
     return [
-        {"split": split, "class": label, **_class_figures(figures)}
+        {"split": split, kind: label, **_class_figures(figures)}
         for split, of_split in result["metrics"].items()
-        for label, figures in (of_split.get("per_class") or {}).items()
+        for kind, rows in (("class", of_split.get("per_class")), ("target", of_split.get("per_target")))
+        for label, figures in (rows or {}).items()
     ]
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from infra import progress as events
 from infra.errors import EnvironmentFault, ShardmillError
 from infra.storage.filesystem import Storage
 from training.config.export import ExportFormat, ExportSettings
+from training.export.measures import FormMeasure
+from training.models.outputs import in_float32
 from training.order import SequentialOrder
 from training.reading import BatchMaker, RecordReader
 from training.reading.batches.iterate import NumpyBatches
@@ -29,7 +31,44 @@ _FILES: dict[ExportFormat, str] = {
     "onnx": "model.onnx",
 }
 # images uint8 [b, S, S, C] -> float32 [b, K]
-Probabilities = Callable[[Any], np.ndarray[Any, Any]]
+Values = Callable[[Any], np.ndarray[Any, Any]]
+
+
+class ExportedTask(Protocol):
+    """The part of a task that exports know: how outputs are decoded, and how forms are compared."""
+
+    def served(self, outputs: Any) -> dict[str, Any]:
+        """Decode outputs to what an exported model returns: name -> [b, ...], the most important first."""
+
+    def form_measure(self) -> FormMeasure | None:
+        """Return how forms are compared with the model; None: forms are not offered for the task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A model to export.
+
+    Attributes:
+        model: the Keras model, on one device.
+        task: the task that it learned.
+        names: the names of the classes or targets.
+    """
+
+    model: Any
+    task: ExportedTask
+    names: Sequence[str]
+
+    def output(self, images: Any) -> Any:
+        """Return the most important output, as graphs of other forms compute it: float32 [b, K]."""
+        return next(iter(self._served(images).values()))
+
+    @property
+    def output_name(self) -> str:
+        """The name of the most important output."""
+        return next(iter(self._served(np.zeros((1, *self.model.input_shape[1:]), np.uint8))))
+
+    def _served(self, images: Any) -> dict[str, Any]:
+        return self.task.served(in_float32(self.model(images, training=False)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +78,30 @@ class Comparison:
     Attributes:
         split: the split.
         num_examples: its examples.
-        accuracy, model_accuracy: of the form, and of the model.
-        agreement: the share of examples for which both predict the same class.
-        max_difference: the largest difference of a probability.
+        score_name: of ``FormMeasure``, such as accuracy.
+        score, model_score: of the form, and of the model.
+        agreement: the share of examples for which both decide alike.
+        max_difference: the largest difference of a probability; of numbers, in deviations of the target.
     """
 
     split: str
     num_examples: int
-    accuracy: float
-    model_accuracy: float
+    score_name: str
+    score: float
+    model_score: float
     agreement: float
     max_difference: float
+
+    def to_result(self) -> dict[str, Any]:
+        """Return the comparison with the score by its name, JSON-able."""
+        return {
+            "split": self.split,
+            "num_examples": self.num_examples,
+            self.score_name: self.score,
+            f"model_{self.score_name}": self.model_score,
+            "agreement": self.agreement,
+            "max_difference": self.max_difference,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +133,7 @@ def check_packages(formats: Sequence[ExportFormat]) -> None:
             )
 
 
-def write_forms(model: Any, request: FormsRequest, folder: Path) -> dict[str, dict[str, Any]]:
+def write_forms(exported: Exported, request: FormsRequest, folder: Path) -> dict[str, dict[str, Any]]:
     """Write each form to ``folder``, and remove it again if it does not do what the model does.
 
     Returns:
@@ -91,7 +143,7 @@ def write_forms(model: Any, request: FormsRequest, folder: Path) -> dict[str, di
     for kind in request.settings.formats:
         events.log(f"export {kind}, and compare it on {request.checked_on.table.split}")
         try:
-            written[kind] = _write(model, kind, request, folder)
+            written[kind] = _write(exported, kind, request, folder)
         except ShardmillError:
             raise
         except Exception as error:  # noqa: BLE001  converters raise errors of every kind; the run is sound
@@ -101,56 +153,62 @@ def write_forms(model: Any, request: FormsRequest, folder: Path) -> dict[str, di
     return written
 
 
-def _write(model: Any, kind: ExportFormat, request: FormsRequest, folder: Path) -> dict[str, Any]:
-    content, probabilities = _converted(model, kind, request.calibration)
-    compared = compare(model, probabilities, request.checked_on)
-    figures = asdict(compared)
-    loss = compared.model_accuracy - compared.accuracy
+def _write(exported: Exported, kind: ExportFormat, request: FormsRequest, folder: Path) -> dict[str, Any]:
+    measure = exported.task.form_measure()
+    if measure is None:
+        return {"problem": "this form is not offered for the task"}
+    content, values = _converted(exported, kind, request.calibration)
+    compared = compare(exported, values, request.checked_on, measure)
+    figures, name = compared.to_result(), exported.output_name
+    loss = compared.model_score - compared.score
     if kind != "litert-int8" and compared.max_difference > _MOST_DIFFERENCE:
-        return {**figures, "problem": f"probabilities differ by up to {compared.max_difference:.3g}"}
+        return {**figures, "problem": f"{name} differ by up to {compared.max_difference:.3g}"}
     if loss > request.settings.max_accuracy_loss:
-        return {**figures, "problem": f"it loses {loss:.1%} of accuracy (export.max_accuracy_loss)"}
+        return {
+            **figures,
+            "problem": f"it loses {loss:.1%} of {measure.score_name} (export.max_accuracy_loss)",
+        }
     Storage.at(folder).write_atomic(_FILES[kind], content)
     return {"path": str(folder / _FILES[kind]), "size_bytes": len(content), **figures}
 
 
-def _converted(model: Any, kind: ExportFormat, calibration: RecordReader) -> tuple[bytes, Probabilities]:
-    """Return the file of a form, and what computes its probabilities."""
+def _converted(exported: Exported, kind: ExportFormat, calibration: RecordReader) -> tuple[bytes, Values]:
+    """Return the file of a form, and what computes its values."""
+    shape = exported.model.input_shape
     if kind == "onnx":
         from training.export import onnx
 
-        content = onnx.convert(model)
-        return content, onnx.OnnxModel(content).probabilities
+        content = onnx.convert(exported.output, shape, exported.output_name)
+        return content, onnx.OnnxModel(content).values
     from training.export import litert
 
     images = None
     if kind == "litert-int8":
-        images = next(iter(_batches(model, calibration, _CALIBRATION_IMAGES))).images
-    content = litert.convert(model, images)
-    return content, litert.LiteRTModel(content).probabilities
+        images = next(iter(_batches(exported.model, calibration, _CALIBRATION_IMAGES))).images
+    content = litert.convert(exported.output, shape, images)
+    return content, litert.LiteRTModel(content).values
 
 
-def compare(model: Any, probabilities: Probabilities, reader: RecordReader) -> Comparison:
+def compare(exported: Exported, values: Values, reader: RecordReader, measure: FormMeasure) -> Comparison:
     """Compare another form of a model with the model, on all records of a split.
 
     Args:
-        model: the Keras model, from images to logits.
-        probabilities: of the other form: images uint8 [b, S, S, C] -> float32 [b, K].
+        exported: the model.
+        values: of the other form: images uint8 [b, S, S, C] -> float32 [b, K].
         reader: the records.
+        measure: how they are compared.
     """
-    right = model_right = same = count = 0
-    largest = 0.0
-    for batch in _batches(model, reader, _BATCH):
-        logits = np.asarray(model(batch.images, training=False), np.float64)
-        scaled = np.exp(logits - logits.max(axis=1, keepdims=True))
-        wanted, found = scaled / scaled.sum(axis=1, keepdims=True), probabilities(batch.images)
-        right += int((found.argmax(axis=1) == batch.labels).sum())
-        model_right += int((wanted.argmax(axis=1) == batch.labels).sum())
-        same += int((found.argmax(axis=1) == wanted.argmax(axis=1)).sum())
-        largest = max(largest, float(np.abs(found - wanted).max()))
+    score = model_score = largest = 0.0
+    same = count = 0
+    for batch in _batches(exported.model, reader, _BATCH):
+        wanted, found = np.asarray(exported.output(batch.images), np.float64), values(batch.images)
+        score += float(measure.scores(found, batch.labels).sum())
+        model_score += float(measure.scores(wanted, batch.labels).sum())
+        same += int(measure.agree(found, wanted).sum())
+        largest = max(largest, float(measure.differences(found, wanted).max()))
         count += len(batch.labels)
-    split = reader.table.split
-    return Comparison(split, count, right / count, model_right / count, same / count, largest)
+    split, name = reader.table.split, measure.score_name
+    return Comparison(split, count, name, score / count, model_score / count, same / count, largest)
 
 
 def _batches(model: Any, reader: RecordReader, batch_size: int) -> NumpyBatches:

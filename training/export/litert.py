@@ -7,6 +7,7 @@ images, then weights and most operations become int8. Input and output keep thei
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,21 +19,20 @@ from training.ranks.tensorflow_runtime import quiet_start
 from training.reading.decode import Pixels
 
 
-def convert(model: Any, calibration: Pixels | None = None) -> bytes:
+def convert(
+    output: Callable[[Any], Any], input_shape: Sequence[int | None], calibration: Pixels | None = None
+) -> bytes:
     """Convert a model to a LiteRT file.
 
-    Input ``images``: uint8 [1, S, S, C], decoded. Output: the probabilities of the classes, float32 [1, K].
+    Input ``images``: uint8 [1, S, S, C], decoded. Output: what ``output`` returns, float32 [1, K].
 
     Args:
-        model: a Keras model from images to logits, on one device.
+        output: images uint8 [b, S, S, C] -> probabilities or numbers float32 [b, K], on one device.
+        input_shape: of the images.
         calibration: uint8 [N, S, S, C], training images: quantise to 8 bits; None: keep float32.
     """
-    shape = (1, *model.input_shape[1:])
-
-    def classify(images: Any) -> Any:
-        return tf.nn.softmax(tf.cast(model(images, training=False), tf.float32))
-
-    traced = tf.function(classify, input_signature=[tf.TensorSpec(shape, tf.uint8, name="images")])
+    shape = (1, *input_shape[1:])
+    traced = tf.function(output, input_signature=[tf.TensorSpec(shape, tf.uint8, name="images")])
     # Calibration cannot run a graph with variables.
     frozen = convert_variables_to_constants_v2(traced.get_concrete_function())
     # The converter warns of its own defaults, in Python and from C++.
@@ -58,8 +58,8 @@ class LiteRTModel:
         self._input = self._interpreter.get_input_details()[0]["index"]
         self._output = self._interpreter.get_output_details()[0]["index"]
 
-    def probabilities(self, images: Pixels) -> npt.NDArray[np.float32]:
-        """Return the probabilities of the classes of each image: float32 [b, K].
+    def values(self, images: Pixels) -> npt.NDArray[np.float32]:
+        """Return the output for each image: float32 [b, K].
 
         Args:
             images: uint8 [b, S, S, C].

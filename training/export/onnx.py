@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,24 +19,23 @@ from training.ranks.tensorflow_runtime import quiet_start
 from training.reading.decode import Pixels
 
 _OPSET = 17  # of 2022, which today's runtimes read
-_INPUT, _OUTPUT = "images", "probabilities"
+_INPUT = "images"
 
 
-def convert(model: Any) -> bytes:
+def convert(output: Callable[[Any], Any], input_shape: Sequence[int | None], output_name: str) -> bytes:
     """Convert a model to an ONNX file.
 
-    Input ``images``: uint8 [N, S, S, C], decoded; N is any number. Output ``probabilities``: float32 [N, K].
+    Input ``images``: uint8 [N, S, S, C], decoded; N is any number. Output: float32 [N, K].
 
     Args:
-        model: a Keras model from images to logits, on one device.
+        output: images uint8 [N, S, S, C] -> probabilities or numbers float32 [N, K], on one device.
+        input_shape: of the images.
+        output_name: the name of the output.
     """
     from tf2onnx import convert as converter
 
-    def classify(images: Any) -> Any:
-        return tf.nn.softmax(tf.cast(model(images, training=False), tf.float32))
-
-    shape = [None, *model.input_shape[1:]]
-    traced = tf.function(classify, input_signature=[tf.TensorSpec(shape, tf.uint8, name=_INPUT)])
+    shape = [None, *input_shape[1:]]
+    traced = tf.function(output, input_signature=[tf.TensorSpec(shape, tf.uint8, name=_INPUT)])
     # With from_function constants that a model captured would become inputs of the file.
     frozen = convert_variables_to_constants_v2(traced.get_concrete_function())
     (given,), (found,) = frozen.inputs, frozen.outputs
@@ -49,7 +48,7 @@ def convert(model: Any) -> bytes:
             output_names=[found.name],
             opset=_OPSET,
         )
-    _rename(made.graph, {given.name: _INPUT, found.name: _OUTPUT})
+    _rename(made.graph, {given.name: _INPUT, found.name: output_name})
     content: bytes = made.SerializeToString()
     return content
 
@@ -71,11 +70,11 @@ class OnnxModel:
 
         self._session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
 
-    def probabilities(self, images: Pixels) -> npt.NDArray[np.float32]:
-        """Return the probabilities of the classes of each image: float32 [b, K].
+    def values(self, images: Pixels) -> npt.NDArray[np.float32]:
+        """Return the output for each image: float32 [b, K].
 
         Args:
             images: uint8 [b, S, S, C].
         """
-        (found,) = self._session.run([_OUTPUT], {_INPUT: images})
+        (found,) = self._session.run(None, {_INPUT: images})
         return np.asarray(found, np.float32)

@@ -7,28 +7,34 @@ from typing import Any
 
 import tensorflow as tf
 
+from training.export.forms import Exported
 from training.export.inference import decode_for_inference
+from training.models.outputs import in_float32
 from training.tf_data.preprocess import to_grey
 
 
-def export(model: Any, classes: list[str], image_size: int, folder: Path, *, grey: bool = False) -> None:
+def export(exported: Exported, image_size: int, folder: Path, *, grey: bool = False) -> None:
     """Write a SavedModel with the signature ``serving_default`` to ``folder``.
 
     Input ``image_bytes``: string [B], each a JPEG, PNG, WebP, BMP or GIF. They are treated as the preparation
     of records and then evaluation treat them: turned upright by their EXIF orientation, alpha on white.
-    Outputs: ``probabilities`` float32 [B, C], ``label`` int64 [B], ``class_name`` string [B]. B may be 0.
+    B may be 0. Outputs by task; the attribute ``class_names`` of the loaded module has the names of the
+    classes or targets::
+
+        single-label   ``probabilities`` float32 [B, C], ``label`` int64 [B], ``class_name`` string [B]
+        multi-label    ``probabilities`` float32 [B, C], ``predicted`` bool [B, C]
+        regression     ``values`` float32 [B, T], in the unit of the labels
 
     Args:
-        model: a Keras model from images of one or three channels to logits, on one device.
-        classes: the names of the classes, by label. Names that are not UTF-8 keep their bytes.
+        exported: the model, from images of one or three channels. Names that are not UTF-8 keep their bytes.
         image_size: height and width of the model's input (pixels).
         folder: the folder of the SavedModel.
         grey: the model was trained on grey records.
     """
     # Keras exports only the objects that it tracks itself, so a tf.Module wraps the model.
     module = tf.Module(name="classifier")
-    module.model = model
-    module.class_names = tf.constant([name.encode("utf-8", "surrogateescape") for name in classes])
+    model = module.model = exported.model
+    module.class_names = tf.constant([name.encode("utf-8", "surrogateescape") for name in exported.names])
 
     channels = model.input_shape[-1]
 
@@ -46,14 +52,11 @@ def export(model: Any, classes: list[str], image_size: int, folder: Path, *, gre
         images = tf.cond(
             size > 0, lambda: images, lambda: tf.zeros([1, image_size, image_size, channels], tf.uint8)
         )
-        logits = model(images, training=False)[:size]
-        probabilities = tf.nn.softmax(tf.cast(logits, tf.float32))
-        label = tf.argmax(probabilities, axis=-1)
-        return {
-            "probabilities": probabilities,
-            "label": label,
-            "class_name": tf.gather(module.class_names, label),
-        }
+        outputs = in_float32(model(images, training=False))
+        served = exported.task.served(tf.nest.map_structure(lambda part: part[:size], outputs))
+        if "label" in served:
+            served["class_name"] = tf.gather(module.class_names, served["label"])
+        return served
 
     signature = tf.TensorSpec([None], tf.string, name="image_bytes")
     module.classify = tf.function(classify, input_signature=[signature])

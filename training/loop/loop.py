@@ -8,6 +8,7 @@ of a step is the weighted mean over the real examples of the global batch: the w
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 from infra import progress as events
@@ -52,6 +53,7 @@ class TrainingLoop:
         self._parts = parts
         self._data = data
         self._order = data.order
+        self._names = data.batches.reader.split.version.manifest.label_names
         self._outputs = outputs
         self._stop = stop
         self._run = RunProgress(config.run, data.order, progress, has_validation=data.validation is not None)
@@ -140,8 +142,8 @@ class TrainingLoop:
             self._callbacks.step_begins(self.progress.step)
             num_real = self._run.num_real
             if self.run_step == 0 and self._shows_pictures:
-                classes = self._data.batches.reader.split.version.manifest.classes
-                log_first_batch(self._outputs.log, self._config, self._parts.strategy, batch, classes)
+                words = partial(self._parts.task.columns().label_words, self._names)
+                log_first_batch(self._outputs.log, self._config, self._parts.strategy, batch, words)
             self._profile.step_begins(self.run_step + 1)
             with out_of_memory():
                 train_step(batch, num_real)
@@ -204,7 +206,7 @@ class TrainingLoop:
         log.scalars("train", run_step, {**train, **self.rates()})
         validation = self._data.validation
         if validation is not None and self._run.validation_is_due:
-            hardest = HardestExamples()
+            hardest = HardestExamples(self._parts.task.columns(), self._names)
             figures = self._validate(validation, hardest).figures()
             row["validation"] = figures
             log.scalars("validation", run_step, figures)

@@ -194,7 +194,7 @@ def _opened(
         own = measured_rank(parts, config)
         division = measured_division(division, config, unit, ranks, own, run_dir)
         own_rows = division.slice_of(ranks.rank)
-        labels = RankLabels(version.manifest.classes, train.table.label)
+        labels = RankLabels(version.manifest.classes, train.table)
         balance = BalanceRecord(run_dir, ranks, own.kind, division, order, labels)
     settings = InputSettings(config.data, config.reading, config.augment)
     reading = open_training_input(settings, train, order, image_size_of(config), own_rows)

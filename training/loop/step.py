@@ -18,7 +18,7 @@ from training.augment.batched import BatchAugment
 from training.config import TrainConfig
 from training.loop.optimization.update import WeightUpdate
 from training.loop.parts import HeadStage, TrainingParts
-from training.tasks.task import in_float32
+from training.models.outputs import in_float32
 
 
 class TrainStep:

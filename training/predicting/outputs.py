@@ -7,26 +7,18 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, Literal, Protocol
+from typing import Any, BinaryIO, Literal, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infra.storage.names import uri_of
+from training.predicting.decisions import Decisions
 
 Format = Literal["csv", "parquet", "json"]
 FORMATS: tuple[Format, ...] = ("csv", "parquet", "json")
 
-_SCHEMA = pa.schema(
-    [
-        ("path", pa.string()),
-        ("predicted", pa.string()),
-        ("probability", pa.float32()),
-        ("reason", pa.string()),
-        ("message", pa.string()),
-        ("probabilities", pa.list_(pa.float32())),
-    ]
-)
+_LIST_SEPARATOR = "; "  # in CSV
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +27,14 @@ class Prediction:
 
     Attributes:
         path: of the file.
-        label: the predicted class; None: the file was refused.
-        probabilities: of each class; empty: the file was refused.
+        values: the probability of each class, or the number for each target; empty: the file was refused.
         reason, message: why it was refused.
     """
 
     path: str
-    label: int | None
-    probabilities: Sequence[float]
+    values: Sequence[float]
     reason: str | None = None
     message: str | None = None
-
-    @property
-    def probability(self) -> float | None:
-        """The probability of the predicted class."""
-        return None if self.label is None else self.probabilities[self.label]
 
 
 class Output(Protocol):
@@ -62,31 +47,46 @@ class Output(Protocol):
         """Write the end of the file."""
 
 
-def open_output(stream: BinaryIO, kind: Format, classes: Sequence[str]) -> Output:
-    """Return the writer of a format; ``classes`` are the names of the classes."""
-    names = [uri_of(name) for name in classes]
+def open_output(stream: BinaryIO, kind: Format, decisions: Decisions, names: Sequence[str]) -> Output:
+    """Return the writer of a format.
+
+    Args:
+        stream: takes the file.
+        kind: the format.
+        decisions: what the values of the task mean.
+        names: of the classes or targets.
+    """
+    shown = [uri_of(name) for name in names]
     if kind == "csv":
-        return CsvOutput(stream, names)
-    return JsonOutput(stream, names) if kind == "json" else ParquetOutput(stream, names)
+        return CsvOutput(stream, decisions, shown)
+    return (JsonOutput if kind == "json" else ParquetOutput)(stream, decisions, shown)
 
 
 class CsvOutput:
-    """CSV with a header; after the first five columns comes the probability of each class."""
+    """CSV with a header; after the first columns comes one for each class or target."""
 
-    def __init__(self, stream: BinaryIO, classes: Sequence[str]) -> None:
-        self._stream, self._classes = stream, classes
-        self._write(["path", "predicted", "probability", "reason", "message", *classes])
+    def __init__(self, stream: BinaryIO, decisions: Decisions, names: Sequence[str]) -> None:
+        self._stream, self._decisions, self._names = stream, decisions, names
+        self._write(["path", *decisions.columns, "reason", "message", *names])
 
     def add(self, predictions: Sequence[Prediction]) -> None:
         """Write a line for each prediction."""
         for one in predictions:
-            name = "" if one.label is None else self._classes[one.label]
-            probability = "" if one.probability is None else f"{one.probability:.6f}"
-            shares = [f"{share:.6f}" for share in one.probabilities] or [""] * len(self._classes)
-            self._write([one.path, name, probability, one.reason or "", one.message or "", *shares])
+            decided = _decided(self._decisions, self._names, one)
+            numbers = [self._decisions.number.format(value) for value in one.values]
+            cells = [self._cell(value) for value in decided.values()]
+            said = [one.reason or "", one.message or ""]
+            self._write([one.path, *cells, *said, *(numbers or [""] * len(self._names))])
 
     def close(self) -> None:
         """Nothing more to write."""
+
+    def _cell(self, value: Any) -> str:
+        if value is None:
+            return ""
+        if isinstance(value, list):
+            return _LIST_SEPARATOR.join(value)
+        return value if isinstance(value, str) else self._decisions.number.format(value)
 
     def _write(self, row: Sequence[str]) -> None:
         text = io.StringIO()
@@ -97,19 +97,18 @@ class CsvOutput:
 class JsonOutput:
     """A JSON object a line."""
 
-    def __init__(self, stream: BinaryIO, classes: Sequence[str]) -> None:
-        self._stream, self._classes = stream, classes
+    def __init__(self, stream: BinaryIO, decisions: Decisions, names: Sequence[str]) -> None:
+        self._stream, self._decisions, self._names = stream, decisions, names
 
     def add(self, predictions: Sequence[Prediction]) -> None:
         """Write a line for each prediction."""
         for one in predictions:
             row = {
                 "path": one.path,
-                "predicted": None if one.label is None else self._classes[one.label],
-                "probability": one.probability,
+                **_decided(self._decisions, self._names, one),
                 "reason": one.reason,
                 "message": one.message,
-                "probabilities": dict(zip(self._classes, one.probabilities, strict=False)),
+                self._decisions.values_column: dict(zip(self._names, one.values, strict=False)),
             }
             self._stream.write(json.dumps(row).encode("ascii") + b"\n")
 
@@ -118,28 +117,36 @@ class JsonOutput:
 
 
 class ParquetOutput:
-    """Parquet; ``probabilities`` is a list by class index, and the metadata name the classes."""
+    """Parquet; the values are a list by class or target, whose names stand in the metadata."""
 
-    def __init__(self, stream: BinaryIO, classes: Sequence[str]) -> None:
-        self._classes = classes
-        about = json.dumps({"classes": list(classes)}).encode("ascii")
-        self._writer = pq.ParquetWriter(stream, _SCHEMA.with_metadata({b"shardmill": about}))
+    def __init__(self, stream: BinaryIO, decisions: Decisions, names: Sequence[str]) -> None:
+        self._decisions, self._names = decisions, names
+        about = json.dumps({"classes": list(names)}).encode("ascii")
+        text = pa.string()
+        fields = {"path": text, **decisions.columns, "reason": text, "message": text}
+        fields[decisions.values_column] = pa.list_(pa.float32())
+        self._schema = pa.schema(fields)
+        self._writer = pq.ParquetWriter(stream, self._schema.with_metadata({b"shardmill": about}))
 
     def add(self, predictions: Sequence[Prediction]) -> None:
         """Write a row group."""
         rows = [
             {
                 "path": one.path,
-                "predicted": None if one.label is None else self._classes[one.label],
-                "probability": one.probability,
+                **_decided(self._decisions, self._names, one),
                 "reason": one.reason,
                 "message": one.message,
-                "probabilities": list(one.probabilities) or None,
+                self._decisions.values_column: list(one.values) or None,
             }
             for one in predictions
         ]
-        self._writer.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA))
+        self._writer.write_table(pa.Table.from_pylist(rows, schema=self._schema))
 
     def close(self) -> None:
         """Write the footer."""
         self._writer.close()
+
+
+def _decided(decisions: Decisions, names: Sequence[str], one: Prediction) -> dict[str, Any]:
+    """Return the decision of a prediction by column; None in each of a file that was refused."""
+    return decisions.decide(names, one.values) if one.values else dict.fromkeys(decisions.columns)

@@ -57,12 +57,12 @@ def divide_train_split(data: DataSettings, reader: RecordReader, classes: list[s
     Raises:
         DataError: there are no records to train on.
         ConfigError: the fold is empty, or the settings do not fit the data.
-        UsageError: the images have other labels than one class each.
+        UsageError: folds are asked for, and the images have other labels than one class each.
     """
     table, version = reader.table, reader.split.version
-    check_has_classes(version.manifest.label_kind, version.ref, "training")
     if data.left_out_fold is None or data.folds is None:
         return TrainRecords(order_from_settings(data, table, classes), None)
+    check_has_classes(version.manifest.label_kind, version.ref, "data.left_out_fold")
     facts = FoldedRecords(table.id, table.label, _groups(reader.split.version, table.split))
     is_left_out = fold_numbers(facts, data.folds, data.seed) == data.left_out_fold - 1
     if not is_left_out.any():

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from infra.dataset.version import DatasetVersion
 from training.config import TrainConfig
+from training.export.measures import LabelsMeasure
 from training.results.metrics.multi_label import MultiLabelTally
 from training.results.predictions.columns import MultiLabelColumns
 from training.tasks.mixing import mixed_targets
@@ -61,6 +62,10 @@ class MultiLabel:
     def served(self, outputs: Any) -> dict[str, Any]:
         """Return ``probabilities`` float32 [b, C] and ``predicted`` bool [b, C]."""
         return {"probabilities": tf.sigmoid(outputs), "predicted": outputs > 0.0}
+
+    def form_measure(self) -> LabelsMeasure:
+        """Return how ONNX and LiteRT forms are compared with the model."""
+        return LabelsMeasure()
 
     def tally(self) -> MultiLabelTally:
         """Return an empty tally."""

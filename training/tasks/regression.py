@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from infra.dataset.version import DatasetVersion
 from training.config import TrainConfig
+from training.export.measures import NumbersMeasure
 from training.results.metrics.regression import RegressionTally
 from training.results.predictions.columns import RegressionColumns
 from training.tasks.mixing import mixed_targets
@@ -66,6 +67,10 @@ class Regression:
     def served(self, outputs: Any) -> dict[str, Any]:
         """Return ``values`` float32 [b, T], in the unit of the labels."""
         return {"values": self._values(outputs)}
+
+    def form_measure(self) -> NumbersMeasure:
+        """Return how ONNX and LiteRT forms are compared with the model."""
+        return NumbersMeasure(self.std)
 
     def tally(self) -> RegressionTally:
         """Return an empty tally."""

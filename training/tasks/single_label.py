@@ -10,6 +10,7 @@ import tensorflow as tf
 from infra.dataset.version import DatasetVersion
 from training.augment.batched import dominating_labels, mixed_loss
 from training.config import TrainConfig
+from training.export.measures import ClassMeasure
 from training.results.metrics.single_label import SingleLabelTally
 from training.results.predictions.columns import SingleLabelColumns
 from training.tasks.task import LabelSpec
@@ -52,6 +53,10 @@ class SingleLabel:
         """Return ``probabilities`` float32 [b, C] and ``label`` int64 [b]."""
         probabilities = tf.nn.softmax(outputs)
         return {"probabilities": probabilities, "label": tf.argmax(probabilities, axis=-1)}
+
+    def form_measure(self) -> ClassMeasure:
+        """Return how ONNX and LiteRT forms are compared with the model."""
+        return ClassMeasure()
 
     def tally(self) -> SingleLabelTally:
         """Return an empty tally."""

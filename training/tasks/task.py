@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-import tensorflow as tf
-
+from training.export.measures import FormMeasure
 from training.results.metrics.tally import Tally
 from training.results.predictions.columns import PredictionColumns
 
@@ -71,6 +70,9 @@ class Task(Protocol):
     def served(self, outputs: Any) -> dict[str, Any]:
         """Decode outputs to what an exported model returns: name -> [b, ...], the most important first."""
 
+    def form_measure(self) -> FormMeasure | None:
+        """Return how ONNX and LiteRT forms are compared with the model; None: they are not offered."""
+
     def tally(self) -> Tally:
         """Return an empty tally of predictions, for the figures of a split."""
 
@@ -81,8 +83,3 @@ class Task(Protocol):
 def evaluated(task: Task, outputs: Any, labels: Any) -> Mapping[str, Any]:
     """Return all that is kept of each evaluated example: ``losses`` float32 [b], and its predictions."""
     return {"losses": task.losses(outputs, labels), **task.predictions(outputs)}
-
-
-def in_float32(outputs: Any) -> Any:
-    """Return the output of a model, one tensor or several, in float32."""
-    return tf.nest.map_structure(lambda part: tf.cast(part, tf.float32), outputs)

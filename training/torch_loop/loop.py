@@ -56,6 +56,7 @@ class TrainingLoop:
         self._evaluator = evaluator
         self._data = data
         self._order = data.order
+        self._names = data.batches.maker.records.split.version.manifest.label_names
         self._outputs = outputs
         self._stop = stop
         self._run = RunProgress(config.run, data.order, progress, has_validation=data.validation is not None)
@@ -150,10 +151,9 @@ class TrainingLoop:
         augment = self._config.augment
         shown = DeviceAugment(augment, self._config.data.seed)(batch)
         images = shown.images[:NUM_SHOWN].permute(0, 2, 3, 1).float().cpu().numpy()
-        classes = self._data.batches.maker.records.split.version.manifest.classes
-        log_training_examples(
-            self._outputs.log, images, batch.labels.cpu().numpy(), classes, mixed=augment.mixes
-        )
+        labels, columns = batch.labels.cpu().numpy(), self._parts.task.columns()
+        told = [columns.label_words(self._names, labels, row) for row in range(len(images))]
+        log_training_examples(self._outputs.log, images, told, mixed=augment.mixes)
 
     def _consumed(self, batch: TorchBatch) -> list[str]:
         """Return the ids of the step's real examples, in the order of the global batch."""
@@ -190,7 +190,7 @@ class TrainingLoop:
         log.scalars("train", run_step, {**train, **self.rates()})
         validation = self._data.validation
         if validation is not None and self._run.validation_is_due:
-            hardest = HardestExamples()
+            hardest = HardestExamples(self._parts.task.columns(), self._names)
             figures = self._validate(validation, hardest).figures()
             row["validation"] = figures
             log.scalars("validation", run_step, figures)

@@ -34,7 +34,8 @@ def runs(runs: options.Runs = None, json_output: options.Json = False) -> None:
             "state": "unfinished" if run.result is None else "finished",
             "epochs_done": run.epochs_done,
             "epochs": run.epochs_wanted,
-            "test_accuracy": run.test_accuracy,
+            "task": run.task,
+            "test_figure": None if run.test_figure is None else dict([run.test_figure]),
         }
         for run in list_runs(folder)
     ]
@@ -44,14 +45,16 @@ def runs(runs: options.Runs = None, json_output: options.Json = False) -> None:
         output.say(f"No training runs under {folder}", "Make one: shardmill train NAME")
     else:
         output.print_table(
-            "", ["run", "dataset", "model", "state", "epochs", "test accuracy"], [_row(run) for run in found]
+            "", ["run", "dataset", "model", "state", "epochs", "on test"], [_row(run) for run in found]
         )
 
 
 def _row(run: dict[str, Any]) -> list[object]:
-    accuracy = run["test_accuracy"]
+    from training.results.metrics.figures import FIGURES
+
+    figure = run["test_figure"] or {}
     return [
         *(run[name] for name in ("run", "dataset", "model", "state")),
         f"{run['epochs_done']} of {run['epochs']}",
-        "" if accuracy is None else f"{accuracy:.2%}",
+        "".join(FIGURES[name].precise(value) for name, value in figure.items()),
     ]

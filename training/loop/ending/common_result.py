@@ -11,6 +11,7 @@ from training.config import TrainConfig
 from training.loop.checkpoints.checkpoints import Progress
 from training.results.predictions.file import predictions_file
 from training.results.predictions.label_errors import OUT_OF_SAMPLE
+from training.tasks.traits import traits_of
 
 
 class EndedLoop(Protocol):
@@ -65,7 +66,8 @@ def common_result(
         "version": version.version,
         **version.describe_view(),
         "model": config.model.name,
-        "classes": version.manifest.classes,
+        "task": traits_of(version).name,
+        "classes": version.manifest.label_names,
         "epochs": loop.progress.epoch,
         "steps": loop.run_step,
         "global_batch_size": config.data.batch_size,
@@ -77,7 +79,11 @@ def common_result(
         "export_dir": str(run_dir / "export"),
         "tensorboard_dir": str(run_dir / "logs"),
         "predictions": {split: str(run_dir / predictions_file(split)) for split in metrics},
-        "confusion_pictures": {split: str(run_dir / f"confusion-{split}.svg") for split in metrics},
+        "confusion_pictures": {
+            split: str(run_dir / f"confusion-{split}.svg")
+            for split, figures in metrics.items()
+            if "confusion_matrix" in figures
+        },
         "notes": notes,
         "unchanged": False,
     }

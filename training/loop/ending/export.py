@@ -9,7 +9,7 @@ from typing import Any
 
 from infra import progress as events
 from training.config import ExportSettings
-from training.export.forms import FormsRequest, write_forms
+from training.export.forms import Exported, FormsRequest, write_forms
 from training.export.saved_model import export
 from training.loop.evaluating.trained_model import WEIGHTS_FILE
 from training.loop.parts import TrainingParts
@@ -37,19 +37,20 @@ def export_model(
     if group_of(parts.strategy).is_first:
         train = readers["train"]
         grey = train.first_sound().channels == 1  # all records are grey, or none
-        plain = _export(parts, train.split.version.manifest.classes, run_dir / "export", grey=grey)
+        plain = _export(parts, train.split.version.manifest.label_names, run_dir / "export", grey=grey)
         checked_on = (*(readers[split] for split in ("test", "validation") if split in readers), train)
         forms = write_forms(plain, FormsRequest(settings, train, checked_on[0]), run_dir)
     events.progress("export", 1, 1, unit="models")
     return forms
 
 
-def _export(parts: TrainingParts, classes: list[str], folder: Path, *, grey: bool) -> Any:
+def _export(parts: TrainingParts, names: list[str], folder: Path, *, grey: bool) -> Exported:
     """Export a copy of the model that belongs to no strategy, and its weights. Return the copy."""
     weights = parts.model.get_weights()
     # The same model without synchronisation between replicas. Its initial weights are overwritten anyway.
     plain = build_model(replace(parts.spec, synchronized=False, weights=None))
     plain.set_weights(weights)
     plain.save_weights(folder.parent / WEIGHTS_FILE)
-    export(plain, classes, parts.spec.image_size, folder, grey=grey)
-    return plain
+    exported = Exported(plain, parts.task, names)
+    export(exported, parts.spec.image_size, folder, grey=grey)
+    return exported

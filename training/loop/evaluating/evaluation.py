@@ -10,12 +10,13 @@ import tensorflow as tf
 
 from training.arrays import Ints
 from training.loop.evaluating.interface import Sink
+from training.models.outputs import in_float32
 from training.order import SequentialOrder, rank_slice
 from training.ranks.group import group_of
 from training.ranks.strategy import distribute, gather
 from training.reading import RecordReader
 from training.results.metrics.tally import Evaluation, Rows
-from training.tasks.task import Task, evaluated, in_float32
+from training.tasks.task import Task, evaluated
 from training.tf_data.indexed import IndexedPipeline
 from training.tf_data.pipeline import reraise
 

@@ -29,8 +29,8 @@ def evaluate_splits(
 ) -> dict[str, Any]:
     """Evaluate a model on splits.
 
-    Each split leaves ``predictions-<split>.parquet``, ``confusion-<split>.svg`` and
-    ``reliability-<split>.svg`` in ``run_dir``.
+    Each split leaves ``predictions-<split>.parquet`` in ``run_dir``; of a single-label classifier also
+    ``confusion-<split>.svg`` and ``reliability-<split>.svg``.
 
     Args:
         evaluator: evaluates the model.
@@ -44,12 +44,12 @@ def evaluate_splits(
     folder = Storage.at(run_dir)
     results = {}
     for reader in readers:
-        split, classes = reader.table.split, reader.split.version.manifest.classes
+        split, names = reader.table.split, reader.split.version.manifest.label_names
         evaluation = _evaluated(evaluator, reader, folder, check)
-        results[split] = evaluation.to_result(classes)
+        results[split] = evaluation.to_result(names)
         events.metrics(split=split, final=True, **evaluation.figures())
         if isinstance(evaluation, SingleLabelEvaluation):
-            _draw(folder, split, evaluation, classes)
+            _draw(folder, split, evaluation, names)
     return results
 
 
@@ -70,7 +70,7 @@ def evaluate_left_out(
     """
     evaluation = _evaluated(evaluator, reader, Storage.at(run_dir), check, records)
     return {
-        "metrics": evaluation.to_result(reader.split.version.manifest.classes),
+        "metrics": evaluation.to_result(reader.split.version.manifest.label_names),
         "predictions": str(run_dir / LEFT_OUT_FILE),
     }
 

@@ -9,26 +9,35 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from training.arrays import Ints
 from training.loop.sharing.division import Division
 from training.order import Order
 from training.ranks.peers import Peers
+from training.reading import SplitTable
 from training.results.run_files.rank_balance import BALANCE_FILE, RankBalance, read_balance
 
 
 @dataclass(frozen=True, slots=True)
 class RankLabels:
-    """The classes of a split.
+    """The classes of a split, one or several of each record.
 
     Attributes:
-        names: their names.
-        of_records: int32 [N], the class of each record.
+        names: their names; none if the labels are no classes.
+        table: the records.
     """
 
     names: Sequence[str]
-    of_records: npt.NDArray[np.int32]
+    table: SplitTable
+
+    def counts(self, ordinals: Ints) -> Ints:
+        """Return the number of records of each class among some: int64 [C]."""
+        if not self.names:
+            return np.zeros(0, np.int64)
+        labels = self.table.labels_of(ordinals)
+        if labels.ndim > 1:
+            return np.asarray(labels.sum(axis=0), np.int64)
+        return np.asarray(np.bincount(labels.astype(np.int64), minlength=len(self.names)), np.int64)
 
 
 class BalanceRecord:
@@ -83,12 +92,12 @@ class BalanceRecord:
     def _own_row(self, epoch: int) -> dict[str, Any]:
         rank, speeds = self._ranks.rank, self._division.seconds_per_example
         rows, steps = self._division.rows[rank], max(self._num_steps, 1)
-        counts = self._class_counts(epoch)
+        counts, examples = self._class_counts(epoch)
         return {
             "rank": rank,
             "device": self._device,
             "rows": rows,
-            "examples": int(counts.sum()),
+            "examples": examples,
             "class_counts": counts.tolist(),
             "num_steps": self._num_steps,
             "step_seconds": self._seconds / steps,
@@ -96,12 +105,13 @@ class BalanceRecord:
             "compute_seconds": None if speeds is None else rows * speeds[rank],
         }
 
-    def _class_counts(self, epoch: int) -> Ints:
-        """Return the real examples of each class in this rank's part of an epoch: int64 [C]."""
+    def _class_counts(self, epoch: int) -> tuple[Ints, int]:
+        """Return the real examples of each class in this rank's part of an epoch, int64 [C], and of all."""
         own = self._division.slice_of(self._ranks.rank)
-        counts = np.zeros(len(self._labels.names), np.int64)
+        counts, examples = np.zeros(len(self._labels.names), np.int64), 0
         for step in range(self._order.steps_per_epoch):
             plan = self._order.step(epoch, step).of_rows(own)
-            labels = self._labels.of_records[plan.ordinals[plan.weights > 0]]
-            counts += np.bincount(labels, minlength=counts.size)
-        return counts
+            real = plan.ordinals[plan.weights > 0]
+            counts += self._labels.counts(real)
+            examples += int(real.size)
+        return counts, examples

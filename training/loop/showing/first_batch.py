@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from training.results.tensorboard_log import TensorBoardLog
 
 
 def log_first_batch(
-    log: TensorBoardLog, config: TrainConfig, strategy: Any, batch: Any, classes: Sequence[str]
+    log: TensorBoardLog, config: TrainConfig, strategy: Any, batch: Any, words: Callable[[Any, int], str]
 ) -> None:
     """Write the first examples of a batch after all augmentation.
 
@@ -24,7 +24,7 @@ def log_first_batch(
         config: the configuration of the run.
         strategy: the strategy of the run; of several replicas the first one's rows are shown.
         batch: images, labels and the parameters of augmentation, as a training step takes them.
-        classes: the name of each label.
+        words: labels and a row -> its label for people.
     """
     rows = tf.nest.map_structure(
         lambda part: strategy.experimental_local_results(part)[0][:NUM_SHOWN], dict(batch)
@@ -32,4 +32,6 @@ def log_first_batch(
     images, mixes = rows["images"], config.augment.mixes
     if config.augment.is_batched:
         images = BatchAugment(mixes=mixes)(images, rows["parameters"])
-    log_training_examples(log, np.asarray(images), rows["labels"].numpy(), classes, mixed=mixes)
+    labels = tf.nest.map_structure(np.asarray, rows["labels"])
+    told = [words(labels, row) for row in range(len(images))]
+    log_training_examples(log, np.asarray(images), told, mixed=mixes)

@@ -5,17 +5,19 @@ No framework: the loops of TensorFlow and PyTorch hand over arrays.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from training.arrays import Floats, Ints
+from training.arrays import Ints
 from training.reading import RecordReader
 from training.reading.decode import Pixels
 from training.results.metrics.tally import Rows
 from training.results.pictures.grid import Cell, grid_picture
+from training.results.predictions.columns import PredictionColumns
 from training.results.tensorboard_log import TensorBoardLog
 
 _COLUMNS, _ROWS = 6, 3
@@ -25,8 +27,7 @@ NUM_SHOWN = _COLUMNS * _ROWS
 def log_training_examples(
     log: TensorBoardLog,
     images: npt.NDArray[Any],
-    labels: npt.NDArray[Any],
-    classes: Sequence[str],
+    labels: Sequence[str],
     *,
     mixed: bool,
 ) -> None:
@@ -35,52 +36,63 @@ def log_training_examples(
     Args:
         log: gets the picture, at step 0.
         images: numbers [b, S, S, C], 0 to 255.
-        labels: integers [b].
-        classes: the name of each label.
+        labels: what each is labelled, for people.
         mixed: an image may show two examples.
     """
     shown = np.clip(np.rint(images[:NUM_SHOWN].astype(np.float32)), 0, 255).astype(np.uint8)
     cells = [
-        Cell(_in_colour(pixels), (classes[label],))
-        for pixels, label in zip(shown, labels[:NUM_SHOWN].tolist(), strict=True)
+        Cell(_in_colour(pixels), (label,)) for pixels, label in zip(shown, labels[:NUM_SHOWN], strict=True)
     ]
     about = "; mixed examples bear the label of the first image" if mixed else ""
     _write(log, "train", "examples", 0, f"training examples as augmented{about}", cells)
 
 
+class _Hard(NamedTuple):
+    """An example with a high loss: its record, its label, and how it was predicted."""
+
+    loss: float
+    ordinal: int
+    label: str
+    outcome: str
+
+
 class HardestExamples:
     """Keeps the examples of the highest losses of a split. Implements ``Sink``."""
 
-    def __init__(self) -> None:
-        self._ordinals: Ints = np.zeros(0, np.int64)
-        self._labels: Ints = np.zeros(0, np.int64)
-        self._predicted: Ints = np.zeros(0, np.int64)
-        self._losses: Floats = np.zeros(0)
+    def __init__(self, columns: PredictionColumns, names: Sequence[str]) -> None:
+        """Keep examples of a task.
+
+        Args:
+            columns: of the task.
+            names: of its classes or targets.
+        """
+        self._columns = columns
+        self._names = names
+        self._kept: list[_Hard] = []
 
     def add(self, ordinals: Ints, labels: Any, rows: Rows) -> None:
         """Take n examples; see ``Sink.add``."""
-        losses = np.concatenate([self._losses, rows["losses"]])
-        hardest = np.argsort(-losses, kind="stable")[:NUM_SHOWN]
-        self._losses = losses[hardest]
-        self._ordinals = np.concatenate([self._ordinals, ordinals])[hardest]
-        self._labels = np.concatenate([self._labels, labels])[hardest]
-        self._predicted = np.concatenate([self._predicted, rows["predicted"]])[hardest]
+        losses, wrong = rows["losses"], self._columns.wrong(labels, rows)
+        for row in np.argsort(-losses, kind="stable")[:NUM_SHOWN].tolist():
+            taken = self._columns.predicted_words(self._names, rows, row)
+            outcome = f"taken for {taken}" if wrong[row] else "predicted rightly"
+            label = self._columns.label_words(self._names, labels, row)
+            self._kept.append(_Hard(float(losses[row]), int(ordinals[row]), label, outcome))
+        self._kept = heapq.nsmallest(NUM_SHOWN, self._kept, key=lambda one: (-one.loss, one.ordinal))
 
     def write(self, log: TensorBoardLog, step: int, reader: RecordReader) -> None:
-        """Write a picture of the examples with their labels, and the classes for which they were taken.
+        """Write a picture of the examples with their labels, and what they were taken for.
 
         Args:
             log: gets the picture.
             step: the step of the run.
             reader: the records of the split.
         """
-        classes, cells = reader.split.version.manifest.classes, []
-        values = zip(self._ordinals, self._labels, self._predicted, self._losses, strict=True)
-        for ordinal, label, predicted, loss in values:
-            (stored,) = reader.read_images(np.array([ordinal]))
-            taken = "predicted rightly" if label == predicted else f"taken for {classes[predicted]}"
-            captions = (classes[label], taken, f"loss {loss:.2f}")
-            cells.append(Cell(reader.decoded(int(ordinal), stored), captions))
+        cells = []
+        for one in self._kept:
+            (stored,) = reader.read_images(np.array([one.ordinal]))
+            captions = (one.label, one.outcome, f"loss {one.loss:.2f}")
+            cells.append(Cell(reader.decoded(one.ordinal, stored), captions))
         split = reader.table.split
         _write(log, split, "hardest", step, f"hardest {split} examples after step {step}", cells)
 

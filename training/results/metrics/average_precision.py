@@ -27,7 +27,7 @@ class PrecisionCounts:
 
     def add(self, wanted: npt.NDArray[np.bool_], probabilities: npt.NDArray[np.floating]) -> None:
         """Count examples: whether each has each class, and its probability, both [n, C]."""
-        bins, num_classes = _bins(probabilities), wanted.shape[1]
+        bins, num_classes = bins_of(probabilities), wanted.shape[1]
         place = (wanted * num_classes + np.arange(num_classes)) * _BINS + bins
         np.add.at(self._counts.reshape(-1), place.ravel(), 1)
 
@@ -49,7 +49,13 @@ def average_precision(others: npt.NDArray[np.integer], own: npt.NDArray[np.integ
     return ratio(recalled, own.sum(axis=1))
 
 
-def _bins(probabilities: npt.NDArray[np.floating]) -> Ints:
+def num_bins() -> int:
+    """Return the number of bins of each class."""
+    return _BINS
+
+
+def bins_of(probabilities: npt.NDArray[np.floating]) -> Ints:
+    """Return the bin of each probability: int64, rising with it."""
     likely = probabilities.astype(np.float64)
     with np.errstate(divide="ignore"):
         logits = np.log(likely) - np.log1p(-likely)

@@ -24,6 +24,10 @@ class Figure:
         """Return a value of the figure for people."""
         return f"{value:.1%}" if self.is_share else f"{value:.3f}"
 
+    def precise(self, value: float) -> str:
+        """Return the name of the figure and a value, with a digit more than ``text``."""
+        return f"{self.words} {value:.2%}" if self.is_share else f"{self.words} {value:.4f}"
+
 
 # In the order in which a page shows them.
 FIGURES: Final = {

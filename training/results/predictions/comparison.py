@@ -13,14 +13,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from infra.errors import DataError
-from training.arrays import Floats, Ints
-from training.results.metrics.confusion import mean_where, precision_recall_f1
-from training.results.predictions.file import has_one_label, read_classes, read_predictions
+from training.arrays import Floats
+from training.results.metrics.tally import Rows
+from training.results.predictions.file import columns_of, read_all, read_classes
+from training.results.predictions.resampling import ResampledFigures, resampled_figures
 
 RESAMPLES = 2000
-_COLUMNS = ["id", "label_index", "predicted_index", "loss"]
 _SEED = 0  # the same comparison gives the same interval each time
 
 
@@ -47,8 +48,9 @@ class Comparison:
 
     Attributes:
         num_examples: the records.
-        only_first, only_second: records that only the first, or only the second, predicted rightly.
-        figures: ``accuracy``, ``macro_f1`` and ``loss``.
+        only_first, only_second: records that only the first, or only the second, predicted rightly; of
+            numbers those that it predicted more closely.
+        figures: those of the task, by name; ``loss`` is the last.
     """
 
     num_examples: int
@@ -63,61 +65,55 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class _Predictions:
-    """Predictions of one model, sorted by id: bytes, int64, int64 and float64 [N]."""
+    """Predictions of one model, sorted by id: bytes [N], labels and rows of the task, right bool [N]."""
 
     ids: npt.NDArray[np.bytes_]
-    labels: Ints
-    predicted: Ints
-    losses: Floats
+    labels: Any
+    rows: Rows
+    right: npt.NDArray[np.bool_]
 
 
 def compare(first: Path, second: Path) -> Comparison:
     """Compare two files of predictions.
 
     Raises:
-        DataError: they are of different records, or of different classes. CorruptDataError: one is damaged.
+        DataError: they are of different tasks, records or classes. CorruptDataError: one is damaged.
     """
-    if not (has_one_label(first) and has_one_label(second)):
-        raise DataError("only single-label classifiers can be compared")
-    classes, others = read_classes(first), read_classes(second)
-    if classes != others:
+    task = columns_of(first).task
+    if columns_of(second).task != task:
+        raise DataError(f"the first run learned {task}, the second {columns_of(second).task}")
+    names, others = read_classes(first), read_classes(second)
+    if names != others:
         raise DataError(
-            f"the runs have different classes: {_differing(set(classes), set(others))}",
+            f"the runs have different classes: {_differing(set(names), set(others))}",
             "compare runs on versions with the same classes",
         )
-    one, other = _read(first), _read(second)
+    one, other = _read(first, names), _read(second, names)
     _check_same_records(one, other)
-    values = list(_resampled(one, other, len(classes)))
-    whole = np.arange(one.ids.size)
-    a, b = _figures(one, whole, len(classes)), _figures(other, whole, len(classes))
-    figures = {name: _difference(a[name], b[name], np.array([value[name] for value in values])) for name in a}
-    right, also_right = one.predicted == one.labels, other.predicted == other.labels
-    return Comparison(
-        one.ids.size, int((right & ~also_right).sum()), int((~right & also_right).sum()), figures
-    )
+    a, b = (resampled_figures(task, each.labels, each.rows, len(names)) for each in (one, other))
+    if a is None or b is None:
+        raise DataError(f"runs that learned {task} cannot be compared")
+    whole = np.ones(one.ids.size, np.int64)
+    found, also = a.of(whole), b.of(whole)
+    drawn = list(_resampled(a, b, one.ids.size))
+    figures = {
+        name: _difference(found[name], also[name], np.array([value[name] for value in drawn]))
+        for name in found
+    }
+    if task == "regression":
+        closer = one.rows["losses"] < other.rows["losses"], other.rows["losses"] < one.rows["losses"]
+    else:
+        closer = one.right & ~other.right, ~one.right & other.right
+    return Comparison(one.ids.size, int(closer[0].sum()), int(closer[1].sum()), figures)
 
 
-def _resampled(one: _Predictions, other: _Predictions, num_classes: int) -> Iterator[dict[str, float]]:
-    """Yield the differences of the figures in each resample."""
+def _resampled(a: ResampledFigures, b: ResampledFigures, size: int) -> Iterator[dict[str, float]]:
+    """Yield the differences of the figures in each resample of ``size`` records."""
     random = np.random.default_rng(_SEED)
     for _ in range(RESAMPLES):
-        drawn = random.integers(0, one.ids.size, one.ids.size)
-        a, b = _figures(one, drawn, num_classes), _figures(other, drawn, num_classes)
-        yield {name: b[name] - a[name] for name in a}
-
-
-def _figures(one: _Predictions, rows: Ints, num_classes: int) -> dict[str, float]:
-    labels, predicted = one.labels[rows], one.predicted[rows]
-    right = labels == predicted
-    hits, support, taken = (
-        np.bincount(values, minlength=num_classes) for values in (labels[right], labels, predicted)
-    )
-    f1 = precision_recall_f1(hits, support, taken)[2]
-    return {
-        "accuracy": float(right.mean()),
-        "macro_f1": mean_where(f1, support),
-        "loss": float(one.losses[rows].mean()),
-    }
+        times = np.bincount(random.integers(0, size, size), minlength=size)
+        first, second = a.of(times), b.of(times)
+        yield {name: second[name] - first[name] for name in first}
 
 
 def _difference(first: float, second: float, differences: Floats) -> Difference:
@@ -125,18 +121,13 @@ def _difference(first: float, second: float, differences: Floats) -> Difference:
     return Difference(first, second, low, high, float((differences > 0).mean()))
 
 
-def _read(path: Path) -> _Predictions:
-    parts = list(read_predictions(path, _COLUMNS))
-    ids = np.concatenate([np.array(part["id"].to_pylist(), "S16") for part in parts] or [np.array([], "S16")])
-    columns = [
-        np.concatenate([part[name].to_numpy() for part in parts]) if parts else np.array([])
-        for name in _COLUMNS[1:]
-    ]
+def _read(path: Path, names: list[str]) -> _Predictions:
+    columns = columns_of(path)
+    table = read_all(path, ["id", "loss", *columns.fields])
+    ids = np.array(table["id"].to_pylist(), "S16")
     by_id = np.argsort(ids)
-    labels, predicted, losses = (column[by_id] for column in columns)
-    return _Predictions(
-        ids[by_id], labels.astype(np.int64), predicted.astype(np.int64), losses.astype(np.float64)
-    )
+    labels, rows = columns.read(names, table.take(pa.array(by_id)))
+    return _Predictions(ids[by_id], labels, rows, ~columns.wrong(labels, rows))
 
 
 def _check_same_records(one: _Predictions, other: _Predictions) -> None:
@@ -149,7 +140,7 @@ def _check_same_records(one: _Predictions, other: _Predictions) -> None:
         )
     if not one.ids.size:
         raise DataError("the runs have no predictions of this split")
-    changed = int((one.labels != other.labels).sum())
+    changed = int((one.labels != other.labels).reshape(one.ids.size, -1).any(axis=1).sum())
     if changed:
         raise DataError(
             f"{changed:,} of {one.ids.size:,} records have another label in the second run",

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.storage.names import name_of
-from training.results.metrics.single_label import SingleLabelTally
-from training.results.predictions.file import probabilities_of, read_classes, read_predictions
+from training.results.predictions.file import columns_of, read_classes, read_predictions
 
 
 def figures_of(path: Path) -> dict[str, Any]:
@@ -16,13 +15,8 @@ def figures_of(path: Path) -> dict[str, Any]:
     Raises:
         CorruptDataError: it is no such file.
     """
-    classes = [name_of(uri) for uri in read_classes(path)]
-    tally = SingleLabelTally(len(classes))
-    for rows in read_predictions(path, ["label_index", "predicted_index", "loss", "probabilities"]):
-        found = {
-            "losses": rows["loss"].to_numpy(),
-            "predicted": rows["predicted_index"].to_numpy(),
-            "probabilities": probabilities_of(rows),
-        }
-        tally.add(rows["label_index"].to_numpy(), found)
-    return tally.evaluation().to_result(classes)
+    columns, names = columns_of(path), read_classes(path)
+    tally = columns.tally(len(names))
+    for table in read_predictions(path, ["loss", *columns.fields]):
+        tally.add(*columns.read(names, table))
+    return tally.evaluation().to_result([name_of(uri) for uri in names])

@@ -21,7 +21,7 @@ from infra.storage.names import uri_of
 from training.arrays import Ints
 from training.reading import SplitTable
 from training.results.metrics.tally import Rows
-from training.results.predictions.columns import PredictionColumns, SingleLabelColumns
+from training.results.predictions.columns import COLUMNS, PredictionColumns, SingleLabelColumns, numbers_of
 
 COMMON_COLUMNS = {
     "id": pa.string(),  # of the record
@@ -69,7 +69,7 @@ class PredictionsWriter:
         self._name = name or predictions_file(table.split)
         self._version = version
         self._table = table
-        self._names = [uri_of(name) for name in version.manifest.classes]
+        self._names = [uri_of(name) for name in version.manifest.label_names]
         self._sources = _Sources(version, table)
         self._pending: list[pa.Table] = []
         self._num_pending = 0
@@ -147,7 +147,7 @@ def join_predictions(paths: Sequence[Path], folder: Storage, name: str) -> None:
 
 
 def read_classes(path: Path) -> list[str]:
-    """Return the names of the classes of a file of predictions, as text.
+    """Return the names of the classes, or of the targets, of a file of predictions, as text.
 
     Raises:
         CorruptDataError: it is no such file.
@@ -161,7 +161,19 @@ def has_one_label(path: Path) -> bool:
     Raises:
         CorruptDataError: it is no such file.
     """
-    return bool(_about(path).get("task", _SINGLE_LABEL.task) == _SINGLE_LABEL.task)
+    return columns_of(path).task == _SINGLE_LABEL.task
+
+
+def columns_of(path: Path) -> PredictionColumns:
+    """Return the columns of the task that a file of predictions is of.
+
+    Raises:
+        CorruptDataError: it is no such file.
+    """
+    task = str(_about(path).get("task", _SINGLE_LABEL.task))
+    if task not in COLUMNS:
+        raise CorruptDataError(f"{path} has predictions of the task {task!r}, which is unknown")
+    return COLUMNS[task]
 
 
 def _about(path: Path) -> dict[str, Any]:
@@ -171,6 +183,15 @@ def _about(path: Path) -> dict[str, Any]:
     except (KeyError, ValueError) as error:
         raise CorruptDataError(f"{path} is not a file of predictions") from error
     return about
+
+
+def num_predictions(path: Path) -> int:
+    """Return the number of rows of a file of predictions.
+
+    Raises:
+        CorruptDataError: it is no such file.
+    """
+    return int(_opened(path).metadata.num_rows)
 
 
 def read_predictions(path: Path, columns: list[str]) -> Iterator[pa.Table]:
@@ -184,11 +205,18 @@ def read_predictions(path: Path, columns: list[str]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches([batch])
 
 
+def read_all(path: Path, columns: list[str]) -> pa.Table:
+    """Return all rows of a file of predictions, with the given columns.
+
+    Raises:
+        CorruptDataError: it is no such file.
+    """
+    return _opened(path).read(columns=columns, use_threads=False)
+
+
 def probabilities_of(rows: pa.Table) -> npt.NDArray[np.float32]:
     """Return the probabilities of rows: float32 [n, C]."""
-    column = rows["probabilities"].combine_chunks()
-    values = column.flatten().to_numpy(zero_copy_only=False)
-    return np.asarray(values.reshape(len(column), -1), np.float32)
+    return numbers_of(rows["probabilities"])
 
 
 def _opened(path: Path) -> pq.ParquetFile:

@@ -8,28 +8,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from training.results.predictions.file import probabilities_of, read_predictions
-
-_COLUMNS = [
-    "id",
-    "source_uri",
-    "label",
-    "predicted",
-    "label_index",
-    "predicted_index",
-    "loss",
-    "probabilities",
-]
+from training.results.predictions.columns import SingleLabelColumns
+from training.results.predictions.file import columns_of, read_classes, read_predictions
 
 
 class HardExample(NamedTuple):
     """An example that the model got wrong by far.
 
     Attributes:
-        loss: cross-entropy (nats).
+        loss: of the task.
         id, source_uri: of the record.
-        label, predicted: names of classes.
-        label_probability, predicted_probability: what the model gives the two classes.
+        label, predicted: names of classes, or numbers with the names of their targets.
+        label_probability, predicted_probability: what the model gives two single classes; None: they are not
+            single classes.
     """
 
     loss: float
@@ -37,8 +28,8 @@ class HardExample(NamedTuple):
     source_uri: str
     label: str
     predicted: str
-    label_probability: float
-    predicted_probability: float
+    label_probability: float | None = None
+    predicted_probability: float | None = None
 
 
 def find_hardest(path: Path, num_examples: int) -> list[HardExample]:
@@ -46,20 +37,19 @@ def find_hardest(path: Path, num_examples: int) -> list[HardExample]:
 
     Examples that were predicted rightly are never hard. Memory holds one part of the file.
     """
+    columns, names = columns_of(path), read_classes(path)
     kept: list[HardExample] = []
-    for rows in read_predictions(path, _COLUMNS):
-        losses = np.where(
-            rows["label_index"].to_numpy() == rows["predicted_index"].to_numpy(),
-            -np.inf,
-            rows["loss"].to_numpy(),
-        )
+    for table in read_predictions(path, ["id", "source_uri", "loss", *columns.fields]):
+        labels, rows = columns.read(names, table)
+        losses = np.where(columns.wrong(labels, rows), rows["losses"], -np.inf)
         hardest = np.argsort(-losses, kind="stable")[:num_examples]
-        hardest = hardest[np.isfinite(losses[hardest])]
-        probabilities = probabilities_of(rows)
-        for row in hardest.tolist():
-            one = {name: rows[name][row].as_py() for name in _COLUMNS[:7]}
-            label, predicted = one.pop("label_index"), one.pop("predicted_index")
-            own, taken = (float(probabilities[row, index]) for index in (label, predicted))
-            kept.append(HardExample(**one, label_probability=own, predicted_probability=taken))
+        for row in hardest[np.isfinite(losses[hardest])].tolist():
+            shares: tuple[float, ...] = ()
+            if isinstance(columns, SingleLabelColumns):
+                pair = (labels[row], rows["predicted"][row])
+                shares = tuple(float(rows["probabilities"][row, index]) for index in pair)
+            place = (table["id"][row].as_py(), table["source_uri"][row].as_py())
+            told = (columns.label_words(names, labels, row), columns.predicted_words(names, rows, row))
+            kept.append(HardExample(float(losses[row]), *place, *told, *shares))
         kept = heapq.nsmallest(num_examples, kept, key=lambda example: (-example.loss, example.id))
     return kept

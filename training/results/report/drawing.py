@@ -14,7 +14,7 @@ from infra.format.contract import SPLITS
 from infra.readable import counted
 from training.reading import RecordReader, load_table, open_records
 from training.results.predictions.figures import figures_of
-from training.results.predictions.file import has_one_label, predictions_file
+from training.results.predictions.file import predictions_file
 from training.results.report.writing import write_run_report
 from training.results.run_files.history import read_history
 from training.results.run_files.run_folder import RunFolder
@@ -48,7 +48,8 @@ def draw_run_report(run: RunFolder, root: str | Path) -> Path:
         result["notes"] = [*result["notes"], note]
     result["metrics"] = _metrics(run, result["metrics"])
     if run.result is None and result["metrics"]:
-        result["classes"] = list(next(iter(result["metrics"].values()))["per_class"])
+        figures = next(iter(result["metrics"].values()))
+        result["classes"] = list(figures.get("per_class", figures.get("per_target", ())))
     readers = {} if version is None else _readers(version, list(result["metrics"]))
     try:
         return write_run_report(run.path, result, readers)
@@ -62,7 +63,7 @@ def _metrics(run: RunFolder, known: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(known)
     for split in SPLITS:
         path = run.path / predictions_file(split)
-        if split not in found and path.is_file() and has_one_label(path):
+        if split not in found and path.is_file():
             found[split] = figures_of(path)
     return found
 

@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 
 from infra.html.formatting import setting_rows
 from infra.html.page import environment, style_hash, style_sheet
+from training.results.metrics.figures import FIGURES
 from training.results.pictures.confusion import confusion_svg
 from training.results.pictures.reliability import reliability_svg
 from training.results.predictions.hardest import HardExample
@@ -24,28 +25,17 @@ from training.results.report.gallery import Thumbnail
 _LARGEST_MATRIX = 60  # classes; a larger confusion matrix stays a file of its own
 _CLASSES_IN_SIGHT = 40
 _TILES = (
-    "accuracy", "exact_match", "macro_f1", "balanced_accuracy", "calibration_error",
-    "absolute_error", "root_mean_square_error", "r2", "loss",
+    "accuracy", "mean_average_precision", "macro_f1", "exact_match", "balanced_accuracy", "calibration_error",
+    "r2", "absolute_error", "root_mean_square_error", "loss",
 )  # fmt: skip
-_NAMES = {
-    "accuracy": "accuracy",
-    "balanced_accuracy": "balanced accuracy",
-    "macro_f1": "macro F1",
-    "top5_accuracy": "top-5 accuracy",
-    "calibration_error": "calibration error",
-    "exact_match": "exact match",
-    "micro_f1": "micro F1",
-    "absolute_error": "absolute error",
-    "root_mean_square_error": "root mean square error",
-    "r2": "R²",
-    "loss": "loss",
-}
+_CURVES = (
+    "loss", "accuracy", "mean_average_precision", "exact_match", "macro_f1", "r2", "absolute_error",
+)  # fmt: skip
 # The end of a figure's name, the title of its chart, and the factor of its unit there.
 _DEVICE_CHARTS = (
     ("_utilization", "GPU utilisation (%)", 100.0),
     ("_memory_bytes", "GPU memory, peak (GiB)", 1 / (1 << 30)),
 )
-_AS_SHARES = ("accuracy", "balanced_accuracy", "macro_f1", "top5_accuracy", "exact_match", "micro_f1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +50,7 @@ class Contents:
         label_errors: likely label errors; None: there was nothing to look at.
         label_errors_shown: those that are shown with their pictures.
         thumbnails: record id -> its picture.
+        scatters: split -> pictures of predicted beside true numbers, as SVG; one for each target.
     """
 
     run: str
@@ -69,6 +60,7 @@ class Contents:
     label_errors: LabelErrors | None = None
     label_errors_shown: Sequence[LabelError] = ()
     thumbnails: Mapping[str, Thumbnail] = field(default_factory=dict)
+    scatters: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +75,7 @@ class SplitView:
         classes: one row per class: name, support, precision, recall and F1, the largest class first.
         targets: one row per target of a regression: name, and its figures as text.
         confusion, reliability: pictures, empty where there are none.
+        scatters: pictures of predicted beside true numbers.
         matrix_file: the file of a confusion matrix that is too large for the page; None: there is none.
     """
 
@@ -95,12 +88,16 @@ class SplitView:
     confusion: Markup
     reliability: Markup
     matrix_file: str | None
+    scatters: Sequence[Markup] = ()
 
 
 def render_page(contents: Contents) -> str:
     """Render the page as HTML."""
     style, result = style_sheet(), contents.result
-    splits = [_view(name, figures, result["classes"]) for name, figures in result["metrics"].items()]
+    splits = [
+        _view(name, figures, result["classes"], contents.scatters.get(name, ()))
+        for name, figures in result["metrics"].items()
+    ]
     splits.sort(key=lambda view: view.name != "test")  # the test split first
     return template("run.html.j2").render(
         run=contents.run,
@@ -122,8 +119,10 @@ def render_page(contents: Contents) -> str:
     )
 
 
-def _view(name: str, figures: Mapping[str, Any], classes: Sequence[str]) -> SplitView:
-    shown = {key: _text(key, figures[key]) for key in _NAMES if key in figures}
+def _view(
+    name: str, figures: Mapping[str, Any], classes: Sequence[str], scatters: Sequence[str]
+) -> SplitView:
+    shown = {key: figure.text(figures[key]) for key, figure in FIGURES.items() if key in figures}
     title = f"{name}: accuracy {figures.get('accuracy', 0.0):.1%}"
     confusion = reliability = ""
     if "confusion_matrix" in figures and len(classes) <= _LARGEST_MATRIX:
@@ -133,38 +132,35 @@ def _view(name: str, figures: Mapping[str, Any], classes: Sequence[str]) -> Spli
     per_class, per_target = figures.get("per_class", {}), figures.get("per_target", {})
     by_size = sorted(per_class.items(), key=lambda row: (-row[1]["support"], row[0]))
     targets = [
-        (target, {_NAMES[key]: _text(key, value) for key, value in of_target.items()})
+        (target, {FIGURES[key].words: FIGURES[key].text(value) for key, value in of_target.items()})
         for target, of_target in per_target.items()
     ]
     is_elsewhere = "confusion_matrix" in figures and not confusion
     return SplitView(
         name,
         figures["num_examples"],
-        [(_NAMES[key], shown[key]) for key in _TILES if key in shown],
-        [(_NAMES[key], shown[key]) for key in shown if key not in _TILES],
+        [(FIGURES[key].words, shown[key]) for key in _TILES if key in shown],
+        [(FIGURES[key].words, shown[key]) for key in shown if key not in _TILES],
         by_size,
         targets,
-        # Both escape the names in them.
+        # The pictures escape the names in them.
         Markup(confusion),
         Markup(reliability),
         f"confusion-{name}.svg" if is_elsewhere else None,
+        [Markup(scatter) for scatter in scatters],
     )
-
-
-def _text(key: str, value: float) -> str:
-    return f"{value:.1%}" if key in _AS_SHARES else f"{value:.3f}"
 
 
 def _charts(history: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Markup]]:
     """Yield (title, picture) of the curves over epochs."""
-    for key in ("loss", "accuracy", "exact_match", "absolute_error", "macro_f1"):
+    for key in _CURVES:
         series: dict[str, Points] = {}
         for split in ("train", "validation"):
             points = [(row["epoch"], row[split][key]) for row in history if key in row.get(split, {})]
             if points:
                 series[split] = points
         if series:
-            yield _NAMES[key], curves_svg(series, f"{_NAMES[key]} by epoch")
+            yield FIGURES[key].words, curves_svg(series, f"{FIGURES[key].words} by epoch")
     yield from _device_charts(history)
 
 

@@ -12,6 +12,7 @@ from training.reading import RecordReader
 from training.results.predictions.file import has_one_label, predictions_file
 from training.results.predictions.hardest import HardExample, find_hardest
 from training.results.predictions.label_errors import OUT_OF_SAMPLE, LabelErrors, find_label_errors
+from training.results.predictions.scatters import scatters_of
 from training.results.report.gallery import Thumbnail, read_thumbnails
 from training.results.report.page import Contents, render_page
 
@@ -36,7 +37,7 @@ def write_run_report(run_dir: Path, result: Mapping[str, Any], readers: Mapping[
     paths = {split: run_dir / predictions_file(split) for split in result["metrics"]}
     files = {split: path for split, path in paths.items() if path.is_file()}
     single = {split: path for split, path in files.items() if has_one_label(path)}
-    hardest = {split: find_hardest(path, _HARDEST) for split, path in single.items()}
+    hardest = {split: find_hardest(path, _HARDEST) for split, path in files.items()}
     errors = find_label_errors({split: single[split] for split in OUT_OF_SAMPLE if split in single})
     contents = Contents(
         run=run_dir.name,
@@ -46,6 +47,7 @@ def write_run_report(run_dir: Path, result: Mapping[str, Any], readers: Mapping[
         label_errors=errors,
         label_errors_shown=[] if errors is None else list(errors.listed[:_LABEL_ERRORS]),
         thumbnails=_thumbnails(readers, hardest, errors),
+        scatters={split: scatters_of(path) for split, path in files.items()},
     )
     Storage.at(run_dir).write_atomic(REPORT_FILE, render_page(contents).encode("utf-8"))
     return run_dir / REPORT_FILE

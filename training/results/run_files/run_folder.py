@@ -10,6 +10,7 @@ from typing import Any
 from infra.dataset.views.references import parse_reference
 from infra.digests import digest_of
 from infra.errors import CorruptDataError, DataError, NotFoundError, near_miss
+from training.results.metrics.figures import FIGURES
 from training.results.predictions.file import predictions_file
 
 _RESULT, _IDENTITY, _ENVIRONMENT = "result.json", "run.json", "environment.json"
@@ -58,10 +59,15 @@ class RunFolder:
         return len(metrics.read_text().splitlines()) if metrics.is_file() else 0
 
     @property
-    def test_accuracy(self) -> float | None:
-        """The accuracy on the test split, where it was measured."""
-        found = (self.result or {}).get("metrics", {}).get("test", {}).get("accuracy")
-        return None if found is None else float(found)
+    def task(self) -> str:
+        """The name of the task that a finished run learned."""
+        return str((self.result or {}).get("task", "single-label"))  # runs of earlier releases name none
+
+    @property
+    def test_figure(self) -> tuple[str, float] | None:
+        """The name and value of the most important figure on the test split, where it was measured."""
+        found = (self.result or {}).get("metrics", {}).get("test", {})
+        return next(((name, float(found[name])) for name in FIGURES if name in found), None)
 
     @property
     def environment_file(self) -> Path:

@@ -12,7 +12,8 @@ from infra.errors import EnvironmentFault
 from tests.samples.published import coloured, digits, publish
 from training.config import AugmentSettings, ExportSettings
 from training.dataset import Dataset, open_dataset
-from training.export.forms import FormsRequest, check_packages, compare, write_forms
+from training.export.forms import Exported, FormsRequest, check_packages, compare, write_forms
+from training.export.measures import ClassMeasure
 from training.models import ModelSpec, build_model
 
 
@@ -23,13 +24,19 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return open_dataset("set", root=root)
 
 
+def of_classes(model: Any) -> Exported:
+    from training.tasks.single_label import SingleLabel
+
+    return Exported(model, SingleLabel(model.output_shape[1]), ["a", "b"])
+
+
 @pytest.fixture(scope="module")
-def model() -> Any:
+def exported() -> Exported:
     """A model whose probabilities differ from image to image."""
     import keras
 
     keras.utils.set_random_seed(3)
-    return build_model(ModelSpec("small_cnn", num_classes=2, image_size=16))
+    return of_classes(build_model(ModelSpec("small_cnn", num_classes=2, image_size=16)))
 
 
 def request(dataset: Dataset, **settings: Any) -> FormsRequest:
@@ -39,10 +46,10 @@ def request(dataset: Dataset, **settings: Any) -> FormsRequest:
 
 
 def test_litert_predicts_as_the_model_does_and_int8_is_smaller(
-    dataset: Dataset, model: Any, tmp_path: Path
+    dataset: Dataset, exported: Exported, tmp_path: Path
 ) -> None:
     asked = request(dataset, formats=["litert", "litert-int8"], max_accuracy_loss=1.0)
-    written = write_forms(model, asked, tmp_path)
+    written = write_forms(exported, asked, tmp_path)
     assert [set(figures) & {"problem"} for figures in written.values()] == [set(), set()]
     for figures in written.values():
         assert Path(figures["path"]).stat().st_size == figures["size_bytes"]
@@ -55,10 +62,10 @@ def test_litert_predicts_as_the_model_does_and_int8_is_smaller(
     assert small["size_bytes"] < 0.4 * exact["size_bytes"]
 
 
-def test_onnx_predicts_as_the_model_does(dataset: Dataset, model: Any, tmp_path: Path) -> None:
+def test_onnx_predicts_as_the_model_does(dataset: Dataset, exported: Exported, tmp_path: Path) -> None:
     pytest.importorskip("tf2onnx")
     pytest.importorskip("onnxruntime")
-    figures = write_forms(model, request(dataset, formats=["onnx"]), tmp_path)["onnx"]
+    figures = write_forms(exported, request(dataset, formats=["onnx"]), tmp_path)["onnx"]
     assert Path(figures["path"]).name == "model.onnx"
     assert Path(figures["path"]).stat().st_size == figures["size_bytes"]
     assert (figures["split"], figures["num_examples"], figures["agreement"]) == ("test", 15, 1.0)
@@ -86,21 +93,25 @@ def test_8_bits_cost_a_trained_model_little_accuracy(tmp_path: Path) -> None:
     examples = dataset.tf("train", batch_size=32, image_size=16, epochs=4, augment=AugmentSettings(
         random_resized_crop=False, horizontal_flip=False))  # fmt: skip
     model.fit(examples, shuffle=False, verbose=0)
-    figures = write_forms(model, request(dataset, formats=["litert-int8"]), tmp_path)["litert-int8"]
+    figures = write_forms(of_classes(model), request(dataset, formats=["litert-int8"]), tmp_path)[
+        "litert-int8"
+    ]
     assert figures["model_accuracy"] > 0.8
     assert abs(figures["accuracy"] - figures["model_accuracy"]) <= 0.02
     assert figures["agreement"] > 0.95
 
 
-def test_the_comparison_counts_what_another_model_does(dataset: Dataset, model: Any) -> None:
+def test_the_comparison_counts_what_another_model_does(dataset: Dataset, exported: Exported) -> None:
     reader = dataset.reader("test")
-    always_second = compare(model, lambda images: np.tile([0.25, 0.75], (len(images), 1)), reader)
-    assert always_second.accuracy == pytest.approx(6 / 15)
+    always_second = compare(
+        exported, lambda images: np.tile([0.25, 0.75], (len(images), 1)), reader, ClassMeasure()
+    )
+    assert always_second.score == pytest.approx(6 / 15)
     assert 0 < always_second.max_difference <= 0.75
     labels = reader.table.label
     images = next(iter(dataset.batches("test", batch_size=15, image_size=16))).images
-    predicted = np.asarray(model(images)).argmax(axis=1)
-    assert always_second.model_accuracy == pytest.approx((predicted == labels).mean())
+    predicted = np.asarray(exported.model(images)).argmax(axis=1)
+    assert always_second.model_score == pytest.approx((predicted == labels).mean())
     assert always_second.agreement == pytest.approx((predicted == 1).mean())
 
 
@@ -112,7 +123,7 @@ def test_a_form_that_cannot_be_made_is_named_and_the_others_are_written(
 
     monkeypatch.setattr("training.export.litert.convert", unable)
     written = write_forms(
-        build_model(ModelSpec("small_cnn", 2, 16)), request(dataset, formats=["litert"]), tmp_path
+        of_classes(build_model(ModelSpec("small_cnn", 2, 16))), request(dataset, formats=["litert"]), tmp_path
     )
     assert written == {"litert": {"problem": "RuntimeError: no such operation"}}
     assert list(tmp_path.iterdir()) == []

@@ -180,7 +180,9 @@ def _served(folder: Path, *, grey: bool) -> dict[str, np.ndarray]:
     """The probabilities of all cases, from a fresh process that knows nothing but TensorFlow."""
     import keras
 
+    from training.export.forms import Exported
     from training.export.saved_model import export
+    from training.tasks.single_label import SingleLabel
 
     model = keras.Sequential(
         [
@@ -191,7 +193,8 @@ def _served(folder: Path, *, grey: bool) -> dict[str, np.ndarray]:
             keras.layers.Flatten(),
         ]
     )
-    export(model, [str(number) for number in range(SIZE * SIZE * 3)], SIZE, folder / "export", grey=grey)
+    names = [str(number) for number in range(SIZE * SIZE * 3)]
+    export(Exported(model, SingleLabel(len(names)), names), SIZE, folder / "export", grey=grey)
     (folder / "images").mkdir()
     for number, data in enumerate(CASES.values()):
         (folder / "images" / f"{number:03d}").write_bytes(data)

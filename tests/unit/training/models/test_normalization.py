@@ -15,10 +15,12 @@ from infra.dataset.version import DatasetVersion
 from infra.format.contract import ChannelStatistics, SplitStatistics
 from tests.samples.published import coloured, publish
 from training.config import TrainConfig
+from training.export.forms import Exported
 from training.export.saved_model import export
 from training.loop.parts import model_spec
 from training.models import ModelSpec, PixelStatistics, build_model
 from training.models.normalization import normalized, pixels_of
+from training.tasks.single_label import SingleLabel
 
 PIXELS = PixelStatistics((100.0, 50.0, 200.0), (20.0, 0.0, 50.0))
 
@@ -64,7 +66,7 @@ def test_a_run_normalises_by_its_data_set_unless_told_otherwise(tmp_path: Path) 
     statistics = {"train": SplitStatistics(pixels=pixels)}
     manifest = version.manifest.model_copy(update={"statistics": statistics})
     version = DatasetVersion(version.storage, manifest)
-    assert model_spec(TrainConfig(), version, 1).pixels == PixelStatistics((1, 2, 3), (4, 5, 6))
+    assert model_spec(TrainConfig(), version, 1, 1).pixels == PixelStatistics((1, 2, 3), (4, 5, 6))
     fixed = TrainConfig.model_validate({"data": {"normalization": "fixed"}})
     assert model_spec(fixed, version, 1).pixels is None
 
@@ -76,7 +78,7 @@ def test_the_exported_model_normalises_likewise(tmp_path: Path) -> None:
     probabilities = []
     for name, pixels in (("dataset", PIXELS), ("fixed", None)):
         model = build_model(ModelSpec("small_cnn", num_classes=3, image_size=64, seed=1, pixels=pixels))
-        export(model, ["a", "b", "c"], 64, tmp_path / name)
+        export(Exported(model, SingleLabel(3), ["a", "b", "c"]), 64, tmp_path / name)
         served = tf.saved_model.load(str(tmp_path / name)).signatures["serving_default"]
         answer = served(image_bytes=tf.constant([stream.getvalue()]))["probabilities"].numpy()[0]
         here = tf.nn.softmax(model(image[np.newaxis].astype(np.float32), training=False))

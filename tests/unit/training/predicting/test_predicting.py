@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from training.predicting.decisions import DECISIONS
 from training.predicting.inputs import list_files, read_input
 from training.predicting.outputs import FORMATS, Format, Prediction, open_output
 
@@ -60,9 +61,9 @@ def test_a_refused_file_has_a_reason(tmp_path: Path, data: bytes | None, reason:
 
 
 ROWS = [
-    Prediction("a.jpg", 1, [0.25, 0.75]),
-    Prediction('odd ",\n name.jpg', None, (), "truncated", "ends early"),
-    Prediction("b.jpg", 0, [1.0, 0.0]),
+    Prediction("a.jpg", [0.25, 0.75]),
+    Prediction('odd ",\n name.jpg', (), "truncated", "ends early"),
+    Prediction("b.jpg", [1.0, 0.0]),
 ]
 CLASSES = ["cat", "caf\udce9"]
 NAMES = ["cat", r"caf\xe9"]
@@ -70,7 +71,7 @@ NAMES = ["cat", r"caf\xe9"]
 
 def written(kind: Format) -> bytes:
     stream = io.BytesIO()
-    output = open_output(stream, kind, CLASSES)
+    output = open_output(stream, kind, DECISIONS["single-label"], CLASSES)
     output.add(ROWS[:2])
     output.add(ROWS[2:])
     output.close()
@@ -102,11 +103,11 @@ def test_every_format_has_the_same_rows_in_order(kind: Format) -> None:
     assert read(kind, written(kind)) == [
         {
             "path": one.path,
-            "predicted": None if one.label is None else NAMES[one.label],
-            "probability": one.probability,
+            "predicted": NAMES[int(np.argmax(one.values))] if one.values else None,
+            "probability": max(one.values, default=None),
             "reason": one.reason,
             "message": one.message,
-            "probabilities": dict(zip(NAMES, one.probabilities, strict=False)),
+            "probabilities": dict(zip(NAMES, one.values, strict=False)),
         }
         for one in ROWS
     ]
@@ -115,5 +116,5 @@ def test_every_format_has_the_same_rows_in_order(kind: Format) -> None:
 @pytest.mark.parametrize("kind", FORMATS)
 def test_no_files_make_an_empty_file(kind: Format) -> None:
     stream = io.BytesIO()
-    open_output(stream, kind, CLASSES).close()
+    open_output(stream, kind, DECISIONS["single-label"], CLASSES).close()
     assert read(kind, stream.getvalue()) == []

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from infra.errors import DataError
 from infra.storage.filesystem import Storage
 from tests.samples.published import coloured, publish
 from training.config import TrainConfig
@@ -19,6 +18,7 @@ from training.results.metrics.multi_label import MultiLabelTally
 from training.results.metrics.regression import RegressionTally
 from training.results.predictions.columns import MultiLabelColumns, RegressionColumns
 from training.results.predictions.comparison import compare
+from training.results.predictions.figures import figures_of
 from training.results.predictions.file import PredictionsWriter, has_one_label
 from training.results.report.writing import write_run_report
 from training.results.run_files.environment import describe_environment
@@ -52,6 +52,7 @@ def page(dataset: Dataset, folder: Path, tally: Any, labels: Any, rows: Any) -> 
     (folder / "environment.json").write_text(json.dumps(environment))
     result = {
         "metrics": {"test": tally.evaluation().to_result(dataset.classes)}, "classes": dataset.classes,
+        "task": "regression" if isinstance(tally, RegressionTally) else "multi-label",
         "history": [], "model": "own", "dataset": "set", "version": 1, "epochs": 1, "steps": 1,
         "global_batch_size": 4, "num_parameters": None, "best": None, "notes": [],
     }  # fmt: skip
@@ -71,10 +72,17 @@ def test_several_labels_an_example(dataset: Dataset, tmp_path: Path) -> None:
     text = page(dataset, tmp_path, MultiLabelTally(2), SEVERAL, rows)
     assert "exact match" in text
     assert "By class" in text
-    assert 'id="hardest"' not in text
+    assert "taken for <b>a</b>" in text, "of the second, whose labels are a and b"
+    assert "average precision" in text
     assert "confusion" not in text
-    with pytest.raises(DataError, match="only single-label"):
-        compare(path, path)
+    figures = figures_of(path)
+    assert figures["exact_match"] == 0.5
+    assert figures["per_class"]["a"]["support"] == 2
+    found = compare(path, path)
+    assert (found.only_first, found.only_second) == (0, 0)
+    assert found.figures["exact_match"].first == found.figures["exact_match"].second == 0.5
+    assert found.figures["mean_average_precision"].first == pytest.approx(figures["mean_average_precision"])
+    assert found.figures["macro_f1"].first == pytest.approx(figures["macro_f1"])
 
 
 def test_numbers(dataset: Dataset, tmp_path: Path) -> None:
@@ -87,3 +95,11 @@ def test_numbers(dataset: Dataset, tmp_path: Path) -> None:
     assert "By target" in text
     assert "By class" not in text
     assert "1.000" in text, "the absolute error of each target"
+    assert "predicted less true" in text
+    assert "largest losses" in text
+    path = tmp_path / "predictions-test.parquet"
+    figures = figures_of(path)
+    assert figures["per_target"]["a"]["absolute_error"] == pytest.approx(1.0)
+    found = compare(path, path)
+    for name in ("r2", "absolute_error", "root_mean_square_error", "loss"):
+        assert found.figures[name].first == pytest.approx(figures[name])

@@ -35,9 +35,9 @@ def test_runs_are_listed(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / ".locks").mkdir()
     one, other = list_runs(tmp_path)
-    assert (one.name, one.result, one.epochs_done, one.test_accuracy) == ("photos-v3-aaaa", None, 1, None)
-    assert (other.dataset, other.model, other.epochs_done, other.epochs_wanted, other.test_accuracy) == (
-        "photos@3", "small_cnn", 2, 12, 0.75,
+    assert (one.name, one.result, one.epochs_done, one.test_figure) == ("photos-v3-aaaa", None, 1, None)
+    assert (other.dataset, other.model, other.epochs_done, other.epochs_wanted, other.test_figure) == (
+        "photos@3", "small_cnn", 2, 12, ("accuracy", 0.75),
     )  # fmt: skip
     assert list_runs(tmp_path / "none") == []
 

@@ -1,0 +1,95 @@
+"""Measure how well a form of a model does what the model does, one class a task. No framework."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Values = npt.NDArray[np.floating]
+_CLOSE = 0.1  # of the deviation of a number, within which two models agree
+
+
+class FormMeasure(Protocol):
+    """Compares what two models return for the same examples: values [b, K] each.
+
+    Attributes:
+        score_name: the name of the mean of ``scores``.
+    """
+
+    @property
+    def score_name(self) -> str:
+        """The name of the mean of ``scores``."""
+
+    def scores(self, values: Values, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return how right each example is: [b], at most 1."""
+
+    def agree(self, values: Values, others: Values) -> npt.NDArray[np.bool_]:
+        """Return for which examples both models decide alike: bool [b]."""
+
+    def differences(self, values: Values, others: Values) -> npt.NDArray[Any]:
+        """Return how far the values are apart, in a unit in which 1 is much: [b, K]."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassMeasure:
+    """Probabilities of classes, of which the likeliest is predicted. Implements ``FormMeasure``."""
+
+    score_name = "accuracy"
+
+    def scores(self, values: Values, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return whether the class was predicted: bool [b]."""
+        return np.asarray(values.argmax(axis=1) == labels)
+
+    def agree(self, values: Values, others: Values) -> npt.NDArray[np.bool_]:
+        """Return where both predict the same class: bool [b]."""
+        return np.asarray(values.argmax(axis=1) == others.argmax(axis=1))
+
+    def differences(self, values: Values, others: Values) -> npt.NDArray[Any]:
+        """Return the differences of the probabilities: [b, C]."""
+        return np.abs(values - others)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelsMeasure:
+    """Probabilities of classes, each by itself. Implements ``FormMeasure``."""
+
+    score_name = "exact_match"
+
+    def scores(self, values: Values, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return whether exactly the right classes were predicted: bool [b]."""
+        return np.asarray(((values > 0.5) == (labels > 0.5)).all(axis=1))
+
+    def agree(self, values: Values, others: Values) -> npt.NDArray[np.bool_]:
+        """Return where both predict the same classes: bool [b]."""
+        return np.asarray(((values > 0.5) == (others > 0.5)).all(axis=1))
+
+    def differences(self, values: Values, others: Values) -> npt.NDArray[Any]:
+        """Return the differences of the probabilities: [b, C]."""
+        return np.abs(values - others)
+
+
+@dataclass(frozen=True, slots=True)
+class NumbersMeasure:
+    """Numbers. Implements ``FormMeasure``.
+
+    Attributes:
+        std: of each target over the train split.
+    """
+
+    std: tuple[float, ...]
+    score_name = "r2"
+
+    def scores(self, values: Values, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the part of each example in R², with the variance of the train split: [b]."""
+        return np.asarray(1.0 - np.square((values - labels) / np.array(self.std)).mean(axis=1))
+
+    def agree(self, values: Values, others: Values) -> npt.NDArray[np.bool_]:
+        """Return where all numbers differ by less than a tenth of their deviations: bool [b]."""
+        return np.asarray((self.differences(values, others) < _CLOSE).all(axis=1))
+
+    def differences(self, values: Values, others: Values) -> npt.NDArray[Any]:
+        """Return the differences in deviations of the targets: [b, T]."""
+        return np.asarray(np.abs(values - others) / np.array(self.std))

@@ -1,0 +1,128 @@
+"""Figures of a model over records that are drawn with replacement, one class a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from training.arrays import Floats, Ints
+from training.results.metrics.average_precision import average_precision, bins_of, num_bins
+from training.results.metrics.confusion import mean_where, precision_recall_f1
+from training.results.metrics.tally import Rows
+
+
+class ResampledFigures(Protocol):
+    """The predictions of a model on N records."""
+
+    def of(self, times: Ints) -> dict[str, float]:
+        """Return the figures where each record counts so many times: int64 [N]."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassFigures:
+    """One class an example. Implements ``ResampledFigures``; int64, int64 and float64 [N]."""
+
+    labels: Ints
+    predicted: Ints
+    losses: Floats
+    num_classes: int
+
+    def of(self, times: Ints) -> dict[str, float]:
+        """Return accuracy, macro-F1 and loss."""
+        right = self.labels == self.predicted
+        hits, support, taken = (
+            np.bincount(values, weights, self.num_classes).astype(np.int64)
+            for values, weights in (
+                (self.labels, times * right),
+                (self.labels, times),
+                (self.predicted, times),
+            )
+        )
+        f1 = precision_recall_f1(hits, support, taken)[2]
+        return {
+            "accuracy": float((times * right).sum() / times.sum()),
+            "macro_f1": mean_where(f1, support),
+            "loss": float((times * self.losses).sum() / times.sum()),
+        }
+
+
+class LabelFigures:
+    """Several labels an example. Implements ``ResampledFigures``."""
+
+    def __init__(self, labels: Any, rows: Rows) -> None:
+        """Take labels 0 or 1, ``predicted`` bool and ``probabilities``, [N, C] each, and ``losses`` [N]."""
+        wanted, predicted = labels > 0.5, rows["predicted"]
+        self._shape = (2, wanted.shape[1], num_bins())
+        self._wanted, self._predicted = wanted.astype(np.float32), predicted.astype(np.float32)
+        self._hits = self._wanted * self._predicted
+        self._exact = (wanted == predicted).all(axis=1)
+        self._losses = rows["losses"].astype(np.float64)
+        classes = np.arange(wanted.shape[1])
+        self._place = (wanted * classes.size + classes) * num_bins() + bins_of(rows["probabilities"])
+
+    def of(self, times: Ints) -> dict[str, float]:
+        """Return mean average precision, macro- and micro-F1, exact match and loss."""
+        weights, total = times.astype(np.float32), times.sum()
+        hits, support, predicted = (
+            np.rint(weights @ column).astype(np.int64)
+            for column in (self._hits, self._wanted, self._predicted)
+        )
+        f1 = precision_recall_f1(hits, support, predicted)[2]
+        repeated = np.repeat(times, self._shape[1])
+        counts = np.bincount(self._place.ravel(), repeated, int(np.prod(self._shape))).reshape(self._shape)
+        others, own = counts.astype(np.int64)
+        both = int(support.sum() + predicted.sum())
+        return {
+            "mean_average_precision": mean_where(average_precision(others, own), support),
+            "macro_f1": mean_where(f1, support),
+            "micro_f1": 2 * int(hits.sum()) / both if both else 0.0,
+            "exact_match": float((times * self._exact).sum() / total),
+            "loss": float((times * self._losses).sum() / total),
+        }
+
+
+class NumberFigures:
+    """Numbers. Implements ``ResampledFigures``."""
+
+    def __init__(self, labels: Any, rows: Rows) -> None:
+        """Take labels and ``predicted`` [N, T], and ``losses`` [N]."""
+        wanted = labels.astype(np.float64)
+        errors = rows["predicted"].astype(np.float64) - wanted
+        self._absolute, self._squared = np.abs(errors), np.square(errors)
+        self._centred = wanted - wanted.mean(axis=0)  # so that large means cost no precision
+        self._losses = rows["losses"].astype(np.float64)
+
+    def of(self, times: Ints) -> dict[str, float]:
+        """Return R², absolute error, root mean square error and loss."""
+        shares = times / times.sum()
+        squared = shares @ self._squared
+        variance = shares @ np.square(self._centred) - np.square(shares @ self._centred)
+        left = np.divide(squared, variance, out=np.ones_like(squared), where=variance > 0)
+        return {
+            "r2": float((1.0 - left).mean()),
+            "absolute_error": float((shares @ self._absolute).mean()),
+            "root_mean_square_error": float(np.sqrt(squared).mean()),
+            "loss": float(shares @ self._losses),
+        }
+
+
+def resampled_figures(task: str, labels: Any, rows: Rows, num_names: int) -> ResampledFigures | None:
+    """Return the figures of a model by its task; None: models of this task cannot be compared.
+
+    Args:
+        task: the name of the task, as in files of predictions.
+        labels: of N records, as the task needs them.
+        rows: the predictions for them.
+        num_names: the number of classes or targets.
+    """
+    if task == "single-label":
+        predicted, losses = rows["predicted"].astype(np.int64), rows["losses"].astype(np.float64)
+        return ClassFigures(labels.astype(np.int64), predicted, losses, num_names)
+    others: Mapping[str, type[LabelFigures | NumberFigures]] = {
+        "multi-label": LabelFigures,
+        "regression": NumberFigures,
+    }
+    return others[task](labels, rows) if task in others else None
