@@ -17,10 +17,12 @@ from infra.errors import ConfigError, UsageError
 from infra.format.parser import parser_code
 from tests.samples.photos import jpeg, write
 from tests.samples.prepared import run
+from training.config import TrainConfig
 from training.config.data import DataSettings
 from training.dataset import Dataset, open_dataset
 from training.reading.records.columns import Padded
 from training.runs.folds import divide_train_split
+from training.train import train_dataset
 
 COUNT = 12
 MISSING = -(1 << 63)
@@ -172,9 +174,16 @@ def test_views_and_exports_know_no_single_class(root: Path, tmp_path: Path) -> N
         export(version, str(tmp_path / "tfds"), "tfds")
 
 
-def test_training_is_refused_in_words(root: Path) -> None:
-    with pytest.raises(UsageError, match="training needs one class an image, and d@1 has several labels"):
-        divide_train_split(DataSettings(), opened(root, "multi").reader("train"), ["cat", "dog"])
+def test_folds_are_refused_in_words(root: Path) -> None:
+    folds = DataSettings(folds=2, left_out_fold=1)
+    with pytest.raises(UsageError, match="left_out_fold needs one class an image, and d@1 has several"):
+        divide_train_split(folds, opened(root, "multi").reader("train"), ["cat", "dog"])
+
+
+def test_training_without_labels_is_refused_in_words(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="d@1 has no labels: there is nothing that a model could learn"):
+        train_dataset("d", TrainConfig(), root=root / "none", runs=tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_needs_classes_is_refused(root: Path) -> None:

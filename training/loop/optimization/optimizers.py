@@ -51,7 +51,8 @@ def make_optimizer(settings: OptimizerSettings, schedule: Any, model: Any, *, lo
     known = OPTIMIZERS[settings.name]
     options = {**known.preset, **settings.options}
     if settings.name != "adam":
-        options["weight_decay"] = settings.decay or None
+        none = 0.0 if settings.name == "adamw" else None  # Keras' AdamW insists on a number
+        options["weight_decay"] = settings.decay or none
     try:
         optimizer = _summed(getattr(keras.optimizers, known.class_name))(schedule, **options)
         if settings.decay:

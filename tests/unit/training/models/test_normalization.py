@@ -68,7 +68,7 @@ def test_a_run_normalises_by_its_data_set_unless_told_otherwise(tmp_path: Path) 
     version = DatasetVersion(version.storage, manifest)
     assert model_spec(TrainConfig(), version, 1, 1).pixels == PixelStatistics((1, 2, 3), (4, 5, 6))
     fixed = TrainConfig.model_validate({"data": {"normalization": "fixed"}})
-    assert model_spec(fixed, version, 1).pixels is None
+    assert model_spec(fixed, version, 1, 1).pixels is None
 
 
 def test_the_exported_model_normalises_likewise(tmp_path: Path) -> None:

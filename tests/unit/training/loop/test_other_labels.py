@@ -1,0 +1,209 @@
+"""Whole runs on several labels and on numbers: what they learn, how they resume, what they leave behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from infra.dataset.version import DatasetVersion
+from infra.errors import Cancelled, ConfigError
+from infra.settings import load_settings
+from tests.samples.published import coloured, patterned, publish, publish_patterned
+from tests.samples.sessions import StopAfter, last_state, trained
+from training.config import TrainConfig
+from training.evaluate import evaluate_run
+from training.predict import predict
+from training.results.predictions.comparison import compare
+from training.results.run_files.run_folder import open_run
+from training.train import summary, train_dataset
+
+pytest.importorskip("tensorflow")
+
+# Of Keras, while it saves.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
+COUNTS = {"train": 48, "validation": 16, "test": 16}
+LINEAR = [
+    "model.name=tests.samples.linear_model", "data.image_size=8", "data.global_batch_size=8",
+    "optimizer.learning_rate=0.2", "optimizer.weight_decay=0", "run.epochs=8",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The datasets "multi" and "targets"."""
+    root = tmp_path_factory.mktemp("sets")
+    publish_patterned(root, COUNTS, several=True, name="multi")
+    publish_patterned(root, COUNTS, several=False, name="targets")
+    publish(root, coloured({"train": {"a": 4, "b": 4}, "test": {"a": 2}}, size=(8, 8)), name="classes")
+    return root
+
+
+def version_of(root: Path, name: str) -> DatasetVersion:
+    from infra.dataset.catalog import Catalog
+
+    return Catalog(root).open(name)
+
+
+def run(root: Path, runs: Path, name: str, *overrides: str) -> dict[str, Any]:
+    config = load_settings(TrainConfig, section="train", overrides=[*LINEAR, *overrides])
+    result = train_dataset(name, config, root=root, runs=runs)
+    assert result is not None
+    return result
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def several(root: Path, runs: Path) -> dict[str, Any]:
+    return run(root, runs, "multi", "export.formats=['litert']")
+
+
+@pytest.fixture(scope="module")
+def numbers(root: Path, runs: Path) -> dict[str, Any]:
+    return run(root, runs, "targets", "export.formats=['litert']")
+
+
+def pictures(folder: Path) -> list[Path]:
+    folder.mkdir()
+    colours = {"bright": (240, 235, 230), "red": (220, 20, 10), "dark": (15, 12, 10)}
+    for name, colour in colours.items():
+        pixels = np.full((12, 12, 3), colour[::-1], np.uint8)
+        cv2.imwrite(str(folder / f"{name}.png"), pixels)
+    (folder / "text.png").write_text("no image")
+    return [folder]
+
+
+def test_several_labels_are_learned_and_predicted(
+    several: dict[str, Any], root: Path, tmp_path: Path
+) -> None:
+    assert (several["task"], several["classes"]) == ("multi-label", ["red", "green", "blue"])
+    figures = several["metrics"]["test"]
+    assert figures["mean_average_precision"] > 0.9
+    assert figures["per_class"].keys() == {"red", "green", "blue"}
+    assert "test       mean average precision" in summary(several)
+    assert several["confusion_pictures"] == {}
+    assert several["best"]["mean_average_precision"] == max(
+        row["validation"]["mean_average_precision"] for row in several["history"]
+    )
+    assert several["exports"]["litert"]["agreement"] == 1.0
+    assert several["exports"]["litert"]["exact_match"] == several["exports"]["litert"]["model_exact_match"]
+    opened = open_run(several["run_dir"], tmp_path)
+    counts = predict(opened, pictures(tmp_path / "files"), tmp_path / "found.json", "json")
+    assert (counts["predicted"], counts["refused"]) == (3, 1)
+    rows = [json.loads(line) for line in (tmp_path / "found.json").read_text().splitlines()]
+    found = {Path(row["path"]).stem: row["predicted"] for row in rows}
+    assert found == {"bright": ["red", "green", "blue"], "red": ["red"], "dark": [], "text": None}
+    again = evaluate_run(opened, root, "test")["metrics"]
+    assert again["per_class"] == figures["per_class"]
+
+
+def test_numbers_are_learned_and_predicted(numbers: dict[str, Any], root: Path, tmp_path: Path) -> None:
+    assert (numbers["task"], numbers["classes"]) == ("regression", ["brightness", "redness"])
+    figures = numbers["metrics"]["test"]
+    assert figures["r2"] > 0.9
+    assert figures["per_target"]["redness"]["absolute_error"] < 0.1
+    assert "test       R² 0.9" in summary(numbers)
+    assert numbers["exports"]["litert"]["max_difference"] < 1e-4
+    opened = open_run(numbers["run_dir"], tmp_path)
+    predict(opened, pictures(tmp_path / "files"), tmp_path / "found.parquet", "parquet")
+    rows = pq.read_table(tmp_path / "found.parquet").to_pylist()
+    found = {Path(row["path"]).stem: row["predicted"] for row in rows}
+    assert found["text"] is None
+    brightness, redness = found["red"]
+    assert redness > brightness + 0.2
+    assert found["bright"][0] > found["red"][0] > found["dark"][0]
+    again = evaluate_run(opened, root, "test")["metrics"]
+    assert again["r2"] == pytest.approx(figures["r2"], rel=1e-5)
+
+
+def test_the_page_shows_what_the_task_has(several: dict[str, Any], numbers: dict[str, Any]) -> None:
+    labels, values = (Path(one["report"]).read_text(encoding="utf-8") for one in (several, numbers))
+    assert "average precision" in labels
+    assert "predicted less true" not in labels
+    assert values.count("predicted less true") == 4, "two targets on two splits"
+    assert "By target" in values
+
+
+def test_predictions_are_those_of_the_labels(numbers: dict[str, Any]) -> None:
+    table = pq.read_table(numbers["predictions"]["test"])
+    wanted = sorted(one.values for one in patterned("test", COUNTS["test"], several=False))
+    assert np.allclose(sorted(table["target"].to_pylist()), wanted)
+
+
+def test_runs_of_a_task_are_compared(
+    several: dict[str, Any], numbers: dict[str, Any], root: Path, runs: Path
+) -> None:
+    other = run(root, runs, "multi", "run.epochs=1", "data.seed=3")
+    files = [Path(one["predictions"]["test"]) for one in (several, other)]
+    found = compare(*files)
+    difference = found.figures["mean_average_precision"]
+    for value, result in ((difference.first, several), (difference.second, other)):
+        assert value == pytest.approx(result["metrics"]["test"]["mean_average_precision"])
+    assert difference.low <= difference.second - difference.first <= difference.high
+    with pytest.raises(Exception, match="the first run learned multi-label, the second regression"):
+        compare(files[0], Path(numbers["predictions"]["test"]))
+
+
+def test_a_run_is_evaluated_only_on_labels_of_its_kind(several: dict[str, Any], root: Path) -> None:
+    opened = open_run(several["run_dir"], root)
+    with pytest.raises(ConfigError, match=r"targets@1 has numbers; the run .* learned from several labels"):
+        evaluate_run(opened, root, "test", "targets")
+
+
+@pytest.mark.parametrize("name", ["multi", "targets"])
+@pytest.mark.parametrize("extra", [[], ["augment.mixup=0.4"]], ids=["plain", "mixed"])
+def test_an_interrupted_run_ends_in_the_same_weights(
+    root: Path, tmp_path: Path, name: str, extra: list[str]
+) -> None:
+    version = version_of(root, name)
+    settings = [*LINEAR, "run.epochs=2", "run.trace_records=true", *extra]
+    trained(version, tmp_path / "whole", *settings)
+    with pytest.raises(Cancelled):
+        trained(version, tmp_path / "parts", *settings, stop=StopAfter(5))
+    trained(version, tmp_path / "parts", *settings)
+    whole, parts = last_state(tmp_path / "whole"), last_state(tmp_path / "parts")
+    assert whole.keys() == parts.keys()
+    for variable, values in whole.items():
+        assert np.array_equal(values, parts[variable]), variable
+    assert (tmp_path / "whole/consumed.jsonl").read_bytes() == (
+        tmp_path / "parts/consumed.jsonl"
+    ).read_bytes()
+
+
+@pytest.mark.parametrize("name", ["multi", "targets"])
+def test_pictures_and_curves_are_logged(root: Path, tmp_path: Path, name: str) -> None:
+    loop, _ = trained(version_of(root, name), tmp_path, *LINEAR, "run.epochs=1")
+    figure = "exact_match" if name == "multi" else "absolute_error"
+    assert figure in loop.progress.history[0]["train"]
+    assert list((tmp_path / "logs" / "validation").iterdir())
+
+
+@pytest.mark.parametrize("name", ["multi", "targets"])
+def test_keras_fits_the_batches(root: Path, name: str) -> None:
+    import keras
+
+    from training.dataset import open_dataset
+
+    dataset = open_dataset(name, root=root)
+    keras.utils.set_random_seed(1)
+    image = keras.Input((8, 8, 3))
+    colour = keras.layers.GlobalAveragePooling2D()(keras.layers.Rescaling(1 / 255)(image))
+    last = "sigmoid" if name == "multi" else None
+    model = keras.Model(image, keras.layers.Dense(3 if name == "multi" else 2, activation=last)(colour))
+    loss = "binary_crossentropy" if name == "multi" else "mse"
+    model.compile(keras.optimizers.Adam(0.1), loss)
+    examples = dataset.tf("train", batch_size=8, image_size=8, epochs=8)
+    told = model.fit(examples, epochs=8, steps_per_epoch=len(examples) // 8, shuffle=False, verbose=0)
+    assert told.history["loss"][-1] < 0.8 * told.history["loss"][0]
+    measured = model.evaluate(dataset.tf("test", batch_size=8, image_size=8), verbose=0)
+    assert measured < told.history["loss"][0]
