@@ -174,7 +174,8 @@ class Dataset:
         height and width of each (pixels).
 
         With ``last_batch="pad"`` or ``class_weights`` the elements are (images, labels, weights). With MixUp
-        or CutMix the labels are distributions over the classes, float32 [B, C].
+        or CutMix the labels of classes are distributions over them, float32 [B, C]; others are mixed as they
+        are.
 
         Each iteration gives the same batches: the order is a function of (seed, epoch). For ``model.fit``
         over several epochs pass ``epochs=E`` here and ``steps_per_epoch=len(dataset) // E`` there.
@@ -199,7 +200,7 @@ class Dataset:
         self._check_memory(split, asked, asked.order.global_batch_size)
         asked.check_epochs(epochs)
         columns = self.feature_columns(split, asked.features)
-        if asked.augment is not None and asked.augment.mixes:
+        if asked.augment is not None and asked.augment.mixes and self.label_kind == "none":
             check_has_classes(self.label_kind, self.version.ref, "mixing examples (augment.mixup, cutmix)")
         is_cached = asked.training and asked.image_size is None  # augmented examples open their own cache
         records = self._through_cache(split, asked.order) if is_cached else self.reader(split)

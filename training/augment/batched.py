@@ -88,8 +88,25 @@ def mixed_loss(loss_of: Callable[[Any], Any], labels: Any, own_share: Any) -> An
     return own_share * loss_of(labels) + (1.0 - own_share) * loss_of(partners(labels))
 
 
+def mixed_targets(targets: Any, own_share: Any | None) -> Any:
+    """Return the targets of mixed examples: float32 [b, T].
+
+    Args:
+        targets: float32 [b, T]; the rows 2k and 2k + 1 are partners.
+        own_share: float32 [b], the share of each row's own target; None: nothing was mixed.
+    """
+    if own_share is None:
+        return targets
+    return own_share[:, None] * targets + (1.0 - own_share)[:, None] * partners(targets)
+
+
 def soft_labels(labels: Any, own_share: Any, num_classes: int) -> Any:
-    """Return mixed labels as distributions over the classes: float32 [b, C]."""
+    """Return mixed labels as distributions over the classes: float32 [b, C].
+
+    Several labels, and numbers, are mixed as they are: float32 [b, C] or [b, T].
+    """
+    if labels.shape.rank > 1:
+        return mixed_targets(labels, own_share)
     shares = own_share[:, None] * tf.one_hot(labels, num_classes)
     return shares + (1.0 - own_share)[:, None] * tf.one_hot(partners(labels), num_classes)
 

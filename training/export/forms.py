@@ -60,15 +60,8 @@ class Exported:
 
     def output(self, images: Any) -> Any:
         """Return the most important output, as graphs of other forms compute it: float32 [b, K]."""
-        return next(iter(self._served(images).values()))
-
-    @property
-    def output_name(self) -> str:
-        """The name of the most important output."""
-        return next(iter(self._served(np.zeros((1, *self.model.input_shape[1:]), np.uint8))))
-
-    def _served(self, images: Any) -> dict[str, Any]:
-        return self.task.served(in_float32(self.model(images, training=False)))
+        served = self.task.served(in_float32(self.model(images, training=False)))
+        return next(iter(served.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +150,9 @@ def _write(exported: Exported, kind: ExportFormat, request: FormsRequest, folder
     measure = exported.task.form_measure()
     if measure is None:
         return {"problem": "this form is not offered for the task"}
-    content, values = _converted(exported, kind, request.calibration)
+    content, values = _converted(exported, kind, request.calibration, measure.output_name)
     compared = compare(exported, values, request.checked_on, measure)
-    figures, name = compared.to_result(), exported.output_name
+    figures, name = compared.to_result(), measure.output_name
     loss = compared.model_score - compared.score
     if kind != "litert-int8" and compared.max_difference > _MOST_DIFFERENCE:
         return {**figures, "problem": f"{name} differ by up to {compared.max_difference:.3g}"}
@@ -172,13 +165,15 @@ def _write(exported: Exported, kind: ExportFormat, request: FormsRequest, folder
     return {"path": str(folder / _FILES[kind]), "size_bytes": len(content), **figures}
 
 
-def _converted(exported: Exported, kind: ExportFormat, calibration: RecordReader) -> tuple[bytes, Values]:
+def _converted(
+    exported: Exported, kind: ExportFormat, calibration: RecordReader, output_name: str
+) -> tuple[bytes, Values]:
     """Return the file of a form, and what computes its values."""
     shape = exported.model.input_shape
     if kind == "onnx":
         from training.export import onnx
 
-        content = onnx.convert(exported.output, shape, exported.output_name)
+        content = onnx.convert(exported.output, shape, output_name)
         return content, onnx.OnnxModel(content).values
     from training.export import litert
 

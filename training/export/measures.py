@@ -16,8 +16,13 @@ class FormMeasure(Protocol):
     """Compares what two models return for the same examples: values [b, K] each.
 
     Attributes:
+        output_name: the name of the values in exported models.
         score_name: the name of the mean of ``scores``.
     """
+
+    @property
+    def output_name(self) -> str:
+        """The name of the values in exported models."""
 
     @property
     def score_name(self) -> str:
@@ -37,6 +42,7 @@ class FormMeasure(Protocol):
 class ClassMeasure:
     """Probabilities of classes, of which the likeliest is predicted. Implements ``FormMeasure``."""
 
+    output_name = "probabilities"
     score_name = "accuracy"
 
     def scores(self, values: Values, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -56,6 +62,7 @@ class ClassMeasure:
 class LabelsMeasure:
     """Probabilities of classes, each by itself. Implements ``FormMeasure``."""
 
+    output_name = "probabilities"
     score_name = "exact_match"
 
     def scores(self, values: Values, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -80,6 +87,7 @@ class NumbersMeasure:
     """
 
     std: tuple[float, ...]
+    output_name = "values"
     score_name = "r2"
 
     def scores(self, values: Values, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:

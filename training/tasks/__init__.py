@@ -7,7 +7,6 @@
     task         the interface
     single_label, multi_label, regression    the tasks
     target_scale mean and deviation of the numbers that a regression predicts
-    mixing       targets of examples that MixUp or CutMix mixed
 
 A further task is a file with a class that implements ``Task`` and a function ``build(version, config)``, a
 line in ``of_dataset.BUILDERS``, and one in ``traits.TRAITS``. Its figures are a ``Tally`` of

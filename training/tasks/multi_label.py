@@ -8,11 +8,11 @@ from typing import Any
 import tensorflow as tf
 
 from infra.dataset.version import DatasetVersion
+from training.augment.batched import mixed_targets
 from training.config import TrainConfig
 from training.export.measures import LabelsMeasure
 from training.results.metrics.multi_label import MultiLabelTally
 from training.results.predictions.columns import MultiLabelColumns
-from training.tasks.mixing import mixed_targets
 from training.tasks.task import LabelSpec
 
 _THRESHOLD = 0.5  # a class is predicted if it is more likely than not

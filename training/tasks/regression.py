@@ -8,11 +8,11 @@ from typing import Any
 import tensorflow as tf
 
 from infra.dataset.version import DatasetVersion
+from training.augment.batched import mixed_targets
 from training.config import TrainConfig
 from training.export.measures import NumbersMeasure
 from training.results.metrics.regression import RegressionTally
 from training.results.predictions.columns import RegressionColumns
-from training.tasks.mixing import mixed_targets
 from training.tasks.target_scale import target_scale
 from training.tasks.task import LabelSpec
 

@@ -107,8 +107,8 @@ def train(
         exported: dict[str, dict[str, Any]] = {}
         if ranks.is_first:
             checked_on = next(readers[split] for split in ("test", "validation", "train") if split in readers)
-            classes, maker = version.manifest.classes, evaluator.maker(checked_on)
-            exported = export_model(parts.model, classes, maker, run_dir, config.export.formats)
+            names, maker = version.manifest.label_names, evaluator.maker(checked_on)
+            exported = export_model(parts.model, parts.task, names, maker, run_dir, config.export.formats)
         events.progress("export", 1, 1, unit="models")
         bad_records = ranks.all_values(dataset.bad_records.to_result())
         notes = [*parts.notes, *settled.notes(config)]

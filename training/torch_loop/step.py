@@ -77,12 +77,10 @@ class TrainStep:
         parts, task = self._parts, self._parts.task
         with parts.autocast():
             outputs = self._network(pixels(batch.images)).float()
-        if self._config.augment.mixes:
-            losses = batch.losses(lambda labels: task.training_losses(outputs, labels))
-        else:
-            losses = task.training_losses(outputs, batch.labels)
-        scores = task.scores(outputs.detach(), batch.dominating_labels())
-        return (losses * weights).sum(), (scores & (weights > 0)).sum()
+        if not self._config.augment.mixes:
+            batch = batch._replace(partner_labels=batch.labels)
+        losses, scores = task.training_losses(outputs, batch), task.scores(outputs.detach(), batch)
+        return (losses * weights).sum(), torch.where(weights > 0, scores.float(), 0.0).sum()
 
     def _update(self) -> None:
         parts, clip = self._parts, self._config.optimizer.clip_norm

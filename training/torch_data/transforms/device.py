@@ -26,8 +26,8 @@ class AugmentedBatch(NamedTuple):
 
     Attributes:
         images: uint8 [b, C, S, S].
-        labels: int64 [b], of the images themselves.
-        partner_labels: int64 [b], of the images that were mixed in; without mixing they are ``labels``.
+        labels: int64 [b], of the images themselves; or float32 [b, C] or [b, T], several labels or numbers.
+        partner_labels: of the images that were mixed in; without mixing they are ``labels``.
         own_shares: float32 [b], shares of ``labels``; the partner's labels have the rest.
     """
 
@@ -35,6 +35,18 @@ class AugmentedBatch(NamedTuple):
     labels: Any
     partner_labels: Any
     own_shares: Any
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether images were mixed."""
+        return self.partner_labels is not self.labels
+
+    def mixed_targets(self) -> Any:
+        """Return several labels or numbers, mixed in their shares: float32 [b, C] or [b, T]."""
+        if not self.is_mixed:
+            return self.labels
+        own = self.own_shares[:, None]
+        return own * self.labels + (1.0 - own) * self.partner_labels
 
     def losses(self, loss_of: Callable[[Any], Any]) -> Any:
         """Return the losses against the mixed labels: float32 [b].
@@ -47,7 +59,12 @@ class AugmentedBatch(NamedTuple):
         return own + (1.0 - self.own_shares) * loss_of(self.partner_labels)
 
     def soft_labels(self, num_classes: int) -> Any:
-        """Return the mixed labels as distributions over the classes: float32 [b, num_classes]."""
+        """Return the mixed labels as distributions over the classes: float32 [b, num_classes].
+
+        Several labels, and numbers, are mixed as they are.
+        """
+        if self.labels.ndim > 1:
+            return self.mixed_targets()
         own = torch.nn.functional.one_hot(self.labels, num_classes) * self.own_shares[:, None]
         partner = torch.nn.functional.one_hot(self.partner_labels, num_classes)
         return own + (1.0 - self.own_shares)[:, None] * partner
@@ -85,7 +102,7 @@ class DeviceAugment:
         images, labels = batch.images, batch.labels.to(batch.images.device)
         settings = self.settings
         if settings is None or not settings.is_batched:
-            return AugmentedBatch(images, labels, labels, torch.ones_like(labels, dtype=torch.float32))
+            return AugmentedBatch(images, labels, labels, torch.ones(len(labels), device=images.device))
         _check(settings, images)
         positions = batch.positions.cpu().numpy()
         draws = draw_batch_parameters(settings, self.seed, batch.epoch, positions, images.shape[-1])

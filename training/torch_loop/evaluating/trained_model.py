@@ -47,7 +47,7 @@ def open_evaluator(config: TrainConfig, version: DatasetVersion, run_dir: Path) 
 
 
 def open_predictor(folder: Path, image_channels: int) -> Callable[[list[bytes]], npt.NDArray[np.float32]]:
-    """Return a function from PNGs in the size of the model to probabilities, float32 [n, C].
+    """Return a function from PNGs in the size of the model to probabilities or numbers, float32 [n, K].
 
     Args:
         folder: the folder of the exported model.

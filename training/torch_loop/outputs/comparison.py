@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 
+from training.export.measures import FormMeasure
 from training.order import SequentialOrder
 from training.reading import BatchMaker
 from training.torch_data.batch import to_torch
 
-# How far a probability of an exported form may be from that of the model.
+# How far a probability of an exported form may be from that of the model; of numbers, in their deviations.
 TOLERANCE = 1e-3
 _TOGETHER = 32
 
@@ -29,19 +30,23 @@ def images_of(maker: BatchMaker, most_records: int | None = None) -> Iterator[An
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
 def compared(
-    model: Callable[[Any], Any], other: Callable[[Any], Any], batches: Iterable[Any]
+    model: Callable[[Any], Any],
+    other: Callable[[Any], Any],
+    batches: Iterable[Any],
+    measure: FormMeasure,
 ) -> dict[str, Any]:
     """Return ``num_examples``, ``agreement`` (share of equal predictions) and ``max_difference``.
 
     Args:
-        model: images -> probabilities [b, K].
+        model: images -> probabilities or numbers [b, K].
         other: the same of the exported form.
         batches: of images.
+        measure: how both are compared.
     """
     equal, count, largest = 0, 0, 0.0
     for images in batches:
-        ours, theirs = model(images), other(images)
-        equal += int((ours.argmax(1) == theirs.argmax(1)).sum())
+        ours, theirs = model(images).numpy(), other(images).numpy()
+        equal += int(measure.agree(ours, theirs).sum())
         count += len(images)
-        largest = max(largest, float((ours - theirs).abs().max()))
+        largest = max(largest, float(measure.differences(ours, theirs).max()))
     return {"num_examples": count, "agreement": equal / count, "max_difference": largest}

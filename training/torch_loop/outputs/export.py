@@ -18,6 +18,7 @@ from training.reading import BatchMaker
 from training.torch_loop.outputs.comparison import TOLERANCE, compared, images_of
 from training.torch_loop.outputs.onnx import write_onnx
 from training.torch_loop.step import pixels
+from training.torch_loop.tasks.task import Task
 
 WEIGHTS_FILE = "model.pt"
 PROGRAM_FILE = "model.pt2"
@@ -25,21 +26,23 @@ CLASSES_FILE = "classes.json"
 _CHECKED_RECORDS = 512
 
 
-class _Classifier(nn.Module):  # type: ignore[misc]
-    """Takes pixels as they are, and gives probabilities."""
+class _Served(nn.Module):  # type: ignore[misc]
+    """Takes pixels as they are, and gives probabilities, or numbers in their unit."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, task: Task) -> None:
         super().__init__()
         self.model = model
+        self._task = task
 
     def forward(self, images: Any) -> Any:
-        """Return the probabilities, float32 [B, C], of images uint8 [B, channels, S, S]."""
-        return self.model(pixels(images)).float().softmax(dim=1)
+        """Return the decoded output, float32 [B, K], for images uint8 [B, channels, S, S]."""
+        return self._task.served(self.model(pixels(images)).float())
 
 
 def export_model(
     model: Any,
-    classes: list[str],
+    task: Task,
+    names: list[str],
     maker: BatchMaker,
     run_dir: Path,
     formats: Sequence[ExportFormat] = (),
@@ -47,11 +50,13 @@ def export_model(
     """Write ``model.pt``, a state dictionary, and ``export/model.pt2``, which ``torch.export.load`` reads.
 
     The program takes images uint8 [B, channels, S, S], the central squares in the size of the model, and
-    gives the probabilities of the classes. It is compared with the model on the first records of a split.
+    gives the probabilities of the classes, or numbers in their unit. It is compared with the model on the
+    first records of a split.
 
     Args:
         model: the model with the weights to export.
-        classes: the names of the classes, by label.
+        task: the task that it learned.
+        names: the names of the classes or targets.
         maker: makes the batches to compare on.
         run_dir: the folder of the run.
         formats: further forms: "onnx".
@@ -64,7 +69,8 @@ def export_model(
     Raises:
         CorruptDataError: the probabilities of the exported program differ.
     """
-    plain = _Classifier(copy.deepcopy(model).to("cpu", memory_format=torch.contiguous_format)).eval()
+    measure = task.form_measure()
+    plain = _Served(copy.deepcopy(model).to("cpu", memory_format=torch.contiguous_format), task).eval()
     with Storage.at(run_dir).atomic_writer(WEIGHTS_FILE) as stream:
         torch.save(plain.model.state_dict(), stream)
     folder = Storage.at(run_dir / "export")
@@ -75,19 +81,19 @@ def export_model(
     )
     with folder.atomic_writer(PROGRAM_FILE) as stream:
         torch.export.save(program, stream)
-    folder.write_atomic(CLASSES_FILE, json.dumps(classes).encode("ascii"))
-    found = compared(plain, load_program(run_dir / "export"), images_of(maker, _CHECKED_RECORDS))
+    folder.write_atomic(CLASSES_FILE, json.dumps(names).encode("ascii"))
+    found = compared(plain, load_program(run_dir / "export"), images_of(maker, _CHECKED_RECORDS), measure)
     path = run_dir / "export" / PROGRAM_FILE
     if found["max_difference"] > TOLERANCE:
         raise CorruptDataError(
-            f"the exported program {path} gives other probabilities than the model: they differ by up to "
-            f"{found['max_difference']:.2g}",
+            f"the exported program {path} gives other {measure.output_name} than the model: they differ "
+            f"by up to {found['max_difference']:.2g}",
             "report this with the name of the model",
         )
     split = maker.records.table.split
     written = {"torch": {"file": str(path), "split": split, **found, "bytes": path.stat().st_size}}
     if "onnx" in formats:
-        written["onnx"] = write_onnx(plain, maker, run_dir)
+        written["onnx"] = write_onnx(plain, measure, maker, run_dir)
     return written
 
 

@@ -18,11 +18,12 @@ from infra import progress as events
 from infra.errors import EnvironmentFault
 from infra.storage.filesystem import Storage
 from training.config.export import ExportFormat
+from training.export.measures import FormMeasure
 from training.reading import BatchMaker
 from training.torch_loop.outputs.comparison import TOLERANCE, compared, images_of
 
 _FILE = "model.onnx"
-_INPUT, _OUTPUT = "images", "probabilities"
+_INPUT = "images"
 _PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 
@@ -34,7 +35,7 @@ class _ChannelsLast(nn.Module):  # type: ignore[misc]
         self.program = program
 
     def forward(self, images: Any) -> Any:
-        """Return the probabilities, float32 [B, K], of images uint8 [B, S, S, C]."""
+        """Return the output, float32 [B, K], for images uint8 [B, S, S, C]."""
         return self.program(images.permute(0, 3, 1, 2))
 
 
@@ -52,13 +53,14 @@ def check_packages(formats: Sequence[ExportFormat]) -> None:
             )
 
 
-def write_onnx(program: Any, maker: BatchMaker, run_dir: Path) -> dict[str, Any]:
+def write_onnx(program: Any, measure: FormMeasure, maker: BatchMaker, run_dir: Path) -> dict[str, Any]:
     """Write ``model.onnx``, unless it does not do what the model does.
 
-    Input ``images``: uint8 [N, S, S, C], decoded; N is any number. Output ``probabilities``: float32 [N, K].
+    Input ``images``: uint8 [N, S, S, C], decoded; N is any number. Output: float32 [N, K].
 
     Args:
-        program: images uint8 [B, C, S, S] -> probabilities, on the CPU.
+        program: images uint8 [B, C, S, S] -> probabilities or numbers, on the CPU.
+        measure: names the output, and compares the file with the model.
         maker: makes the batches of the split to compare on, of which all are taken.
         run_dir: the folder of the run.
 
@@ -68,13 +70,13 @@ def write_onnx(program: Any, maker: BatchMaker, run_dir: Path) -> dict[str, Any]
     split = maker.records.table.split
     events.log(f"export onnx, and compare it on {split}")
     try:
-        content = _convert(program, next(iter(images_of(maker))))
-        found = compared(program, _runtime(content), images_of(maker))
+        content = _convert(program, next(iter(images_of(maker))), measure.output_name)
+        found = compared(program, _runtime(content), images_of(maker), measure)
     except Exception as error:  # noqa: BLE001  converters raise errors of every kind; the run is sound
         found = {"problem": f"{type(error).__name__}: {error}"}
     figures: dict[str, Any] = {"split": split, **found}
     if "problem" not in found and found["max_difference"] > TOLERANCE:
-        figures["problem"] = f"probabilities differ by up to {found['max_difference']:.3g}"
+        figures["problem"] = f"{measure.output_name} differ by up to {found['max_difference']:.3g}"
     if "problem" in figures:
         events.log(f"no onnx was exported: {figures['problem']}", level="warning")
         return figures
@@ -82,7 +84,7 @@ def write_onnx(program: Any, maker: BatchMaker, run_dir: Path) -> dict[str, Any]
     return {"path": str(run_dir / _FILE), "size_bytes": len(content), **figures}
 
 
-def _convert(program: Any, images: Any) -> bytes:
+def _convert(program: Any, images: Any, output_name: str) -> bytes:
     example = torch.cat([images, images])[:2].permute(0, 2, 3, 1).contiguous()  # one would fix the size
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -92,7 +94,7 @@ def _convert(program: Any, images: Any) -> bytes:
             dynamo=True,
             dynamic_shapes=({0: torch.export.Dim("batch")},),
             input_names=[_INPUT],
-            output_names=[_OUTPUT],
+            output_names=[output_name],
             external_data=False,
             verbose=False,
         )
@@ -108,6 +110,6 @@ def _runtime(content: bytes) -> Any:
 
     def run(images: Any) -> Any:
         given = images.permute(0, 2, 3, 1).contiguous().numpy()
-        return torch.from_numpy(session.run([_OUTPUT], {_INPUT: given})[0])
+        return torch.from_numpy(session.run(None, {_INPUT: given})[0])
 
     return run

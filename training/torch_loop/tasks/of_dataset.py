@@ -10,12 +10,16 @@ from infra.errors import UsageError
 from infra.format.labels import WORDS, LabelKind
 from training.config import TrainConfig
 from training.tasks.traits import traits_of
-from training.torch_loop.tasks import single_label
+from training.torch_loop.tasks import multi_label, regression, single_label
 from training.torch_loop.tasks.task import Task
 
 Builder = Callable[[DatasetVersion, TrainConfig], Task]
 
-BUILDERS: Final[Mapping[LabelKind, Builder]] = {"class": single_label.build}
+BUILDERS: Final[Mapping[LabelKind, Builder]] = {
+    "class": single_label.build,
+    "multi": multi_label.build,
+    "targets": regression.build,
+}
 
 
 def task_of(version: DatasetVersion, config: TrainConfig) -> Task:

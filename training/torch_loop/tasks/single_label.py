@@ -9,8 +9,10 @@ from torch.nn import functional
 
 from infra.dataset.version import DatasetVersion
 from training.config import TrainConfig
+from training.export.measures import ClassMeasure
 from training.results.metrics.single_label import SingleLabelTally
 from training.results.predictions.columns import SingleLabelColumns
+from training.torch_data.transforms.device import AugmentedBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,20 +28,19 @@ class SingleLabel:
     label_smoothing: float = 0.0
     score_name = "accuracy"
 
-    def training_losses(self, outputs: Any, labels: Any) -> Any:
-        """Return the loss of each example, with label smoothing: float32 [b].
+    def training_losses(self, outputs: Any, batch: AugmentedBatch) -> Any:
+        """Return the loss of each example: float32 [b]. Mixed: of both labels, in their shares."""
 
-        Args:
-            outputs: float32 [b, C], logits.
-            labels: int64 [b].
-        """
-        return functional.cross_entropy(
-            outputs, labels, reduction="none", label_smoothing=self.label_smoothing
-        )
+        def losses(labels: Any) -> Any:
+            return functional.cross_entropy(
+                outputs, labels, reduction="none", label_smoothing=self.label_smoothing
+            )
 
-    def scores(self, outputs: Any, labels: Any) -> Any:
-        """Return whether the class of each example was predicted: bool [b]."""
-        return outputs.argmax(dim=1) == labels
+        return batch.losses(losses) if batch.is_mixed else losses(batch.labels)
+
+    def scores(self, outputs: Any, batch: AugmentedBatch) -> Any:
+        """Return whether the class with the greater share was predicted: bool [b]."""
+        return outputs.argmax(dim=1) == batch.dominating_labels()
 
     def evaluated(self, outputs: Any, labels: Any) -> dict[str, Any]:
         """Return ``losses`` float32 [b] (nats), ``predicted`` int64 [b], ``probabilities`` float32 [b, C]."""
@@ -52,6 +53,10 @@ class SingleLabel:
     def served(self, outputs: Any) -> Any:
         """Return the probabilities of the classes: float32 [b, C]."""
         return outputs.softmax(dim=1)
+
+    def form_measure(self) -> ClassMeasure:
+        """Return how exported forms are compared with the model."""
+        return ClassMeasure()
 
     def tally(self) -> SingleLabelTally:
         """Return an empty tally."""

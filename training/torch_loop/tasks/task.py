@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from training.export.measures import FormMeasure
 from training.results.metrics.tally import Tally
 from training.results.predictions.columns import PredictionColumns
+from training.torch_data.transforms.device import AugmentedBatch
 
 
 class Task(Protocol):
@@ -19,10 +21,10 @@ class Task(Protocol):
     def score_name(self) -> str:
         """The name of the mean of ``scores`` over the examples of an epoch."""
 
-    def training_losses(self, outputs: Any, labels: Any) -> Any:
+    def training_losses(self, outputs: Any, batch: AugmentedBatch) -> Any:
         """Return the loss of each example in training, with label smoothing: float32 [b]."""
 
-    def scores(self, outputs: Any, labels: Any) -> Any:
+    def scores(self, outputs: Any, batch: AugmentedBatch) -> Any:
         """Return what a training step counts of each example: [b]; for classes whether it is a hit."""
 
     def evaluated(self, outputs: Any, labels: Any) -> dict[str, Any]:
@@ -30,6 +32,9 @@ class Task(Protocol):
 
     def served(self, outputs: Any) -> Any:
         """Decode outputs to what an exported model returns: float32 [b, ...]."""
+
+    def form_measure(self) -> FormMeasure:
+        """Return how exported forms are compared with the model."""
 
     def tally(self) -> Tally:
         """Return an empty tally of predictions, for the figures of a split."""

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:Depreca
 COUNTS = {"train": 48, "validation": 16, "test": 16}
 LINEAR = [
     "model.name=tests.samples.linear_model", "data.image_size=8", "data.global_batch_size=8",
-    "optimizer.learning_rate=0.2", "optimizer.weight_decay=0", "run.epochs=8",
+    "optimizer.learning_rate=0.3", "optimizer.weight_decay=0", "run.epochs=30",
 ]  # fmt: skip
 
 

@@ -1,0 +1,144 @@
+"""Runs with PyTorch on several labels and on numbers, and their losses by direct formulas."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+import torch
+
+from infra.dataset.catalog import Catalog
+from infra.errors import Cancelled
+from tests.samples.published import publish_patterned
+from tests.samples.torch_runs import Interrupting, consumed, settings, weights
+from training.evaluate import evaluate_run
+from training.predict import predict
+from training.results.run_files.run_folder import open_run
+from training.torch_data.transforms.device import AugmentedBatch
+from training.torch_loop.session import train
+from training.torch_loop.tasks.multi_label import MultiLabel
+from training.torch_loop.tasks.of_dataset import BUILDERS
+from training.torch_loop.tasks.regression import Regression
+from training.train import train_dataset
+
+COUNTS = {"train": 60, "validation": 10, "test": 10}
+LEARN = ("run.epochs=12", "optimizer.learning_rate=0.03")
+RANDOM = np.random.default_rng(5)
+OUTPUTS = RANDOM.normal(size=(8, 3))
+SEVERAL = (RANDOM.random((8, 3)) > 0.5).astype(np.float64)
+NUMBERS = RANDOM.normal(size=(8, 3)) * 10 + 100
+SHARES = np.array([0.7, 0.7, 0.2, 0.2, 1.0, 1.0, 0.4, 0.4])
+
+
+@pytest.fixture(autouse=True)
+def _own_signal_handlers() -> Iterator[None]:
+    """A run takes over the signals of its process."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture(scope="module")
+def patterned_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("patterned")
+    publish_patterned(root, COUNTS, several=True, name="multi")
+    publish_patterned(root, COUNTS, several=False, name="targets")
+    return root
+
+
+def run(root: Path, runs: Path, name: str, *overrides: str) -> dict[str, Any]:
+    result = train_dataset(name, settings(*overrides), root=root, runs=runs)
+    assert result is not None
+    return result
+
+
+def batch_of(labels: np.ndarray, *, mixed: bool) -> AugmentedBatch:
+    own, partners = torch.tensor(labels), torch.tensor(labels[np.arange(8) ^ 1])
+    return AugmentedBatch(None, own, partners if mixed else own, torch.tensor(SHARES))
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_losses_and_scores(mixed: bool) -> None:
+    shares, outputs = SHARES[:, None], torch.tensor(OUTPUTS)
+
+    def targets(labels: np.ndarray) -> np.ndarray:
+        return shares * labels + (1 - shares) * labels[np.arange(8) ^ 1] if mixed else labels
+
+    wanted, likely = targets(SEVERAL), 1 / (1 + np.exp(-OUTPUTS))
+    smooth = 0.9 * wanted + 0.05
+    expected = -(smooth * np.log(likely) + (1 - smooth) * np.log(1 - likely)).mean(axis=1)
+    several, batch = MultiLabel(3, label_smoothing=0.1), batch_of(SEVERAL, mixed=mixed)
+    assert several.training_losses(outputs, batch).numpy() == pytest.approx(expected)
+    hits = ((OUTPUTS > 0) == (wanted >= 0.5)).all(axis=1)
+    assert several.scores(outputs, batch).tolist() == hits.tolist()
+    wanted, mean, std = targets(NUMBERS), (100.0, 90.0, 110.0), (10.0, 5.0, 20.0)
+    numbers, batch = Regression(mean, std), batch_of(NUMBERS, mixed=mixed)
+    expected = np.square(OUTPUTS - (wanted - mean) / std).mean(axis=1)
+    assert numbers.training_losses(outputs, batch).numpy() == pytest.approx(expected)
+    errors = np.abs(OUTPUTS * std + mean - wanted).mean(axis=1)
+    assert numbers.scores(outputs, batch).numpy() == pytest.approx(errors)
+
+
+def test_both_frameworks_learn_the_same_kinds() -> None:
+    from training.tasks.traits import TRAITS
+
+    assert BUILDERS.keys() == TRAITS.keys()
+
+
+def test_several_labels(patterned_root: Path, tmp_path: Path) -> None:
+    result = run(patterned_root, tmp_path, "multi", *LEARN)
+    figures = result["metrics"]["test"]
+    assert (result["task"], result["classes"]) == ("multi-label", ["red", "green", "blue"])
+    assert figures["mean_average_precision"] > 0.85
+    assert result["exports"]["torch"]["agreement"] == 1.0
+    opened = open_run(result["run_dir"], tmp_path)
+    assert evaluate_run(opened, patterned_root, "test")["metrics"]["per_class"] == figures["per_class"]
+    cv2.imwrite(str(tmp_path / "one.png"), np.full((30, 40, 3), 240, np.uint8))
+    predict(opened, [tmp_path / "one.png"], tmp_path / "found.json", "json")
+    (row,) = map(json.loads, (tmp_path / "found.json").read_text().splitlines())
+    chosen = [name for name, value in row["probabilities"].items() if value > 0.5]
+    assert row["predicted"] == chosen
+
+
+def test_numbers(patterned_root: Path, tmp_path: Path) -> None:
+    result = run(patterned_root, tmp_path, "targets", *LEARN)
+    figures = result["metrics"]["test"]
+    assert result["task"] == "regression"
+    assert figures["r2"] > 0.5
+    assert result["best"]["r2"] == max(row["validation"]["r2"] for row in result["history"])
+    assert result["exports"]["torch"]["max_difference"] < 1e-3
+    opened = open_run(result["run_dir"], tmp_path)
+    again = evaluate_run(opened, patterned_root, "test")["metrics"]
+    assert again["r2"] == pytest.approx(figures["r2"], rel=1e-5)
+    for name, grey in (("dark", 40), ("bright", 210)):
+        cv2.imwrite(str(tmp_path / f"{name}.png"), np.full((20, 20, 3), grey, np.uint8))
+    files = [tmp_path / "dark.png", tmp_path / "bright.png"]
+    predict(opened, files, tmp_path / "found.json", "json")
+    rows = list(map(json.loads, (tmp_path / "found.json").read_text().splitlines()))
+    dark, bright = (row["predicted"]["brightness"] for row in rows)
+    assert bright > dark + 0.2
+
+
+@pytest.mark.parametrize("name", ["multi", "targets"])
+@pytest.mark.parametrize("extra", [(), ("augment.mixup=0.4",)], ids=["plain", "mixed"])
+def test_an_interrupted_run_ends_in_the_same_weights(
+    patterned_root: Path, tmp_path: Path, name: str, extra: tuple[str, ...]
+) -> None:
+    version = Catalog(patterned_root).open(name)
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "parts").mkdir()
+    train(settings(*extra), version, tmp_path / "whole")
+    with pytest.raises(Cancelled):
+        train(settings(*extra), version, tmp_path / "parts", None, Interrupting(5))  # type: ignore[arg-type]
+    train(settings(*extra), version, tmp_path / "parts")
+    whole, parts = weights(tmp_path / "whole"), weights(tmp_path / "parts")
+    assert whole.keys() == parts.keys()
+    assert all(torch.equal(whole[key], parts[key]) for key in whole)
+    assert consumed(tmp_path / "whole") == consumed(tmp_path / "parts")
