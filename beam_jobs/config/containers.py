@@ -93,6 +93,11 @@ class ArchiveConfig(Settings):
         True, description="Take the split from the archives' names (train-0001.tar) if all of them have one"
     )
     label_key: str = Field("label", description="Key of the label in the .json sidecars of webdataset")
+    name_key: str | None = Field(
+        None,
+        description="Key of the name of the class in these sidecars, for labels that are numbers; it wins "
+        "over .cls and label_key",
+    )
     class_names: tuple[str, ...] = Field(
         (), description="Names of the classes that the numbers of webdataset mean: the first is that of 0"
     )

@@ -187,6 +187,8 @@ class SourceConfig(Settings):
             }
         if "masks" in settings:  # the numbers of the classes are their order, which a digest does not cover
             settings["masks"] |= {"classes": list(self.masks.classes.items())}
+        if "archive" in settings and self.archive.name_key is None:
+            del settings["archive"]["name_key"]
         if "urls" in settings:
             settings["urls"] = self.urls.effective()
         return settings

@@ -12,7 +12,7 @@ from beam_jobs.request import JobRequest
 from beam_jobs.sources import open_source
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.recognition.kind_modules import kind_module
-from beam_jobs.sources.recognition.recognising import AUTO, settled
+from beam_jobs.sources.recognition.recognising import AUTO, merged, settled
 from infra.codecs.formats import ImageRejected, sniff
 from infra.codecs.jpeg.header import read_header
 from infra.errors import UsageError
@@ -23,6 +23,7 @@ _COPIED = ("jpeg", "png", "webp")  # formats that can be stored as they are; the
 _PNG_COLOR_TYPE_AT, _PNG_GREY = 25, 0
 
 FirstImages = Callable[[SourceFolder, PrepareConfig], Iterator[bytes]]
+ImportSettings = Callable[[SourceFolder, PrepareConfig], dict[str, Any]]
 Load = Callable[[Mapping[str, Any]], PrepareConfig]
 
 
@@ -41,16 +42,21 @@ def import_request(source: str, dataset: str, root: str, load: Load) -> JobReque
     """
     asked = JobRequest(source=source, dataset=dataset, root=root, config=load({"source": {"kind": AUTO}}))
     found = settled(asked)
-    first = getattr(kind_module(found.config), "first_images", None)
+    module = kind_module(found.config)
+    first = getattr(module, "first_images", None)
     if first is None:
         raise UsageError(
             f"{found.source} is of the kind {found.config.source.kind}, which cannot be taken over as it is",
             "shardmill import takes over data sets of TensorFlow Datasets and WebDataset; for others: "
             "shardmill prepare",
         )
-    images = cast(FirstImages, first)(open_source(found), found.config)
+    source_folder = open_source(found)
+    images = cast(FirstImages, first)(source_folder, found.config)
     image = {"resize": "none", "passthrough": True, **stored_form(islice(images, _IMAGES_LOOKED_AT))}
     settings = found.config.source.model_dump(exclude_defaults=True)
+    more = getattr(module, "import_settings", None)
+    if more is not None:
+        settings = merged(cast(ImportSettings, more)(source_folder, found.config), settings)
     config = load({"source": settings, "image": image})
     return found.model_copy(update={"config": config})
 

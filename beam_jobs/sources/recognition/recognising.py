@@ -102,15 +102,15 @@ def _recognised(folder: SourceFolder, settings: SourceConfig) -> SourceConfig:
     ((kind, recognised),) = found.items()
     log(f"recognised as the kind {kind}: {recognised.why}")
     values = settings.model_dump(exclude_defaults=True) | {"kind": kind}
-    values = _merged(recognised.settings, values)
+    values = merged(recognised.settings, values)
     return validate(PrepareConfig, {"source": values}, where="the recognised source").source
 
 
-def _merged(found: Any, given: Any) -> Any:
-    """Found settings, with those that the user gave in their place."""
+def merged(found: Any, given: Any) -> Any:
+    """Return found settings, with those that the user gave in their place."""
     if not isinstance(given, dict):
         return given
-    return {**found, **{name: _merged(found.get(name, {}), value) for name, value in given.items()}}
+    return {**found, **{name: merged(found.get(name, {}), value) for name, value in given.items()}}
 
 
 def _is_object(folder: str, name: str) -> bool:

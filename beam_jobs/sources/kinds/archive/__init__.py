@@ -10,7 +10,7 @@ beside the archives has a row of its own, and so has an archive that is empty, d
     layouts     where labels and splits come from
     labelling   the label and split of each member
     reading     members by their position; compressed tars in the spool of the run
-    first_images  some images, to see how they are encoded
+    first_members  some members, to see how images are encoded and labelled
 """
 
 from __future__ import annotations
@@ -18,29 +18,34 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from typing import Any
 
 import pyarrow as pa
 
 from beam_jobs.config import PrepareConfig, SourceConfig
-from beam_jobs.schemas import MEMBER_LISTING_SCHEMA
+from beam_jobs.schemas import MEMBER_LISTING_SCHEMA, FileRef
 from beam_jobs.sources.classes.names import quoted
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.ignore import IgnorePatterns
 from beam_jobs.sources.files.walking import FoundFile
-from beam_jobs.sources.kinds.archive.first_images import first_images as first_of
+from beam_jobs.sources.kinds.archive.first_members import first_members
 from beam_jobs.sources.kinds.archive.labelling import labelled
 from beam_jobs.sources.kinds.archive.layouts import choose_layout
-from beam_jobs.sources.kinds.archive.listing import ListedArchive, list_archive
+from beam_jobs.sources.kinds.archive.listing import ListedArchive, json_label, list_archive
 from beam_jobs.sources.kinds.archive.opening import ENDINGS, is_archive
 from beam_jobs.sources.kinds.archive.reading import ArchiveReader, unpack_compressed
 from beam_jobs.sources.kinds.archive.sidecar_values import asked_values, with_values
 from beam_jobs.sources.listing import Listing
 from beam_jobs.sources.recognition.glance import Glance, Recognised
+from infra.codecs.formats import sniff
 from infra.errors import ConfigError, NotFoundError
 from infra.progress import log
 from infra.storage.filesystem import Storage
 
-_LOOKED_INTO, _IMAGES_LOOKED_AT = 4, 32  # for the first images
+# Where the texts of labels are numbers, these keys of .json sidecars may have the names.
+NAME_KEYS = ("label_name", "class_name")
+
+_ARCHIVES_LOOKED_INTO, _MEMBERS_LOOKED_AT = 4, 32  # by an import
 _LISTED_TOGETHER = 8  # archives; of an object store most of the time is waiting
 
 
@@ -94,10 +99,27 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
 
 def first_images(folder: SourceFolder, config: PrepareConfig) -> Iterator[bytes]:
     """Yield the first images of the first archives, to see how they are encoded."""
+    for archive in _first_archives(folder, config):
+        images = (data for _, data in first_members(folder, archive) if sniff(data) is not None)
+        yield from islice(images, _MEMBERS_LOOKED_AT)
+
+
+def import_settings(folder: SourceFolder, config: PrepareConfig) -> dict[str, Any]:
+    """Return the settings by which an import reads the labels: a key of .json sidecars that names classes."""
+    named: set[str] = set(NAME_KEYS)
+    for archive in _first_archives(folder, config):
+        members = first_members(folder, archive)
+        sidecars = (data for name, data in members if name.lower().endswith(".json"))
+        looked_at = list(islice(sidecars, _MEMBERS_LOOKED_AT))
+        named &= {key for key in NAME_KEYS if looked_at and all(json_label(data, key) for data in looked_at)}
+    key = next((key for key in NAME_KEYS if key in named), None)
+    return {} if key is None else {"archive": {"name_key": key}}
+
+
+def _first_archives(folder: SourceFolder, config: PrepareConfig) -> list[FileRef]:
     walk = folder.walk(IgnorePatterns(config.filter.ignore), splits_on_top=False)
     archives = [file.ref for file in walk if file.fault is None and is_archive(file.uri)]
-    for archive in archives[:_LOOKED_INTO]:
-        yield from islice(first_of(folder, archive), _IMAGES_LOOKED_AT)
+    return archives[:_ARCHIVES_LOOKED_INTO]
 
 
 def open_reader(folder: SourceFolder, config: PrepareConfig, scratch: Storage | None) -> ArchiveReader:

@@ -76,7 +76,10 @@ def _by_sidecars(
     has_class = config.source.label_kind == "class"
     names = config.source.archive.class_names
     for archive in archives:
-        archive.labels = {key: _named(label, names) for key, label in archive.labels.items()}
+        archive.labels = {
+            key: label if key in archive.named else _named(label, names)
+            for key, label in archive.labels.items()
+        }
     if not has_class:
         archives = [replace(archive, labels={}) for archive in archives]
     classes = sorted({label for archive in archives for label in archive.labels.values()})

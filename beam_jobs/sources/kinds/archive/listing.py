@@ -41,6 +41,7 @@ class ListedArchive:
         own: the row of the file itself, if it has one: MEMBER_LISTING_SCHEMA.
         labels: key of a sample -> label that its sidecar gives (WebDataset).
         values: key of a sample -> the values that are asked for of its sidecars, as JSON, by their keys.
+        named: keys of the samples whose label is the name of a class.
     """
 
     uri: str
@@ -48,6 +49,7 @@ class ListedArchive:
     own: pa.RecordBatch | None = None
     labels: dict[str, str] = field(default_factory=dict)
     values: dict[str, dict[str, str]] = field(default_factory=dict)
+    named: set[str] = field(default_factory=set)
 
     def image_names(self) -> Iterator[str]:
         """Yield the names of the members that are to be read."""
@@ -120,7 +122,7 @@ def _list_members(
                     at_most_bytes=settings.unpacked_bytes,
                     sidecars=_sidecars(settings, asked),
                 ):
-                    _keep_label(listed, member, settings.label_key)
+                    _keep_label(listed, member, settings)
                     if asked:
                         _keep_values(listed, member, settings.label_key, asked)
                     members.append(member)
@@ -162,14 +164,19 @@ def _found(archive: FileRef, members: list[Member], ignore: IgnorePatterns) -> I
         yield FoundFile(ref, None if is_hostile else ignore.match_path(member.name.rstrip("/")), fault)
 
 
-def _keep_label(listed: ListedArchive, member: Member, label_key: str) -> None:
-    """Keep the label that a sidecar gives; a .cls wins over a .json."""
+def _keep_label(listed: ListedArchive, member: Member, settings: ArchiveConfig) -> None:
+    """Keep the label that a sidecar gives: the name of a class wins over a .cls, and that over a .json."""
     if member.content is None:
         return
     key, is_json = sample_key(member.name), member.name.lower().endswith(".json")
-    if is_json and key in listed.labels:
+    name = json_label(member.content, settings.name_key) if is_json and settings.name_key else None
+    if name is not None:
+        listed.labels[key] = name
+        listed.named.add(key)
         return
-    label = _json_label(member.content, label_key) if is_json else _text_label(member.content)
+    if key in listed.named or (is_json and key in listed.labels):
+        return
+    label = json_label(member.content, settings.label_key) if is_json else _text_label(member.content)
     if label is not None:
         listed.labels[key] = label
 
@@ -203,7 +210,8 @@ def _text_label(content: bytes) -> str | None:
         return None
 
 
-def _json_label(content: bytes, key: str) -> str | None:
+def json_label(content: bytes, key: str) -> str | None:
+    """Return the text or number that a .json sidecar has under a key; None if it has none."""
     try:
         values = json.loads(content)
     except (ValueError, RecursionError):

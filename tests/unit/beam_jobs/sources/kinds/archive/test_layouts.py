@@ -104,3 +104,16 @@ def test_archives_without_labels(tmp_path: Path) -> None:
         "train.tar#deep/2.jpg": (None, "train"),
         "val.tar#3.jpg": (None, "validation"),
     }
+
+
+def test_a_name_in_json_wins_over_the_number(tmp_path: Path) -> None:
+    files = {
+        "1.cls": b"1", "1.jpg": b"1", "1.json": b'{"label": 1, "label_name": "hat"}',
+        "2.jpg": b"2", "2.json": b'{"label": 0}', "2.cls": b"0",
+        "3.jpg": b"3", "3.json": b'{"label": 7, "label_name": "1"}',
+    }  # fmt: skip
+    make_tar(tmp_path / "a.tar", files)
+    found = listed(tmp_path, archive={"name_key": "label_name", "class_names": ["cap", "coat"]})
+    assert {name: found[f"a.tar#{name}"][0] for name in ("1.jpg", "2.jpg", "3.jpg")} == {
+        "1.jpg": "hat", "2.jpg": "cap", "3.jpg": "1"
+    }  # fmt: skip

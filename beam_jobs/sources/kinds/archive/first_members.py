@@ -1,4 +1,4 @@
-"""The first images of an archive, to see how its images are encoded."""
+"""The first members of an archive, to see how its images are encoded and labelled."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from beam_jobs.sources.kinds.archive.members import ArchiveDamaged, Member
 from beam_jobs.sources.kinds.archive.opening import UnpackedStream, compression_of
 from beam_jobs.sources.kinds.archive.tar import tar_members
 from beam_jobs.sources.kinds.archive.zip import read_zip_member, zip_members
-from infra.codecs.formats import sniff
 
 _HEAD_BYTES = 16 << 20  # of a compressed tar
-_MAX_IMAGE_BYTES = 64 << 20  # larger ones are not looked at
+_MAX_MEMBER_BYTES = 64 << 20  # larger ones are not looked at
 
 
-def first_images(folder: SourceFolder, archive: FileRef) -> Iterator[bytes]:
-    """Yield the images of an archive in its order, as far as they can be read.
+def first_members(folder: SourceFolder, archive: FileRef) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of the members of an archive in its order, as far as they can be read.
 
     Args:
         folder: the source.
@@ -27,29 +26,29 @@ def first_images(folder: SourceFolder, archive: FileRef) -> Iterator[bytes]:
     """
     try:
         with folder.open_container(archive.uri) as container:
-            for data in _contents(container):
-                if sniff(data) is not None:
-                    yield data
+            yield from _contents(container)
     except (SourceFault, ArchiveDamaged):
         return  # the listing says it
 
 
-def _contents(container: Container) -> Iterator[bytes]:
+def _contents(container: Container) -> Iterator[tuple[str, bytes]]:
     if container.uri.lower().endswith(".zip"):
         for member in zip_members(container, sidecars=()):
             ref = FileRef(member.name, member.size_bytes, 0, container.uri, member.position)
-            yield read_zip_member(container, ref) if _is_bearable(member) else b""
+            if _is_bearable(member):
+                yield member.name, read_zip_member(container, ref)
         return
     compression = compression_of(container.uri)
     ranges: Container | _Head = container
     if compression is not None:
         ranges = _Head(b"".join(UnpackedStream(container, compression, _HEAD_BYTES).chunks()))
     for member in tar_members(_Bytes(ranges), sidecars=()):
-        yield ranges.read_at(member.size_bytes, member.position) if _is_bearable(member) else b""
+        if _is_bearable(member):
+            yield member.name, ranges.read_at(member.size_bytes, member.position)
 
 
 def _is_bearable(member: Member) -> bool:
-    return member.fault is None and member.size_bytes <= _MAX_IMAGE_BYTES
+    return member.fault is None and member.size_bytes <= _MAX_MEMBER_BYTES
 
 
 class _Head:
