@@ -27,6 +27,11 @@ class ObjectsConfig(Settings):
     annotations: tuple[AnnotationFile, ...] = Field(
         (), description="The annotation files: a path, or a list of tables with file, images and split"
     )
+    image_sets: str | None = Field(
+        None,
+        description="Folder within the source with train.txt, val.txt and test.txt, as in ImageSets/Main of "
+        "Pascal VOC: the names of images a line, without ending; kind voc only",
+    )
     coordinates: Literal["stored", "upright"] = Field(
         "stored",
         description="Image that boxes are of, where an EXIF orientation turns the file and its size does not "

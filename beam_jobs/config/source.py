@@ -124,6 +124,10 @@ class SourceConfig(Settings):
             raise ValueError(f"kind {self.kind} reads no archives: say --set source.kind=archive")
         if self.kind != "tfds" and self.tfds != TfdsConfig():
             raise ValueError(f"kind {self.kind} is no data set of TFDS: say --set source.kind=tfds")
+        if self.kind != "voc" and self.objects.image_sets is not None:
+            raise ValueError(
+                "source.objects.image_sets is for kind voc: give the files of kind coco a split each"
+            )
         if self.kind in _OF_OBJECTS and not self.objects.annotations:
             raise ValueError(
                 f"kind {self.kind} needs annotation files: --set source.objects.annotations=instances.json"
@@ -177,6 +181,8 @@ class SourceConfig(Settings):
             settings["table"] = {
                 name: value for name, value in table.items() if value or name not in _LATER_TABLE_KEYS
             }
+        if "objects" in settings and self.objects.image_sets is None:
+            del settings["objects"]["image_sets"]
         if "archive" in settings and not self.archive.features:
             del settings["archive"]["features"]
         if "rows" in settings:

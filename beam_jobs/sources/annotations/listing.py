@@ -90,7 +90,10 @@ def find_annotations(folder: SourceFolder, settings: ObjectsConfig) -> list[Anno
 
 
 def list_annotated(
-    folder: SourceFolder, config: PrepareConfig, add_file: Callable[[Annotations, AnnotationTable], None]
+    folder: SourceFolder,
+    config: PrepareConfig,
+    add_file: Callable[[Annotations, AnnotationTable], None],
+    others: Sequence[str] = (),
 ) -> Listing:
     """List every file of a folder and every annotated image.
 
@@ -98,6 +101,7 @@ def list_annotated(
         folder: the source.
         config: of the run.
         add_file: adds the images and objects of an annotation file, in the format of the kind.
+        others: URIs of further files that belong to the annotations.
 
     Raises:
         NotFoundError: there is no such folder or annotation file, or none of the images is there.
@@ -108,7 +112,8 @@ def list_annotated(
     for table in tables:
         add_file(found, table)
     walk = folder.walk(IgnorePatterns(config.filter.ignore), splits_on_top=False)
-    files = listed_files(walk, [table.table.uri for table in tables if table.table.uri is not None])
+    own = [table.table.uri for table in tables if table.table.uri is not None]
+    files = listed_files(walk, [*own, *others])
     understood, left_out = _understood(found, config.source.objects)
     rows, matched = find_files(understood, files)
     _check_found(rows, matched)

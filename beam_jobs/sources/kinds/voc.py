@@ -6,10 +6,12 @@ name and ``difficult`` are read. The edges of a box are numbers of pixels, count
 
 from __future__ import annotations
 
+from dataclasses import replace
 from xml.etree import ElementTree
 
 from beam_jobs.config import PrepareConfig, SourceConfig
 from beam_jobs.sources.annotations.collecting import AnnotatedImage, Annotations, Box, box_of, size_of
+from beam_jobs.sources.annotations.image_sets import ImageSets, read_image_sets
 from beam_jobs.sources.annotations.listing import AnnotationTable, list_annotated
 from beam_jobs.sources.annotations.recognising import recognise_voc
 from beam_jobs.sources.files.folder import SourceFolder
@@ -25,7 +27,15 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     Raises:
         NotFoundError: there is no such folder or annotation file, or none of the images is there.
     """
-    return list_annotated(folder, config, add_file)
+    sets = read_image_sets(folder, config.source.objects.image_sets)
+    names: list[str] = []
+
+    def add(found: Annotations, table: AnnotationTable) -> None:
+        names.append(_stem(table))
+        add_file(found, table, sets)
+
+    listing = list_annotated(folder, config, add, [file.uri for file in sets.files if file.uri is not None])
+    return replace(listing, warnings=[*listing.warnings, *sets.warnings(names)])
 
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
@@ -33,9 +43,18 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
     return recognise_voc(glance)
 
 
-def add_file(found: Annotations, table: AnnotationTable) -> None:
+def _stem(table: AnnotationTable) -> str:
+    """Return the name of the file without its ending, which is that of its image."""
+    return table.name.rpartition("/")[2].rpartition(".")[0]
+
+
+def add_file(found: Annotations, table: AnnotationTable, sets: ImageSets) -> None:
     """Add the image and the objects of an XML file."""
-    who, uri, split = f"the image of {table.name}", table.row_uri(1), table.part.split
+    stem = _stem(table)
+    who, uri, split = f"the image of {table.name}", table.row_uri(1), sets.splits.get(stem, table.part.split)
+    if stem in sets.contradictions:
+        found.add_image(AnnotatedImage(uri, who, None, None, None, sets.contradictions[stem]))
+        return
     text = table.read()
     try:
         if len(text) > _MOST_BYTES:
@@ -44,7 +63,6 @@ def add_file(found: Annotations, table: AnnotationTable) -> None:
     except (ElementTree.ParseError, ValueError, LookupError) as error:
         found.add_image(AnnotatedImage(uri, who, None, split, None, f"its file is no XML: {error}"))
         return
-    stem = table.name.rpartition("/")[2].rpartition(".")[0]
     name = (root.findtext("filename") or "").strip() or stem
     size = size_of(_whole(root.findtext("size/height")), _whole(root.findtext("size/width")))
     number = found.add_image(AnnotatedImage(uri, who, table.path_of(name), split, size))

@@ -213,3 +213,37 @@ def test_hostile_xml_costs_its_own_row_only(tmp_path: Path) -> None:
     found = outcomes(voc.list_inputs(source, configured("voc", "*.xml")))
     assert found["a.jpg"] == (READ, None)
     assert found["bomb.xml#image=1"] == found["file.xml#image=1"] == (LOST, "broken_row")
+
+
+def test_image_sets_give_the_splits(tmp_path: Path) -> None:
+    source = with_images(tmp_path, *(f"JPEGImages/{name}.jpg" for name in "abcde"))
+    annotations, sets = tmp_path / "Annotations", tmp_path / "ImageSets/Main"
+    annotations.mkdir()
+    sets.mkdir(parents=True)
+    for name in "abcde":
+        (annotations / f"{name}.xml").write_text(voc_file(f"{name}.jpg", voc_object("cat", 1, 1, 9, 9)))
+    (sets / "train.txt").write_text("a\nc  1\n\nnowhere\n")
+    (sets / "val.txt").write_text("b\nc\n")
+    (sets / "trainval.txt").write_text("a\nb\n")
+    part = {"file": "Annotations/*.xml", "images": "JPEGImages", "split": "test"}
+    listing = voc.list_inputs(source, configured("voc", part, image_sets="ImageSets/Main"))
+    rows = {row["uri"]: (row["split"], row["reason"]) for row in listing.table.to_pylist()}
+    assert rows["JPEGImages/a.jpg"] == ("train", None)
+    assert rows["JPEGImages/b.jpg"] == ("validation", None)
+    assert rows["Annotations/c.xml#image=1"] == (None, "broken_row")
+    assert rows["JPEGImages/d.jpg"] == ("test", None), "what the settings say of the others"
+    assert rows["ImageSets/Main/train.txt"] == (None, "table")
+    (message,) = (row["message"] for row in listing.table.to_pylist() if row["uri"].endswith("c.xml#image=1"))
+    assert "it is in train.txt and in val.txt" in message
+    assert listing.warnings[-2:] == [
+        "2 annotated images in none of the lists of source.objects.image_sets",
+        "1 name in the lists of source.objects.image_sets without an annotation",
+    ]
+    with pytest.raises(NotFoundError, match=r"holds none of train\.txt"):
+        voc.list_inputs(source, configured("voc", part, image_sets="ImageSets"))
+
+
+def test_image_sets_are_for_voc() -> None:
+    with pytest.raises(ValueError, match="is for kind voc"):
+        configured("coco", "a.json", image_sets="ImageSets/Main")
+    assert "image_sets" not in configured("voc", "*.xml").source.effective()["objects"]

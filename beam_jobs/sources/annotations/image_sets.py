@@ -1,0 +1,79 @@
+"""Lists of images that give the splits: train.txt, val.txt, test.txt of Pascal VOC's ``ImageSets/Main``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.kinds.table.tables import Table, find_files_named
+from infra.errors import ConfigError, NotFoundError
+from infra.readable import counted
+
+SETTING = "source.objects.image_sets"
+FILES = {"train.txt": "train", "val.txt": "validation", "test.txt": "test"}
+
+
+@dataclass(frozen=True)
+class ImageSets:
+    """The splits of images.
+
+    Attributes:
+        files: the lists.
+        splits: name of an image without ending -> its split.
+        contradictions: name -> why it has no split, of images in several lists.
+    """
+
+    files: list[Table] = field(default_factory=list)
+    splits: dict[str, str] = field(default_factory=dict)
+    contradictions: dict[str, str] = field(default_factory=dict)
+
+    def warnings(self, annotated: Collection[str]) -> list[str]:
+        """Return warnings about images that are in no list, and about names without annotation.
+
+        Args:
+            annotated: names of the annotated images.
+        """
+        if not self.files:
+            return []
+        found = []
+        listed = {*self.splits, *self.contradictions}
+        if free := sum(1 for name in annotated if name not in listed):
+            found.append(f"{counted(free, 'annotated image')} in none of the lists of {SETTING}")
+        if lost := len(listed.difference(annotated)):
+            found.append(f"{counted(lost, 'name')} in the lists of {SETTING} without an annotation")
+        return found
+
+
+def read_image_sets(folder: SourceFolder, place: str | None) -> ImageSets:
+    """Read the lists in a folder of the source; none if the settings name no folder.
+
+    The first word of a line is the name. Lists that are not there are left out.
+
+    Raises:
+        NotFoundError: none of them is there. ConfigError: one is not text.
+    """
+    if place is None:
+        return ImageSets()
+    sets = ImageSets()
+    seen: dict[str, str] = {}
+    for name, split in FILES.items():
+        try:
+            (table,) = find_files_named(folder, f"{place.rstrip('/')}/{name}", SETTING)
+        except NotFoundError:
+            continue
+        sets.files.append(table)
+        try:
+            text = table.folder.read_bytes(table.path).decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{table.name} is no list of images: {error}", f"look at {SETTING}") from error
+        for line in text.splitlines():
+            for image in line.split()[:1]:
+                if seen.setdefault(image, name) != name:
+                    sets.contradictions[image] = f"it is in {seen[image]} and in {name}"
+                sets.splits.setdefault(image, split)
+    if not sets.files:
+        raise NotFoundError(
+            f"the folder {place} holds none of {', '.join(FILES)}", f"name another with {SETTING}"
+        )
+    return sets
