@@ -148,7 +148,7 @@ class Dataset:
 
     @property
     def label_kind(self) -> LabelKind:
-        """The kind of the labels: class, multi, targets or none."""
+        """The kind of the labels: class, multi, targets, mask or none."""
         return self.version.manifest.label_kind
 
     def feature_columns(self, split: str, names: Sequence[str]) -> FeatureColumns:
@@ -167,7 +167,8 @@ class Dataset:
         """Return a ``tf.data.Dataset`` of (images uint8 [B, S, S, C], labels int32 [B]).
 
         The labels are float32 [B, C] if images have several, with 1 for each that an image has; float32
-        [B, T] if they are numbers; and -1 if images have none.
+        [B, T] if they are numbers; masks uint8 [B, S, S] (``version.manifest.mask`` says which number is no
+        class); and -1 if images have none.
 
         Whole images (``image_size=None``) are padded with zeros to the largest of each batch: the first part
         is a dict of "image" uint8 [B, largest height, largest width, 3] and "image_size" int32 [B, 2], the

@@ -95,7 +95,7 @@ class ShardReader(RecordReader):
             stored = memoryview(self.stored.read_range(path, begin, offsets[-1] + lengths[-1] - begin))
             for ordinal, offset, length in zip(range(first, stop), offsets, lengths, strict=True):
                 record = self._parsed(ordinal, stored[offset - begin : offset - begin + length])
-                images.append(EncodedImage(record.image, record.shape))
+                images.append(EncodedImage(record.image, record.shape, record.mask))
         except (CorruptDataError, NotFoundError) as error:
             raise self.split.named(ordinal, error) from error
         return images
@@ -107,7 +107,7 @@ class ShardReader(RecordReader):
             records = [self._parsed(*each) for each in zip(ordinals.tolist(), stored, strict=True)]
         except (CorruptDataError, NotFoundError):
             records = self.read_many(ordinals)  # finds out which record is damaged, and why
-        return [EncodedImage(record.image, record.shape) for record in records]
+        return [EncodedImage(record.image, record.shape, record.mask) for record in records]
 
     def _parsed(self, ordinal: int, stored: bytes | memoryview) -> ImageRecord:
         length = int(self.table.length_bytes[ordinal])

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from infra.errors import ShardmillError
+from infra.errors import ConfigError, ShardmillError
 from training.arrays import Floats
 from training.augment import augment_image
 from training.config.augment import AugmentSettings
@@ -33,6 +33,7 @@ from training.config.reading import Decoder
 from training.order import Order, StepPlan
 from training.reading import BatchMaker, RecordReader
 from training.reading.budget import RamBudget
+from training.reading.records.masks import batch_dtype
 from training.reading.records.objects import Objects, SplitObjects
 from training.tf_data.pipeline import in_channels, in_order
 from training.tf_data.preprocess import decode_window
@@ -82,6 +83,8 @@ class IndexedPipeline:
     failure: ShardmillError | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
+        if self.decoder == "tensorflow" and self.reader.table.mask is not None:
+            raise ConfigError("reading.decoder = 'tensorflow' reads no masks", "set reading.decoder to auto")
         # TensorFlow augments after it has decoded, and becomes grey after that.
         channels = 3 if self.decoder == "tensorflow" else self.image_channels
         self.batches = BatchMaker(
@@ -106,6 +109,8 @@ class IndexedPipeline:
     @property
     def _label_columns(self) -> list[Column]:
         """The tensors of the labels of an example."""
+        if (mask := self.reader.table.mask) is not None:
+            return [Column(tf.as_dtype(batch_dtype(mask)), (self.image_size, self.image_size))]
         if self.objects is None:
             shape = self.reader.table.label_shape
             return [Column(tf.float32 if shape else tf.int32, shape)]
@@ -131,7 +136,7 @@ class IndexedPipeline:
                 fewer, the replicas' slices come one after the other.
 
         Returns:
-            Dataset of dicts: images uint8 [b, S, S, C], labels (``SplitTable.labels_of``, or ``Objects`` by
+            Dataset of dicts: images uint8 [b, S, S, C], labels (as of ``Batch``, or ``Objects`` by
             name), weights float32 [b] (``StepPlan.weights``), ordinals int64 [b]. Without ``image_size``,
             images are [b, largest height, largest width, 3], zero beyond each one's own height and width,
             which are ``sizes`` int32 [b, 2].

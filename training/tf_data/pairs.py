@@ -70,6 +70,8 @@ def as_pairs(
         if whole:  # the largest image of the batch may have been padding
             height, width = tf.unstack(tf.reduce_max(cut[0][SIZE], axis=0))
             cut[0]["image"] = cut[0]["image"][:, :height, :width]
+            if pipeline.reader.table.mask is not None:
+                cut = (cut[0], cut[1][:, :height, :width], *cut[2:])
         return cut  # type: ignore[no-any-return]
 
     return full.map(element).concatenate(tail.map(partial))

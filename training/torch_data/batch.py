@@ -40,7 +40,8 @@ class TorchBatch(NamedTuple):
 
     Attributes:
         images: uint8 [b, C, h, w], channels last in memory; with a transform, what that returned for each.
-        labels: int64 [b]; or float32 [b, C] or [b, T], several labels or numbers.
+        labels: int64 [b]; or float32 [b, C] or [b, T], several labels or numbers; or masks uint8 [b, h, w],
+            int32 with more than 255 classes.
         weights: float32 [b] (``StepPlan.weights``), 0 for padding. In training, ``(weights * losses).sum()``
             added up over the ranks is the mean over the step's real examples; in evaluation they are 1.
         sizes: int64 [b, 2], height and width of each image within ``images`` (pixels).
@@ -66,7 +67,8 @@ def to_torch(batch: Batch) -> TorchBatch:
     rows, height, width, _ = batch.images.shape
     return TorchBatch(
         images=torch.from_numpy(batch.images).permute(0, 3, 1, 2),
-        labels=torch.tensor(batch.labels, dtype=torch.int64 if batch.labels.ndim == 1 else torch.float32),
+        # One class is a row of a loss; other labels keep their type.
+        labels=torch.tensor(batch.labels, dtype=torch.int64 if batch.labels.ndim == 1 else None),
         weights=torch.tensor(batch.weights),
         sizes=torch.tensor([[height, width]]).repeat(rows, 1),
         ordinals=torch.tensor(batch.ordinals),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from infra.errors import UsageError
 from infra.processes.process import num_cpus
 from training.config import AugmentSettings
 from training.config.data import Fit
@@ -14,6 +15,7 @@ from training.reading.batches.maker import BatchMaker
 from training.reading.budget import WindowMemory
 from training.reading.cache import PreloadedRecords
 from training.reading.records.columns import NO_FEATURES, FeatureColumns
+from training.reading.records.masks import check_without_cache
 from training.reading.records.objects import SplitObjects
 from training.reading.records.record_reader import RecordReader
 from training.torch_data.examples import Examples
@@ -66,9 +68,15 @@ def open_loader(
     """
     version = records.split.version
     if preload is not None:
+        check_without_cache(records.table.mask, "leave preload out")
         records = PreloadedRecords(records, preload)
     loading = _fitting(records.windows, loading)
     source: BatchMaker | Examples
+    if request.image_size is None and records.table.mask is not None:
+        raise UsageError(
+            "whole images with masks have no form for PyTorch",
+            "give an image_size, or read them with .batches(..., image_size=None)",
+        )
     if request.image_size is None:
         source = Examples(records, image_size=None, seed=request.seed, features=request.features)
     else:

@@ -26,6 +26,7 @@ from training.reading.decode import Pixels, Window, decode_window
 from training.reading.grey import luma
 from training.reading.records.columns import NO_FEATURES, FeatureColumns, Padded
 from training.reading.records.damage import without_rows
+from training.reading.records.masks import Masks, batch_dtype, check_reads_masks, fill_mask
 from training.reading.records.objects import Objects, SplitObjects, as_features
 from training.reading.records.record_reader import RecordReader
 
@@ -42,7 +43,8 @@ class Batch:
         images: uint8 [b, S, S, 3], or [b, S, S, 1]; whole images [b, largest height, largest width, 3], with
             zeros below and to the right of smaller ones.
         sizes: int32 [b, 2], height and width of each image within ``images`` (pixels).
-        labels: int32 [b], or float32 [b, C] or [b, T] (``SplitTable.labels_of``).
+        labels: int32 [b], or float32 [b, C] or [b, T] (``SplitTable.labels_of``); masks uint8 [b, S, S], or
+            int32 with more than 255 classes, as large as ``images``.
         weights: float32 [b] (``StepPlan.weights``): 0 for padding.
         ordinals, positions: int64 [b], the records, and their positions in the epoch.
         epoch, step: the step of the run.
@@ -52,7 +54,7 @@ class Batch:
 
     images: Pixels
     sizes: npt.NDArray[np.int32]
-    labels: npt.NDArray[np.int32] | npt.NDArray[np.float32]
+    labels: npt.NDArray[np.int32] | npt.NDArray[np.float32] | npt.NDArray[np.uint8]
     weights: npt.NDArray[np.float32]
     ordinals: npt.NDArray[np.int64]
     positions: npt.NDArray[np.int64]
@@ -94,11 +96,13 @@ class BatchMaker:
 
         Raises:
             UsageError: whole images cannot be augmented.
+            ConfigError: masks cannot follow the augmentation of their images.
         """
         if image_size is None and augment is not None:
             raise UsageError(
                 "images of different sizes cannot be augmented", "give an image_size, or augment=None"
             )
+        check_reads_masks(records.table.mask, augment)
         self.features = features
         self.objects = objects
         self.fit = fit
@@ -126,11 +130,13 @@ class BatchMaker:
         sizes = self._sizes(parameters)
         height, width = sizes.max(axis=0, initial=0).tolist()
         images = self._buffers.take((rows, height, width, 3))
+        stored = self.records.table.mask
+        masks = None if stored is None else np.empty((rows, height, width), batch_dtype(stored))
 
         at_a_time = min(max(rows // (_TURNS * self.threads), _LEAST_ROWS), _MOST_ROWS)
 
         def fill(start: int) -> list[int]:
-            return self._fill(plan.ordinals[start : start + at_a_time], start, parameters, images)
+            return self._fill(plan.ordinals[start : start + at_a_time], start, parameters, images, masks)
 
         starts = range(0, rows, at_a_time)
         if self.threads == 1:
@@ -141,11 +147,12 @@ class BatchMaker:
         if bad:
             plan, donor = without_rows(plan, bad)
             images[bad] = 0 if donor is None else images[donor]
-            for part in (sizes, *(objects or ())):
+            for part in (sizes, *(objects or ()), *(() if masks is None else (masks,))):
                 part[bad] = part[bad] if donor is None else part[donor]
         if self.image_channels == 1:
             images = luma(images)
-        labels, ordinals = self.records.table.labels_of(plan.ordinals), plan.ordinals
+        ordinals = plan.ordinals
+        labels = self.records.table.labels_of(ordinals) if masks is None else masks
         features = self.features.rows(ordinals) if self.features.features else {}
         if objects is not None:
             features |= as_features(objects, features)
@@ -196,10 +203,11 @@ class BatchMaker:
         start: int,
         parameters: AugmentParameters,
         images: Pixels,
+        masks: Masks | None,
     ) -> list[int]:
         """Fill the rows from ``start`` on. Return the rows whose records are damaged and left out."""
         try:
-            self._fill_whole(ordinals, start, parameters, images)
+            self._fill_whole(ordinals, start, parameters, images, masks)
         except CorruptDataError:
             if not self.records.split.bad.limit:
                 raise
@@ -208,7 +216,7 @@ class BatchMaker:
         bad = []
         for row, ordinal in enumerate(ordinals, start):
             try:
-                self._fill_whole(ordinals[row - start : row - start + 1], row, parameters, images)
+                self._fill_whole(ordinals[row - start : row - start + 1], row, parameters, images, masks)
             except CorruptDataError as error:
                 self.records.split.leave_out(int(ordinal), error)
                 bad.append(row)
@@ -220,6 +228,7 @@ class BatchMaker:
         start: int,
         parameters: AugmentParameters,
         images: Pixels,
+        masks: Masks | None,
     ) -> None:
         encoding = self.records.image_encoding
         windows = parameters.windows[start : start + ordinals.size].tolist()
@@ -229,6 +238,8 @@ class BatchMaker:
                 out = _without_padding(out, windows[row - start])
             try:
                 decode_window(stored.image, encoding, stored.shape, windows[row - start], out)
+                if masks is not None and (form := self.records.table.mask) is not None:
+                    fill_mask(stored, parameters, row, self.image_size, form.ignore, masks[row])
             except CorruptDataError as error:
                 raise self.records.split.named(int(ordinals[row - start]), error) from error
             augment_image(images[row], parameters, row)

@@ -20,6 +20,7 @@ from training.order import Order
 from training.reading.cache.folder import CacheFolder, cache_name
 from training.reading.cache.plan import CachePlan, no_cache, plan_cache
 from training.reading.cache.stores import CachedImage, ImageStore, MemoryStore
+from training.reading.records.masks import check_without_cache
 from training.reading.records.record_reader import RecordReader
 from training.reading.records.record_runs import record_runs
 from training.reading.records.split_records import EncodedImage
@@ -140,11 +141,12 @@ def open_cached(
     A cache in memory fills as records are read; one on disk is made whole first, unless it is there already.
 
     Raises:
-        ConfigError: the split does not fit, and ``reading.cache_overflow`` is "refuse".
+        ConfigError: the split does not fit, and ``reading.cache_overflow`` is "refuse"; or it has masks.
         StorageError: there is no room on the disk, and ``reading.cache_overflow`` is "refuse".
     """
     if reading.cache == "none":
         return source, no_cache()
+    check_without_cache(source.table.mask, "set reading.cache to none")
     if reading.cache == "memory":
         asked = reading.cache_bytes
         budget = reading.ram_budget_bytes // 2 if asked is None else min(asked, reading.ram_budget_bytes)

@@ -15,10 +15,11 @@ from training.reading.records.split_table import SplitTable
 
 
 class EncodedImage(NamedTuple):
-    """An encoded image, and its height, width (pixels) and number of channels."""
+    """An encoded image, its height, width (pixels) and number of channels, and its mask if it has one."""
 
     image: bytes | memoryview
     shape: tuple[int, int, int]
+    mask: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +55,7 @@ class SplitRecords:
         """Return the record whose image has been read."""
         label, record_id = int(self.table.label[ordinal]), self.table.id[ordinal].decode("ascii")
         name = class_name(self.version.manifest.classes, label)
-        return ImageRecord(record_id, bytes(stored.image), label, name, *stored.shape)
+        return ImageRecord(record_id, bytes(stored.image), label, name, *stored.shape, stored.mask)
 
     def check(self, ordinal: int, record: ImageRecord) -> None:
         """Compare a record with its row of the index.

@@ -18,6 +18,7 @@ from infra.digests import sha256_hex
 from infra.errors import CorruptDataError, NotFoundError
 from infra.format.contract import Manifest, Shard
 from infra.format.labels import LABELS, TARGETS, LabelKind
+from infra.format.masks import MaskFormat
 from infra.format.parquet import read_parquet
 from training.arrays import Ints
 from training.reading.records.columns import FeatureColumns, SetLabels, Targets, chosen_features
@@ -40,6 +41,7 @@ class SplitTable:
         height, width: int32 [N], of the stored image (pixels).
         id: bytes [N], 16 hexadecimal digits each.
         labels: several labels or numbers of each record; None if it has one class or nothing.
+        mask: the stored form of the masks, which are the labels then; None if the records have none.
     """
 
     split: str
@@ -52,6 +54,7 @@ class SplitTable:
     width: npt.NDArray[np.int32]
     id: npt.NDArray[np.bytes_]
     labels: SetLabels | Targets | None = None
+    mask: MaskFormat | None = None
 
     @property
     def label_shape(self) -> tuple[int, ...]:
@@ -107,6 +110,7 @@ def load_table(version: DatasetVersion, split: str) -> SplitTable:
         width=_column(rows, "width", np.int32),
         id=np.array(rows.column("id").to_pylist(), dtype=f"S{_ID_BYTES}"),
         labels=_labels(version.manifest, rows) if indexes else None,
+        mask=version.manifest.mask,
     )
 
 
