@@ -9,6 +9,8 @@ import pytest
 
 from beam_jobs.config import PrepareConfig
 from beam_jobs.maintain.compaction import compact
+from beam_jobs.report.figures.survey import survey_indexes
+from beam_jobs.report.figures.traits import traits
 from infra.dataset.catalog import Catalog
 from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError
@@ -121,6 +123,22 @@ def test_metadata_are_queried(prepared: Path, query: str, uris: list[str]) -> No
     assert sorted(found["source_uri"].to_pylist()) == uris
 
 
+def test_the_report_counts_them(prepared: Path) -> None:
+    opened = version(prepared)
+    assert opened.manifest.report is not None
+    cards = traits(survey_indexes(opened.storage, opened.manifest, []))
+    counted = {card.title: dict(card.rows) for card in cards}
+    assert counted["Year of capture"] == {"2019": 1, "2023": 1, "not stated": 2}
+    assert counted["Declared origin"] == {"trainedAlgorithmicMedia": 1, "not stated": 3}
+    assert counted["Licence"] == {BY: 2, "not stated": 2}
+    assert counted["Position in the file"] == {"present": 2, "none": 2}
+    assert counted["Content Credentials"] == {"present": 1, "none": 3}
+    assert "Camera" not in counted, "no file names a model"
+    page = opened.storage.read_bytes(opened.manifest.report).decode()
+    assert "<h3>Year of capture</h3>" in page
+    assert BY in page
+
+
 def test_readers_return_them(prepared: Path) -> None:
     batches = open_dataset("d", prepared).batches(
         "train", features=["captured_at", "gps_present"], batch_size=4, image_size=16
@@ -211,3 +229,6 @@ def test_a_feature_of_the_table_with_the_same_name_is_refused(source: Path, tmp_
     run(source, tmp_path / "root", **CONFIG | {"image": {"metadata": "camera_make"}}, **asked)
     (row,) = version(tmp_path / "root").index(version(tmp_path / "root").manifest.shards[0]).to_pylist()
     assert (row["licence"], row["camera_make"]) == ("own", "Acme")
+    opened = version(tmp_path / "root")
+    counted = {card.title: card.rows for card in traits(survey_indexes(opened.storage, opened.manifest, []))}
+    assert counted["Licence"] == (("own", 1),)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from beam_jobs.report.figures.described import counted_values, described_columns
 from beam_jobs.report.figures.histogram import LogHistogram
 from infra.format.contract import Manifest
 from infra.storage.filesystem import Storage
@@ -59,6 +60,7 @@ class Survey:
     source_bytes: LogHistogram = field(default_factory=lambda: LogHistogram(1, 2**40))
     stored_bytes: LogHistogram = field(default_factory=lambda: LogHistogram(1, 2**40))
     traits: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in TRAITS})
+    described: dict[str, Counter[str]] = field(default_factory=dict)  # feature -> value -> records
     total_source_bytes: int = 0
     by_class: dict[int, list[Candidate]] = field(default_factory=dict)  # label -> smallest ids first
     by_id: dict[str, Candidate] = field(default_factory=dict)  # of the wanted ids
@@ -73,9 +75,11 @@ def survey_indexes(storage: Storage, manifest: Manifest, wanted_ids: Collection[
         wanted_ids: records to locate whatever their class.
     """
     survey = Survey()
+    survey.described = {name: Counter() for name in described_columns(manifest.extra_features)}
+    columns = [*_COLUMNS, *survey.described]
     wanted = pa.array(sorted(wanted_ids), pa.string())
     for shard in manifest.shards:
-        for table in _parts(storage, shard.index_path, _COLUMNS):
+        for table in _parts(storage, shard.index_path, columns):
             _count(survey, table)
             _offer(survey, _smallest_ids(table), shard.split, shard.path)
             for row in table.filter(pc.is_in(table["id"], wanted)).to_pylist():
@@ -126,11 +130,17 @@ def _count(survey: Survey, table: pa.Table) -> None:
     survey.stored_bytes.add(column("stored_bytes"))
     survey.total_source_bytes += int(pc.sum(table["source_bytes"]).as_py() or 0)
     for name, counts in survey.traits.items():
-        for row in table.group_by(name).aggregate([([], "count_all")]).to_pylist():
-            value = "" if row[name] is None or row[name] is False else str(row[name])
-            if len(counts) >= _VALUES_KEPT and value not in counts:
-                value = "others"
-            counts[value] += row["count_all"]
+        _count_values(counts, table[name])
+    for name, counts in survey.described.items():
+        _count_values(counts, counted_values(table[name], name))
+
+
+def _count_values(counts: Counter[str], column: pa.ChunkedArray) -> None:
+    for found in pc.value_counts(column).to_pylist():
+        value = "" if found["values"] is None or found["values"] is False else str(found["values"])
+        if len(counts) >= _VALUES_KEPT and value not in counts:
+            value = "others"
+        counts[value] += found["counts"]
 
 
 def _smallest_ids(table: pa.Table) -> Iterable[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from beam_jobs.report.figures.described import title_of
 from beam_jobs.report.figures.survey import Survey
 
 ROWS_SHOWN = 7
@@ -61,6 +62,7 @@ def traits(survey: Survey) -> list[Trait]:
         _trait("Orientation (EXIF)", turned, "not stated"),
         _trait("What was done", +handling, ""),
         _trait("ICC profiles", profiles, ""),
+        *(_trait(title_of(name), counts, "not stated") for name, counts in survey.described.items()),
     ]
     return [card for card in cards if {name for name, _ in card.rows} - {"not stated"}]
 
