@@ -148,6 +148,20 @@ def test_an_export_comes_back_as_it_was(tmp_path: Path, form: str, encoding: str
     assert after.manifest.image_encoding == encoding
 
 
+def test_an_export_of_folders_is_prepared_as_the_page_says(tmp_path: Path) -> None:
+    files = {f"{split}/{name}/{row}.jpg": jpeg(100 * len(split) + 10 * len(name) + row)
+             for split in ("train", "test") for name in ("red fox", "owl") for row in range(4)}  # fmt: skip
+    write(tmp_path / "photos", files)
+    run(tmp_path / "photos", tmp_path / "first", image={"size": 32})
+    before = Catalog(str(tmp_path / "first")).open("d")
+    export(before, tmp_path / "out", "folder")
+    ignore = {"ignore": ["index", "*.json", "*.sha256"]}  # as docs/export.md says
+    kept = {"resize": "none", "passthrough": True}
+    result = run(tmp_path / "out", tmp_path / "second", image=kept, filter=ignore)
+    assert (result["num_quarantined"], result["stored_from"]["source"]) == (0, 16)
+    assert stored_images(Catalog(str(tmp_path / "second")).open("d")) == stored_images(before)
+
+
 def test_what_cannot_be_taken_over(tmp_path: Path) -> None:
     write(tmp_path / "photos", {"cat/1.jpg": jpeg(1), "dog/2.jpg": jpeg(2)})
     with pytest.raises(UsageError, match="of the kind image_folder, which cannot be taken over"):

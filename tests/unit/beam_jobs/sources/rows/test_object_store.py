@@ -8,10 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from infra.errors import NotFoundError
 from infra.format.records import frame
+from tests.samples.imports import import_of
 from tests.samples.object_store import KEY, SECRET, serve
 from tests.samples.photos import jpeg, write
 from tests.samples.row_sources import example, hugging_face_table, images_of, write_parquet
+from tests.samples.tfds_folders import make_tfds
 
 
 def test_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,10 +37,15 @@ def test_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (source / "arrays").mkdir()
     pixels = np.random.default_rng(0).integers(0, 256, (6, 8, 8), dtype=np.uint8)
     np.savez(source / "arrays/a.npz", x=pixels, y=np.zeros(6, int))
+    make_tfds(source / "tfds", {"train": [payloads]})
     with serve("rows") as store:
         store.upload(source)
-        for kind in ("parquet", "tfrecord", "array_record", "arrays"):
+        for kind in ("parquet", "tfrecord", "array_record", "arrays", "tfds"):
             local = images_of(source / kind, kind, tmp_path / kind)
             assert images_of(store.location(kind), kind, tmp_path / f"{kind}2") == local
             if kind != "arrays":
                 assert list(local.values()) == images * (len(local) // 6)
+        found = import_of(store.location("tfds"), tmp_path / "root").config
+        assert (found.source.kind, found.image.encoding, found.image.passthrough) == ("tfds", "jpeg", True)
+        with pytest.raises(NotFoundError, match=r"has no dataset_info\.json"):
+            images_of(store.location("arrays"), "tfds")
