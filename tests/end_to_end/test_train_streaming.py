@@ -25,7 +25,11 @@ def test_a_stream_that_was_interrupted_goes_on_as_if_it_had_not_been(tmp_path: P
     unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"
     for root in (unbroken, broken):
         publish(root / "datasets", coloured(COUNTS), name="colours", shards_per_split=4)
-    config = settings(run={"epochs": 2, "log_every_steps": 1, "trace_records": True}) | {"reading": READING}
+    config = settings(
+        model={"name": "tests.samples.linear_model", "dropout": 0.0},
+        run={"epochs": 2, "log_every_steps": 1, "trace_records": True},
+        reading=READING,
+    )
     whole = train(unbroken, "colours", config)
     first = Trainer(broken, "colours", config)
     assert first.signal_after(4, signal.SIGTERM)

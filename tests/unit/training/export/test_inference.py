@@ -164,20 +164,39 @@ import sys
 from pathlib import Path
 import numpy as np
 import tensorflow as tf
-folder, images, out = sys.argv[1:]
-serve = tf.saved_model.load(folder).signatures["serving_default"]
-files = sorted(Path(images).iterdir())
-answers = [serve(image_bytes=tf.constant([file.read_bytes()]))["probabilities"].numpy()[0] for file in files]
-together = serve(image_bytes=tf.constant([file.read_bytes() for file in files]))["probabilities"].numpy()
-nothing = serve(image_bytes=tf.constant([], tf.string))
-nothing = {f"empty_{name}": value.numpy().shape for name, value in nothing.items()}
-np.savez(out, answers=np.stack(answers), together=together, **nothing)
+folder = Path(sys.argv[1])
+images = [file.read_bytes() for file in sorted((folder / "images").iterdir())]
+for name in sys.argv[2:]:
+    serve = tf.saved_model.load(str(folder / name)).signatures["serving_default"]
+    answers = [serve(image_bytes=tf.constant([image]))["probabilities"].numpy()[0] for image in images]
+    together = serve(image_bytes=tf.constant(images))["probabilities"].numpy()
+    nothing = serve(image_bytes=tf.constant([], tf.string))
+    nothing = {f"empty_{name}": value.numpy().shape for name, value in nothing.items()}
+    np.savez(folder / f"{name}.npz", answers=np.stack(answers), together=together, **nothing)
 sys.exit(any(name in sys.modules for name in ("infra", "training")))
 """
 
 
-def _served(folder: Path, *, grey: bool) -> dict[str, np.ndarray]:
-    """The probabilities of all cases, from a fresh process that knows nothing but TensorFlow."""
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, np.ndarray]]:
+    """Channels of the records -> probabilities of all cases, from a process that knows only TensorFlow."""
+    folder = tmp_path_factory.mktemp("served")
+    names = {channels: f"export{channels}" for channels in (3, 1)}
+    for channels, name in names.items():
+        _export(folder / name, grey=channels == 1)
+    (folder / "images").mkdir()
+    for number, data in enumerate(CASES.values()):
+        (folder / "images" / f"{number:03d}").write_bytes(data)
+    arguments = [str(folder), *names.values()]
+    subprocess.run([sys.executable, "-c", SERVE, *arguments], check=True, cwd=folder, timeout=300)
+    found = {}
+    for channels, name in names.items():
+        with np.load(folder / f"{name}.npz") as archive:
+            found[channels] = dict(archive)
+    return found
+
+
+def _export(folder: Path, *, grey: bool) -> None:
     import keras
 
     from training.export.forms import Exported
@@ -194,14 +213,7 @@ def _served(folder: Path, *, grey: bool) -> dict[str, np.ndarray]:
         ]
     )
     names = [str(number) for number in range(SIZE * SIZE * 3)]
-    export(Exported(model, SingleLabel(len(names)), names), SIZE, folder / "export", grey=grey)
-    (folder / "images").mkdir()
-    for number, data in enumerate(CASES.values()):
-        (folder / "images" / f"{number:03d}").write_bytes(data)
-    arguments = [folder / "export", folder / "images", folder / "out.npz"]
-    subprocess.run([sys.executable, "-c", SERVE, *map(str, arguments)], check=True, cwd=folder, timeout=300)
-    with np.load(folder / "out.npz") as archive:
-        return dict(archive)
+    export(Exported(model, SingleLabel(len(names)), names), SIZE, folder, grey=grey)
 
 
 def _expected(data: bytes, channels: int) -> np.ndarray:
@@ -215,11 +227,13 @@ def _expected(data: bytes, channels: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("channels", [3, 1])
-def test_the_exported_model_sees_what_prepare_sees(channels: int, tmp_path: Path) -> None:
+def test_the_exported_model_sees_what_prepare_sees(
+    channels: int, served: dict[int, dict[str, np.ndarray]]
+) -> None:
     """To the bit but for JPEG with halved chroma: within 0.1 grey levels on average and 3 anywhere. There the
     outermost columns differ, where chroma is interpolated, for only the central square is decoded.
     """
-    out = _served(tmp_path, grey=channels == 1)
+    out = served[channels]
     assert np.allclose(out["answers"], out["together"], atol=1e-6)
     wrong = []
     for (name, data), answer in zip(CASES.items(), out["answers"], strict=True):
