@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-import numpy as np
 import numpy.typing as npt
 
 from infra import progress as events
@@ -18,14 +17,34 @@ from infra.processes.process import exit_at_once, num_cpus, run_main
 from infra.storage.filesystem import Storage
 from infra.storage.locations import default_runs
 from training.predicting.decisions import DECISIONS, Decisions
+from training.predicting.detected import DETECTED_FILES, detected
 from training.predicting.inputs import Input, list_files, read_input
 from training.predicting.outputs import FORMATS, Format, Prediction, open_output
 from training.results.run_files.run_folder import RunFolder, open_run
 
 _TOGETHER = 64  # files that are decoded and predicted at a time
 
-# (PNGs) -> the probability of each class, or the number for each target: float32 [n, K]
-Model = Callable[[list[bytes]], npt.NDArray[np.float32]]
+_TORCH_OUTPUTS = (
+    "probabilities",
+    "values",
+)  # a model of PyTorch has one output, by the name that is asked for
+
+# (PNGs) -> the outputs of the exported model: name -> [n, ...]
+Model = Callable[[list[bytes]], Mapping[str, npt.NDArray[Any]]]
+
+
+# (files, outputs of those that were decoded) -> a row for each file
+RowsOf = Callable[[list[Input], Mapping[str, npt.NDArray[Any]] | None], Iterator[Any]]
+
+
+class _Output(Protocol):
+    """A file of predictions that is being written."""
+
+    def add(self, rows: list[Any], /) -> None:
+        """Write the rows of some files."""
+
+    def close(self) -> None:
+        """Write the end of the file."""
 
 
 def _parser() -> JobParser:
@@ -77,19 +96,21 @@ def predict(run: RunFolder, paths: Sequence[Path], out: Path, kind: Format) -> d
         StorageError: the file cannot be written.
     """
     result = run.finished()
-    decisions = _decisions(run)
-    model, size, names = _load(run, decisions.output), int(result["image_size"]), list(result["classes"])
+    names, size, fit = list(result["classes"]), int(result["image_size"]), run.config()["data"].get("fit")
+    opened, rows_of = _table_of(run, kind, names)
+    model = _load(run)
     counts = {"predicted": 0, "refused": 0}
     events.stage("predict", unit="files")
     with (
         Storage.at(out.absolute().parent).atomic_writer(out.name) as stream,
         ThreadPoolExecutor(num_cpus(), "decode") as threads,
     ):
-        output = open_output(stream, kind, decisions, names)
+        output = opened(stream)
         files = list_files(paths)
         while batch := list(islice(files, _TOGETHER)):
-            inputs = list(threads.map(lambda path: read_input(path, size), batch))
-            output.add(list(_predicted(model, inputs)))
+            inputs = list(threads.map(lambda path: read_input(path, size, fit or "crop"), batch))
+            images = [one.image for one in inputs if one.image is not None]
+            output.add(list(rows_of(inputs, model(images) if images else None)))
             refused = sum(one.image is None for one in inputs)
             counts["refused"] += refused
             counts["predicted"] += len(inputs) - refused
@@ -98,9 +119,19 @@ def predict(run: RunFolder, paths: Sequence[Path], out: Path, kind: Format) -> d
     return {"run": run.name, "out": str(out), **counts}
 
 
-def _predicted(model: Model, inputs: list[Input]) -> Iterator[Prediction]:
-    images = [one.image for one in inputs if one.image is not None]
-    rows = iter(model(images)) if images else iter(())
+def _table_of(run: RunFolder, kind: Format, names: list[str]) -> tuple[Callable[[Any], _Output], RowsOf]:
+    """Return what opens the file of predictions of a run, and what makes its rows."""
+    if run.task == "detection":
+        return DETECTED_FILES[kind], lambda inputs, outputs: detected(inputs, outputs, names)
+    decisions = _decisions(run)
+    return (
+        lambda stream: open_output(stream, kind, decisions, names),
+        lambda inputs, outputs: _predicted(inputs, None if outputs is None else outputs[decisions.output]),
+    )
+
+
+def _predicted(inputs: list[Input], values: npt.NDArray[Any] | None) -> Iterator[Prediction]:
+    rows = iter(() if values is None else values)
     for one in inputs:
         if one.image is None:
             yield Prediction(one.path, (), one.reason, one.message)
@@ -117,14 +148,15 @@ def _decisions(run: RunFolder) -> Decisions:
     return DECISIONS[run.task]
 
 
-def _load(run: RunFolder, output: str) -> Model:
+def _load(run: RunFolder) -> Model:
     # The framework loads only now, so that mistakes fail at once.
     folder = run.path / "export"
     if run.finished().get("framework") == "torch":
         from training.torch_loop.evaluating.trained_model import open_predictor
 
         channels = int(run.config()["data"]["image_channels"])
-        return open_predictor(folder, channels)
+        predictor = open_predictor(folder, channels)
+        return lambda images: dict.fromkeys(_TORCH_OUTPUTS, predictor(images))
     from training.ranks import tensorflow_runtime
 
     with tensorflow_runtime.quiet_start():
@@ -138,9 +170,9 @@ def _load(run: RunFolder, output: str) -> Model:
                 f"the exported model {folder} cannot be loaded: {error}", "train again with run.fresh=true"
             ) from error
 
-    def model(images: list[bytes]) -> npt.NDArray[np.float32]:
-        values: npt.NDArray[np.float32] = served(image_bytes=tf.constant(images))[output].numpy()
-        return values
+    def model(images: list[bytes]) -> dict[str, npt.NDArray[Any]]:
+        found = served(image_bytes=tf.constant(images))
+        return {name: values.numpy() for name, values in found.items()}
 
     return model
 

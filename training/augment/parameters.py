@@ -15,7 +15,8 @@ from infra.splitmix import U64
 from training.augment.color import ColorParameters, color_parameters
 from training.augment.erasing import ErasingParameters, erasing_parameters
 from training.augment.windows import Sizes, Windows, central_windows, random_windows, whole_windows
-from training.config import AugmentSettings, Fit
+from training.config import AugmentSettings
+from training.models.spec import Fit
 from training.order.random_numbers import key_of, uniform
 from training.order.streams import ImageStream, Purpose
 

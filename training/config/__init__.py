@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from infra.settings import Settings, validate
 from training.config.augment import AugmentSettings
-from training.config.data import Balance, DataSettings, Fit
+from training.config.data import Balance, DataSettings
 from training.config.export import ExportSettings
 from training.config.model import ModelSettings
 from training.config.optimizer import OptimizerSettings
@@ -24,7 +24,6 @@ __all__ = [
     "Balance",
     "DataSettings",
     "ExportSettings",
-    "Fit",
     "ModelSettings",
     "OptimizerSettings",
     "RankSettings",

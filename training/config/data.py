@@ -9,10 +9,9 @@ from pydantic import Field, field_validator, model_validator
 
 from infra.errors import ConfigError
 from infra.settings import Settings
+from training.models.spec import Fit
 
 Balance = Literal["natural", "uniform", "sqrt", "effective-number", "repeat-factor", "weights"]
-# What a square input shows of an image: its central square, or all of it, squeezed.
-Fit = Literal["crop", "stretch"]
 WeightRuleName = Literal["none", "balanced", "effective-number"]
 DEFAULT_BETA: Final = 0.9999
 DEFAULT_THRESHOLD: Final = 0.001

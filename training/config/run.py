@@ -16,6 +16,9 @@ BestMetric = Literal[
     "macro_f1",
     "micro_f1",
     "mean_average_precision",
+    "average_precision",
+    "average_precision_50",
+    "average_recall",
     "exact_match",
     "r2",
     "absolute_error",
@@ -75,7 +78,8 @@ class RunSettings(Settings):
     best_metric: BestMetric = Field(
         default="auto",
         description="figure of the validation split that decides which model is the best; 'auto': accuracy "
-        "for one class an image, mean_average_precision for several labels, r2 for numbers",
+        "for one class an image, mean_average_precision for several labels, r2 for numbers, "
+        "average_precision for objects",
     )
     patience: int | None = Field(
         default=None,

@@ -17,13 +17,14 @@ from training.export.orientation import (
     turn_upright,
     webp_orientation,
 )
+from training.models.spec import Fit
 from training.tf_data.preprocess import decode_jpeg_window, resize
 
 _CMYK = 4
 
 
-def decode_for_inference(image: Any, image_size: int, *, grey: bool = False) -> Any:
-    """Decode the central square of an image of any format that TensorFlow reads.
+def decode_for_inference(image: Any, image_size: int, *, grey: bool = False, fit: Fit = "crop") -> Any:
+    """Decode an image of any format that TensorFlow reads, as evaluation sees it.
 
     Args:
         image: string, a JPEG, PNG, WebP, BMP or GIF (its first frame). Transparency counts in PNG and WebP;
@@ -31,20 +32,19 @@ def decode_for_inference(image: Any, image_size: int, *, grey: bool = False) -> 
             stored colour.
         image_size: height and width of the result (pixels).
         grey: the model's records are grey; so is the result, in three equal channels.
+        fit: the central square is seen, or the whole image.
 
     Returns:
         uint8 [image_size, image_size, 3].
     """
-    pixels = tf.cond(
-        tf.io.is_jpeg(image), lambda: _jpeg_square(image, grey), lambda: _other_square(image, grey)
-    )
+    pixels = tf.cond(tf.io.is_jpeg(image), lambda: _jpeg(image, grey, fit), lambda: _other(image, grey, fit))
     return resize(pixels, image_size)
 
 
-def _jpeg_square(image: Any, grey: bool) -> Any:
+def _jpeg(image: Any, grey: bool, fit: Fit) -> Any:
     shape = tf.io.extract_jpeg_shape(image)
     orientation = jpeg_orientation(image)
-    window = central_window(shape, orientation)
+    window = _window(shape, orientation, fit)
 
     def in_colour() -> Any:
         return decode_jpeg_window(image, window, channels=3)
@@ -60,7 +60,7 @@ def _jpeg_square(image: Any, grey: bool) -> Any:
     return turn_upright(in_grey() if grey else in_colour(), orientation)
 
 
-def _other_square(image: Any, grey: bool) -> Any:
+def _other(image: Any, grey: bool, fit: Fit) -> Any:
     start = tf.strings.substr(image, 0, 26) + bytes(26)
     is_png = tf.strings.substr(start, 0, 8) == b"\x89PNG\r\n\x1a\n"
     is_webp = tf.strings.substr(start, 8, 4) == b"WEBP"
@@ -76,9 +76,16 @@ def _other_square(image: Any, grey: bool) -> Any:
             tf.constant(1, tf.int64),
         ),
     )
-    window = central_window(tf.shape(pixels), orientation)
+    window = _window(tf.shape(pixels), orientation, fit)
     pixels = tf.slice(pixels, [window[0], window[1], 0], [window[2], window[3], 3])
     return turn_upright(_luminance(pixels) if grey else pixels, orientation)
+
+
+def _window(shape: Any, orientation: Any, fit: Fit) -> Any:
+    """Return the window of stored pixels that is seen: int32 [4]."""
+    if fit == "stretch":
+        return tf.stack([0, 0, shape[0], shape[1]])
+    return central_window(shape, orientation)
 
 
 def _png(image: Any, start: Any) -> Any:

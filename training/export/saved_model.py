@@ -10,10 +10,13 @@ import tensorflow as tf
 from training.export.forms import Exported
 from training.export.inference import decode_for_inference
 from training.models.outputs import in_float32
+from training.models.spec import Fit
 from training.tf_data.preprocess import to_grey
 
 
-def export(exported: Exported, image_size: int, folder: Path, *, grey: bool = False) -> None:
+def export(
+    exported: Exported, image_size: int, folder: Path, *, grey: bool = False, fit: Fit = "crop"
+) -> None:
     """Write a SavedModel with the signature ``serving_default`` to ``folder``.
 
     Input ``image_bytes``: string [B], each a JPEG, PNG, WebP, BMP or GIF. They are treated as the preparation
@@ -24,12 +27,15 @@ def export(exported: Exported, image_size: int, folder: Path, *, grey: bool = Fa
         single-label   ``probabilities`` float32 [B, C], ``label`` int64 [B], ``class_name`` string [B]
         multi-label    ``probabilities`` float32 [B, C], ``predicted`` bool [B, C]
         regression     ``values`` float32 [B, T], in the unit of the labels
+        detection      ``boxes`` float32 [B, 100, 4], relative to the image, ``scores`` float32 [B, 100] and
+                       ``classes`` int32 [B, 100], the surest first; -1 behind the last box
 
     Args:
         exported: the model, from images of one or three channels. Names that are not UTF-8 keep their bytes.
         image_size: height and width of the model's input (pixels).
         folder: the folder of the SavedModel.
         grey: the model was trained on grey records.
+        fit: what the model sees of images that are not square.
     """
     # Keras exports only the objects that it tracks itself, so a tf.Module wraps the model.
     module = tf.Module(name="classifier")
@@ -43,7 +49,7 @@ def export(exported: Exported, image_size: int, folder: Path, *, grey: bool = Fa
 
     def classify(image_bytes: Any) -> dict[str, Any]:
         images = tf.map_fn(
-            lambda image: in_model_channels(decode_for_inference(image, image_size, grey=grey)),
+            lambda image: in_model_channels(decode_for_inference(image, image_size, grey=grey, fit=fit)),
             image_bytes,
             fn_output_signature=tf.TensorSpec([image_size, image_size, channels], tf.uint8),
         )

@@ -20,10 +20,12 @@ from training.loop.optimization.schedules import Horizon
 from training.loop.totals import DeviceTotals
 from training.models import ModelSpec, build_model
 from training.models.batch_normalization import limit_momentum, momentum_limit
+from training.models.dense.weights import load_whole
 from training.models.freezing import HeadAlone, freeze_layers
 from training.models.normalization import pixels_of
 from training.tasks.of_dataset import task_of
 from training.tasks.task import Task
+from training.tasks.traits import traits_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,8 @@ def model_spec(
         pixels=pixels_of(version.manifest, config.data.image_channels)
         if config.data.normalization == "dataset"
         else None,
+        output=traits_of(version).output,
+        fit=config.data.fit or "crop",
     )
 
 
@@ -165,7 +169,10 @@ def build_parts(
     with strategy.scope():
         with precision(mixed):
             model = build_model(spec)
-        _load_weights(model, config.model.weights)
+        if spec.output == "classes":
+            _load_weights(model, config.model.weights)
+        else:
+            load_whole(model, config.model.weights)
         frozen = freeze_layers(model, config.model.freeze)
         total = config.run.epochs * steps_per_epoch
         limited = limit_momentum(model, momentum_limit(steps_per_epoch, total))
@@ -181,7 +188,7 @@ def build_parts(
         rules = config.optimizer.pruning
         pruning = Pruning(rules, model, steps_per_epoch, strategy) if rules.final_sparsity else None
         totals = DeviceTotals()
-    size = EvaluationSize(spec.image_size, config.data.batch_size, spec.image_channels)
+    size = EvaluationSize.of(config)
     evaluator = Evaluator(strategy, model, task, size)
     notes = tuple(str(change) for change in (frozen, limited, again) if change is not None)
     return TrainingParts(

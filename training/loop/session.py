@@ -53,6 +53,7 @@ from training.results.tracking.tracked import TrackedRun
 from training.results.tracking.trackers import Trackers
 from training.runs.folds import TrainRecords, divide_train_split
 from training.runs.settled import Settled, read_settled, settled_by
+from training.tasks.annotations import objects_of
 from training.tasks.traits import settings_for
 from training.tf_data.pipeline import Pipeline
 from training.tf_data.training_input import InputSettings, TrainingInput, open_training_input
@@ -196,7 +197,8 @@ def _opened(
         own_rows = division.slice_of(ranks.rank)
         labels = RankLabels(version.manifest.classes, train.table)
         balance = BalanceRecord(run_dir, ranks, own.kind, division, order, labels)
-    settings = InputSettings(config.data, config.reading, config.augment)
+    objects = objects_of(parts.task, train)
+    settings = InputSettings(config.data, config.reading, config.augment, objects)
     reading = open_training_input(settings, train, order, image_size_of(config), own_rows)
     events.log(f"reading {version.ref} train: {reading}")
     data = TrainingData(reading.pipeline, order, readers.get("validation"), balance)

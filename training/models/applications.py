@@ -32,14 +32,19 @@ def build(spec: ModelSpec) -> Any:
     if spec.synchronized:
         backbone = _with_synchronized_normalisation(backbone)
     inputs = keras.Input(spec.image_shape, name="image")
-    # They take colour, and so do weights from elsewhere: grey images get three equal channels.
-    x = inputs if spec.image_channels == 3 else keras.layers.Concatenate(name="grey")([inputs] * 3)
-    # Does nothing for models whose first layers normalise; the others expect it from their caller.
-    x = sys.modules[make.__module__].preprocess_input(x)
-    x = backbone(x)
+    x = backbone(preprocessed(inputs, spec))
     x = keras.layers.Dropout(spec.dropout, seed=spec.seed)(x)
     logits = keras.layers.Dense(spec.num_classes, dtype="float32", name="logits")(x)
     return keras.Model(inputs, logits, name=spec.name.lower())
+
+
+def preprocessed(inputs: Any, spec: ModelSpec) -> Any:
+    """Bring images of 0 to 255 into the form that a model of ``keras.applications`` was made for."""
+    # They take colour, and so do weights from elsewhere: grey images get three equal channels.
+    x = inputs if spec.image_channels == 3 else keras.layers.Concatenate(name="grey")([inputs] * 3)
+    # Does nothing for models whose first layers normalise; the others expect it from their caller.
+    make = getattr(keras.applications, spec.name)
+    return sys.modules[make.__module__].preprocess_input(x)
 
 
 def _with_synchronized_normalisation(backbone: Any) -> Any:

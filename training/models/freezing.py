@@ -15,6 +15,7 @@ from infra.errors import ConfigError
 from infra.readable import counted
 from training.models.layers import layers_of, weighted_layers
 
+BACKBONE = "backbone"  # the layer of a model of ``training.models.dense`` that holds its backbone
 Freeze = Literal["none", "backbone"] | int | Sequence[str]
 
 
@@ -44,8 +45,9 @@ def freeze_layers(model: Any, freeze: Freeze) -> Frozen | None:
 
     Args:
         model: a Keras model.
-        freeze: "none"; "backbone", all but the last layer with weights; the number of layers with weights to
-            freeze, counted from the input; or shell patterns of the names of layers, each with all inside it.
+        freeze: "none"; "backbone", the layer of that name, or else all but the last layer with weights; the
+            number of layers with weights to freeze, counted from the input; or shell patterns of the names of
+            layers, each with all inside it.
 
     Returns:
         What was frozen; None if nothing was to be.
@@ -57,7 +59,7 @@ def freeze_layers(model: Any, freeze: Freeze) -> Frozen | None:
         return None
     layers = weighted_layers(model)
     if freeze == "backbone":
-        chosen = layers[:-1]
+        chosen = [layer for layer in model.layers if layer.name == BACKBONE] or layers[:-1]
     elif isinstance(freeze, int):
         chosen = layers[:freeze]
     else:

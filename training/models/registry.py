@@ -66,11 +66,14 @@ def default_image_size(name: str) -> int:
 def build_model(spec: ModelSpec) -> Any:
     """Build a ``keras.Model`` from images [B, S, S, C] of 0 to 255 to logits float32 [B, num_classes].
 
-    Normalisation of the input is part of the model.
+    Normalisation of the input is part of the model. If ``spec.output`` is not "classes", the named model is
+    the backbone of another one (``training.models.dense``).
 
     Raises:
         ConfigError: the model does not accept such images, or its number of classes differs.
     """
+    if spec.output == "objects":
+        return importlib.import_module("training.models.dense.detector").build(spec)
     if spec.name in APPLICATIONS:
         return importlib.import_module("training.models.applications").build(spec)
     model = _family(spec.name).build(spec)

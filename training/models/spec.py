@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+# What a square input shows of an image: its central square, or all of it, squeezed.
+Fit = Literal["crop", "stretch"]
+# What a model gives for an image: logits of classes, or objects at cells (``training.models.dense``).
+ModelOutput = Literal["classes", "objects"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,8 @@ class ModelSpec:
         pixels: the statistics of the training images, for ``training.models.normalized``; None: unknown or
             not used.
         image_channels: channels of the input: 3, or 1 for grey images.
+        output: what the model gives for an image.
+        fit: what the model sees of images that are not square.
     """
 
     name: str
@@ -39,6 +47,8 @@ class ModelSpec:
     seed: int = 0
     pixels: PixelStatistics | None = None
     image_channels: int = 3
+    output: ModelOutput = "classes"
+    fit: Fit = "crop"
 
     @property
     def image_shape(self) -> tuple[int, int, int]:

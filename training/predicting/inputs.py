@@ -12,6 +12,7 @@ import numpy as np
 
 from infra.codecs import ImageRejected, Pixels, decode
 from infra.storage.names import uri_of
+from training.models.spec import Fit
 from training.reading.decode import resize_into
 
 UNREADABLE = "unreadable"
@@ -23,12 +24,15 @@ class Input:
 
     Attributes:
         path: as given, or the folder as given with the path below it.
-        image: a PNG of the central square in the size of the model; None: refused.
+        image: a PNG of what the model sees, in its size; None: refused.
+        height, width: of the upright image (pixels); 0: refused.
         reason, message: why it was refused: a code, and a sentence for people.
     """
 
     path: str
     image: bytes | None = None
+    height: int = 0
+    width: int = 0
     reason: str | None = None
     message: str | None = None
 
@@ -53,12 +57,13 @@ def _below(folder: Path) -> Iterator[Path]:
             yield folder / entry.name
 
 
-def read_input(path: Path, size: int) -> Input:
+def read_input(path: Path, size: int, fit: Fit = "crop") -> Input:
     """Read and decode one file.
 
     Args:
         path: the file.
         size: height and width of the model's input (pixels).
+        fit: what the model sees of images that are not square.
     """
     name = uri_of(str(path))
     try:
@@ -69,17 +74,18 @@ def read_input(path: Path, size: int) -> Input:
         pixels = decode(data, 3).pixels
     except ImageRejected as error:
         return Input(name, reason=error.reason, message=error.message)
-    return Input(name, image=_png(_square(pixels, size)))
+    height, width = pixels.shape[:2]
+    seen = pixels if fit == "stretch" else _central_square(pixels)
+    out = np.empty((size, size, 3), np.uint8)
+    resize_into(np.ascontiguousarray(seen), out)
+    return Input(name, _png(out), height, width)
 
 
-def _square(pixels: Pixels, size: int) -> Pixels:
-    """Resize the central square, as evaluation does: uint8 [size, size, 3]."""
+def _central_square(pixels: Pixels) -> Pixels:
     height, width = pixels.shape[:2]
     side = min(height, width)
     top, left = (height - side) // 2, (width - side) // 2
-    out = np.empty((size, size, 3), np.uint8)
-    resize_into(np.ascontiguousarray(pixels[top : top + side, left : left + side]), out)
-    return out
+    return pixels[top : top + side, left : left + side]
 
 
 def _png(pixels: Pixels) -> bytes:

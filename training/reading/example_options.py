@@ -9,7 +9,8 @@ from typing import Literal, cast
 from infra.errors import UsageError
 from training.augment.batch_parameters import refuse_batched
 from training.config import AugmentSettings
-from training.config.data import DataSettings, Fit
+from training.config.data import DataSettings
+from training.models.spec import Fit
 from training.order import Order
 from training.order.from_settings import SplitLabels
 from training.order.options import OrderOptions, data_settings_from, make_order

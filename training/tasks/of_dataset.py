@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from infra.dataset.version import DatasetVersion
-from infra.format.labels import LabelKind
 from training.config import TrainConfig
-from training.tasks import multi_label, regression, single_label
+from training.tasks import detection, multi_label, regression, single_label
 from training.tasks.task import Task
-from training.tasks.traits import traits_of
+from training.tasks.traits import Learned, learned, traits_of
 
 Builder = Callable[[DatasetVersion, TrainConfig], Task]
 
-BUILDERS: Final[Mapping[LabelKind, Builder]] = {
+BUILDERS: Final[Mapping[Learned, Builder]] = {
     "class": single_label.build,
     "multi": multi_label.build,
     "targets": regression.build,
+    "objects": detection.build,
 }
 
 
@@ -33,4 +33,4 @@ def task_of(version: DatasetVersion, config: TrainConfig) -> Task:
         DataError: its labels cannot be learned.
     """
     traits_of(version)
-    return BUILDERS[version.manifest.label_kind](version, config)
+    return BUILDERS[learned(version)](version, config)

@@ -25,7 +25,7 @@ class LabelSpec:
 
     feature: str
     shape: tuple[int | None, ...]
-    dtype: Literal["int32", "float32", "uint8"]
+    dtype: Literal["int32", "float32", "uint8", "bool"]
     follows: Literal["nothing", "boxes", "pixels"] = "nothing"
 
 

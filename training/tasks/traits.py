@@ -12,11 +12,18 @@ from typing import TYPE_CHECKING, Final, Literal
 from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError, UsageError
 from infra.format.labels import WORDS, LabelKind
+from infra.format.objects import BOXES
+from training.augment.geometry import check_moves_objects
+from training.models.spec import ModelOutput
 
 if TYPE_CHECKING:
     from training.config import TrainConfig
 
 Setting = Literal["classes", "mixing", "smoothing"]
+# A kind of labels that is learned, or objects in images: their labels of kind multi are only their classes.
+Learned = LabelKind | Literal["objects"]
+
+_OBJECTS_IMAGE_SIZE = 256  # pixels; what classifiers are made for is small for objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +34,8 @@ class TaskTraits:
         name: its name, as in the result of a run and in files of predictions.
         figures: the figures of the validation split by which the best model may be chosen; the first one is
             the default.
+        output: what the model gives for an image.
+        finds_places: the whole image is seen in evaluation, and augmentation must move what is annotated.
         settings: the groups of settings that have a meaning for it. "classes": what counts or draws one class
             an example (class balance, class weights, folds and label errors); "mixing": MixUp and CutMix;
             "smoothing": label smoothing.
@@ -35,9 +44,11 @@ class TaskTraits:
     name: str
     figures: tuple[str, ...]
     settings: frozenset[Setting]
+    output: ModelOutput = "classes"
+    finds_places: bool = False
 
 
-TRAITS: Final[Mapping[LabelKind, TaskTraits]] = {
+TRAITS: Final[Mapping[Learned, TaskTraits]] = {
     "class": TaskTraits(
         "single-label",
         ("accuracy", "balanced_accuracy", "macro_f1", "loss"),
@@ -53,7 +64,21 @@ TRAITS: Final[Mapping[LabelKind, TaskTraits]] = {
         ("r2", "absolute_error", "root_mean_square_error", "loss"),
         frozenset({"mixing"}),
     ),
+    "objects": TaskTraits(
+        "detection",
+        ("average_precision", "average_precision_50", "average_recall", "loss"),
+        frozenset(),
+        "objects",
+        finds_places=True,
+    ),
 }
+_WORDS: Final[dict[str, str]] = {"objects": "objects in images", **dict(WORDS.items())}
+
+
+def learned(version: DatasetVersion) -> Learned:
+    """Return what models of a dataset version learn."""
+    has_boxes = any(feature.name == BOXES for feature in version.manifest.extra_features)
+    return "objects" if has_boxes else version.manifest.label_kind
 
 
 def traits_of(version: DatasetVersion) -> TaskTraits:
@@ -62,17 +87,19 @@ def traits_of(version: DatasetVersion) -> TaskTraits:
     Raises:
         UsageError: its records have no labels, or labels that no task learns.
     """
-    kind = version.manifest.label_kind
+    kind = learned(version)
     if kind not in TRAITS:
         raise UsageError(
-            f"{version.ref} has {WORDS[kind]}: there is nothing that a model could learn from it",
+            f"{version.ref} has {_WORDS[kind]}: there is nothing that a model could learn from it",
             "prepare it with labels (docs/labels.md), or read it with open_dataset in a loop of your own",
         )
     return TRAITS[kind]
 
 
 def settings_for(config: TrainConfig, version: DatasetVersion) -> TrainConfig:
-    """Return the configuration with ``run.best_metric`` settled, if its settings fit the labels.
+    """Return the configuration with what the labels decide, if its settings fit them.
+
+    That is ``run.best_metric``, and where places are found ``data.fit`` and ``data.image_size``.
 
     Args:
         config: the configuration of a run.
@@ -86,9 +113,14 @@ def settings_for(config: TrainConfig, version: DatasetVersion) -> TrainConfig:
         if group not in traits.settings and value != plain:
             raise ConfigError(
                 f"{key} = {value!r} has no meaning for {traits.name}: {version.ref} has "
-                f"{WORDS[version.manifest.label_kind]}",
+                f"{_WORDS[learned(version)]}",
                 f"leave it out: {key} = {plain!r}",
             )
+    if traits.finds_places:
+        check_moves_objects(config.augment)
+        data = config.data
+        settled = {"fit": data.fit or "stretch", "image_size": data.image_size or _OBJECTS_IMAGE_SIZE}
+        config = config.model_copy(update={"data": data.model_copy(update=settled)})
     metric = config.run.best_metric
     if metric == "auto":
         run = config.run.model_copy(update={"best_metric": traits.figures[0]})

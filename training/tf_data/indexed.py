@@ -28,8 +28,8 @@ from infra.errors import ConfigError, ShardmillError
 from training.arrays import Floats
 from training.augment import augment_image
 from training.config.augment import AugmentSettings
-from training.config.data import Fit
 from training.config.reading import Decoder
+from training.models.spec import Fit
 from training.order import Order, StepPlan
 from training.reading import BatchMaker, RecordReader
 from training.reading.budget import RamBudget

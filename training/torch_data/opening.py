@@ -9,8 +9,8 @@ from typing import Any
 from infra.errors import UsageError
 from infra.processes.process import num_cpus
 from training.config import AugmentSettings
-from training.config.data import Fit
 from training.config.reading import CacheForm
+from training.models.spec import Fit
 from training.reading.batches.maker import BatchMaker
 from training.reading.budget import WindowMemory
 from training.reading.cache import PreloadedRecords

@@ -52,5 +52,5 @@ def _export(parts: TrainingParts, names: list[str], folder: Path, *, grey: bool)
     plain.set_weights(weights)
     plain.save_weights(folder.parent / WEIGHTS_FILE)
     exported = Exported(plain, parts.task, names)
-    export(exported, parts.spec.image_size, folder, grey=grey)
+    export(exported, parts.spec.image_size, folder, grey=grey, fit=parts.spec.fit)
     return exported

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import tensorflow as tf
 
 from training.arrays import Ints
+from training.config import TrainConfig, image_size_of
 from training.loop.evaluating.interface import Sink
 from training.models.outputs import in_float32
+from training.models.spec import Fit
 from training.order import SequentialOrder, rank_slice
 from training.ranks.group import group_of
 from training.ranks.strategy import distribute, gather
 from training.reading import RecordReader
 from training.results.metrics.tally import Evaluation, Rows
+from training.tasks.annotations import objects_of
 from training.tasks.task import Task, evaluated
 from training.tf_data.indexed import IndexedPipeline
 from training.tf_data.pipeline import reraise
@@ -29,11 +32,19 @@ class EvaluationSize:
         image_size: height and width of the images (pixels).
         batch_size: examples a step, over all replicas.
         image_channels: 3, or 1 for grey images.
+        fit: what is seen of images that are not square.
     """
 
     image_size: int
     batch_size: int
     image_channels: int = 3
+    fit: Fit = "crop"
+
+    @classmethod
+    def of(cls, config: TrainConfig) -> Self:
+        """Return the size of the batches of a run."""
+        data = config.data
+        return cls(image_size_of(config), data.batch_size, data.image_channels, data.fit or "crop")
 
 
 class Evaluator:
@@ -97,6 +108,8 @@ class Evaluator:
             self._size.image_size,
             image_channels=self._size.image_channels,
             own_rows=self._own_rows,
+            objects=objects_of(self._task, reader),
+            fit=self._size.fit,
         )
         return pipeline, distribute(self._strategy, pipeline, 0, order.steps_per_epoch)
 

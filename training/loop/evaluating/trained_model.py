@@ -55,5 +55,4 @@ def load_trained(config: TrainConfig, version: DatasetVersion, run_dir: Path, st
             raise CorruptDataError(
                 f"the weights {weights} cannot be loaded: {error}", "train again with run.fresh=true"
             ) from error
-    size = EvaluationSize(spec.image_size, config.data.batch_size, spec.image_channels)
-    return TrainedModel(model, Evaluator(strategy, model, task, size))
+    return TrainedModel(model, Evaluator(strategy, model, task, EvaluationSize.of(config)))

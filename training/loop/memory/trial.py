@@ -14,6 +14,7 @@ from training.loop.step import TrainStep
 from training.ranks.hardware.device_memory import peak_device_bytes
 from training.ranks.strategy import distribute, make_strategy
 from training.runs.folds import divide_train_split
+from training.tasks.annotations import objects_of
 from training.tf_data.training_input import InputSettings, open_training_input
 
 _STEPS = 2
@@ -44,7 +45,8 @@ class TensorFlowSteps:
         """Take two steps; see ``TriedSteps``."""
         parts = self._parts
         order = divide_train_split(config.data, self._train, self._version.manifest.classes).order
-        settings = InputSettings(config.data, config.reading, config.augment)
+        objects = objects_of(parts.task, self._train)
+        settings = InputSettings(config.data, config.reading, config.augment, objects)
         pipeline = open_training_input(settings, self._train, order, image_size_of(config)).pipeline
         step = TrainStep(config, parts, config.data.batch_size // self.num_replicas)
         batches: Any = iter(distribute(parts.strategy, pipeline, 0, _STEPS))

@@ -19,7 +19,7 @@ from infra.processes.process import num_cpus
 from training.augment import AugmentParameters, augment_image, draw_parameters
 from training.augment.windows import whole_windows
 from training.config.augment import AugmentSettings
-from training.config.data import Fit
+from training.models.spec import Fit
 from training.order import StepPlan
 from training.reading.batches.buffers import BufferPool
 from training.reading.decode import Pixels, Window, decode_window

@@ -23,4 +23,11 @@ Of regression, each averaged over the targets:
     absolute_error     mean absolute error, in the unit of the target
     root_mean_square_error   likewise
     r2                 share of the variance that is explained; 0 is as good as the mean of the split
+
+Of detection, as COCO defines them (Lin et al. 2014), over at most 100 boxes an image:
+
+    loss               mean over the images of focal loss and 1 - generalised overlap
+    average_precision  mean over the classes that have objects, and over overlaps of 0.5, 0.55, … 0.95
+    average_precision_50   likewise at an overlap of 0.5
+    average_recall     share of the objects that are found at all, mean as for average_precision
 """

@@ -14,6 +14,7 @@ from training.results.metrics.multi_label import MultiLabelTally
 from training.results.metrics.regression import RegressionTally
 from training.results.metrics.single_label import SingleLabelTally
 from training.results.metrics.tally import Rows, Tally
+from training.results.predictions.detection_columns import DetectionColumns
 
 _NUMBERS = pa.list_(pa.float32())
 
@@ -186,6 +187,7 @@ _ALL: Final[tuple[PredictionColumns, ...]] = (
     SingleLabelColumns(),
     MultiLabelColumns(),
     RegressionColumns(),
+    DetectionColumns(),
 )
 COLUMNS: Final[Mapping[str, PredictionColumns]] = {columns.task: columns for columns in _ALL}
 

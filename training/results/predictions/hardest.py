@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from training.results.predictions.columns import SingleLabelColumns
+from training.results.predictions.detection_columns import DetectionColumns
 from training.results.predictions.file import columns_of, read_classes, read_predictions
+
+Boxes = Sequence[Sequence[float]]
 
 
 class HardExample(NamedTuple):
@@ -19,6 +23,8 @@ class HardExample(NamedTuple):
         loss: of the task.
         id, source_uri: of the record.
         label, predicted: names of classes, or numbers with the names of their targets.
+        boxes, predicted_boxes: of objects, and those that were surely found: four edges each, relative to the
+            image.
         label_probability, predicted_probability: what the model gives two single classes; None: they are not
             single classes.
     """
@@ -30,6 +36,8 @@ class HardExample(NamedTuple):
     predicted: str
     label_probability: float | None = None
     predicted_probability: float | None = None
+    boxes: Boxes = ()
+    predicted_boxes: Boxes = ()
 
 
 def find_hardest(path: Path, num_examples: int) -> list[HardExample]:
@@ -44,12 +52,17 @@ def find_hardest(path: Path, num_examples: int) -> list[HardExample]:
         losses = np.where(columns.wrong(labels, rows), rows["losses"], -np.inf)
         hardest = np.argsort(-losses, kind="stable")[:num_examples]
         for row in hardest[np.isfinite(losses[hardest])].tolist():
-            shares: tuple[float, ...] = ()
-            if isinstance(columns, SingleLabelColumns):
-                pair = (labels[row], rows["predicted"][row])
-                shares = tuple(float(rows["probabilities"][row, index]) for index in pair)
             place = (table["id"][row].as_py(), table["source_uri"][row].as_py())
             told = (columns.label_words(names, labels, row), columns.predicted_words(names, rows, row))
-            kept.append(HardExample(float(losses[row]), *place, *told, *shares))
+            hard = HardExample(float(losses[row]), *place, *told)
+            if isinstance(columns, SingleLabelColumns):
+                own, taken = (
+                    rows["probabilities"][row, index] for index in (labels[row], rows["predicted"][row])
+                )
+                hard = hard._replace(label_probability=float(own), predicted_probability=float(taken))
+            if isinstance(columns, DetectionColumns):
+                boxes, predicted = columns.shown_boxes(labels, rows, row)
+                hard = hard._replace(boxes=boxes, predicted_boxes=predicted)
+            kept.append(hard)
         kept = heapq.nsmallest(num_examples, kept, key=lambda example: (-example.loss, example.id))
     return kept

@@ -63,5 +63,10 @@ def _thumbnails(
     for split in hardest.keys() & readers.keys():
         wanted = {example.id: example.source_uri for example in hardest[split]}
         wanted |= {error.id: error.source_uri for error in listed if error.split == split}
-        found |= read_thumbnails(readers[split], wanted.items())
+        boxes = {
+            one.id: (one.boxes, one.predicted_boxes)
+            for one in hardest[split]
+            if one.boxes or one.predicted_boxes
+        }
+        found |= read_thumbnails(readers[split], wanted.items(), boxes)
     return found

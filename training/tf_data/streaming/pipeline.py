@@ -28,7 +28,7 @@ from infra.errors import CorruptDataError, ShardmillError
 from training.arrays import Floats
 from training.augment import AugmentParameters, augment_image, draw_parameters
 from training.config.augment import AugmentSettings
-from training.config.data import Fit
+from training.models.spec import Fit
 from training.order.random_numbers import key_of
 from training.order.streams import Purpose
 from training.reading import RecordReader

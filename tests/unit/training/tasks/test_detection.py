@@ -1,0 +1,194 @@
+"""Which cells learn which object, the losses of a detector, and the boxes that it gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from training.reading.records.objects import Objects
+from training.tasks.boxes.assignment import assign
+from training.tasks.boxes.cells import Cells
+from training.tasks.boxes.losses import focal_losses, overlaps
+from training.tasks.detection import Detection
+
+SIZE, CLASSES = 128, 3
+CELLS = Cells(SIZE)
+
+
+def objects(*rows: tuple[list[float], int, bool], most: int = 4) -> Objects:
+    """A batch of one image: (box, class, is a crowd) each."""
+    boxes = np.zeros((1, most, 4), np.float32)
+    classes = np.full((1, most), -1, np.int32)
+    crowds = np.zeros((1, most), np.bool_)
+    for number, (box, kind, crowd) in enumerate(rows):
+        boxes[0, number], classes[0, number], crowds[0, number] = box, kind, crowd
+    return Objects(*map(tf.constant, (boxes, classes, crowds)))
+
+
+def pixels(top: float, left: float, bottom: float, right: float) -> list[float]:
+    return [top / SIZE, left / SIZE, bottom / SIZE, right / SIZE]
+
+
+def learning(found: Any, kind: int) -> list[list[float]]:
+    """The centres (pixels) of the cells that learn a class."""
+    mine = found.is_object[0].numpy() & (found.classes[0].numpy() == kind)
+    return np.rint(CELLS.centres[mine] * SIZE).tolist()
+
+
+def test_cells_lie_as_the_model_has_them() -> None:
+    assert CELLS.sides == (16, 8, 4)
+    assert CELLS.starts == (0, 256, 320)
+    assert (CELLS.centres[:2] * SIZE).tolist() == [[4, 4], [4, 12]]
+    assert (CELLS.centres[320] * SIZE).tolist() == [16, 16]
+    box = CELLS.boxes(tf.zeros([1, 336, 4]))[0]
+    assert np.allclose(box[17] * SIZE, [4, 4, 20, 20]), "one stride on all sides of (12, 12)"
+    assert np.isfinite(CELLS.boxes(tf.fill([1, 336, 4], 1e9))).all()
+
+
+def test_an_object_takes_cells_around_its_centre_on_the_map_of_its_size() -> None:
+    small = pixels(8, 8, 40, 32)  # centre (24, 20): between cells (20 and 28), in row 3, column 2
+    large = pixels(0, 0, 128, 100)
+    found = assign(objects((small, 0, False), (large, 1, False)), CELLS)
+    expected = [[y, x] for y in (20, 28, 36) for x in (12, 20, 28)]
+    assert learning(found, 0) == expected
+    assert {tuple(at) for at in learning(found, 1)} <= {
+        (y, x) for y in (40, 56, 72, 88) for x in (24, 40, 56, 72)
+    }
+    strides = CELLS.stride_of[found.is_object[0].numpy() & (found.classes[0].numpy() == 1)]
+    assert set(strides.tolist()) == {16.0}
+    np.testing.assert_allclose(found.boxes[0][found.is_object[0]][0], small, rtol=1e-6)
+
+
+def test_the_smaller_object_has_the_cell_that_both_want() -> None:
+    outer, inner = pixels(20, 20, 84, 84), pixels(48, 48, 60, 60)
+    for rows in ([(outer, 0, False), (inner, 1, False)], [(inner, 1, False), (outer, 0, False)]):
+        found = assign(objects(*rows), CELLS)
+        assert [52.0, 52.0] in learning(found, 1)
+        assert [52.0, 52.0] not in learning(found, 0)
+        assert learning(found, 0)
+
+
+def test_an_object_smaller_than_a_cell_has_the_cell_of_its_centre() -> None:
+    found = assign(objects((pixels(1, 1, 3, 3), 2, False), (pixels(126, 126, 128, 128), 1, False)), CELLS)
+    assert learning(found, 2) == [[4, 4]]
+    assert learning(found, 1) == [[124, 124]]
+
+
+def test_cells_below_crowds_learn_nothing() -> None:
+    crowd, alone = pixels(0, 0, 64, 64), pixels(8, 8, 24, 24)
+    found = assign(objects((crowd, 0, True), (alone, 1, False)), CELLS)
+    ignored = CELLS.centres[found.is_ignored[0].numpy()] * SIZE
+    assert (ignored < 64).all()
+    assert len(ignored) + len(learning(found, 1)) == 64 + 16 + 4
+    assert learning(found, 0) == []
+    nothing = assign(objects(), CELLS)
+    assert not nothing.is_object.numpy().any()
+    assert not nothing.is_ignored.numpy().any()
+
+
+edges = st.tuples(*[st.floats(0, 0.9)] * 2, *[st.floats(0.01, 0.5)] * 2)
+
+
+@given(st.lists(edges, min_size=1, max_size=6), st.randoms())
+@settings(deadline=None)
+def test_assignment_does_not_depend_on_the_sequence_of_objects(found: Any, chance: Any) -> None:
+    rows = [
+        ([y, x, min(y + h, 1.0), min(x + w, 1.0)], number % CLASSES, False)
+        for number, (y, x, h, w) in enumerate(found)
+    ]
+    areas = {round((b[2] - b[0]) * (b[3] - b[1]), 9) for b, _, _ in rows}
+    if len(areas) < len(rows):
+        return  # equal sizes: the later one has the cell
+    one = assign(objects(*rows, most=6), CELLS)
+    chance.shuffle(rows)
+    other = assign(objects(*rows, most=6), CELLS)
+    assert np.array_equal(one.is_object, other.is_object)
+    is_object = one.is_object.numpy()
+    assert np.array_equal(one.boxes.numpy()[is_object], other.boxes.numpy()[is_object])
+    centres = np.broadcast_to(CELLS.centres, (1, *CELLS.centres.shape))[is_object]
+    boxes, stride = one.boxes.numpy()[is_object], CELLS.stride_of[is_object[0]] / SIZE
+    assert (centres > boxes[:, :2] - stride[:, None]).all()
+    assert (centres < boxes[:, 2:] + stride[:, None]).all()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "ratio", "generalised"),
+    [
+        ([0, 0, 1, 1], [0, 0, 1, 1], 1.0, 1.0),
+        ([0, 0, 0.5, 1], [0, 0, 1, 1], 0.5, 0.5),
+        ([0, 0, 0.5, 0.5], [0.5, 0.5, 1, 1], 0.0, -0.5),
+        ([0, 0, 0.5, 1], [0.25, 0, 0.75, 1], 1 / 3, 1 / 3),
+    ],
+)
+def test_overlaps(one: Any, other: Any, ratio: float, generalised: float) -> None:
+    found = overlaps(tf.constant([one], tf.float32), tf.constant([other], tf.float32))
+    assert [float(part[0]) for part in found] == pytest.approx([ratio, generalised], abs=1e-6)
+
+
+def test_the_focal_loss_is_its_formula() -> None:
+    logits, targets = np.array([-2.0, 0.0, 3.0] * 2, np.float32), np.array([0.0] * 3 + [1.0] * 3, np.float32)
+    p = 1 / (1 + np.exp(-logits.astype(np.float64)))
+    expected = np.where(targets > 0, -0.25 * (1 - p) ** 2 * np.log(p), -0.75 * p**2 * np.log(1 - p))
+    np.testing.assert_allclose(focal_losses(logits, targets), expected, rtol=1e-5)
+
+
+def outputs_for(wanted: Objects) -> Any:
+    """What a perfect detector gives for these objects."""
+    assigned = assign(wanted, CELLS)
+    scores = np.where(
+        tf.one_hot(assigned.classes, CLASSES) * tf.cast(assigned.is_object, tf.float32)[..., None] > 0,
+        8.0,
+        -8.0,
+    )
+    lengths = tf.concat(
+        [CELLS.centres - assigned.boxes[..., :2], assigned.boxes[..., 2:] - CELLS.centres], -1
+    )
+    distances = tf.math.log(tf.maximum(lengths * SIZE / CELLS.stride_of[:, None], 1e-6))
+    return tf.concat([tf.cast(scores, tf.float32), distances], axis=-1)
+
+
+def test_perfect_outputs_have_no_loss_and_decode_to_the_objects() -> None:
+    task = Detection(CLASSES, SIZE)
+    rows = [(pixels(8, 8, 40, 32), 0, False), (pixels(20, 60, 120, 120), 2, False)]
+    wanted = objects(*rows)
+    outputs = outputs_for(wanted)
+    labels = wanted._asdict()
+    assert float(task.losses(outputs, labels)[0]) < 1e-2
+    assert float(task.scores(outputs, labels)[0]) == pytest.approx(1.0, abs=1e-4)
+    worse = task.losses(outputs + tf.constant([0.0] * 3 + [0.3] * 4), labels)
+    assert float(worse[0]) > 0.1
+    found = task.predictions(outputs)
+    assert found["boxes"].shape == (1, 100, 4)
+    assert (found["classes"][0].numpy() >= 0).sum() == 2
+    best = {
+        int(kind): box
+        for kind, box in zip(found["classes"][0, :2], found["boxes"][0, :2].numpy(), strict=True)
+    }
+    for box, kind, _ in rows:
+        np.testing.assert_allclose(best[kind], box, atol=1e-4)
+
+
+def test_an_image_without_objects_has_a_loss_and_counts_as_found() -> None:
+    task = Detection(CLASSES, SIZE)
+    empty = objects()
+    outputs = tf.fill([1, 336, CLASSES + 4], -8.0)
+    assert float(task.losses(outputs, empty._asdict())[0]) < 1e-3
+    assert float(task.losses(-outputs, empty._asdict())[0]) > 10
+    assert float(task.scores(outputs, empty._asdict())[0]) == 1.0
+    assert (task.predictions(outputs)["classes"].numpy() == -1).all()
+
+
+def test_a_loss_is_a_function_of_its_example_alone() -> None:
+    task = Detection(CLASSES, SIZE)
+    chance = np.random.default_rng(0)
+    batch = [objects((pixels(8, 8, 40, 32), 0, False)), objects((pixels(4, 4, 90, 99), 1, False))]
+    labels = {name: tf.concat([getattr(one, name) for one in batch], 0) for name in Objects._fields}
+    outputs = tf.constant(chance.normal(size=(2, 336, CLASSES + 4)).astype(np.float32))
+    together = task.losses(outputs, labels).numpy()
+    apart = [float(task.losses(outputs[row : row + 1], batch[row]._asdict())[0]) for row in (0, 1)]
+    np.testing.assert_allclose(together, apart, rtol=1e-6)

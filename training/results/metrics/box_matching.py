@@ -1,0 +1,68 @@
+"""Match the boxes that a model found in an image with those of its objects, as COCO's evaluation does.
+
+The rules are those of ``pycocotools`` (Lin et al.: Microsoft COCO, 2014): the surest box goes first, and
+takes the free object of its class that it overlaps most. A box that meets no free object may lie in a crowd,
+which takes any number of boxes; such boxes are neither right nor wrong.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from training.arrays import Floats
+
+# A box is right if it overlaps its object by at least this much: intersection over union.
+OVERLAPS = np.linspace(0.5, 0.95, 10)
+
+Bools = npt.NDArray[np.bool_]
+Boxes = npt.NDArray[Any]
+
+
+def match_boxes(found: Boxes, wanted: Boxes, crowds: Bools) -> tuple[Bools, Bools]:
+    """Match boxes of one class in one image.
+
+    Args:
+        found: [n, 4], the boxes of the model, the surest first.
+        wanted: [m, 4], the boxes of the objects.
+        crowds: bool [m], which of them are around groups of objects.
+
+    Returns:
+        bool [n, 10] each: the boxes that are right at each of ``OVERLAPS``, and those that do not count.
+    """
+    shape = (len(found), len(OVERLAPS))
+    hits, ignored = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
+    if not len(found) or not len(wanted):
+        return hits, ignored
+    overlaps = box_overlaps(found, wanted, crowds)
+    least = np.minimum(OVERLAPS, 1 - 1e-10)
+    objects = overlaps[:, ~crowds]
+    in_crowd = overlaps[:, crowds].max(axis=1, initial=0.0)[:, np.newaxis] >= least
+    is_free = np.ones((len(OVERLAPS), objects.shape[1]), np.bool_)
+    every = np.arange(len(OVERLAPS))
+    for number, row in enumerate(objects):
+        if row.size:
+            meets = np.where(is_free & (row >= least[:, np.newaxis]), row, -1.0)
+            best = row.size - 1 - meets[:, ::-1].argmax(axis=1)  # of equal ones the last
+            hits[number] = meets[every, best] >= 0.0
+            is_free[every[hits[number]], best[hits[number]]] = False
+        ignored[number] = ~hits[number] & in_crowd[number]
+    return hits, ignored
+
+
+def box_overlaps(found: Boxes, wanted: Boxes, crowds: Bools) -> Floats:
+    """Return how much each pair of boxes overlaps: float64 [n, m].
+
+    It is the intersection over the union; in a crowd, over the area of the found box.
+    """
+    one, other = found[:, np.newaxis].astype(np.float64), wanted[np.newaxis].astype(np.float64)
+    top_left = np.maximum(one[..., :2], other[..., :2])
+    bottom_right = np.minimum(one[..., 2:], other[..., 2:])
+    shared = np.prod(np.clip(bottom_right - top_left, 0.0, None), axis=-1)
+    own = np.prod(one[..., 2:] - one[..., :2], axis=-1)
+    union = own + np.prod(other[..., 2:] - other[..., :2], axis=-1) - shared
+    whole = np.where(crowds, own, union)
+    ratios: Floats = np.divide(shared, whole, out=np.zeros_like(shared), where=whole > 0)
+    return ratios
