@@ -117,6 +117,11 @@ def settings_for(config: TrainConfig, version: DatasetVersion) -> TrainConfig:
                 f"leave it out: {key} = {plain!r}",
             )
     if traits.finds_places:
+        if config.run.framework != "tensorflow":
+            raise ConfigError(
+                f"{version.ref} has {_WORDS[learned(version)]}, which are learned with TensorFlow only",
+                "leave run.framework out, or read boxes with open_dataset(...).torch in a loop of your own",
+            )
         check_moves_objects(config.augment)
         data = config.data
         settled = {"fit": data.fit or "stretch", "image_size": data.image_size or _OBJECTS_IMAGE_SIZE}

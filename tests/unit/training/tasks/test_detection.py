@@ -5,16 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from infra.dataset.version import DatasetVersion
+from infra.errors import ConfigError
+from infra.format.objects import OBJECT_FEATURES
+from infra.settings import validate
+from tests.samples.published import publish_patterned
+from training.config import TrainConfig
 from training.reading.records.objects import Objects
+from training.results.predictions.detection_columns import DetectionColumns
 from training.tasks.boxes.assignment import assign
 from training.tasks.boxes.cells import Cells
 from training.tasks.boxes.losses import focal_losses, overlaps
 from training.tasks.detection import Detection
+from training.tasks.of_dataset import task_of
+from training.tasks.traits import settings_for
 
 SIZE, CLASSES = 128, 3
 CELLS = Cells(SIZE)
@@ -192,3 +202,76 @@ def test_a_loss_is_a_function_of_its_example_alone() -> None:
     together = task.losses(outputs, labels).numpy()
     apart = [float(task.losses(outputs[row : row + 1], batch[row]._asdict())[0]) for row in (0, 1)]
     np.testing.assert_allclose(together, apart, rtol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def version(tmp_path_factory: pytest.TempPathFactory) -> DatasetVersion:
+    """A version whose records have objects, by its manifest."""
+    root = tmp_path_factory.mktemp("sets")
+    made = publish_patterned(root, {"train": 4}, several=True, name="objects")
+    made.manifest.extra_features.extend(OBJECT_FEATURES)
+    return made
+
+
+def config(**tables: Any) -> TrainConfig:
+    return validate(TrainConfig, tables, where="the test")
+
+
+def test_settings_are_settled_by_the_objects(version: DatasetVersion) -> None:
+    settled = settings_for(config(), version)
+    assert (settled.data.fit, settled.data.image_size) == ("stretch", 256)
+    assert settled.run.best_metric == "average_precision"
+    assert settings_for(settled, version) == settled
+    task = task_of(version, settled)
+    assert (type(task), task.num_outputs) == (Detection, 3)
+    asked = settings_for(config(data={"fit": "crop", "image_size": 96}), version)
+    assert (asked.data.fit, asked.data.image_size) == ("crop", 96)
+
+
+@pytest.mark.parametrize(
+    ("tables", "named"),
+    [
+        ({"augment": {"mixup": 0.2}}, r"augment\.mixup"),
+        ({"augment": {"randaugment": {"num_ops": 2}}}, r"augment\.randaugment"),
+        ({"optimizer": {"label_smoothing": 0.1}}, r"optimizer\.label_smoothing"),
+        ({"data": {"balance": "sqrt"}}, r"data\.balance"),
+        ({"run": {"best_metric": "accuracy"}}, r"run\.best_metric"),
+        ({"run": {"framework": "torch"}}, "TensorFlow only"),
+    ],
+)
+def test_settings_without_a_meaning_for_objects_are_refused(
+    version: DatasetVersion, tables: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(ConfigError, match=named):
+        settings_for(config(**tables), version)
+
+
+def test_a_file_of_predictions_holds_all_of_them() -> None:
+    chance = np.random.default_rng(0)
+    labels = {
+        "boxes": chance.random((3, 2, 4)).astype(np.float32),
+        "classes": np.array([[0, 2], [1, -1], [-1, -1]], np.int32),
+        "crowds": np.array([[True, False], [False, False], [False, False]]),
+    }
+    rows = {
+        "losses": np.array([1.0, 2.0, 3.0], np.float32),
+        "boxes": chance.random((3, 4, 4)).astype(np.float32),
+        "classes": np.array([[2, 0, -1, -1], [1, 1, 1, -1], [-1] * 4], np.int32),
+        "scores": np.array([[0.9, 0.8, 0, 0], [0.7, 0.6, 0.2, 0], [0] * 4], np.float32),
+    }
+    columns, names = DetectionColumns(), ["cat", "dog", "hat"]
+    table = pa.table(columns.arrays(names, labels, rows), schema=pa.schema(columns.fields))
+    read, again = columns.read(names, table.append_column("loss", pa.array(rows["losses"])))
+    tallies = [columns.tally(3) for _ in range(2)]
+    for tally, pair in zip(tallies, ((labels, rows), (read, again)), strict=True):
+        tally.add(*pair)
+        assert columns.wrong(*pair).tolist() == [False, True, False]
+        words = [
+            (columns.label_words(names, pair[0], row), columns.predicted_words(names, pair[1], row))
+            for row in range(3)
+        ]
+        assert words == [("cat, hat", "cat, hat"), ("dog", "2 dog"), ("none", "none")]
+    first, second = (tally.evaluation() for tally in tallies)
+    assert first.figures() == second.figures()
+    boxes, found = columns.shown_boxes(labels, rows, 1)
+    assert (len(boxes), len(found)) == (1, 2)
