@@ -12,6 +12,7 @@ import pytest
 from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError, DataError, UsageError
 from infra.format.labels import target_names, targets_feature
+from infra.format.objects import OBJECT_FEATURES
 from infra.settings import validate
 from tests.samples.published import Picture, coloured, patterned, publish, publish_patterned
 from training.config import TrainConfig
@@ -33,11 +34,14 @@ class Versions:
 def versions(tmp_path_factory: pytest.TempPathFactory) -> Versions:
     root = tmp_path_factory.mktemp("sets")
     classes = coloured({"train": {"a": 3, "b": 3}}, size=(8, 8))
+    objects = publish_patterned(root, COUNTS, several=True, name="objects")
+    objects.manifest.extra_features.extend(OBJECT_FEATURES)
     return Versions(
         {
             "class": publish(root, classes, name="class"),
             "multi": publish_patterned(root, COUNTS, several=True, name="multi"),
             "targets": publish_patterned(root, COUNTS, several=False, name="targets"),
+            "objects": objects,
         }
     )
 
@@ -84,6 +88,7 @@ def test_every_figure_that_may_choose_the_best_is_measured(versions: Versions, k
         ("multi", "auto", "mean_average_precision"),
         ("targets", "auto", "r2"),
         ("targets", "absolute_error", "absolute_error"),
+        ("objects", "auto", "average_precision"),
     ],
 )
 def test_the_best_metric(versions: Versions, kind: str, asked: str, found: str) -> None:
