@@ -105,7 +105,7 @@ def soft_labels(labels: Any, own_share: Any, num_classes: int) -> Any:
 
     Several labels, and numbers, are mixed as they are: float32 [b, C] or [b, T].
     """
-    if labels.shape.rank > 1:
+    if len(labels.shape) > 1:
         return mixed_targets(labels, own_share)
     shares = own_share[:, None] * tf.one_hot(labels, num_classes)
     return shares + (1.0 - own_share)[:, None] * tf.one_hot(partners(labels), num_classes)

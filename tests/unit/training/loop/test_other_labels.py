@@ -207,3 +207,24 @@ def test_keras_fits_the_batches(root: Path, name: str) -> None:
     assert told.history["loss"][-1] < 0.8 * told.history["loss"][0]
     measured = model.evaluate(dataset.tf("test", batch_size=8, image_size=8), verbose=0)
     assert measured < told.history["loss"][0]
+
+
+@pytest.mark.parametrize("name", ["multi", "targets"])
+def test_mixed_batches_have_mixed_labels(root: Path, name: str) -> None:
+    from training.config import AugmentSettings
+    from training.dataset import open_dataset
+
+    dataset = open_dataset(name, root=root)
+    plain, mixed = (
+        next(iter(dataset.tf("train", batch_size=8, image_size=8, augment=AugmentSettings(mixup=mixup))))
+        for mixup in (0.0, 0.4)
+    )
+    labels, found = plain[1].numpy(), mixed[1].numpy()
+    partners = labels[np.arange(8) ^ 1]
+    low, high = np.minimum(labels, partners), np.maximum(labels, partners)
+    assert ((found >= low - 1e-6) & (found <= high + 1e-6)).all()
+    assert np.abs(found - labels).max() > 0.01
+    apart = np.abs(partners - labels) > 1e-6
+    shares = np.where(apart, (found - labels) / np.where(apart, partners - labels, 1), np.nan)
+    spread = np.nanmax(shares, axis=1) - np.nanmin(shares, axis=1)
+    assert np.nanmax(spread) < 1e-4, "all labels of an example in the same share"

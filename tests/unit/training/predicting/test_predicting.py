@@ -118,3 +118,41 @@ def test_no_files_make_an_empty_file(kind: Format) -> None:
     stream = io.BytesIO()
     open_output(stream, kind, DECISIONS["single-label"], CLASSES).close()
     assert read(kind, stream.getvalue()) == []
+
+
+def output_of(task: str, kind: Format, rows: list[Prediction]) -> bytes:
+    stream = io.BytesIO()
+    output = open_output(stream, kind, DECISIONS[task], ["cat", "dog"])
+    output.add(rows)
+    output.close()
+    return stream.getvalue()
+
+
+REFUSED = Prediction("b.jpg", (), "empty", "no bytes")
+
+
+def test_several_labels_are_lists() -> None:
+    rows = [Prediction("a.jpg", [0.9, 0.75]), Prediction("none.jpg", [0.25, 0.5]), REFUSED]
+    lines = output_of("multi-label", "csv", rows).decode().splitlines()
+    assert lines == [
+        "path,predicted,reason,message,cat,dog",
+        "a.jpg,cat; dog,,,0.900000,0.750000",
+        "none.jpg,,,,0.250000,0.500000",
+        "b.jpg,,empty,no bytes,,",
+    ]
+    objects = list(map(json.loads, output_of("multi-label", "json", rows).splitlines()))
+    assert [one["predicted"] for one in objects] == [["cat", "dog"], [], None]
+    assert objects[0]["probabilities"] == {"cat": 0.9, "dog": 0.75}
+    table = pq.read_table(io.BytesIO(output_of("multi-label", "parquet", rows)))
+    assert table["predicted"].to_pylist() == [["cat", "dog"], [], None]
+    assert table["probabilities"].to_pylist()[1] == [0.25, 0.5]
+
+
+def test_numbers_are_columns_of_their_own() -> None:
+    rows = [Prediction("a.jpg", [1234.5, -0.25]), REFUSED]
+    lines = output_of("regression", "csv", rows).decode().splitlines()
+    assert lines == ["path,reason,message,cat,dog", "a.jpg,,,1234.5,-0.25", "b.jpg,empty,no bytes,,"]
+    objects = list(map(json.loads, output_of("regression", "json", rows).splitlines()))
+    assert [one["predicted"] for one in objects] == [{"cat": 1234.5, "dog": -0.25}, {}]
+    table = pq.read_table(io.BytesIO(output_of("regression", "parquet", rows)))
+    assert table["predicted"].to_pylist() == [[1234.5, -0.25], None]

@@ -1,0 +1,30 @@
+"""The examples of each class that a rank has, for every kind of labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.samples.published import coloured, publish, publish_patterned
+from training.dataset import Dataset
+from training.loop.sharing.balance_record import RankLabels
+
+SOME = np.array([0, 2, 2, 5])
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_several_labels_are_counted_each_and_numbers_not_at_all(tmp_path: Path, several: bool) -> None:
+    version = publish_patterned(tmp_path, {"train": 8}, several=several, name="set")
+    table = Dataset(version).table("train")
+    counts = RankLabels(version.manifest.classes, table).counts(SOME)
+    assert counts.dtype == np.int64
+    assert counts.tolist() == (table.labels_of(SOME).sum(axis=0).tolist() if several else [])
+
+
+def test_a_class_without_records_counts_none(tmp_path: Path) -> None:
+    version = publish(tmp_path, coloured({"train": {"a": 4, "b": 4}}, size=(8, 8)), classes=["a", "b", "c"])
+    table = Dataset(version).table("train")
+    counts = RankLabels(version.manifest.classes, table).counts(SOME)
+    assert counts.tolist() == [*np.bincount(table.label[SOME], minlength=2).tolist(), 0]
