@@ -21,7 +21,6 @@ OnDataset = Annotated[
         help="Compare on this version; by default on the version that both were trained on",
     ),
 ]
-_WORSE_IF_HIGHER = ("loss",)
 
 
 def compare(
@@ -95,7 +94,9 @@ def _evaluate_if_missing(run: RunFolder, split: str, ref: str, root: str) -> Non
 
 
 def _verdict(name: str, each: Any) -> str:
+    from training.results.metrics.figures import is_smaller_better
+
     if each.low <= 0 <= each.high:
         return "no clear difference"
-    is_better = (each.low > 0) != (name in _WORSE_IF_HIGHER)
+    is_better = (each.low > 0) != is_smaller_better(name)
     return "the second is better" if is_better else "the first is better"

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from flows import cli
 from infra.dataset.version import DatasetVersion
-from infra.errors import Cancelled, ConfigError
+from infra.errors import Cancelled, ConfigError, DataError
 from infra.settings import load_settings
 from tests.samples.published import coloured, patterned, publish, publish_patterned
 from tests.samples.sessions import StopAfter, last_state, trained
@@ -141,17 +142,26 @@ def test_predictions_are_those_of_the_labels(numbers: dict[str, Any]) -> None:
 
 
 def test_runs_of_a_task_are_compared(
-    several: dict[str, Any], numbers: dict[str, Any], root: Path, runs: Path
+    several: dict[str, Any],
+    numbers: dict[str, Any],
+    root: Path,
+    runs: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    other = run(root, runs, "multi", "run.epochs=1", "data.seed=3")
-    files = [Path(one["predictions"]["test"]) for one in (several, other)]
+    other = run(root, runs, "targets", "run.epochs=1", "optimizer.learning_rate=0.0001")
+    files = [Path(one["predictions"]["test"]) for one in (numbers, other)]
     found = compare(*files)
-    difference = found.figures["mean_average_precision"]
-    for value, result in ((difference.first, several), (difference.second, other)):
-        assert value == pytest.approx(result["metrics"]["test"]["mean_average_precision"])
-    assert difference.low <= difference.second - difference.first <= difference.high
-    with pytest.raises(Exception, match="the first run learned multi-label, the second regression"):
-        compare(files[0], Path(numbers["predictions"]["test"]))
+    difference = found.figures["absolute_error"]
+    for value, result in ((difference.first, numbers), (difference.second, other)):
+        assert value == pytest.approx(result["metrics"]["test"]["absolute_error"])
+    assert 0 < difference.low <= difference.second - difference.first <= difference.high
+    assert found.only_first > found.only_second
+    capsys.readouterr()
+    names = [Path(one["run_dir"]).name for one in (numbers, other)]
+    assert cli.run(["compare", *names, "--runs", str(runs)]) == 0
+    assert capsys.readouterr().out.count("the first is better") == 4, "a smaller error is better"
+    with pytest.raises(DataError, match="the first run learned multi-label, the second regression"):
+        compare(Path(several["predictions"]["test"]), files[0])
 
 
 def test_a_run_is_evaluated_only_on_labels_of_its_kind(several: dict[str, Any], root: Path) -> None:
