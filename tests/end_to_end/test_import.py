@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from beam_jobs.report import make_report
 from infra.dataset.catalog import Catalog
 from infra.dataset.exports.export import export
 from infra.dataset.verify import verify
@@ -56,6 +58,9 @@ def test_a_data_set_of_tfds_keeps_the_bytes_of_its_images(tmp_path: Path) -> Non
     with_loss = imported(source, root, failure_budget=0.5)
     assert with_loss["quarantine"] == {"broken_row": 5}
     assert with_loss["num_records"] == 14
+    shutil.rmtree(source)
+    newest = Catalog(str(root)).open("d")
+    assert "broken_row" in make_report(newest.storage, newest.manifest), "drawn without the source"
 
 
 def test_images_that_cannot_be_copied_are_encoded_or_rows(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 
 import pyarrow.compute as pc
@@ -41,9 +40,9 @@ from beam_jobs.sources.recognition.glance import Glance, Recognised
 from beam_jobs.sources.rows.feature_map import image_of
 from beam_jobs.sources.rows.listing import Contents, list_contents, walk_files
 from beam_jobs.sources.rows.names_of_splits import SPLIT_WORDS
-from beam_jobs.sources.rows.reading import RowReader
+from beam_jobs.sources.rows.reading import RowReader, Rows
 from beam_jobs.sources.rows.row_files import RowFile, RowFileBroken
-from infra.errors import ConfigError, CorruptDataError, UsageError
+from infra.errors import ConfigError, CorruptDataError, NotFoundError, UsageError
 from infra.format.labels import WORDS
 from infra.progress import log
 from infra.storage.filesystem import Storage
@@ -98,11 +97,30 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
 
 def open_reader(folder: SourceFolder, config: PrepareConfig, scratch: Storage | None) -> RowReader:
     """Open the reader of records."""
-    dataset = _Dataset.of(folder, config.source)
-    settings = RowsConfig(image=dataset.roles.image, compression="none")
-    if dataset.info.file_format == "array_record":
-        return RowReader(folder, partial(ArrayRecords, settings=settings))
-    return RowReader(folder, partial(Records, settings=settings, scratch=None), by_number=False)
+    return RowReader(folder, _Shards(config.source), by_number=False)
+
+
+class _Shards:
+    """Opens shards. The metadata are read with the first one: a reader is also made where the source is gone.
+
+    Args:
+        settings: of the source.
+    """
+
+    def __init__(self, settings: SourceConfig) -> None:
+        self._settings = settings
+        self._dataset: _Dataset | None = None
+
+    def __call__(self, file: RowFile) -> Rows:
+        try:
+            dataset = self._dataset or _Dataset.of(file.folder, self._settings)
+        except (NotFoundError, ConfigError) as error:
+            raise RowFileBroken(error.message) from error
+        self._dataset = dataset
+        settings = RowsConfig(image=dataset.roles.image, compression="none")
+        if dataset.info.file_format == "array_record":
+            return ArrayRecords(file, settings)
+        return Records(file, settings, scratch=None)
 
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
