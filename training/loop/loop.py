@@ -103,10 +103,6 @@ class TrainingLoop:
                 self._callbacks.epoch_begins(self.progress.epoch)
                 self._train_epoch(batches, train_step)
                 self._finish_epoch()
-            if not self._run.has_epochs_left:
-                # TensorFlow's threads end with the data. Removing a pipeline whose threads still run waits
-                # for them, and has hung ranks on a busy machine.
-                reraise([self._data.batches], lambda: next(batches, None))
         except Cancelled:
             self._save()
             raise

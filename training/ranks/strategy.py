@@ -110,9 +110,25 @@ def distribute(strategy: Any, pipeline: Any, start: int, stop: int) -> Any:
     """
     own = pipeline.rows.stop - pipeline.rows.start
     per_replica = own // num_local_replicas(strategy)
-    dataset = strategy.distribute_datasets_from_function(lambda _: pipeline.dataset(start, stop, per_replica))
+    dataset = strategy.distribute_datasets_from_function(
+        lambda _: without_tuning(pipeline, pipeline.dataset(start, stop, per_replica))
+    )
     on_batch = group_of(strategy).on_batch
     return dataset if on_batch is None else _Watched(dataset, on_batch)
+
+
+def without_tuning(pipeline: Any, dataset: Any) -> Any:
+    """Turn off the thread of TensorFlow that tunes a dataset, unless the dataset needs it.
+
+    The end of an iterator waits for that thread. TensorFlow wakes it before it says why, and a thread that is
+    quick goes to sleep again, for up to a minute (``CancellationManager::StartCancel`` and
+    ``Model::OptimizeLoop`` of TensorFlow 2.21).
+    """
+    if pipeline.is_tuned:
+        return dataset
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.with_options(options)
 
 
 class _Watched:

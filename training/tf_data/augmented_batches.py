@@ -16,6 +16,7 @@ from training.config import AugmentSettings
 from training.reading import RecordReader
 from training.tf_data.pipeline import Pipeline, Steps
 
+_READY_BATCHES = 2
 _KINDS = (tf.int32, tf.float32, tf.float32, tf.float32, tf.int32, tf.float32)
 
 
@@ -59,6 +60,11 @@ class WithBatchParameters:
         """See ``Pipeline``."""
         return self.pipeline.explain(error)
 
+    @property
+    def is_tuned(self) -> bool:
+        """See ``Pipeline``."""
+        return self.pipeline.is_tuned
+
     def dataset(self, start: int, stop: int, batch_size: int | None = None) -> Any:
         """Return what ``IndexedPipeline.dataset`` does, with "parameters" in each batch.
 
@@ -75,7 +81,7 @@ class WithBatchParameters:
         draws = numbers.map(lambda number: self._draw(number, slices), num_parallel_calls=2)
         both = tf.data.Dataset.zip(self.pipeline.dataset(start, stop, batch_size), draws)
         batches = both.map(lambda batch, of_batch: {**batch, "parameters": of_batch})
-        return batches.prefetch(tf.data.AUTOTUNE).with_options(options)
+        return batches.prefetch(_READY_BATCHES).with_options(options)
 
     def _draw(self, run_slice: Any, slices: int) -> BatchParameters:
         """Draw the parameters of one slice of a step; slices are counted over the whole run."""

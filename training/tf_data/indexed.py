@@ -126,6 +126,11 @@ class IndexedPipeline:
         """The weights of the classes in the loss."""
         return self.order.class_weights
 
+    @property
+    def is_tuned(self) -> bool:
+        """Whether TensorFlow decodes, with as many calls in parallel as it finds best."""
+        return self.decoder == "tensorflow" and self.image_size is not None
+
     def dataset(self, start: int, stop: int, batch_size: int | None = None) -> Any:
         """Return a ``tf.data.Dataset`` of the run's steps ``start`` to ``stop``, counted over all epochs.
 
@@ -144,7 +149,7 @@ class IndexedPipeline:
         self.reader.prefetch(self.order, start, stop)
         rows = batch_size or self.num_rows
         slices = self.num_rows // rows
-        if self.decoder == "tensorflow" and self.image_size is not None:
+        if self.is_tuned:
             batches = in_channels(self._decoded_by_tensorflow(start, stop, rows, slices), self.image_channels)
         else:
             batches = self._decoded_outside(start, stop, rows, slices)

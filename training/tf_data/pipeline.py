@@ -53,6 +53,10 @@ class Pipeline(Protocol):
     def class_weights(self) -> Floats | None:
         """The weights of the classes in the loss: float64 [C]; None: all examples weigh the same."""
 
+    @property
+    def is_tuned(self) -> bool:
+        """Whether ``tf.data`` finds out by measuring how many calls run in parallel."""
+
     def dataset(self, start: int, stop: int, batch_size: int | None = None) -> Any:
         """Return a ``tf.data.Dataset`` of the run's steps ``start`` to ``stop``, counted over all epochs."""
 
@@ -74,7 +78,6 @@ def in_order(budget: RamBudget | None) -> Any:
     # The order already divides the examples among the readers; TensorFlow must not shard them again.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     if budget is not None:
-        options.autotune.enabled = True
         options.autotune.ram_budget = budget.tuned
     return options
 

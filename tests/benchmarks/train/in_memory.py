@@ -25,6 +25,7 @@ class InMemory:
     seed = 0
     class_weights = None
     reader = None
+    is_tuned = False
 
     def __post_init__(self) -> None:
         self.order = self

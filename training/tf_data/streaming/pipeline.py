@@ -115,6 +115,11 @@ class StreamingPipeline:
             .with_options(in_order(self.budget))
         )
 
+    @property
+    def is_tuned(self) -> bool:
+        """See ``Pipeline``."""
+        return True
+
     def explain(self, error: Exception) -> ShardmillError | None:
         """Return the error of this project that caused one of TensorFlow's; None if there is none."""
         if self.failure is None and isinstance(error, _OF_DATA):

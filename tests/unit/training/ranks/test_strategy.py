@@ -1,0 +1,36 @@
+"""How batches reach the replicas of a process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from infra.settings import load_settings
+from tests.samples.published import coloured, publish
+from training.config import TrainConfig
+from training.dataset import Dataset
+from training.runs.folds import divide_train_split
+
+pytest.importorskip("tensorflow")
+
+
+@pytest.mark.parametrize(
+    ("more", "tuned"),
+    [([], False), (["augment.randaugment.num_ops=1"], False), (["reading.decoder=tensorflow"], True)],
+)
+def test_tensorflow_tunes_only_what_it_decodes(tmp_path: Path, more: list[str], tuned: bool) -> None:
+    """The end of a tuned iterator may wait for the thread that tunes it, for up to a minute."""
+    from training.ranks.strategy import without_tuning
+    from training.tf_data.training_input import InputSettings, open_training_input
+
+    version = publish(tmp_path, coloured({"train": {"a": 9, "b": 7}}, size=(8, 8)), name="set")
+    overrides = ["data.image_size=8", "data.global_batch_size=4", *more]
+    config = load_settings(TrainConfig, section="train", overrides=overrides)
+    reader = Dataset(version, config.reading).reader("train")
+    order = divide_train_split(config.data, reader, version.manifest.classes).order
+    settings = InputSettings(config.data, config.reading, config.augment)
+    pipeline = open_training_input(settings, reader, order, 8).pipeline
+    dataset = without_tuning(pipeline, pipeline.dataset(0, 3))
+    assert (dataset.options().autotune.enabled is not False) == tuned
+    assert len(list(dataset)) == 3
