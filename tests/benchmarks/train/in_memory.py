@@ -16,15 +16,16 @@ class InMemory:
         batch: the rows of this process.
         steps_per_epoch: steps of an epoch.
         batch_size: rows of a replica; None: all.
+        reader: the records whose classes the labels are; None: nobody asks for them.
     """
 
     batch: dict[str, Any]
     steps_per_epoch: int
     batch_size: int | None = None
+    reader: Any = None
 
     seed = 0
     class_weights = None
-    reader = None
     is_tuned = False
 
     def __post_init__(self) -> None:

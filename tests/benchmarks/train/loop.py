@@ -69,9 +69,9 @@ def overhead(folder: Path, case: tuple[str, int, int], steps: int, rounds: int) 
     from training.results.tensorboard_log import TensorBoardLog
 
     model, image_size, batch_size = case
-    parts, config = _parts(folder, model, image_size, batch_size, rounds + 1, steps)
+    parts, config, reader = _parts(folder, model, image_size, batch_size, rounds + 1, steps)
     bare = _bare_step(parts)
-    pipeline = InMemory(random_batch(image_size, batch_size), steps)
+    pipeline = InMemory(random_batch(image_size, batch_size), steps, reader=reader)
     ratios, times = [], []
 
     class Turns(keras.callbacks.Callback):  # type: ignore[misc]
@@ -120,7 +120,7 @@ def checkpoint_cost(folder: Path, model: str) -> str:
     """Measure one checkpoint of a model with AdamW; the rest of a row."""
     from training.loop.checkpoints.checkpoints import Checkpoints, Progress
 
-    parts, _ = _parts(folder, model, 64, 8, 1, 1)
+    parts, _, _ = _parts(folder, model, 64, 8, 1, 1)
     checkpoints = Checkpoints(Storage.at(folder / model), 1)
     stops, writes = [], []
     for step in range(3):
@@ -138,7 +138,8 @@ def checkpoint_cost(folder: Path, model: str) -> str:
 
 def _parts(
     folder: Path, model: str, image_size: int, batch_size: int, epochs: int, steps: int
-) -> tuple[Any, TrainConfig]:
+) -> tuple[Any, TrainConfig, Any]:
+    from training.dataset import Dataset
     from training.loop.parts import build_parts
     from training.ranks.strategy import make_strategy
 
@@ -147,12 +148,17 @@ def _parts(
         f"data.image_size={image_size}",
         f"data.global_batch_size={batch_size}",
     ]
-    settings += [f"run.epochs={epochs}", "run.callbacks=['tests.benchmarks.train.loop:take_turns']"]
+    settings += [
+        "run.log_pictures=false",
+        f"run.epochs={epochs}",
+        "run.callbacks=['tests.benchmarks.train.loop:take_turns']",
+    ]
     config = load_settings(TrainConfig, section="train", overrides=settings)
     root = folder / "datasets"
     name = f"set{len(list(root.glob('*')))}"
     version = publish(root, coloured({"train": {str(n): 1 for n in range(10)}}, size=(8, 8)), name=name)
-    return build_parts(config, make_strategy(config.run.devices), version, steps), config
+    parts = build_parts(config, make_strategy(config.run.devices), version, steps)
+    return parts, config, Dataset(version, config.reading).reader("train")
 
 
 def _bare_step(parts: Any) -> Any:
