@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -232,3 +235,43 @@ def test_a_feature_of_the_table_with_the_same_name_is_refused(source: Path, tmp_
     opened = version(tmp_path / "root")
     counted = {card.title: card.rows for card in traits(survey_indexes(opened.storage, opened.manifest, []))}
     assert counted["Licence"] == (("own", 1),)
+
+
+def zipped(place: Path) -> dict[str, Any]:
+    with zipfile.ZipFile(place / "photos.zip", "w") as archive:
+        archive.writestr("a/acme.jpg", camera(1, 2019, "Acme"))
+        archive.writestr("b/plain.jpg", jpeg(2))
+    return {"kind": "archive"}
+
+
+def annotated(place: Path) -> dict[str, Any]:
+    write(
+        place,
+        {"acme.jpg": camera(1, 2019, "Acme"), "plain.jpg": jpeg(2), "small.jpg": camera(7, 2020, "Acme")},
+    )
+    sizes = {"acme.jpg": (48, 64), "plain.jpg": (48, 64), "small.jpg": (5, 5)}  # not the size of the last one
+    images = [
+        {"id": at, "file_name": name, "height": height, "width": width}
+        for at, (name, (height, width)) in enumerate(sizes.items())
+    ]
+    boxes = [{"id": at, "image_id": at, "category_id": 1, "bbox": [1, 1, 3, 3]} for at in range(len(sizes))]
+    document = {"images": images, "annotations": boxes, "categories": [{"id": 1, "name": "cat"}]}
+    (place / "instances.json").write_text(json.dumps(document))
+    return {"kind": "coco", "objects": {"annotations": "instances.json"}}
+
+
+# An image of another size than its annotation is read again by a later run.
+@pytest.mark.parametrize(("make", "num_read_again"), [(zipped, 0), (annotated, 1)])
+def test_other_sources_have_them_too(
+    make: Callable[[Path], dict[str, Any]], num_read_again: int, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    kind = make(source)
+    run(source, tmp_path / "root", failure_budget=1, source=kind, **CONFIG)
+    found = {uri.rpartition("/")[2]: said for uri, said in told(version(tmp_path / "root")).items()}
+    assert found == {"acme.jpg": ACME, "plain.jpg": NOTHING_TOLD}
+    write(source, {"more.txt": b"x"})
+    again = run(source, tmp_path / "root", failure_budget=1, source=kind, **CONFIG)
+    assert again["num_encoded"] == num_read_again
+    assert problems(tmp_path / "root") == []

@@ -44,6 +44,7 @@ def test_prepare_accounts_for_every_damaged_image(count: int, tmp_path: Path) ->
     source = write(tmp_path / "source", {name: mutant(number) for number, name in enumerate(names)})
     argv = prepare_command(source, tmp_path / "root")
     argv += ["--json", "--failure-budget", "1", "--set", "image.max_pixels=4000000", "--set", "image.size=48"]
+    argv += ["--set", "image.metadata=all", "--set", "filter.ai_made=drop"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(done.stdout.splitlines()[-1])["num_inputs"] == count
