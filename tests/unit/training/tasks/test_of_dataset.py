@@ -124,8 +124,9 @@ def test_settings_without_a_meaning_are_refused(
         settings_for(config(**tables), versions.by_kind[kind])
 
 
-def test_mixing_fits_every_task(versions: Versions) -> None:
-    for version in versions.by_kind.values():
+def test_mixing_fits_every_task_that_finds_no_places(versions: Versions) -> None:
+    for kind in ("class", "multi", "targets"):
+        version = versions.by_kind[kind]
         assert settings_for(config(augment={"mixup": 0.2, "cutmix": 1.0}), version).augment.mixes
 
 
