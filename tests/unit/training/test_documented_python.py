@@ -20,7 +20,7 @@ def test_the_page_runs(
     publish(tmp_path / "datasets", coloured({"train": {"cat": 70, "dog": 40}}), name="photos")
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
-    assert len(blocks) == 8
+    assert len(blocks) == 9
     names: dict[str, Any] = {}
     for block in blocks:
         exec(block, names)
