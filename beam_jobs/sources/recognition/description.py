@@ -25,6 +25,10 @@ _GROUPS = {
     "array_record": ("rows",),
     "tfds": ("tfds", "rows"),
 }
+# Settings of the group rows that a kind does not take.
+_NOT_TAKEN = {
+    "tfds": {"features", "label_columns", "label_separator", "target_columns", "compression"},
+}
 _OF_FOLDERS = ("image_folder", "archive")
 
 
@@ -52,8 +56,10 @@ def _options(kind: str) -> Iterator[dict[str, Any]]:
         yield _option(f"source.{name}", SourceConfig, name, getattr(defaults, name))
     for group in _GROUPS.get(kind, ()):
         settings = getattr(defaults, group)
+        left_out = _NOT_TAKEN.get(kind, set()) if group == "rows" else set()
         for name in type(settings).model_fields:
-            yield _option(f"source.{group}.{name}", type(settings), name, getattr(settings, name))
+            if name not in left_out:
+                yield _option(f"source.{group}.{name}", type(settings), name, getattr(settings, name))
 
 
 def _option(path: str, model: type[BaseModel], name: str, default: Any) -> dict[str, Any]:
