@@ -84,13 +84,30 @@ def as_lines(photos: Path, folder: Path) -> None:
             stream.write(json.dumps({"image": image, "label": path.parent.name, "id": number}) + "\n")
 
 
-# python -m tests.documentation.workplace FOLDER COUNT FIRST, or --table, --archives or --lines FOLDER
+def with_captions(photos: Path) -> None:
+    """Publish another version of ``datasets/photos``, whose records have a caption and a box."""
+    rows = ["path,label,caption,box"]
+    for path in sorted(photos.glob("*/*.jpg")):
+        label = path.parent.name
+        rows.append(f"{label}/{path.name},{label},a {label} on a chair,0.1 0.2 0.8 0.9")
+    (photos / "captions.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    box = {"separator": " ", "dtype": "float", "length": 4}
+    table = {"file": "captions.csv", "features": {"caption": {}, "box": box}}
+    config = {"source": {"kind": "table", "table": table}, "runner": {"processes": 2}}
+    request = {"source": photos.absolute().as_uri(), "dataset": "photos", "root": "datasets"}
+    prepare_version(JobRequest.model_validate(request | {"config": config}))
+
+
+# python -m tests.documentation.workplace FOLDER COUNT FIRST, or
+# --table, --archives, --lines or --captions FOLDER
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["--archives", archives]:
             as_archives(Path("photos"), Path(archives))
         case ["--lines", folder]:
             as_lines(Path("photos"), Path(folder))
+        case ["--captions", photos]:
+            with_captions(Path(photos))
         case ["--table", photos]:
             as_table(Path(photos))
         case [photos, count, first]:
