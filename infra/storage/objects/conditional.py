@@ -7,6 +7,7 @@ on S3, generation matches on Google Cloud Storage). Everything else goes through
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import threading
@@ -272,9 +273,13 @@ def _profile_credentials() -> Any:
 def _google_store(location: ObjectLocation) -> ObjectStore:
     from obstore.store import GCSStore
 
-    config: dict[str, Any] = {"skip_signature": True} if location.user == "anonymous" else {}
-    if location.endpoint is not None:
-        config["base_url"] = location.endpoint
+    config: dict[str, Any] = {} if location.endpoint is None else {"base_url": location.endpoint}
+    if location.user == "anonymous":
+        # With skip_signature alone, writing asks for a token all the same.
+        account = {"disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
+        if location.endpoint is not None:
+            account["gcs_base_url"] = location.endpoint
+        config = {"service_account_key": json.dumps(account)}
     return GCSStore(
         location.bucket,
         config=config,  # type: ignore[arg-type]
