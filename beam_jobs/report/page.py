@@ -116,6 +116,7 @@ def render_page(contents: Contents) -> str:
             histograms=_histograms(contents.survey),
             traits=traits(contents.survey),
             survey=contents.survey,
+            objects=contents.survey.objects,
             quarantined=_few(inputs.quarantined),
             filtered=_few(inputs.filtered),
             gallery=pictures.gallery,

@@ -191,3 +191,20 @@ def test_the_size_of_the_annotated_image_tells_what_boxes_are_of(
     pixels = 1 / np.tile(record["pixels"].shape[:2], 2)
     difference = np.abs(record["objects/bbox"] - np.array(box_around(record["pixels"], COLORS["cat"])))
     assert (difference <= 1.5 * pixels).all()
+
+
+def test_the_report_shows_the_objects_that_are_left_out(tmp_path: Path) -> None:
+    source = Annotated(tmp_path / "source")
+    for number in range(6):
+        source.add(f"{number}.png", [("cat", (10, 10, 40, 60)), ("dog", (20, 70, 60, 120))])
+    source.annotations += [
+        {"image_id": 2, "category_id": 0, "bbox": [5, 5, 0, 9]},
+        {"image_id": 2, "category_id": 77, "bbox": [5, 5, 9, 9]},
+        {"image_id": 4, "category_id": 1, "bbox": [900, 5, 9, 9]},
+    ]
+    folder = source.write()
+    outcome = run(folder, tmp_path / "root", **config())
+    page = Path(outcome["report"]).read_text(encoding="utf-8")
+    assert "12 objects in the records" in page
+    assert "3 objects of the annotations of 2 records are left out" in page
+    assert "<tr><td><code>2.png</code></td><td>2</td><td>2</td></tr>" in page

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from beam_jobs.report.figures.described import counted_values, described_columns
 from beam_jobs.report.figures.histogram import LogHistogram
+from beam_jobs.report.figures.objects import ObjectFigures, object_columns
 from infra.format.contract import Manifest
 from infra.storage.filesystem import Storage
 
@@ -62,6 +63,7 @@ class Survey:
     traits: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in TRAITS})
     described: dict[str, Counter[str]] = field(default_factory=dict)  # feature -> value -> records
     total_source_bytes: int = 0
+    objects: ObjectFigures | None = None  # None if the records have no boxes
     by_class: dict[int, list[Candidate]] = field(default_factory=dict)  # label -> smallest ids first
     by_id: dict[str, Candidate] = field(default_factory=dict)  # of the wanted ids
 
@@ -76,11 +78,15 @@ def survey_indexes(storage: Storage, manifest: Manifest, wanted_ids: Collection[
     """
     survey = Survey()
     survey.described = {name: Counter() for name in described_columns(manifest.extra_features)}
-    columns = [*_COLUMNS, *survey.described]
+    of_objects = object_columns(manifest)
+    survey.objects = ObjectFigures() if of_objects else None
+    columns = [*_COLUMNS, *survey.described, *of_objects]
     wanted = pa.array(sorted(wanted_ids), pa.string())
     for shard in manifest.shards:
         for table in _parts(storage, shard.index_path, columns):
             _count(survey, table)
+            if survey.objects is not None:
+                survey.objects.add(table)
             _offer(survey, _smallest_ids(table), shard.split, shard.path)
             for row in table.filter(pc.is_in(table["id"], wanted)).to_pylist():
                 survey.by_id[row["id"]] = _candidate(row, shard.split, shard.path)
