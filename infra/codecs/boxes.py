@@ -119,7 +119,8 @@ def place_boxes(boxes: Boxes, places: Places, images: Int64) -> Boxes:
     offset, canvas = places.offset[images], places.canvas[images]
     shifted = boxes - np.tile(window[:, :2], 2)
     cut = clip_boxes(shifted, window[:, 2], window[:, 3])
-    on_canvas = cut * np.tile(scaled / window[:, 2:], 2) + np.tile(offset, 2)
+    # Multiplied first: the edge of the window then falls on the edge of the scaled image exactly.
+    on_canvas = cut * np.tile(scaled, 2) / np.tile(window[:, 2:], 2) + np.tile(offset, 2)
     return on_canvas / np.tile(canvas, 2)
 
 

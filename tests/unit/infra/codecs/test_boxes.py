@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from beam_jobs.config import ImageConfig
@@ -68,6 +68,7 @@ def test_boxes_turn_as_pixels_do(image: tuple[int, int, tuple[int, int, int, int
     st.integers(8, 40),
     st.booleans(),
 )
+@example((6, 27, (0, 0, 1, 27)), "short", 13, 13, True)  # 27 * (58 / 27) is more than 58
 def test_boxes_are_cut_and_scaled_as_pixels_are(
     image: tuple[int, int, tuple[int, int, int, int]], resize: str, high: int, wide: int, upscale: bool
 ) -> None:
