@@ -54,6 +54,7 @@ def test_the_loss_falls_and_all_files_of_a_run_are_there(result: dict[str, Any],
         assert len(row["predicted_boxes"]) == 4 * len(row["scores"]) == 4 * len(row["predicted"])
 
 
+@pytest.mark.slow
 def test_the_exported_model_gives_the_boxes_of_the_evaluation(
     result: dict[str, Any], folder: Path, tmp_path: Path
 ) -> None:
