@@ -89,8 +89,9 @@ def traits_of(version: DatasetVersion) -> TaskTraits:
     """
     kind = learned(version)
     if kind not in TRAITS:
+        why = "there is nothing that a model could learn from it" if kind == "none" else "no task learns that"
         raise UsageError(
-            f"{version.ref} has {_WORDS[kind]}: there is nothing that a model could learn from it",
+            f"{version.ref} has {_WORDS[kind]}: {why}",
             "prepare it with labels (docs/labels.md), or read it with open_dataset in a loop of your own",
         )
     return TRAITS[kind]

@@ -130,6 +130,11 @@ def test_mixing_fits_every_task_that_finds_no_places(versions: Versions) -> None
         assert settings_for(config(augment={"mixup": 0.2, "cutmix": 1.0}), version).augment.mixes
 
 
+def test_mixing_does_not_fit_objects(versions: Versions) -> None:
+    with pytest.raises(ConfigError, match=r"augment\.mixup = 0\.2 has no meaning for detection"):
+        settings_for(config(augment={"mixup": 0.2}), versions.by_kind["objects"])
+
+
 def test_nothing_can_be_learned_without_labels(versions: Versions) -> None:
     version = versions.by_kind["multi"]
     manifest = version.manifest.model_copy(update={"label_kind": "none"})
