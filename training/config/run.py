@@ -19,6 +19,8 @@ BestMetric = Literal[
     "average_precision",
     "average_precision_50",
     "average_recall",
+    "mean_iou",
+    "pixel_accuracy",
     "exact_match",
     "r2",
     "absolute_error",
@@ -79,7 +81,7 @@ class RunSettings(Settings):
         default="auto",
         description="figure of the validation split that decides which model is the best; 'auto': accuracy "
         "for one class an image, mean_average_precision for several labels, r2 for numbers, "
-        "average_precision for objects",
+        "average_precision for objects, mean_iou for masks",
     )
     patience: int | None = Field(
         default=None,

@@ -25,6 +25,8 @@ from training.models import families
 from training.models.applications_table import APPLICATIONS
 from training.models.spec import ModelSpec
 
+_OF_PIXELS = "set model.name to small_unet, or to a model of yours that gives the logits of each pixel"
+
 
 def known_models() -> list[str]:
     """Return the names of this project's families and of all ``keras.applications`` models."""
@@ -67,21 +69,29 @@ def build_model(spec: ModelSpec) -> Any:
     """Build a ``keras.Model`` from images [B, S, S, C] of 0 to 255 to logits float32 [B, num_classes].
 
     Normalisation of the input is part of the model. If ``spec.output`` is not "classes", the named model is
-    the backbone of another one (``training.models.dense``).
+    the backbone of another one (``training.models.dense``); with "pixels" it gives the logits of each pixel,
+    [B, S, S, num_classes].
 
     Raises:
         ConfigError: the model does not accept such images, or its number of classes differs.
     """
     if spec.output == "objects":
         return importlib.import_module("training.models.dense.detector").build(spec)
+    if spec.name in APPLICATIONS and spec.output == "pixels":
+        raise ConfigError(
+            f"the model {spec.name} gives a class to each image, and masks have one for each pixel",
+            _OF_PIXELS,
+        )
     if spec.name in APPLICATIONS:
         return importlib.import_module("training.models.applications").build(spec)
     model = _family(spec.name).build(spec)
     found = tuple(getattr(model, "output_shape", ()))
-    if found != (None, spec.num_classes):
+    if found != spec.output_shape:
         raise ConfigError(
-            f"build of {spec.name} returned a model of output shape {found}, not (None, {spec.num_classes})",
-            "return a keras.Model whose output is the logits of spec.num_classes classes",
+            f"build of {spec.name} returned a model of output shape {found}, not {spec.output_shape}",
+            _OF_PIXELS
+            if spec.output == "pixels"
+            else "return a keras.Model whose output is the logits of spec.num_classes classes",
         )
     shape = getattr(model, "input_shape", None)
     if isinstance(shape, tuple) and shape[-1] not in (None, spec.image_channels):

@@ -7,8 +7,9 @@ from typing import Literal
 
 # What a square input shows of an image: its central square, or all of it, squeezed.
 Fit = Literal["crop", "stretch"]
-# What a model gives for an image: logits of classes, or objects at cells (``training.models.dense``).
-ModelOutput = Literal["classes", "objects"]
+# What a model gives for an image: logits of classes, objects at cells (``training.models.dense``), or logits
+# of the classes of each pixel.
+ModelOutput = Literal["classes", "objects", "pixels"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +55,9 @@ class ModelSpec:
     def image_shape(self) -> tuple[int, int, int]:
         """Height, width and channels of the input, for ``keras.Input``."""
         return self.image_size, self.image_size, self.image_channels
+
+    @property
+    def output_shape(self) -> tuple[int | None, ...]:
+        """The shape of logits: of each image, or of each pixel."""
+        places = (self.image_size, self.image_size) if self.output == "pixels" else ()
+        return None, *places, self.num_classes

@@ -5,7 +5,7 @@
     of_dataset   kind of labels of a dataset version -> its task
     traits       facts about each task that need no framework: figures, settings that apply
     task         the interface
-    single_label, multi_label, regression, detection    the tasks
+    single_label, multi_label, regression, detection, segmentation    the tasks
     boxes        of detection: which cells learn which object, losses, decoding
     target_scale mean and deviation of the numbers that a regression predicts
 

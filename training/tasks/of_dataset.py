@@ -7,7 +7,7 @@ from typing import Final
 
 from infra.dataset.version import DatasetVersion
 from training.config import TrainConfig
-from training.tasks import detection, multi_label, regression, single_label
+from training.tasks import detection, multi_label, regression, segmentation, single_label
 from training.tasks.task import Task
 from training.tasks.traits import Learned, learned, traits_of
 
@@ -18,6 +18,7 @@ BUILDERS: Final[Mapping[Learned, Builder]] = {
     "multi": multi_label.build,
     "targets": regression.build,
     "objects": detection.build,
+    "mask": segmentation.build,
 }
 
 

@@ -71,6 +71,13 @@ TRAITS: Final[Mapping[Learned, TaskTraits]] = {
         "objects",
         finds_places=True,
     ),
+    "mask": TaskTraits(
+        "segmentation",
+        ("mean_iou", "pixel_accuracy", "loss"),
+        frozenset(),
+        "pixels",
+        finds_places=True,
+    ),
 }
 _WORDS: Final[dict[str, str]] = {"objects": "objects in images", **dict(WORDS.items())}
 

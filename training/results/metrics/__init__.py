@@ -24,6 +24,12 @@ Of regression, each averaged over the targets:
     root_mean_square_error   likewise
     r2                 share of the variance that is explained; 0 is as good as the mean of the split
 
+Of segmentation, over the pixels that have a class:
+
+    loss               mean over the examples of the cross-entropy of their pixels (nats)
+    mean_iou           mean over the classes of intersection ÷ union
+    pixel_accuracy     share of the pixels whose class was predicted
+
 Of detection, as COCO defines them (Lin et al. 2014), over at most 100 boxes an image:
 
     loss               mean over the images of focal loss and 1 - generalised overlap

@@ -33,6 +33,8 @@ class Figure:
 FIGURES: Final = {
     "accuracy": Figure("accuracy", is_share=True),
     "balanced_accuracy": Figure("balanced accuracy", is_share=True),
+    "mean_iou": Figure("mean IoU", is_share=True),
+    "pixel_accuracy": Figure("pixel accuracy", is_share=True),
     "mean_average_precision": Figure("mean average precision", is_share=True),
     "average_precision": Figure("average precision (overlap 0.5 to 0.95)", is_share=True),
     "average_precision_50": Figure("average precision (overlap 0.5)", is_share=True),

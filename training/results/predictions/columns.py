@@ -15,6 +15,7 @@ from training.results.metrics.regression import RegressionTally
 from training.results.metrics.single_label import SingleLabelTally
 from training.results.metrics.tally import Rows, Tally
 from training.results.predictions.detection_columns import DetectionColumns
+from training.results.predictions.segmentation_columns import SegmentationColumns
 
 _NUMBERS = pa.list_(pa.float32())
 
@@ -188,6 +189,7 @@ _ALL: Final[tuple[PredictionColumns, ...]] = (
     MultiLabelColumns(),
     RegressionColumns(),
     DetectionColumns(),
+    SegmentationColumns(),
 )
 COLUMNS: Final[Mapping[str, PredictionColumns]] = {columns.task: columns for columns in _ALL}
 

@@ -26,12 +26,13 @@ _LARGEST_MATRIX = 60  # classes; a larger confusion matrix stays a file of its o
 _CLASSES_IN_SIGHT = 40
 _TILES = (
     "average_precision", "average_precision_50", "average_recall",
+    "mean_iou", "pixel_accuracy",
     "accuracy", "mean_average_precision", "macro_f1", "exact_match", "balanced_accuracy", "calibration_error",
     "r2", "absolute_error", "root_mean_square_error", "loss",
 )  # fmt: skip
 _CURVES = (
     "loss", "average_precision", "average_precision_50", "accuracy", "mean_average_precision", "exact_match",
-    "macro_f1", "r2", "absolute_error",
+    "macro_f1", "mean_iou", "pixel_accuracy", "r2", "absolute_error",
 )  # fmt: skip
 # The end of a figure's name, the title of its chart, and the factor of its unit there.
 _DEVICE_CHARTS = (

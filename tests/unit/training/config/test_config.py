@@ -86,4 +86,4 @@ def test_the_table_of_applications_is_that_of_keras() -> None:
     offered = {
         name for name, value in vars(keras.applications).items() if callable(value) and name[0].isupper()
     }
-    assert set(known_models()) - {"compact_resnet", "small_cnn"} == offered
+    assert set(known_models()) - {"compact_resnet", "small_cnn", "small_unet"} == offered

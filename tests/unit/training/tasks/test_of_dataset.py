@@ -12,6 +12,7 @@ import pytest
 from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError, DataError, UsageError
 from infra.format.labels import target_names, targets_feature
+from infra.format.masks import MaskFormat
 from infra.format.objects import OBJECT_FEATURES
 from infra.settings import validate
 from tests.samples.published import Picture, coloured, patterned, publish, publish_patterned
@@ -36,12 +37,15 @@ def versions(tmp_path_factory: pytest.TempPathFactory) -> Versions:
     classes = coloured({"train": {"a": 3, "b": 3}}, size=(8, 8))
     objects = publish_patterned(root, COUNTS, several=True, name="objects")
     objects.manifest.extra_features.extend(OBJECT_FEATURES)
+    masks = publish_patterned(root, COUNTS, several=True, name="masks")
+    of_masks = masks.manifest.model_copy(update={"label_kind": "mask", "mask": MaskFormat()})
     return Versions(
         {
             "class": publish(root, classes, name="class"),
             "multi": publish_patterned(root, COUNTS, several=True, name="multi"),
             "targets": publish_patterned(root, COUNTS, several=False, name="targets"),
             "objects": objects,
+            "mask": DatasetVersion(masks.storage, of_masks),
         }
     )
 
@@ -89,6 +93,7 @@ def test_every_figure_that_may_choose_the_best_is_measured(versions: Versions, k
         ("targets", "auto", "r2"),
         ("targets", "absolute_error", "absolute_error"),
         ("objects", "auto", "average_precision"),
+        ("mask", "auto", "mean_iou"),
     ],
 )
 def test_the_best_metric(versions: Versions, kind: str, asked: str, found: str) -> None:
