@@ -11,7 +11,7 @@ import pytest
 
 from infra.codecs import ImageRejected
 from infra.codecs.masks import decode_stored_mask
-from infra.errors import ConfigError, CorruptDataError, UsageError
+from infra.errors import ConfigError, CorruptDataError
 from tests.samples.masks import COLORS, IGNORED, config, make_masked
 from tests.samples.prepared import run
 from training.config.augment import AugmentSettings, RandAugmentSettings
@@ -80,7 +80,7 @@ def test_caches_and_another_decoder_are_refused(root: Path) -> None:
 
 def test_images_that_would_leave_their_masks_are_refused(dataset: Dataset) -> None:
     mixed = AugmentSettings(mixup=0.2)
-    with pytest.raises(UsageError, match="a mask of classes for each image"):
+    with pytest.raises(ConfigError, match=r"augment\.mixup"):
         dataset.tf("train", batch_size=2, image_size=32, augment=mixed)
     operated = AugmentSettings(randaugment=RandAugmentSettings(num_ops=1))
     with pytest.raises(ConfigError, match=r"augment\.randaugment"):
