@@ -277,7 +277,8 @@ class _Job:
         listed = code_texts(read_listing(spool).table, ("label",))
         if has_objects(listed):
             upright = self.config.source.objects.coordinates == "upright"
-            placed = place_objects(listed, facts, self.config.image, upright=upright)
+            relative = self.config.source.has_relative_boxes
+            placed = place_objects(listed, facts, self.config.image, upright=upright, relative=relative)
             listed, facts = placed.listing, placed.facts
             if placed.num_cut_off:
                 cut_off = counted(placed.num_cut_off, "object")

@@ -15,7 +15,7 @@ from beam_jobs.config.embeddings import EmbeddingsConfig
 from beam_jobs.config.filter import DEFAULT_IGNORE, FilterConfig
 from beam_jobs.config.image import ImageConfig
 from beam_jobs.config.masks import MasksConfig
-from beam_jobs.config.objects import AnnotationFile, ObjectsConfig
+from beam_jobs.config.objects import AnnotationFile, BoxTableConfig, ObjectsConfig
 from beam_jobs.config.planning import GroupsConfig, Leakage, ShardsConfig, SplitsConfig
 from beam_jobs.config.prepare import PrepareConfig
 from beam_jobs.config.runner import RunnerConfig
@@ -29,6 +29,7 @@ __all__ = [
     "DEFAULT_OPT_OUT",
     "AnnotationFile",
     "ArchiveConfig",
+    "BoxTableConfig",
     "EmbeddingsConfig",
     "FeatureColumn",
     "FilterConfig",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
+from beam_jobs.config.table import TableConfig, TableFormat
 from infra.settings import Settings
 
 
@@ -19,10 +20,92 @@ class AnnotationFile(Settings):
     split: Literal["train", "validation", "test"] | None = Field(
         None, description="Split of these images; unset: it is chosen"
     )
+    image_list: str | None = Field(
+        None,
+        description="Table with path_column, or .txt file with a name a line, of all images, also of those "
+        "without objects; kind box_table only",
+    )
+
+
+class BoxTableConfig(Settings):
+    """The columns of the tables of ``source.kind = "box_table"``."""
+
+    path_column: str = Field(
+        "path", description="Column with the path of the image; its ending may be missing"
+    )
+    label_column: str = Field(
+        "label", description="Column with the class of the object, or with the list of classes of all objects"
+    )
+    box_columns: tuple[str, ...] = Field(
+        ("xmin", "ymin", "xmax", "ymax"),
+        description="The four columns of the numbers of a box, in the order of box_format; or one column "
+        "with a list of four numbers, or with a list of such lists for all objects of the image",
+    )
+    box_format: Literal["xyxy", "yxyx", "xywh", "cxcywh"] = Field(
+        "xyxy",
+        description="xyxy: left, top, right and bottom edge; yxyx: top, left, bottom, right; xywh: left and "
+        "top edge, width, height; cxcywh: middle, width, height",
+    )
+    units: Literal["pixels", "relative"] = Field(
+        "pixels", description="Unit of the boxes: pixels, or relative to the image (0 to 1)"
+    )
+    crowd_column: str | None = Field(
+        None,
+        description="Column of 0 and 1: 1 for a box around a group of objects (IsGroupOf of Open Images)",
+    )
+    size_columns: tuple[str, ...] = Field(
+        (), description="The two columns with height and width of the annotated image (pixels)"
+    )
+    split_column: str | None = Field(
+        None, description="Column with the split (train, val, test and so on); empty where it is to be chosen"
+    )
+    group_column: str | None = Field(
+        None, description="Column with the key of the images that must stay in one split"
+    )
+    names_file: str | None = Field(
+        None,
+        description="CSV without header that gives labels their names: label,name a line, as "
+        "class-descriptions-boxable.csv of Open Images",
+    )
+    format: TableFormat = Field("auto", description="Format of the tables; auto: by their ending")
+    delimiter: str | None = Field(
+        None, description="Character between the values of csv; unset: the one that gives the columns above"
+    )
+    quotes: bool = Field(True, description="Values of csv may stand in double quotes")
+    encoding: str | None = Field(
+        None, description="Encoding of csv and jsonl; unset: as a byte order mark says, or else UTF-8"
+    )
+
+    @model_validator(mode="after")
+    def _columns_are_complete(self) -> Self:
+        if len(self.box_columns) not in (1, 4):
+            raise ValueError("box_columns: name four columns, or one with lists")
+        if len(self.size_columns) not in (0, 2):
+            raise ValueError("size_columns: name two columns, height and width")
+        return self
+
+    @field_validator("box_columns", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+    def table(self) -> TableConfig:
+        """Return what reading the rows needs, as the settings of a table.
+
+        Raises:
+            ValueError: the delimiter or the encoding is none.
+        """
+        names = ("path_column", "split_column", "group_column", "format", "delimiter", "quotes", "encoding")
+        return TableConfig(**{name: getattr(self, name) for name in names})
+
+    @model_validator(mode="after")
+    def _can_be_read(self) -> Self:
+        self.table()
+        return self
 
 
 class ObjectsConfig(Settings):
-    """The objects in the images of ``source.kind = "coco"`` and ``"voc"``."""
+    """The objects in the images of ``source.kind = "coco"``, ``"voc"`` and ``"box_table"``."""
 
     annotations: tuple[AnnotationFile, ...] = Field(
         (), description="The annotation files: a path, or a list of tables with file, images and split"
@@ -41,6 +124,7 @@ class ObjectsConfig(Settings):
     merge_labels: dict[str, str] = Field(
         {}, description="Class as the annotation names it to the class that it becomes"
     )
+    table: BoxTableConfig = Field(BoxTableConfig(), description="The columns of the tables of kind box_table")
 
     @field_validator("annotations", mode="before")
     @classmethod
@@ -55,3 +139,14 @@ class ObjectsConfig(Settings):
     @classmethod
     def _one_is_a_list(cls, value: object) -> object:
         return (value,) if isinstance(value, str) else value
+
+    def effective(self, kind: str) -> dict[str, Any]:
+        """Return the settings that change the written bytes of a kind, without unset newer ones."""
+        settings = self.model_dump(mode="json")
+        if self.image_sets is None:
+            del settings["image_sets"]
+        if kind != "box_table":
+            del settings["table"]
+            for part in settings["annotations"]:
+                del part["image_list"]
+        return settings

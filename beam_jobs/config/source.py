@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from beam_jobs.config.containers import ArchiveConfig, RowsConfig
 from beam_jobs.config.masks import MasksConfig
-from beam_jobs.config.objects import ObjectsConfig
+from beam_jobs.config.objects import BoxTableConfig, ObjectsConfig
 from beam_jobs.config.table import TableConfig
 from beam_jobs.config.tfds import TfdsConfig
 from beam_jobs.config.urls import UrlsConfig
@@ -16,7 +16,7 @@ from infra.format.labels import LabelKind
 from infra.settings import Settings
 
 Layout = Literal["auto", "classes", "splits"]
-_OF_OBJECTS = ("coco", "voc")
+_OF_OBJECTS = ("coco", "voc", "box_table")
 _OF_FILES = ("image_folder", "table", "urls", "archive", "masks")
 
 _LATER_TABLE_KEYS = frozenset({
@@ -57,7 +57,9 @@ class SourceConfig(Settings):
     )
     archive: ArchiveConfig = Field(ArchiveConfig(), description="The archives of kind archive")
     tfds: TfdsConfig = Field(TfdsConfig(), description="The splits and features of kind tfds")
-    objects: ObjectsConfig = Field(ObjectsConfig(), description="The objects of the kinds coco and voc")
+    objects: ObjectsConfig = Field(
+        ObjectsConfig(), description="The objects of the kinds coco, voc and box_table"
+    )
     masks: MasksConfig = Field(MasksConfig(), description="The masks of labels = mask")
     options: dict[str, Any] = Field({}, description="Options of your own kind, as its module names them")
 
@@ -126,7 +128,7 @@ class SourceConfig(Settings):
             raise ValueError(f"kind {self.kind} is no data set of TFDS: say --set source.kind=tfds")
         if self.kind != "voc" and self.objects.image_sets is not None:
             raise ValueError(
-                "source.objects.image_sets is for kind voc: give the files of kind coco a split each"
+                "source.objects.image_sets is for kind voc: give the annotation files a split each"
             )
         if self.kind in _OF_OBJECTS and not self.objects.annotations:
             raise ValueError(
@@ -137,8 +139,18 @@ class SourceConfig(Settings):
         if self.kind == "masks" and self.label_kind != "mask":
             raise ValueError("kind masks gives images a mask: leave source.labels out")
         if self.kind not in _OF_OBJECTS and self.objects != ObjectsConfig():
-            raise ValueError(f"kind {self.kind} has no objects: say --set source.kind=coco or voc")
+            raise ValueError(f"kind {self.kind} has no objects: say --set source.kind=coco, voc or box_table")
+        lists = any(part.image_list is not None for part in self.objects.annotations)
+        if self.kind != "box_table" and (lists or self.objects.table != BoxTableConfig()):
+            raise ValueError(
+                "image_list and source.objects.table are for kind box_table: say --set source.kind=box_table"
+            )
         return self
+
+    @property
+    def has_relative_boxes(self) -> bool:
+        """Whether the boxes of the source are relative to their images, not in pixels."""
+        return self.kind == "box_table" and self.objects.table.units == "relative"
 
     def _check_masks(self) -> None:
         kind, column = self.label_kind, self.table.mask_column
@@ -181,8 +193,8 @@ class SourceConfig(Settings):
             settings["table"] = {
                 name: value for name, value in table.items() if value or name not in _LATER_TABLE_KEYS
             }
-        if "objects" in settings and self.objects.image_sets is None:
-            del settings["objects"]["image_sets"]
+        if "objects" in settings:
+            settings["objects"] = self.objects.effective(self.kind)
         if "archive" in settings and not self.archive.features:
             del settings["archive"]["features"]
         if "rows" in settings:

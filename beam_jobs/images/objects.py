@@ -51,7 +51,9 @@ def has_objects(listing: pa.Table) -> bool:
     return PREFIX + ANNOTATED_SIZE in listing.schema.names
 
 
-def place_objects(listing: pa.Table, facts: pa.Table, image: ImageConfig, *, upright: bool) -> PlacedObjects:
+def place_objects(
+    listing: pa.Table, facts: pa.Table, image: ImageConfig, *, upright: bool, relative: bool = False
+) -> PlacedObjects:
     """Turn, cut and scale the boxes of all images as the images were.
 
     Args:
@@ -59,6 +61,7 @@ def place_objects(listing: pa.Table, facts: pa.Table, image: ImageConfig, *, upr
         facts: PLACED_FACTS_SCHEMA, of the files that are read, in the same order.
         image: how images are stored.
         upright: boxes are of the upright image, if the size of the annotated image does not tell.
+        relative: boxes are relative to the annotated image, not in pixels.
     """
     status = facts["status"].to_numpy()
     is_stored = (status == Status.STORED) | (status == Status.STORED_BEFORE)
@@ -72,6 +75,8 @@ def place_objects(listing: pa.Table, facts: pa.Table, image: ImageConfig, *, upr
     images = of_fact[of_row]
     boxes = _values(listing[PREFIX + BOXES]).to_numpy().astype(np.float64).reshape(-1, BOX_NUMBERS)
     is_placed = images >= 0
+    if relative:
+        boxes[is_placed] *= frames.scales(images[is_placed])
     boxes[is_placed] = frames.place(boxes[is_placed], images[is_placed], image)
     stored = boxes.astype(np.float32)
     kept = have_area(stored) | ~is_placed
@@ -111,6 +116,12 @@ class _Frames:
         as_upright = ~is_told | (annotated == upright_sizes(sizes, orientations)).all(1)
         is_upright = as_upright if upright else as_upright & ~as_file
         return cls(sizes, orientations, annotated, is_upright, as_file | as_upright)
+
+    def scales(self, images: Int64) -> Int64:
+        """Return height, width, height, width of the image that boxes are of: int64 [N, 4] (pixels)."""
+        upright = upright_sizes(self.sizes[images], self.orientations[images])
+        sizes = np.where(self.is_upright[images, np.newaxis], upright, self.sizes[images])
+        return np.tile(sizes, 2)
 
     def place(self, boxes: Boxes, images: Int64, image: ImageConfig) -> Boxes:
         """Place boxes in the stored images: float64 [N, 4], relative to them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 from dataclasses import dataclass, field
@@ -60,6 +61,18 @@ class Annotated:
         categories = [{"id": at, "name": name} for at, name in enumerate(NAMES)]
         document = {"images": self.images, "annotations": self.annotations, "categories": categories}
         (self.folder / "instances.json").write_text(json.dumps(document))
+        return self.folder
+
+    def write_table(self, name: str) -> Path:
+        """Write the boxes as a table with a row an object, relative to the files as Open Images has them."""
+        with (self.folder / name).open("w", newline="") as stream:
+            writer = csv.writer(stream)
+            writer.writerow(["ImageID", "LabelName", "XMin", "XMax", "YMin", "YMax"])
+            for entry in self.annotations:
+                left, top, width, height = entry["bbox"]
+                image = self.images[entry["image_id"]]["file_name"].removesuffix(".png")
+                wide, high = (left / WIDTH, (left + width) / WIDTH), (top / HEIGHT, (top + height) / HEIGHT)
+                writer.writerow([image, NAMES[entry["category_id"]], *wide, *high])
         return self.folder
 
 
@@ -167,6 +180,46 @@ def test_later_versions_change_only_the_records_whose_boxes_change(
     compact(catalog, "d")
     assert verify(catalog.open("d")).problems == []
     assert records(catalog.open("d")).keys() == found.keys() | {"4.png"}
+
+
+def test_a_table_of_relative_boxes_gives_the_same_records_as_coco(
+    annotated: Annotated, tmp_path: Path
+) -> None:
+    root = tmp_path / "root"
+    run(annotated.write(), root, **config())
+    catalog = Catalog(str(root))
+    expected = records(catalog.open("d@1"))
+    (annotated.folder / "instances.json").unlink()
+    annotated.write_table("boxes.csv")
+    (annotated.folder / "all.txt").write_text("\n".join(image["file_name"] for image in annotated.images))
+    columns = {
+        "path_column": "ImageID",
+        "label_column": "LabelName",
+        "box_columns": ["XMin", "YMin", "XMax", "YMax"],
+        "units": "relative",
+    }
+    part = {"file": "boxes.csv", "image_list": "all.txt"}
+    source = {"kind": "box_table", "objects": {"annotations": part, "table": columns}}
+    table = config() | {"source": source}
+    assert run(annotated.folder, root, **table)["num_encoded"] == 0
+    found = records(catalog.open("d@2"))
+    assert found.keys() == expected.keys()
+    for uri, record in found.items():
+        for name in ("objects/label", "objects/is_crowd", "objects/num_left_out", "labels"):
+            assert record.get(name) == expected[uri].get(name)
+        assert record.get("objects/bbox", []) == pytest.approx(
+            expected[uri].get("objects/bbox", []), abs=1e-6
+        )
+    assert run(annotated.folder, root, **table)["unchanged"]
+    annotated.annotations[0]["bbox"] = [0, 0, WIDTH, HEIGHT]
+    annotated.write_table("boxes.csv")
+    third = run(annotated.folder, root, **table)
+    assert (third["version"], third["num_encoded"]) == (3, 0)
+    changed = records(catalog.open("d@3"))
+    assert changed["1.png"]["objects/bbox"][:4] == [0, 0, 1, 1]
+    same = {uri: record.get("objects/bbox") for uri, record in changed.items() if uri != "1.png"}
+    assert same == {uri: record.get("objects/bbox") for uri, record in found.items() if uri != "1.png"}
+    assert verify(catalog.open("d@3")).problems == []
 
 
 def test_the_size_of_the_annotated_image_tells_what_boxes_are_of(

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from beam_jobs.schemas import BROKEN_ROW
+
 # Why an object is not in the record of its image; the first three are found once all are collected.
 NO_AREA, OUTSIDE, DROPPED = "without an area", "outside of their image", "of a dropped class"
 NO_BOX, NO_NAME = "without a box of four numbers", "without a class"
@@ -24,6 +26,8 @@ class AnnotatedImage:
         split: that the settings give, or None.
         size: height and width of the image that was annotated (pixels); None if it is not told.
         fault: why the annotation cannot be used, in words, or None.
+        reason: of beam_jobs.schemas, of the fault.
+        group: key of the images that stay in one split, or None.
     """
 
     row_uri: str
@@ -32,6 +36,8 @@ class AnnotatedImage:
     split: str | None = None
     size: tuple[int, int] | None = None
     fault: str | None = None
+    reason: str = BROKEN_ROW
+    group: str | None = None
 
 
 @dataclass
@@ -44,6 +50,8 @@ class Annotations:
         boxes, names, crowds: of each object.
         num_left_out: objects of each image that could not be added.
         left_out: why -> how many objects.
+        first: why -> the first of these objects, for people, where the kind of source tells it.
+        warnings: about the annotations, a sentence each.
     """
 
     images: list[AnnotatedImage] = field(default_factory=list)
@@ -53,6 +61,8 @@ class Annotations:
     crowds: list[int] = field(default_factory=list)
     num_left_out: Counter[int] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
+    first: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
 
     def add_image(self, image: AnnotatedImage) -> int:
         """Add an image; returns its number."""
@@ -69,9 +79,11 @@ class Annotations:
         self.names.append(name)
         self.crowds.append(int(is_crowd))
 
-    def leave_out(self, image: int | None, why: str) -> None:
-        """Count an object that is not added; ``image`` is None if it is of no image."""
+    def leave_out(self, image: int | None, why: str, who: str | None = None) -> None:
+        """Count an object that is not added; ``image`` is None if it is of no image, ``who`` names it."""
         self.left_out[why] += 1
+        if who is not None:
+            self.first.setdefault(why, who)
         if image is not None:
             self.num_left_out[image] += 1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import AnnotationFile, ObjectsConfig, PrepareConfig
+from beam_jobs.config import AnnotationFile, ObjectsConfig, PrepareConfig, SourceConfig
 from beam_jobs.schemas import BAD_PATH, BROKEN_ROW, MISSING_FILE
-from beam_jobs.sources.annotations.collecting import DROPPED, NO_AREA, OUTSIDE, Annotations
+from beam_jobs.sources.annotations.collecting import DROPPED, NO_AREA, OUTSIDE, AnnotatedImage, Annotations
 from beam_jobs.sources.classes.names import look_alikes
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.ignore import IgnorePatterns
@@ -94,6 +94,7 @@ def list_annotated(
     config: PrepareConfig,
     add_file: Callable[[Annotations, AnnotationTable], None],
     others: Sequence[str] = (),
+    finish: Callable[[Annotations], None] | None = None,
 ) -> Listing:
     """List every file of a folder and every annotated image.
 
@@ -102,6 +103,7 @@ def list_annotated(
         config: of the run.
         add_file: adds the images and objects of an annotation file, in the format of the kind.
         others: URIs of further files that belong to the annotations.
+        finish: is called once all files are added.
 
     Raises:
         NotFoundError: there is no such folder or annotation file, or none of the images is there.
@@ -111,24 +113,27 @@ def list_annotated(
     found = Annotations()
     for table in tables:
         add_file(found, table)
+    if finish is not None:
+        finish(found)
     walk = folder.walk(IgnorePatterns(config.filter.ignore), splits_on_top=False)
     own = [table.table.uri for table in tables if table.table.uri is not None]
     files = listed_files(walk, [*own, *others])
-    understood, left_out = _understood(found, config.source.objects)
+    understood, left_out = _understood(found, config.source)
     rows, matched = find_files(understood, files)
     _check_found(rows, matched)
     listed = settle(files, rows, matched.files).listing(None)
     num_objects = len(found.boxes) + found.left_out.total()
     log(f"{counted(rows.num_rows, 'annotated image')} with {counted(num_objects, 'object')}")
     classes = sorted({name for names in rows[PREFIX + LABELS].to_pylist() for name in names})
-    warnings = [*walk.warnings(), *_warnings(left_out, num_objects)]
+    warnings = [*walk.warnings(), *found.warnings, *_warnings(left_out, found.first, num_objects)]
     return Listing(listed, [*warnings, *look_alikes(classes, "name one in source.objects.merge_labels")])
 
 
-def _understood(found: Annotations, settings: ObjectsConfig) -> tuple[pa.Table, Counter[str]]:
+def _understood(found: Annotations, source: SourceConfig) -> tuple[pa.Table, Counter[str]]:
     """Return the images as UNDERSTOOD_SCHEMA with features, and why how many objects are left out."""
     images, count = found.images, len(found.images)
-    kept, boxes, left_out = _kept_objects(found, settings)
+    settings = source.objects
+    kept, boxes, left_out = _kept_objects(found, settings, relative=source.has_relative_boxes)
     of_image = np.array(found.of_image, np.int64)
     lost = np.bincount(of_image[~kept], minlength=count) + np.array(
         [found.num_left_out[number] for number in range(count)], np.int64
@@ -152,7 +157,7 @@ def _understood(found: Annotations, settings: ObjectsConfig) -> tuple[pa.Table, 
             "path": [image.path for image in images],
             "label": [", ".join(each) for each in labels],
             "split": [image.split for image in images],
-            "group": [None] * count,
+            "group": [image.group for image in images],
             "reason": [None] * count,
             "message": [None] * count,
         },
@@ -162,32 +167,36 @@ def _understood(found: Annotations, settings: ObjectsConfig) -> tuple[pa.Table, 
     rows = rows.append_column(described.arrow_field(PREFIX), pa.array(labels, pa.list_(pa.string())))
     for feature in LISTED_OBJECT_FEATURES:
         rows = rows.append_column(feature.arrow_field(PREFIX), values[feature.name])
-    return _without_bad_paths(rows, [image.fault for image in images]), left_out
+    return _without_bad_paths(rows, images), left_out
 
 
-def _without_bad_paths(rows: pa.Table, faults: Sequence[str | None]) -> pa.Table:
+def _without_bad_paths(rows: pa.Table, images: Sequence[AnnotatedImage]) -> pa.Table:
     """Give a reason to the images that cannot be looked up."""
-    said = pa.chunked_array([pa.array(faults, pa.string())])
-    rows = reject(rows, pc.is_valid(said), BROKEN_ROW, said)
+    said = pa.chunked_array([pa.array([image.fault for image in images], pa.string())])
+    reasons = pa.array([None if image.fault is None else image.reason for image in images], pa.string())
+    for reason in pc.unique(reasons.drop_null()).to_pylist():
+        rows = reject(rows, pc.equal(reasons, reason), reason, said)
     rows = reject(rows, pc.is_null(rows["path"]), BAD_PATH, "it names no file")
     outside = pc.or_(
         pc.match_substring_regex(rows["path"], r"://|(^|/)\.\.(/|$)"), pc.match_substring(rows["path"], "\0")
     )
     rows = reject(rows, outside, BAD_PATH, "it names ", rows["path"], ", which is outside of the source")
     at = rows.schema.get_field_index("path")
-    path = pc.if_else(pc.is_null(rows["reason"]), rows["path"], pa.scalar(None, pa.string()))
+    is_lost = pc.is_in(rows["reason"], pa.array([BROKEN_ROW, BAD_PATH]))
+    path = pc.if_else(is_lost, pa.scalar(None, pa.string()), rows["path"])
     return rows.set_column(at, rows.schema.field(at), path)
 
 
 def _kept_objects(
-    found: Annotations, settings: ObjectsConfig
+    found: Annotations, settings: ObjectsConfig, *, relative: bool
 ) -> tuple[Mask, npt.NDArray[np.float64], Counter[str]]:
     """Return which objects stay (bool [N]), their boxes within their images (float64 [N, 4]), and the rest.
 
     The rest is counted by its reason, with the objects that could not be added.
     """
     boxes = np.array(found.boxes, np.float64).reshape(-1, 4)
-    sizes = np.array([image.size or (np.inf, np.inf) for image in found.images], np.float64).reshape(-1, 2)
+    limits = ((1, 1) if relative else image.size or (np.inf, np.inf) for image in found.images)
+    sizes = np.array(list(limits), np.float64).reshape(-1, 2)
     of_object = sizes[np.array(found.of_image, np.int64)]
     clipped = clip_boxes(boxes, of_object[:, 0], of_object[:, 1])
     dropped = np.isin(np.array(found.names, np.str_), settings.drop_labels)
@@ -216,9 +225,10 @@ def _check_found(rows: pa.Table, matched: FoundFiles) -> None:
     )
 
 
-def _warnings(left_out: Counter[str], num_objects: int) -> list[str]:
-    """Say how many objects are left out, and why."""
+def _warnings(left_out: Counter[str], first: Mapping[str, str], num_objects: int) -> list[str]:
+    """Say how many objects are left out, why, and which is the first."""
     if not left_out.total():
         return []
-    parts = ", ".join(f"{count:,} {why}" for why, count in sorted(left_out.items()) if count)
+    named = {why: f" (first {first[why]})" if why in first else "" for why in left_out}
+    parts = ", ".join(f"{count:,} {why}{named[why]}" for why, count in sorted(left_out.items()) if count)
     return [f"{left_out.total():,} of {counted(num_objects, 'object')} are left out: {parts}"]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import re
+from collections.abc import Sequence
+from typing import Any
 
 from beam_jobs.sources.classes.names import quoted
 from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
+from beam_jobs.sources.kinds.table.recognising import LABEL_NAMES, PATH_NAMES, TABLE_ENDINGS, columns_of
 from beam_jobs.sources.recognition.glance import Glance, Recognised
 
 _HEAD_BYTES = 1 << 16
@@ -15,6 +19,11 @@ _IMAGE_SETS = ("ImageSets/Main/train.txt", "ImageSets/Segmentation/train.txt")
 _COCO = re.compile(rb'\A\s*\{.*?"(images|annotations|categories)"\s*:\s*\[', re.DOTALL)
 _COCO_NAME = re.compile(rb'"file_name"\s*:\s*"([^"]+)"')
 _VOC = re.compile(rb"\A\s*(<\?xml[^>]*>\s*)?<annotation\b")
+# https://storage.googleapis.com/openimages/web/download_v7.html
+_OPEN_IMAGES = {
+    "path_column": "ImageID", "label_column": "LabelName", "box_columns": ("XMin", "YMin", "XMax", "YMax"),
+    "units": "relative",
+}  # fmt: skip
 _VOC_NAME = re.compile(rb"<filename>\s*([^<]+?)\s*</filename>")
 
 
@@ -58,6 +67,67 @@ def recognise_voc(glance: Glance) -> Recognised | None:
         why += f"; the lists in {sets[0]} give the splits"
         return Recognised(why, {"objects": {**objects, "image_sets": sets[0]}})
     return Recognised(why, {"objects": objects})
+
+
+def recognise_box_table(glance: Glance) -> Recognised | None:
+    """Return the tables with a column of images, one of classes and four of edges of boxes.
+
+    Of several tables the names must give different splits: ``train-annotations-bbox.csv``.
+    """
+    found = {}
+    for uri in [uri for uri in glance.ending_in(*TABLE_ENDINGS) if uri.count("/") <= 1][:_MAX_FILES]:
+        columns = columns_of(glance, uri, floats=True)
+        if (named := _columns_of_boxes(columns)) is not None:
+            found[uri] = named
+    splits = [_split_of(uri) for uri in found]
+    if not glance.images or not found or any(named != found[next(iter(found))] for named in found.values()):
+        return None
+    if len(found) > 1 and (None in splits or len(set(splits)) < len(splits)):
+        return None
+    table = next(iter(found.values()))
+    parts: list[dict[str, str | None]] = [
+        {"file": uri, "images": _folder_of_row(glance, uri, table["path_column"])} for uri in found
+    ]
+    names = ", ".join(table["box_columns"])
+    why = f"{quoted(list(found))} {'has' if len(found) == 1 else 'have'} the columns of boxes {names}"
+    if len(found) > 1:
+        parts = [{**part, "split": split} for part, split in zip(parts, splits, strict=True)]
+        why += ", and their names give the splits"
+    return Recognised(why, {"objects": {"annotations": tuple(parts), "table": table}}, is_certain=True)
+
+
+def _columns_of_boxes(columns: Sequence[str]) -> dict[str, Any] | None:
+    """Return the settings of a table with these columns, if they are those of boxes."""
+    if set(_OPEN_IMAGES["box_columns"]) | {"ImageID", "LabelName"} <= set(columns):
+        crowd = {"crowd_column": "IsGroupOf"} if "IsGroupOf" in columns else {}
+        return {**_OPEN_IMAGES, **crowd}
+    known = {name.strip().lower(): name for name in reversed(columns)}
+    edges = tuple(known[name] for name in ("xmin", "ymin", "xmax", "ymax") if name in known)
+    path = next((known[name] for name in PATH_NAMES if name in known), None)
+    label = next((known[name] for name in LABEL_NAMES if name in known), None)
+    if len(edges) < 4 or path is None or label is None:
+        return None
+    sizes = tuple(known[name] for name in ("height", "width") if name in known)
+    size_columns = {"size_columns": sizes} if len(sizes) == 2 else {}
+    return {"path_column": path, "label_column": label, "box_columns": edges, **size_columns}
+
+
+def _folder_of_row(glance: Glance, uri: str, column: str) -> str:
+    """Return the folder of the image that the first row of a table of text names; "" if it is not found."""
+    if not uri.lower().endswith((".csv", ".tsv")):
+        return ""
+    lines = glance.head(uri, _HEAD_BYTES).decode("utf-8-sig", "replace").splitlines()[:2]
+    columns = columns_of(glance, uri)
+    delimiter = next((mark for mark in ",;\t|" if lines[0].count(mark) >= len(columns) - 1), ",")
+    rows = list(csv.DictReader(lines, delimiter=delimiter))
+    name = (rows[0].get(column) or "").removeprefix("./") if rows else ""
+    if not name:
+        return ""
+    for image in glance.images:
+        for path in (image, image.rpartition(".")[0]):
+            if f"/{path}".endswith(f"/{name}"):
+                return path.removesuffix(name).rstrip("/")
+    return ""
 
 
 def _name(uri: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any
 
 from pydantic import BaseModel
@@ -18,6 +19,7 @@ _GROUPS = {
     "urls": ("table", "urls"),
     "coco": ("objects",),
     "voc": ("objects",),
+    "box_table": ("objects", "objects.table"),
     "archive": ("archive",),
     "parquet": ("rows",),
     "arrays": ("rows",),
@@ -25,8 +27,11 @@ _GROUPS = {
     "array_record": ("rows",),
     "tfds": ("tfds", "rows"),
 }
-# Settings of the group rows that a kind does not take.
+# Settings of these groups that a kind does not take.
 _NOT_TAKEN = {
+    "coco": {"table", "image_sets"},
+    "voc": {"table"},
+    "box_table": {"table", "image_sets"},
     "tfds": {"features", "label_columns", "label_separator", "target_columns", "compression"},
 }
 _OF_FOLDERS = ("image_folder", "archive")
@@ -55,8 +60,8 @@ def _options(kind: str) -> Iterator[dict[str, Any]]:
     for name in plain:
         yield _option(f"source.{name}", SourceConfig, name, getattr(defaults, name))
     for group in _GROUPS.get(kind, ()):
-        settings = getattr(defaults, group)
-        left_out = _NOT_TAKEN.get(kind, set()) if group == "rows" else set()
+        settings = attrgetter(group)(defaults)
+        left_out = _NOT_TAKEN.get(kind, set()) if group in ("rows", "objects") else set()
         for name in type(settings).model_fields:
             if name not in left_out:
                 yield _option(f"source.{group}.{name}", type(settings), name, getattr(settings, name))

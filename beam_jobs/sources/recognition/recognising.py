@@ -26,7 +26,7 @@ from infra.storage.names import name_of, uri_of
 
 AUTO = "auto"
 # These read folders: a file in place of one is a mistake.
-_FOLDER_KINDS = ("image_folder", "table", "urls", "coco", "voc", "tfds")
+_FOLDER_KINDS = ("image_folder", "table", "urls", "coco", "voc", "box_table", "tfds")
 
 
 def settled(request: JobRequest) -> JobRequest:

@@ -13,15 +13,15 @@ from beam_jobs.config import SourceConfig, TableConfig
 from beam_jobs.sources.files.walking import SourceFault
 from beam_jobs.sources.recognition.glance import Glance, Recognised
 
-_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".pq")
+TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".pq")
 _HEAD_BYTES = 1 << 16
 _MAX_TABLES = 20  # whose columns are looked at
-_PATHS = (
+PATH_NAMES = (
     "path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path", "image_file",
     "image_name", "image_id", "img", "id",
 )  # fmt: skip
 _ADDRESSES = ("url", "image_url", "img_url", "image_link", "link", "coco_url", "flickr_url")
-_LABELS = ("label", "class", "category", "target", "class_name", "label_name", "category_name")
+LABEL_NAMES = ("label", "class", "category", "target", "class_name", "label_name", "category_name")
 
 
 def recognise_table(glance: Glance, settings: SourceConfig, *, of_addresses: bool) -> Recognised | None:
@@ -37,9 +37,9 @@ def recognise_table(glance: Glance, settings: SourceConfig, *, of_addresses: boo
     if not of_addresses and not glance.images and glance.folder.only is None:
         return None  # there is nothing that a table could name
     found = {}
-    for uri in [uri for uri in glance.ending_in(*_ENDINGS) if uri.count("/") <= 1][:_MAX_TABLES]:
+    for uri in [uri for uri in glance.ending_in(*TABLE_ENDINGS) if uri.count("/") <= 1][:_MAX_TABLES]:
         columns = columns_of(glance, uri)
-        if (named := _named(columns, settings.table, _ADDRESSES if of_addresses else _PATHS)) is not None:
+        if (named := _named(columns, settings.table, _ADDRESSES if of_addresses else PATH_NAMES)) is not None:
             found[uri] = named
     if len(found) != 1:
         return None
@@ -51,10 +51,16 @@ def recognise_table(glance: Glance, settings: SourceConfig, *, of_addresses: boo
     )
 
 
-def columns_of(glance: Glance, uri: str) -> list[str]:
-    """Return the names of the columns of text or numbers in a table; none if they cannot be read."""
+def columns_of(glance: Glance, uri: str, *, floats: bool = False) -> list[str]:
+    """Return the names of the columns of text or whole numbers in a table; none if they cannot be read.
+
+    Args:
+        glance: at the source.
+        uri: of the table.
+        floats: also return those of other numbers.
+    """
     if uri.lower().endswith((".parquet", ".pq")):
-        return _columns_of_parquet(glance, uri)
+        return _columns_of_parquet(glance, uri, floats=floats)
     lines = glance.head(uri, _HEAD_BYTES).decode("utf-8-sig", "replace").splitlines()
     if not lines:
         return []
@@ -64,20 +70,23 @@ def columns_of(glance: Glance, uri: str) -> list[str]:
         except ValueError:
             return []
         values = row.items() if isinstance(row, dict) else ()
-        return [name for name, value in values if isinstance(value, str | int)]
+        return [
+            name for name, value in values if isinstance(value, str | int | float if floats else str | int)
+        ]
     try:
         return max((next(csv.reader(lines[:1], delimiter=mark)) for mark in ",;\t|"), key=len)
     except csv.Error:
         return []
 
 
-def _columns_of_parquet(glance: Glance, uri: str) -> list[str]:
+def _columns_of_parquet(glance: Glance, uri: str, *, floats: bool) -> list[str]:
     try:
         with glance.folder.open_container(uri) as file:
             schema = pq.read_schema(pa.PythonFile(file, mode="r"))
     except (SourceFault, pa.ArrowException, OSError):
         return []
-    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_dictionary)
+    kinds = [pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_dictionary]
+    kinds += [pa.types.is_floating] if floats else []
     return [field.name for field in schema if any(kind(field.type) for kind in kinds)]
 
 
@@ -87,7 +96,7 @@ def _named(columns: Sequence[str], settings: TableConfig, paths: Sequence[str]) 
     known = {name.strip().lower(): name for name in reversed(columns)}
     if settings.path_column != default.path_column:
         paths = (settings.path_column.lower(),)
-    labels: Sequence[str] = _LABELS
+    labels: Sequence[str] = LABEL_NAMES
     if settings.label_column != default.label_column:
         labels = (settings.label_column.lower(),)
     path = next((known[name] for name in paths if name in known), None)

@@ -167,32 +167,52 @@ def read_tables(tables: list[Table], settings: TableConfig, kind: LabelKind = "c
     return rows
 
 
+def read_rows(table: Table, settings: TableConfig, wanted: Mapping[str, str]) -> tuple[pa.Table, str, str]:
+    """Read the wanted columns of one table.
+
+    Args:
+        table: to read.
+        settings: of its format.
+        wanted: column of ROWS_SCHEMA, or ``feature:NAME`` -> column of the table; ``path`` is one of them.
+
+    Returns:
+        ROWS_SCHEMA without the column ``table``; columns of features behind it: text of csv, JSON of jsonl,
+        or any type of parquet; the format; and how the table was read, for people.
+
+    Raises:
+        ConfigError: the table cannot be read as the settings say, or lacks a column.
+    """
+    kind = _format_of(table, settings)
+    if kind == "parquet":
+        with table.folder.open_input(table.path) as stream:
+            return read_parquet(table.name, stream, wanted), kind, "Parquet"
+    text, encoding = to_utf8(table.name, table.folder.read_bytes(table.path), settings.encoding)
+    if kind == "jsonl":
+        return read_json_lines(table.name, text, wanted), kind, f"JSON lines in {encoding}"
+    marks = Marks(settings.delimiter, settings.quotes)
+    rows, delimiter = read_delimited(table.name, text, wanted, marks)
+    return rows, kind, f"text in {encoding} with {delimiter!r} between values"
+
+
 def _read(
     table: Table, settings: TableConfig, asked: Mapping[str, FeatureColumn], labels: LabelKind
 ) -> tuple[pa.Table, dict[str, TypedColumn]]:
     """Read the rows of one table, ROWS_SCHEMA without the column ``table``, and their features."""
-    kind = _format_of(table, settings)
-    wanted = wanted_columns(settings, asked, labels)
-    if kind == "parquet":
-        with table.folder.open_input(table.path) as stream:
-            rows, told = read_parquet(table.name, stream, wanted), "Parquet"
-    else:
-        text, encoding = to_utf8(table.name, table.folder.read_bytes(table.path), settings.encoding)
-        if kind == "jsonl":
-            rows, told = read_json_lines(table.name, text, wanted), f"JSON lines in {encoding}"
-        else:
-            marks = Marks(settings.delimiter, settings.quotes)
-            rows, delimiter = read_delimited(table.name, text, wanted, marks)
-            told = f"text in {encoding} with {delimiter!r} between values"
+    rows, kind, told = read_rows(table, settings, wanted_columns(settings, asked, labels))
     typed = {
         name: typed_column(table.name, name, rows[PREFIX + name], settings_of_one, kind)
         for name, settings_of_one in asked.items()
     }
     rows = with_faults(rows, typed)
+    log_rows(table, rows, told)
+    return rows.select([name for name in ROWS_SCHEMA.names if name != "table"]), typed
+
+
+def log_rows(table: Table, rows: pa.Table, told: str) -> None:
+    """Log how a table was read, and how many of its rows are broken."""
     num_broken = rows.num_rows - pc.sum(pc.is_null(rows["fault"])).as_py() if rows.num_rows else 0
     broken = f", {num_broken:,} of them broken" if num_broken else ""
     log(f"the table {table.name} was read as {told}: {rows.num_rows:,} rows{broken}")
-    return rows.select([name for name in ROWS_SCHEMA.names if name != "table"]), typed
 
 
 def _format_of(table: Table, settings: TableConfig) -> str:

@@ -26,6 +26,8 @@ ROWS_SCHEMA = pa.schema(
     ]
 )
 
+OF_OBJECTS = f"{PREFIX}objects/"  # before the settings of columns of boxes and what belongs to them
+
 _COLUMNS_SHOWN = 20
 
 
@@ -83,6 +85,8 @@ def _setting(name: str) -> str:
     }
     if name in known:
         return known[name]
+    if name.startswith(OF_OBJECTS):
+        return f"source.table.{name.removeprefix(OF_OBJECTS).partition(':')[0]}"
     for kind in ("label", "target"):
         if name.startswith(f"{PREFIX}{kind}s:"):
             return f"source.table.{kind}_columns"

@@ -1,0 +1,146 @@
+"""The rows of box tables, with the values of the columns that the settings name."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from beam_jobs.config import BoxTableConfig
+from beam_jobs.sources.annotations.box_values import list_of, number_of, values_of
+from beam_jobs.sources.annotations.collecting import size_of
+from beam_jobs.sources.kinds.table.formats.columns import OF_OBJECTS
+from beam_jobs.sources.kinds.table.tables import Table, log_rows, read_rows
+from infra.errors import ConfigError
+
+SETTING = "source.objects.table"
+_BOX, _LABEL, _CROWD, _SIZE = (
+    f"{OF_OBJECTS}{name}:" for name in ("box_columns", "label_column", "crowd_column", "size_columns")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BoxRow:
+    """A row of a box table.
+
+    Attributes:
+        number: of the row, from 1, without the header.
+        path: of the image, as the table writes it.
+        split, group: as the table writes them.
+        fault: why the row cannot be read, in words, or None.
+        label: the class, or a list of classes.
+        box: four numbers or texts of such, or a list of such lists; None if there is none.
+        is_crowd: whether the box is around a group, or a list of that.
+        size: height and width of the image (pixels), if they are known.
+    """
+
+    number: int
+    path: str | None
+    split: str | None
+    group: str | None
+    fault: str | None
+    label: Any
+    box: Any
+    is_crowd: Any
+    size: tuple[int, int] | None
+
+
+def read_box_rows(table: Table, settings: BoxTableConfig) -> Iterator[BoxRow]:
+    """Read the rows of a box table.
+
+    Raises:
+        ConfigError: the table cannot be read as the settings say, or lacks a column.
+    """
+    asked = [(_BOX, name) for name in settings.box_columns]
+    asked += [(_LABEL, settings.label_column)]
+    asked += [(_CROWD, settings.crowd_column)] if settings.crowd_column is not None else []
+    asked += [(_SIZE, name) for name in settings.size_columns]
+    wanted = {f"{role}{name}": name for role, name in asked}
+    rows, kind = _read(table, settings, {**_of_images(settings), **wanted})
+
+    def column(role: str, name: str | None) -> list[Any]:
+        return [None] * rows.num_rows if name is None else values_of(rows[f"{role}{name}"], kind)
+
+    boxes = [column(_BOX, name) for name in settings.box_columns]
+    sizes = [column(_SIZE, name) for name in settings.size_columns]
+    crowds, labels = column(_CROWD, settings.crowd_column), column(_LABEL, settings.label_column)
+    plain = (rows[name].to_pylist() for name in ("number", "path", "split", "group", "fault"))
+    for at, (number, path, split, group, fault) in enumerate(zip(*plain, strict=True)):
+        box = [values[at] for values in boxes] if len(boxes) > 1 else list_of(boxes[0][at])
+        size = size_of(*(_whole(values[at]) for values in sizes)) if sizes else None
+        yield BoxRow(number, path, split, group, fault, labels[at], box, crowds[at], size)
+
+
+def read_names_of_images(table: Table, settings: BoxTableConfig) -> list[tuple[int, str]]:
+    """Return the number of each row of a list of images, and the name of the image in it.
+
+    Raises:
+        ConfigError: it cannot be read, or lacks the column.
+    """
+    if table.path.lower().endswith(".txt"):
+        names: Sequence[str | None] = [line.strip() for line in _text(table).splitlines()]
+    else:
+        names = _read(table, settings, {"path": settings.path_column})[0]["path"].to_pylist()
+    return [(number, name) for number, name in enumerate(names, 1) if name]
+
+
+def read_names_of_labels(table: Table) -> dict[str, str]:
+    """Return label -> name of its class, from a CSV file without header.
+
+    Raises:
+        ConfigError: a line has not two values.
+    """
+    names = {}
+    for row in csv.reader(io.StringIO(_text(table), newline="")):
+        if len(row) != 2 or not row[1].strip():
+            if not row:
+                continue
+            raise ConfigError(
+                f"{table.name} has a line that is not label,name: {','.join(row)[:60]!r}",
+                f"correct it, or leave {SETTING}.names_file out",
+            )
+        names[row[0].strip()] = row[1].strip()
+    return names
+
+
+def _of_images(settings: BoxTableConfig) -> dict[str, str]:
+    """Return the columns of ROWS_SCHEMA that are read."""
+    named = {"path": settings.path_column, "split": settings.split_column, "group": settings.group_column}
+    return {name: column for name, column in named.items() if column is not None}
+
+
+def _read(table: Table, settings: BoxTableConfig, wanted: dict[str, str]) -> tuple[pa.Table, str]:
+    with _naming_own_settings():
+        rows, kind, told = read_rows(table, settings.table(), wanted)
+    log_rows(table, rows, told)
+    return rows, kind
+
+
+@contextmanager
+def _naming_own_settings() -> Iterator[None]:
+    """Name the settings of box tables in errors of reading tables."""
+    try:
+        yield
+    except ConfigError as error:
+        message, remedy = (
+            (text or "").replace(OF_OBJECTS, "").replace("source.table.", f"{SETTING}.")
+            for text in (error.message, error.remedy)
+        )
+        raise ConfigError(message, remedy or None) from error
+
+
+def _text(table: Table) -> str:
+    try:
+        return table.folder.read_bytes(table.path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{table.name} is not UTF-8: {error}", "save it as UTF-8") from error
+
+
+def _whole(value: Any) -> int | None:
+    number = number_of(value)
+    return int(number) if number is not None and number.is_integer() else None

@@ -1,0 +1,243 @@
+"""Objects in images, as tables describe them: a row for each object, as Open Images has, or for each image.
+
+A box stands in four columns, or in one as a list. If that column holds lists of boxes, each row is an image
+with all of its objects. Otherwise the rows of one image belong together, and a row with neither box nor class
+names an image without objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from beam_jobs.config import BoxTableConfig, PrepareConfig, SourceConfig
+from beam_jobs.schemas import CONTRADICTION, UNKNOWN_SPLIT
+from beam_jobs.sources.annotations.box_rows import (
+    SETTING,
+    BoxRow,
+    read_box_rows,
+    read_names_of_images,
+    read_names_of_labels,
+)
+from beam_jobs.sources.annotations.box_values import edges_of, fault_of, is_empty, is_true, list_of, text_of
+from beam_jobs.sources.annotations.collecting import NO_NAME, AnnotatedImage, Annotations, Box
+from beam_jobs.sources.annotations.listing import AnnotationTable, list_annotated
+from beam_jobs.sources.annotations.recognising import recognise_box_table
+from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
+from beam_jobs.sources.kinds.table.tables import Table, find_files_named
+from beam_jobs.sources.listing import Listing
+from beam_jobs.sources.recognition.glance import Glance, Recognised
+from infra.errors import ConfigError
+from infra.readable import counted
+
+_MOST_RELATIVE = 2.0  # edges of relative boxes that reach over their image are not beyond
+
+
+def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
+    """List every file of a folder, with the objects that tables name in it, and every image they name.
+
+    Raises:
+        NotFoundError: there is no such folder or table, or none of its images is there.
+        ConfigError: a table cannot be read, lacks a column, or has boxes of the other unit.
+    """
+    objects = config.source.objects
+    names, others = {}, []
+    if objects.table.names_file is not None:
+        others += find_files_named(folder, objects.table.names_file, f"{SETTING}.names_file")
+        names = {label: name for table in others for label, name in read_names_of_labels(table).items()}
+    lists = [
+        AnnotationTable(table, part)
+        for part in objects.annotations
+        if part.image_list is not None
+        for table in find_files_named(folder, part.image_list, "source.objects.annotations.image_list")
+    ]
+    reader = _Reader(objects.table, names)
+    others += [listed.table for listed in lists]
+
+    def finish(found: Annotations) -> None:
+        for listed in lists:
+            reader.add_listed(found, listed)
+        reader.warn(found)
+
+    return list_annotated(folder, config, reader.add_file, _uris(others), finish)
+
+
+def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
+    """Recognise tables by the names of the columns of boxes."""
+    return recognise_box_table(glance)
+
+
+@dataclass
+class _Reader:
+    """Adds the images and objects of tables.
+
+    Attributes:
+        settings: of the tables.
+        names: label -> name of its class.
+        known: path of an image -> its number, if its objects stand in several rows.
+        nameless: labels without a name.
+    """
+
+    settings: BoxTableConfig
+    names: Mapping[str, str]
+    known: dict[str, int] = field(default_factory=dict)
+    nameless: dict[str, None] = field(default_factory=dict)
+
+    def add_file(self, found: Annotations, table: AnnotationTable) -> None:
+        """Add the images and objects of a table.
+
+        Raises:
+            ConfigError: it cannot be read, or its boxes are of another unit.
+        """
+        rows = list(read_box_rows(table.table, self.settings))
+        add: Callable[[Annotations, AnnotationTable, BoxRow], None] = self._add_object
+        if len(self.settings.box_columns) == 1 and any(_are_boxes(row.box) for row in rows):
+            add = self._add_image_with_objects
+        first = len(found.boxes)
+        for row in rows:
+            add(found, table, row)
+        self._check_units(table, found.boxes[first:])
+
+    def add_listed(self, found: Annotations, table: AnnotationTable) -> None:
+        """Add the images of a list that no row names."""
+        bare = {_without_ending(path) for path in self.known}
+        for number, name in read_names_of_images(table.table, self.settings):
+            path = table.path_of(name)
+            if path in self.known or _without_ending(path) in self.known or path in bare:
+                continue
+            image = AnnotatedImage(*_named(table, number), path, table.part.split)
+            self.known[path] = found.add_image(image)
+
+    def warn(self, found: Annotations) -> None:
+        """Warn of labels that the file of names lacks, and say what to do about objects that are left out."""
+        if self.nameless:
+            labels = f"{counted(len(self.nameless), 'label')}, such as {next(iter(self.nameless))!r}"
+            found.warnings.append(f"{SETTING}.names_file has no name for {labels}")
+        if found.first:
+            found.warnings.append(
+                "objects of tables are left out, as another warning says: correct their rows; if they are "
+                f"many, look at {SETTING}.box_format, box_columns and units"
+            )
+
+    def _add_object(self, found: Annotations, table: AnnotationTable, row: BoxRow) -> None:
+        """Add a row that is an object, and its image if it is the first of it."""
+        image = self._image(table, row)
+        if image.path is None:
+            found.add_image(image)
+            return
+        number = self.known.get(image.path)
+        if number is None:
+            number = self.known[image.path] = found.add_image(image)
+        else:
+            found.images[number] = _agreed(found.images[number], image)
+        values = row.box if isinstance(row.box, list) else [row.box]
+        if not (all(map(is_empty, values)) and is_empty(row.label)):
+            self._add(found, number, image, row.box, row.label, is_crowd=is_true(row.is_crowd))
+
+    def _add_image_with_objects(self, found: Annotations, table: AnnotationTable, row: BoxRow) -> None:
+        """Add a row that is an image with all of its objects."""
+        image = self._image(table, row)
+        boxes, labels, crowds = (
+            [] if is_empty(values) else list_of(values) for values in (row.box, row.label, row.is_crowd)
+        )
+        if image.fault is None and not (isinstance(boxes, list) and isinstance(labels, list)):
+            image = replace(image, fault="its boxes or its classes are no list")
+        elif image.fault is None and len(boxes) != len(labels):
+            image = replace(image, fault=f"it has {len(boxes):,} boxes and {len(labels):,} classes")
+        elif image.fault is None and crowds and len(crowds) != len(boxes):
+            image = replace(image, fault=f"it has {len(boxes):,} boxes and {len(crowds):,} values of crowds")
+        number = found.add_image(image)
+        if image.path is not None:
+            self.known.setdefault(image.path, number)
+        if image.fault is None:
+            for box, label, is_crowd in zip(boxes, labels, crowds or [False] * len(boxes), strict=True):
+                self._add(found, number, image, box, label, is_crowd=is_true(is_crowd))
+
+    def _image(self, table: AnnotationTable, row: BoxRow) -> AnnotatedImage:
+        """Return the image that a row names."""
+        path = table.path_of(row.path) if row.path is not None else None
+        split: str | None = table.part.split
+        fault: dict[str, Any] = {"fault": row.fault}
+        if row.split is not None:
+            split = SPLIT_OF_FOLDER.get(row.split.lower())
+            if split is None and row.fault is None:
+                fault = {"fault": f"its split is {row.split}", "reason": UNKNOWN_SPLIT}
+        return AnnotatedImage(*_named(table, row.number), path, split, row.size, **fault, group=row.group)
+
+    def _add(
+        self,
+        found: Annotations,
+        number: int,
+        image: AnnotatedImage,
+        values: Any,
+        label: Any,
+        *,
+        is_crowd: bool,
+    ) -> None:
+        """Add an object, or count and name it if it is no good; ``image`` is that of its own row."""
+        box, name = edges_of(values, self.settings.box_format), text_of(label)
+        size = (1, 1) if self.settings.units == "relative" else found.images[number].size
+        if (why := fault_of(box, size) or (NO_NAME if name is None else None)) is not None:
+            found.leave_out(number, why, image.who)
+            return
+        if name is not None and self.names and name not in self.names:
+            self.nameless[name] = None
+        found.add_object(number, box, self.names.get(name or "", name), is_crowd=is_crowd)
+
+    def _check_units(self, table: AnnotationTable, boxes: list[Box]) -> None:
+        """Refuse boxes that are surely of the other unit.
+
+        Raises:
+            ConfigError: they are.
+        """
+        largest = [max(bottom, right) for _, _, bottom, right in boxes]
+        unit = self.settings.units
+        if unit == "pixels" and largest and max(largest) <= 1:
+            raise ConfigError(
+                f"all boxes of {table.name} lie within 0 and 1, and would be smaller than a pixel",
+                f"they seem to be relative: --set {SETTING}.units=relative",
+            )
+        num_large = sum(edge > _MOST_RELATIVE for edge in largest)
+        if unit == "relative" and 2 * num_large > len(largest):
+            raise ConfigError(
+                f"{num_large:,} of {len(largest):,} boxes of {table.name} reach beyond {_MOST_RELATIVE:g}",
+                f"they seem to be in pixels: --set {SETTING}.units=pixels",
+            )
+
+
+def _agreed(image: AnnotatedImage, later: AnnotatedImage) -> AnnotatedImage:
+    """Return an image, with a fault if a later row says something else of it."""
+    if image.fault is not None:
+        return image
+    if later.fault is not None:
+        return replace(image, fault=f"{later.fault}, in {later.who}", reason=later.reason)
+    for what, one, other in (
+        ("split", image.split, later.split),
+        ("group", image.group, later.group),
+        ("size", image.size or later.size, later.size or image.size),
+    ):
+        if one != other:
+            words = f"its {what} is {one or 'unset'}, and {other or 'unset'} in {later.who}"
+            return replace(image, fault=words, reason=CONTRADICTION)
+    return image
+
+
+def _named(table: AnnotationTable, number: int) -> tuple[str, str]:
+    """Return the URI of a row, and the row for people."""
+    return f"{table.name}#row={number}", f"row {number} of {table.name}"
+
+
+def _are_boxes(value: Any) -> bool:
+    return isinstance(value, list) and (not value or isinstance(value[0], list | tuple))
+
+
+def _without_ending(path: str) -> str:
+    folder, slash, name = path.rpartition("/")
+    stem, dot, _ = name.rpartition(".")
+    return f"{folder}{slash}{stem if dot else name}"
+
+
+def _uris(tables: list[Table]) -> list[str]:
+    return [table.uri for table in tables if table.uri is not None]
