@@ -19,6 +19,7 @@ from beam_jobs.sources.kinds.table.tables import Table, log_rows, read_rows
 from infra.errors import ConfigError
 
 SETTING = "source.objects.table"
+_CHUNK_ROWS = 16_384
 _BOX, _LABEL, _CROWD, _SIZE = (
     f"{OF_OBJECTS}{name}:" for name in ("box_columns", "label_column", "crowd_column", "size_columns")
 )
@@ -50,8 +51,43 @@ class BoxRow:
     size: tuple[int, int] | None
 
 
-def read_box_rows(table: Table, settings: BoxTableConfig) -> Iterator[BoxRow]:
-    """Read the rows of a box table.
+@dataclass(frozen=True)
+class BoxTable:
+    """A table of boxes; iterating over it gives its rows, some of them as Python values at a time.
+
+    Attributes:
+        rows: ROWS_SCHEMA without ``table``, and the columns that the settings name.
+        format: csv, jsonl or parquet.
+        settings: of the table.
+    """
+
+    rows: pa.Table
+    format: str
+    settings: BoxTableConfig
+
+    def __iter__(self) -> Iterator[BoxRow]:
+        """Yield the rows in order."""
+        for start in range(0, self.rows.num_rows, _CHUNK_ROWS):
+            yield from self._rows_of(self.rows.slice(start, _CHUNK_ROWS))
+
+    def _rows_of(self, rows: pa.Table) -> Iterator[BoxRow]:
+        settings = self.settings
+
+        def column(role: str, name: str | None) -> list[Any]:
+            return [None] * rows.num_rows if name is None else values_of(rows[f"{role}{name}"], self.format)
+
+        boxes = [column(_BOX, name) for name in settings.box_columns]
+        sizes = [column(_SIZE, name) for name in settings.size_columns]
+        crowds, labels = column(_CROWD, settings.crowd_column), column(_LABEL, settings.label_column)
+        plain = (rows[name].to_pylist() for name in ("number", "path", "split", "group", "fault"))
+        for at, (number, path, split, group, fault) in enumerate(zip(*plain, strict=True)):
+            box = [values[at] for values in boxes] if len(boxes) > 1 else list_of(boxes[0][at])
+            size = size_of(*(_whole(values[at]) for values in sizes)) if sizes else None
+            yield BoxRow(number, path, split, group, fault, labels[at], box, crowds[at], size)
+
+
+def read_box_table(table: Table, settings: BoxTableConfig) -> BoxTable:
+    """Read the columns of a table of boxes.
 
     Raises:
         ConfigError: the table cannot be read as the settings say, or lacks a column.
@@ -61,19 +97,7 @@ def read_box_rows(table: Table, settings: BoxTableConfig) -> Iterator[BoxRow]:
     asked += [(_CROWD, settings.crowd_column)] if settings.crowd_column is not None else []
     asked += [(_SIZE, name) for name in settings.size_columns]
     wanted = {f"{role}{name}": name for role, name in asked}
-    rows, kind = _read(table, settings, {**_of_images(settings), **wanted})
-
-    def column(role: str, name: str | None) -> list[Any]:
-        return [None] * rows.num_rows if name is None else values_of(rows[f"{role}{name}"], kind)
-
-    boxes = [column(_BOX, name) for name in settings.box_columns]
-    sizes = [column(_SIZE, name) for name in settings.size_columns]
-    crowds, labels = column(_CROWD, settings.crowd_column), column(_LABEL, settings.label_column)
-    plain = (rows[name].to_pylist() for name in ("number", "path", "split", "group", "fault"))
-    for at, (number, path, split, group, fault) in enumerate(zip(*plain, strict=True)):
-        box = [values[at] for values in boxes] if len(boxes) > 1 else list_of(boxes[0][at])
-        size = size_of(*(_whole(values[at]) for values in sizes)) if sizes else None
-        yield BoxRow(number, path, split, group, fault, labels[at], box, crowds[at], size)
+    return BoxTable(*_read(table, settings, {**_of_images(settings), **wanted}), settings)
 
 
 def read_names_of_images(table: Table, settings: BoxTableConfig) -> list[tuple[int, str]]:

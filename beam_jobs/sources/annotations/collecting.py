@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from array import array
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -47,7 +49,8 @@ class Annotations:
     Attributes:
         images: the images.
         of_image: number of the image of each object.
-        boxes, names, crowds: of each object.
+        boxes: edges of each object, four numbers (Box) after four numbers.
+        names, crowds: of each object.
         num_left_out: objects of each image that could not be added.
         left_out: why -> how many objects.
         first: why -> the first of these objects, for people, where the kind of source tells it.
@@ -55,10 +58,10 @@ class Annotations:
     """
 
     images: list[AnnotatedImage] = field(default_factory=list)
-    of_image: list[int] = field(default_factory=list)
-    boxes: list[Box] = field(default_factory=list)
+    of_image: array[int] = field(default_factory=lambda: array("q"))
+    boxes: array[float] = field(default_factory=lambda: array("d"))
     names: list[str] = field(default_factory=list)
-    crowds: list[int] = field(default_factory=list)
+    crowds: array[int] = field(default_factory=lambda: array("b"))
     num_left_out: Counter[int] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
     first: dict[str, str] = field(default_factory=dict)
@@ -75,8 +78,8 @@ class Annotations:
             self.leave_out(image, NO_BOX if box is None else NO_NAME)
             return
         self.of_image.append(image)
-        self.boxes.append(box)
-        self.names.append(name)
+        self.boxes.extend(box)
+        self.names.append(sys.intern(name))
         self.crowds.append(int(is_crowd))
 
     def leave_out(self, image: int | None, why: str, who: str | None = None) -> None:

@@ -122,7 +122,7 @@ def list_annotated(
     rows, matched = find_files(understood, files)
     _check_found(rows, matched)
     listed = settle(files, rows, matched.files).listing(None)
-    num_objects = len(found.boxes) + found.left_out.total()
+    num_objects = len(found.names) + found.left_out.total()
     log(f"{counted(rows.num_rows, 'annotated image')} with {counted(num_objects, 'object')}")
     classes = sorted({name for names in rows[PREFIX + LABELS].to_pylist() for name in names})
     warnings = [*walk.warnings(), *found.warnings, *_warnings(left_out, found.first, num_objects)]
@@ -199,7 +199,7 @@ def _kept_objects(
     sizes = np.array(list(limits), np.float64).reshape(-1, 2)
     of_object = sizes[np.array(found.of_image, np.int64)]
     clipped = clip_boxes(boxes, of_object[:, 0], of_object[:, 1])
-    dropped = np.isin(np.array(found.names, np.str_), settings.drop_labels)
+    dropped = np.fromiter((name in settings.drop_labels for name in found.names), np.bool_, len(found.names))
     no_area = ~dropped & ~have_area(boxes)
     outside = ~dropped & ~no_area & ~have_area(clipped)
     more = {DROPPED: dropped, NO_AREA: no_area, OUTSIDE: outside}

@@ -7,21 +7,24 @@ names an image without objects.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from beam_jobs.config import BoxTableConfig, PrepareConfig, SourceConfig
 from beam_jobs.schemas import CONTRADICTION, UNKNOWN_SPLIT
 from beam_jobs.sources.annotations.box_rows import (
     SETTING,
     BoxRow,
-    read_box_rows,
+    read_box_table,
     read_names_of_images,
     read_names_of_labels,
 )
 from beam_jobs.sources.annotations.box_values import edges_of, fault_of, is_empty, is_true, list_of, text_of
-from beam_jobs.sources.annotations.collecting import NO_NAME, AnnotatedImage, Annotations, Box
+from beam_jobs.sources.annotations.collecting import NO_NAME, AnnotatedImage, Annotations
 from beam_jobs.sources.annotations.listing import AnnotationTable, list_annotated
 from beam_jobs.sources.annotations.recognising import recognise_box_table
 from beam_jobs.sources.files.folder import SourceFolder
@@ -30,6 +33,7 @@ from beam_jobs.sources.kinds.table.tables import Table, find_files_named
 from beam_jobs.sources.listing import Listing
 from beam_jobs.sources.recognition.glance import Glance, Recognised
 from infra.errors import ConfigError
+from infra.format.objects import BOX_NUMBERS
 from infra.readable import counted
 
 _MOST_RELATIVE = 2.0  # edges of relative boxes that reach over their image are not beyond
@@ -91,7 +95,7 @@ class _Reader:
         Raises:
             ConfigError: it cannot be read, or its boxes are of another unit.
         """
-        rows = list(read_box_rows(table.table, self.settings))
+        rows = read_box_table(table.table, self.settings)
         add: Callable[[Annotations, AnnotationTable, BoxRow], None] = self._add_object
         if len(self.settings.box_columns) == 1 and any(_are_boxes(row.box) for row in rows):
             add = self._add_image_with_objects
@@ -186,20 +190,20 @@ class _Reader:
             self.nameless[name] = None
         found.add_object(number, box, self.names.get(name or "", name), is_crowd=is_crowd)
 
-    def _check_units(self, table: AnnotationTable, boxes: list[Box]) -> None:
+    def _check_units(self, table: AnnotationTable, boxes: array[float]) -> None:
         """Refuse boxes that are surely of the other unit.
 
         Raises:
             ConfigError: they are.
         """
-        largest = [max(bottom, right) for _, _, bottom, right in boxes]
+        largest = np.array(boxes).reshape(-1, BOX_NUMBERS).max(1)
         unit = self.settings.units
-        if unit == "pixels" and largest and max(largest) <= 1:
+        if unit == "pixels" and len(largest) and largest.max() <= 1:
             raise ConfigError(
                 f"all boxes of {table.name} lie within 0 and 1, and would be smaller than a pixel",
                 f"they seem to be relative: --set {SETTING}.units=relative",
             )
-        num_large = sum(edge > _MOST_RELATIVE for edge in largest)
+        num_large = int(np.count_nonzero(largest > _MOST_RELATIVE))
         if unit == "relative" and 2 * num_large > len(largest):
             raise ConfigError(
                 f"{num_large:,} of {len(largest):,} boxes of {table.name} reach beyond {_MOST_RELATIVE:g}",
