@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from beam_jobs.config import BoxTableConfig
-from beam_jobs.sources.annotations.box_values import list_of, number_of, values_of
+from beam_jobs.sources.annotations.box_values import number_of, numbers_of, values_of
 from beam_jobs.sources.annotations.collecting import size_of
 from beam_jobs.sources.kinds.table.formats.columns import OF_OBJECTS
 from beam_jobs.sources.kinds.table.tables import Table, log_rows, read_rows
@@ -81,7 +81,7 @@ class BoxTable:
         crowds, labels = column(_CROWD, settings.crowd_column), column(_LABEL, settings.label_column)
         plain = (rows[name].to_pylist() for name in ("number", "path", "split", "group", "fault"))
         for at, (number, path, split, group, fault) in enumerate(zip(*plain, strict=True)):
-            box = [values[at] for values in boxes] if len(boxes) > 1 else list_of(boxes[0][at])
+            box = [values[at] for values in boxes] if len(boxes) > 1 else numbers_of(boxes[0][at])
             size = size_of(*(_whole(values[at]) for values in sizes)) if sizes else None
             yield BoxRow(number, path, split, group, fault, labels[at], box, crowds[at], size)
 

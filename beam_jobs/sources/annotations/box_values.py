@@ -38,7 +38,7 @@ def values_of(column: pa.ChunkedArray, table_format: str) -> list[Any]:
     return values
 
 
-def list_of(value: Any) -> Any:
+def numbers_of(value: Any) -> Any:
     """Return the list that a text holds: JSON, or numbers with commas or white space between them."""
     if not isinstance(value, str) or not value.strip():
         return None if isinstance(value, str) else value
@@ -46,6 +46,16 @@ def list_of(value: Any) -> Any:
         return json.loads(value)
     except (ValueError, RecursionError):
         return _BETWEEN.split(value.strip(" \t()[]"))
+
+
+def list_of(value: Any) -> Any:
+    """Return the list that a text holds as JSON; any other value as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
 
 
 def text_of(value: Any) -> str | None:

@@ -54,6 +54,7 @@ class Annotations:
         num_left_out: objects of each image that could not be added.
         left_out: why -> how many objects.
         first: why -> the first of these objects, for people, where the kind of source tells it.
+        remedy: what to do about these objects, or None.
         warnings: about the annotations, a sentence each.
     """
 
@@ -65,6 +66,7 @@ class Annotations:
     num_left_out: Counter[int] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
     first: dict[str, str] = field(default_factory=dict)
+    remedy: str | None = None
     warnings: list[str] = field(default_factory=list)
 
     def add_image(self, image: AnnotatedImage) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -125,7 +125,7 @@ def list_annotated(
     num_objects = len(found.names) + found.left_out.total()
     log(f"{counted(rows.num_rows, 'annotated image')} with {counted(num_objects, 'object')}")
     classes = sorted({name for names in rows[PREFIX + LABELS].to_pylist() for name in names})
-    warnings = [*walk.warnings(), *found.warnings, *_warnings(left_out, found.first, num_objects)]
+    warnings = [*walk.warnings(), *found.warnings, *_warnings(left_out, found, num_objects)]
     return Listing(listed, [*warnings, *look_alikes(classes, "name one in source.objects.merge_labels")])
 
 
@@ -225,10 +225,11 @@ def _check_found(rows: pa.Table, matched: FoundFiles) -> None:
     )
 
 
-def _warnings(left_out: Counter[str], first: Mapping[str, str], num_objects: int) -> list[str]:
-    """Say how many objects are left out, why, and which is the first."""
+def _warnings(left_out: Counter[str], found: Annotations, num_objects: int) -> list[str]:
+    """Say how many objects are left out, why, which is the first, and what to do."""
     if not left_out.total():
         return []
-    named = {why: f" (first {first[why]})" if why in first else "" for why in left_out}
+    named = {why: f" (first {found.first[why]})" if why in found.first else "" for why in left_out}
+    remedy = f"; {found.remedy}" if found.remedy and found.first else ""
     parts = ", ".join(f"{count:,} {why}{named[why]}" for why, count in sorted(left_out.items()) if count)
-    return [f"{left_out.total():,} of {counted(num_objects, 'object')} are left out: {parts}"]
+    return [f"{left_out.total():,} of {counted(num_objects, 'object')} are left out: {parts}{remedy}"]

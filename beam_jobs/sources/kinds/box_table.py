@@ -119,11 +119,7 @@ class _Reader:
         if self.nameless:
             labels = f"{counted(len(self.nameless), 'label')}, such as {next(iter(self.nameless))!r}"
             found.warnings.append(f"{SETTING}.names_file has no name for {labels}")
-        if found.first:
-            found.warnings.append(
-                "objects of tables are left out, as another warning says: correct their rows; if they are "
-                f"many, look at {SETTING}.box_format, box_columns and units"
-            )
+        found.remedy = f"correct these rows; if they are many, look at {SETTING}.box_format and box_columns"
 
     def _add_object(self, found: Annotations, table: AnnotationTable, row: BoxRow) -> None:
         """Add a row that is an object, and its image if it is the first of it."""
