@@ -16,6 +16,7 @@ from infra.storage.filesystem import Storage
 from training.config.export import ExportFormat, ExportSettings
 from training.export.measures import FormMeasure
 from training.models.outputs import in_float32
+from training.models.spec import Fit
 from training.order import SequentialOrder
 from training.reading import BatchMaker, RecordReader
 from training.reading.batches.iterate import NumpyBatches
@@ -52,11 +53,13 @@ class Exported:
         model: the Keras model, on one device.
         task: the task that it learned.
         names: the names of the classes or targets.
+        fit: how images that are not square are made square, as in training.
     """
 
     model: Any
     task: ExportedTask
     names: Sequence[str]
+    fit: Fit = "crop"
 
     def output(self, images: Any) -> Any:
         """Return the most important output, as graphs of other forms compute it: float32 [b, K]."""
@@ -168,7 +171,7 @@ def _write(exported: Exported, kind: ExportFormat, request: FormsRequest, folder
 def _converted(
     exported: Exported, kind: ExportFormat, calibration: RecordReader, output_name: str
 ) -> tuple[bytes, Values]:
-    """Return the file of a form, and what computes its values."""
+    """Convert the model to a form. Return its file, and the function that runs it."""
     shape = exported.model.input_shape
     if kind == "onnx":
         from training.export import onnx
@@ -179,7 +182,7 @@ def _converted(
 
     images = None
     if kind == "litert-int8":
-        images = next(iter(_batches(exported.model, calibration, _CALIBRATION_IMAGES))).images
+        images = next(iter(_batches(exported, calibration, _CALIBRATION_IMAGES))).images
     content = litert.convert(exported.output, shape, images)
     return content, litert.LiteRTModel(content).values
 
@@ -195,7 +198,7 @@ def compare(exported: Exported, values: Values, reader: RecordReader, measure: F
     """
     score = model_score = largest = 0.0
     same = count = 0
-    for batch in _batches(exported.model, reader, _BATCH):
+    for batch in _batches(exported, reader, _BATCH):
         wanted, found = np.asarray(exported.output(batch.images), np.float64), values(batch.images)
         score += float(measure.scores(found, batch.labels).sum())
         model_score += float(measure.scores(wanted, batch.labels).sum())
@@ -206,9 +209,9 @@ def compare(exported: Exported, values: Values, reader: RecordReader, measure: F
     return Comparison(split, count, name, score / count, model_score / count, same / count, largest)
 
 
-def _batches(model: Any, reader: RecordReader, batch_size: int) -> NumpyBatches:
+def _batches(exported: Exported, reader: RecordReader, batch_size: int) -> NumpyBatches:
     """Return the examples of a split in stored order, as the model takes them."""
-    _, size, _, channels = model.input_shape
+    _, size, _, channels = exported.model.input_shape
     order = SequentialOrder(len(reader.table), min(batch_size, len(reader.table)))
-    maker = BatchMaker(reader, image_size=size, image_channels=channels)
+    maker = BatchMaker(reader, image_size=size, image_channels=channels, fit=exported.fit)
     return NumpyBatches(maker, order, 0, order.steps_per_epoch, cut_padding=True)

@@ -10,13 +10,10 @@ import tensorflow as tf
 from training.export.forms import Exported
 from training.export.inference import decode_for_inference
 from training.models.outputs import in_float32
-from training.models.spec import Fit
 from training.tf_data.preprocess import to_grey
 
 
-def export(
-    exported: Exported, image_size: int, folder: Path, *, grey: bool = False, fit: Fit = "crop"
-) -> None:
+def export(exported: Exported, image_size: int, folder: Path, *, grey: bool = False) -> None:
     """Write a SavedModel with the signature ``serving_default`` to ``folder``.
 
     Input ``image_bytes``: string [B], each a JPEG, PNG, WebP, BMP or GIF. They are treated as the preparation
@@ -29,13 +26,14 @@ def export(
         regression     ``values`` float32 [B, T], in the unit of the labels
         detection      ``boxes`` float32 [B, 100, 4], relative to the image, ``scores`` float32 [B, 100] and
                        ``classes`` int32 [B, 100], the surest first; -1 behind the last box
+        segmentation   ``mask`` uint8 [B, S, S], the class of each pixel of the model's input, or int32 with
+                       more than 255 classes; ``probabilities`` float32 [B, S, S, C]
 
     Args:
         exported: the model, from images of one or three channels. Names that are not UTF-8 keep their bytes.
         image_size: height and width of the model's input (pixels).
         folder: the folder of the SavedModel.
         grey: the model was trained on grey records.
-        fit: what the model sees of images that are not square.
     """
     # Keras exports only the objects that it tracks itself, so a tf.Module wraps the model.
     module = tf.Module(name="classifier")
@@ -49,7 +47,9 @@ def export(
 
     def classify(image_bytes: Any) -> dict[str, Any]:
         images = tf.map_fn(
-            lambda image: in_model_channels(decode_for_inference(image, image_size, grey=grey, fit=fit)),
+            lambda image: in_model_channels(
+                decode_for_inference(image, image_size, grey=grey, fit=exported.fit)
+            ),
             image_bytes,
             fn_output_signature=tf.TensorSpec([image_size, image_size, channels], tf.uint8),
         )

@@ -51,6 +51,6 @@ def _export(parts: TrainingParts, names: list[str], folder: Path, *, grey: bool)
     plain = build_model(replace(parts.spec, synchronized=False, weights=None))
     plain.set_weights(weights)
     plain.save_weights(folder.parent / WEIGHTS_FILE)
-    exported = Exported(plain, parts.task, names)
-    export(exported, parts.spec.image_size, folder, grey=grey, fit=parts.spec.fit)
+    exported = Exported(plain, parts.task, names, parts.spec.fit)
+    export(exported, parts.spec.image_size, folder, grey=grey)
     return exported

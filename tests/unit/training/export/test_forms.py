@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,22 @@ def test_the_comparison_counts_what_another_model_does(dataset: Dataset, exporte
     predicted = np.asarray(exported.model(images)).argmax(axis=1)
     assert always_second.model_score == pytest.approx((predicted == labels).mean())
     assert always_second.agreement == pytest.approx((predicted == 1).mean())
+
+
+def test_forms_see_images_as_the_model_does(exported: Exported, tmp_path: Path) -> None:
+    publish(tmp_path, coloured({"test": {"a": 2, "b": 1}}, size=(12, 40)), name="wide")
+    dataset = open_dataset("wide", root=tmp_path)
+    seen = []
+
+    def values(images: Any) -> Any:
+        seen.append(images)
+        return np.asarray(exported.output(images))
+
+    squeezed = replace(exported, fit="stretch")
+    compare(squeezed, values, dataset.reader("test"), ClassMeasure())
+    for fit, alike in (("stretch", True), ("crop", False)):
+        (batch,) = dataset.batches("test", batch_size=3, image_size=16, fit=fit)
+        assert np.array_equal(seen[0], batch.images) == alike
 
 
 def test_a_form_that_cannot_be_made_is_named_and_the_others_are_written(
