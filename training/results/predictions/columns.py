@@ -18,6 +18,7 @@ from training.results.predictions.detection_columns import DetectionColumns
 from training.results.predictions.segmentation_columns import SegmentationColumns
 
 _NUMBERS = pa.list_(pa.float32())
+_ROWS_TOGETHER = 8192
 
 
 class PredictionColumns(Protocol):
@@ -26,10 +27,12 @@ class PredictionColumns(Protocol):
     Attributes:
         task: the name of the task, in the metadata of the file.
         fields: name -> type of each column.
+        rows_together: rows that are decoded at a time.
     """
 
     task: str
     fields: dict[str, pa.DataType]
+    rows_together: int
 
     def arrays(self, names: list[str], labels: Any, rows: Rows) -> list[pa.Array]:
         """Return the columns of n examples, in the order of ``fields``.
@@ -60,6 +63,7 @@ class SingleLabelColumns:
     """One class an example. Implements ``PredictionColumns``."""
 
     task = "single-label"
+    rows_together = _ROWS_TOGETHER
     fields = {  # noqa: RUF012  never changed
         "label": pa.dictionary(pa.int32(), pa.string()),  # name of the class
         "predicted": pa.dictionary(pa.int32(), pa.string()),
@@ -80,12 +84,10 @@ class SingleLabelColumns:
         ]
 
     def read(self, _names: list[str], table: pa.Table) -> tuple[npt.NDArray[Any], Rows]:
-        """Return labels int32 [n], ``predicted`` int32 [n] and ``probabilities`` float32 [n, C]."""
-        rows = {
-            "losses": table["loss"].to_numpy(),
-            "predicted": table["predicted_index"].to_numpy(),
-            "probabilities": numbers_of(table["probabilities"]),
-        }
+        """Return labels and ``predicted``, int32 [n], and ``probabilities`` [n, C] if the table has them."""
+        rows = {"losses": table["loss"].to_numpy(), "predicted": table["predicted_index"].to_numpy()}
+        if "probabilities" in table.column_names:
+            rows["probabilities"] = numbers_of(table["probabilities"])
         return table["label_index"].to_numpy(), rows
 
     def wrong(self, labels: npt.NDArray[Any], rows: Rows) -> npt.NDArray[np.bool_]:
@@ -109,6 +111,7 @@ class MultiLabelColumns:
     """Any number of classes an example. Implements ``PredictionColumns``."""
 
     task = "multi-label"
+    rows_together = _ROWS_TOGETHER
     fields = {  # noqa: RUF012  never changed
         "labels": pa.list_(pa.string()),  # names of the classes
         "predicted": pa.list_(pa.string()),
@@ -153,6 +156,7 @@ class RegressionColumns:
     """Numbers. Implements ``PredictionColumns``."""
 
     task = "regression"
+    rows_together = _ROWS_TOGETHER
     fields = {  # noqa: RUF012  never changed
         "target": _NUMBERS,  # in its unit
         "predicted": _NUMBERS,

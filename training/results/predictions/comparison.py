@@ -19,7 +19,7 @@ from infra.errors import DataError
 from training.arrays import Floats
 from training.results.metrics.tally import Rows
 from training.results.predictions.file import columns_of, read_all, read_classes
-from training.results.predictions.resampling import ResampledFigures, resampled_figures
+from training.results.predictions.resampling import COMPARED, ResampledFigures, resampled_figures
 
 RESAMPLES = 2000
 _SEED = 0  # the same comparison gives the same interval each time
@@ -77,11 +77,14 @@ def compare(first: Path, second: Path) -> Comparison:
     """Compare two files of predictions.
 
     Raises:
-        DataError: they are of different tasks, records or classes. CorruptDataError: one is damaged.
+        DataError: they are of different tasks, records or classes, or of a task whose runs are not compared.
+        CorruptDataError: one is damaged.
     """
     task = columns_of(first).task
     if columns_of(second).task != task:
         raise DataError(f"the first run learned {task}, the second {columns_of(second).task}")
+    if task not in COMPARED:
+        raise DataError(f"runs that learned {task} cannot be compared")
     names, others = read_classes(first), read_classes(second)
     if names != others:
         raise DataError(
@@ -91,8 +94,6 @@ def compare(first: Path, second: Path) -> Comparison:
     one, other = _read(first, names), _read(second, names)
     _check_same_records(one, other)
     a, b = (resampled_figures(task, each.labels, each.rows, len(names)) for each in (one, other))
-    if a is None or b is None:
-        raise DataError(f"runs that learned {task} cannot be compared")
     whole = np.ones(one.ids.size, np.int64)
     found, also = a.of(whole), b.of(whole)
     drawn = list(_resampled(a, b, one.ids.size))
@@ -123,7 +124,7 @@ def _difference(first: float, second: float, differences: Floats) -> Difference:
 
 def _read(path: Path, names: list[str]) -> _Predictions:
     columns = columns_of(path)
-    table = read_all(path, ["id", "loss", *columns.fields])
+    table = read_all(path, ["id", "loss", *COMPARED[columns.task]])
     ids = np.array(table["id"].to_pylist(), "S16")
     by_id = np.argsort(ids)
     labels, rows = columns.read(names, table.take(pa.array(by_id)))

@@ -24,6 +24,7 @@ class DetectionColumns:
     """Objects, as lists in the same order. Implements ``PredictionColumns``."""
 
     task = "detection"
+    rows_together = 8192
     fields = {  # noqa: RUF012  never changed
         "labels": pa.list_(pa.string()),  # classes of the objects
         "boxes": _NUMBERS,  # four numbers each: top, left, bottom, right edge, relative to the image

@@ -30,7 +30,7 @@ COMMON_COLUMNS = {
 }
 _SINGLE_LABEL = SingleLabelColumns()
 _METADATA = b"shardmill"
-_GROUP_VALUES = 1 << 21  # probabilities in a row group, 8 MiB
+_GROUP_BYTES = 1 << 23  # in memory, of a row group
 
 LEFT_OUT_FILE = "predictions-left-out.parquet"  # of the fold of the train split that a run left out
 
@@ -72,8 +72,7 @@ class PredictionsWriter:
         self._names = [uri_of(name) for name in version.manifest.label_names]
         self._sources = _Sources(version, table)
         self._pending: list[pa.Table] = []
-        self._num_pending = 0
-        self._group_rows = max(_GROUP_VALUES // max(len(self._names), 1), 1)
+        self._pending_bytes = 0
         self._ends = ExitStack()
         about = {"dataset": version.ref, "split": table.split, "classes": self._names, "task": columns.task}
         fields = {**COMMON_COLUMNS, **columns.fields}
@@ -101,14 +100,14 @@ class PredictionsWriter:
             *self._columns.arrays(self._names, labels, rows),
         ]
         self._pending.append(pa.table(columns, schema=self._schema))
-        self._num_pending += len(ordinals)
-        if self._num_pending >= self._group_rows:
+        self._pending_bytes += self._pending[-1].nbytes
+        if self._pending_bytes >= _GROUP_BYTES:
             self._write()
 
     def _write(self) -> None:
         if self._pending:
             self._file.write_table(pa.concat_tables(self._pending))
-        self._pending, self._num_pending = [], 0
+        self._pending, self._pending_bytes = [], 0
 
 
 class _Sources:
@@ -195,13 +194,18 @@ def num_predictions(path: Path) -> int:
 
 
 def read_predictions(path: Path, columns: list[str]) -> Iterator[pa.Table]:
-    """Yield the rows of a file of predictions in parts, with the given columns.
+    """Yield the rows of a file of predictions in parts, as many as its task decodes at a time.
+
+    Args:
+        path: the file.
+        columns: the names of the columns to read.
 
     Raises:
         CorruptDataError: it is no such file.
     """
+    rows_together = columns_of(path).rows_together
     # On this thread: a process may end while threads of Arrow are still at work.
-    for batch in _opened(path).iter_batches(batch_size=8192, columns=columns, use_threads=False):
+    for batch in _opened(path).iter_batches(rows_together, columns=columns, use_threads=False):
         yield pa.Table.from_batches([batch])
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -109,11 +109,19 @@ class NumberFigures:
         }
 
 
-def resampled_figures(task: str, labels: Any, rows: Rows, num_names: int) -> ResampledFigures | None:
-    """Return the figures of a model by its task; None: models of this task cannot be compared.
+# task -> the columns of its files of predictions that its figures need
+COMPARED: Final[Mapping[str, Sequence[str]]] = {
+    "single-label": ("label_index", "predicted_index"),
+    "multi-label": ("labels", "predicted", "probabilities"),
+    "regression": ("target", "predicted"),
+}
+
+
+def resampled_figures(task: str, labels: Any, rows: Rows, num_names: int) -> ResampledFigures:
+    """Return the figures of a model by its task.
 
     Args:
-        task: the name of the task, as in files of predictions.
+        task: one of ``COMPARED``.
         labels: of N records, as the task needs them.
         rows: the predictions for them.
         num_names: the number of classes or targets.
@@ -121,8 +129,4 @@ def resampled_figures(task: str, labels: Any, rows: Rows, num_names: int) -> Res
     if task == "single-label":
         predicted, losses = rows["predicted"].astype(np.int64), rows["losses"].astype(np.float64)
         return ClassFigures(labels.astype(np.int64), predicted, losses, num_names)
-    others: Mapping[str, type[LabelFigures | NumberFigures]] = {
-        "multi-label": LabelFigures,
-        "regression": NumberFigures,
-    }
-    return others[task](labels, rows) if task in others else None
+    return LabelFigures(labels, rows) if task == "multi-label" else NumberFigures(labels, rows)

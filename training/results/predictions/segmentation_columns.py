@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from infra.codecs.masks import decode_stored_mask, encode_mask
+from infra.format.masks import MAX_CLASSES, mask_format
 from training.results.metrics.segmentation import SegmentationTally
 from training.results.metrics.tally import Rows
 
@@ -22,6 +23,7 @@ class SegmentationColumns:
     """A class for each pixel. Implements ``PredictionColumns``."""
 
     task = "segmentation"
+    rows_together = 128  # two masks of 256² pixels each: 16 MiB
     fields = {  # noqa: RUF012  never changed
         "label": pa.binary(),  # PNG, the class of each pixel; as large as the model's input
         "predicted": pa.binary(),  # likewise
@@ -64,8 +66,8 @@ class SegmentationColumns:
 
 
 def ignore_of(labels: Masks) -> int:
-    """Return the number of pixels that belong to no class; see ``infra.format.masks``."""
-    return 255 if labels.dtype == np.uint8 else 65_535
+    """Return the number of pixels that belong to no class."""
+    return mask_format(1 if labels.dtype == np.uint8 else MAX_CLASSES).ignore
 
 
 def _as_png(masks: Masks) -> pa.Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +13,11 @@ from infra.errors import DataError
 from infra.storage.filesystem import Storage
 from tests.samples.published import coloured, publish
 from training.reading import load_table
+from training.results.predictions.columns import PredictionColumns
 from training.results.predictions.comparison import Comparison, compare
+from training.results.predictions.detection_columns import DetectionColumns
 from training.results.predictions.file import PredictionsWriter
+from training.results.predictions.segmentation_columns import SegmentationColumns
 
 NUM = 40
 
@@ -95,3 +99,37 @@ def test_other_records_are_refused(runs: Runs, tmp_path: Path) -> None:
     others = Runs(tmp_path / "more", {"a": 1, "b": 1, "c": 1})
     with pytest.raises(DataError, match="different classes: only the second has c"):
         compare(one, others.predict("others", np.zeros(NUM, bool), np.array([0, 1])))
+
+
+def found_boxes(count: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return labels and predictions of one image with so many objects."""
+    boxes, classes = np.zeros((1, count, 4), np.float32), np.zeros((1, count), np.int32)
+    labels = {"boxes": boxes, "classes": classes, "crowds": np.zeros((1, count), bool)}
+    scores = np.ones((1, count), np.float32)
+    return labels, {"losses": scores[:, 0], "boxes": boxes, "classes": classes, "scores": scores}
+
+
+def shown_mask(size: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Return labels and predictions of one image of this size."""
+    mask = np.zeros((1, size, size), np.uint8)
+    return mask, {"losses": np.ones(1, np.float32), "predicted": mask}
+
+
+@pytest.mark.parametrize(
+    ("columns", "predictions"),
+    [
+        (DetectionColumns(), [found_boxes(1), found_boxes(3)]),
+        (SegmentationColumns(), [shown_mask(8), shown_mask(16)]),
+    ],
+)
+def test_tasks_without_a_comparison_are_refused(
+    runs: Runs, columns: PredictionColumns, predictions: list[tuple[Any, Any]]
+) -> None:
+    paths = []
+    for number, (labels, rows) in enumerate(predictions):
+        folder, name = Storage.at(runs.folder), f"{number}.parquet"
+        with PredictionsWriter(folder, runs.version, runs.table, name, columns) as writer:
+            writer.add(np.array([0]), labels, rows)
+        paths.append(runs.folder / name)
+    with pytest.raises(DataError, match=f"runs that learned {columns.task} cannot be compared"):
+        compare(*paths)

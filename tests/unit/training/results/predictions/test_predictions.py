@@ -26,6 +26,7 @@ from training.results.predictions.file import (
 )
 from training.results.predictions.hardest import find_hardest
 from training.results.predictions.label_errors import COLUMNS, find_label_errors
+from training.results.predictions.segmentation_columns import SegmentationColumns
 
 NAMES = ["bird", "caf\udce9", "cat"]
 NUM = 60
@@ -85,6 +86,28 @@ def test_a_row_for_each_record(version: DatasetVersion, table: SplitTable, write
     assert rows["predicted"].to_pylist() == rows["label"].to_pylist()
     parts = list(read_predictions(path, ["probabilities"]))
     assert np.allclose(np.concatenate([probabilities_of(part) for part in parts]), probabilities, atol=1e-6)
+
+
+def test_masks_are_read_few_at_a_time(version: DatasetVersion, table: SplitTable, tmp_path: Path) -> None:
+    columns = SegmentationColumns()
+    masks = np.zeros((NUM, 8, 8), np.uint8)
+    rows = {"losses": np.ones(NUM, np.float32), "predicted": masks}
+    with PredictionsWriter(Storage.at(tmp_path), version, table, columns=columns) as writer:
+        for _ in range(3):
+            writer.add(np.arange(NUM), masks, rows)
+    parts = list(read_predictions(tmp_path / "predictions-test.parquet", ["label"]))
+    assert [part.num_rows for part in parts] == [128, 52]
+
+
+def test_a_row_group_holds_few_bytes(version: DatasetVersion, table: SplitTable, tmp_path: Path) -> None:
+    """Noise does not become smaller as PNG: each record has two masks of 1 MiB."""
+    noise = np.random.default_rng(0).integers(0, 255, (1, 1024, 1024), np.uint8)
+    rows = {"losses": np.ones(1, np.float32), "predicted": noise}
+    with PredictionsWriter(Storage.at(tmp_path), version, table, columns=SegmentationColumns()) as writer:
+        for ordinal in range(6):
+            writer.add(np.array([ordinal]), noise, rows)
+    file = pq.ParquetFile(tmp_path / "predictions-test.parquet")
+    assert file.num_row_groups > 1
 
 
 def test_nothing_appears_if_evaluation_fails(
