@@ -94,7 +94,10 @@ def train_to_best(
     ) as outputs:
         loop = begin(outputs, progress)
         stop.steps_done = lambda: loop.run_step
-        loop.run()
+        try:
+            loop.run()
+        finally:
+            stop.steps_done = None  # else a loop that failed stays in memory while the next one is built
     assert loop.progress.best is not None, "the last epoch is always compared"
     with parts.restoring():
         checkpoints.restore_best(int(loop.progress.best["epoch"]), parts.model_state)
