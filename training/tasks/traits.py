@@ -19,7 +19,7 @@ from training.models.spec import ModelOutput
 if TYPE_CHECKING:
     from training.config import TrainConfig
 
-Setting = Literal["classes", "mixing", "smoothing"]
+Setting = Literal["classes", "mixing", "smoothing", "forms"]
 # A kind of labels that is learned, or objects in images: their labels of kind multi are only their classes.
 Learned = LabelKind | Literal["objects"]
 
@@ -38,7 +38,7 @@ class TaskTraits:
         finds_places: the whole image is seen in evaluation, and augmentation must move what is annotated.
         settings: the groups of settings that have a meaning for it. "classes": what counts or draws one class
             an example (class balance, class weights, folds and label errors); "mixing": MixUp and CutMix;
-            "smoothing": label smoothing.
+            "smoothing": label smoothing; "forms": forms of the exported model besides the SavedModel.
     """
 
     name: str
@@ -52,17 +52,17 @@ TRAITS: Final[Mapping[Learned, TaskTraits]] = {
     "class": TaskTraits(
         "single-label",
         ("accuracy", "balanced_accuracy", "macro_f1", "loss"),
-        frozenset({"classes", "mixing", "smoothing"}),
+        frozenset({"classes", "mixing", "smoothing", "forms"}),
     ),
     "multi": TaskTraits(
         "multi-label",
         ("mean_average_precision", "macro_f1", "micro_f1", "exact_match", "loss"),
-        frozenset({"mixing", "smoothing"}),
+        frozenset({"mixing", "smoothing", "forms"}),
     ),
     "targets": TaskTraits(
         "regression",
         ("r2", "absolute_error", "root_mean_square_error", "loss"),
-        frozenset({"mixing"}),
+        frozenset({"mixing", "forms"}),
     ),
     "objects": TaskTraits(
         "detection",
@@ -83,7 +83,7 @@ _WORDS: Final[dict[str, str]] = {"objects": "objects in images", **dict(WORDS.it
 
 
 def learned(version: DatasetVersion) -> Learned:
-    """Return what models of a dataset version learn."""
+    """Return the kind of labels that models of a dataset version learn."""
     has_boxes = any(feature.name == BOXES for feature in version.manifest.extra_features)
     return "objects" if has_boxes else version.manifest.label_kind
 
@@ -105,9 +105,9 @@ def traits_of(version: DatasetVersion) -> TaskTraits:
 
 
 def settings_for(config: TrainConfig, version: DatasetVersion) -> TrainConfig:
-    """Return the configuration with what the labels decide, if its settings fit them.
+    """Fill in the settings that the labels decide, and refuse those without a meaning.
 
-    That is ``run.best_metric``, and where places are found ``data.fit`` and ``data.image_size``.
+    The labels decide ``run.best_metric``, and where places are found ``data.fit`` and ``data.image_size``.
 
     Args:
         config: the configuration of a run.
@@ -155,3 +155,4 @@ def _special(config: TrainConfig) -> Iterator[tuple[Setting, str, object, object
     yield "mixing", "augment.mixup", augment.mixup, 0.0
     yield "mixing", "augment.cutmix", augment.cutmix, 0.0
     yield "smoothing", "optimizer.label_smoothing", config.optimizer.label_smoothing, 0.0
+    yield "forms", "export.formats", config.export.formats, ()

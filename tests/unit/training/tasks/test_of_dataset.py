@@ -120,6 +120,12 @@ def test_the_best_metric(versions: Versions, kind: str, asked: str, found: str) 
             {"optimizer": {"label_smoothing": 0.1}},
             "optimizer.label_smoothing = 0.1 has no meaning",
         ),
+        ("objects", {"export": {"formats": ["onnx"]}}, r"export\.formats = .* has no meaning for detection"),
+        (
+            "mask",
+            {"export": {"formats": ["litert"]}},
+            r"export\.formats = .* has no meaning for segmentation",
+        ),
     ],
 )
 def test_settings_without_a_meaning_are_refused(
