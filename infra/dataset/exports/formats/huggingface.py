@@ -16,7 +16,7 @@ import pyarrow.types as types
 
 from infra.dataset.exports.columns import as_picture, class_names, image_suffix
 from infra.dataset.exports.formats import PlainFormat
-from infra.dataset.exports.formats.parquet import table_schema, write_tables
+from infra.dataset.exports.formats.parquet import picture_columns, table_schema, write_tables
 from infra.dataset.exports.plan import Part, Plan
 from infra.dataset.exports.reading import Batch
 from infra.dataset.exports.target import FileMade, PartFiles
@@ -64,12 +64,13 @@ def _pictures(plan: Plan, batch: Batch) -> dict[str, pa.Array]:
     suffix = image_suffix(plan, raw="png")
     images = [{"bytes": as_picture(plan, each), "path": f"{each.id}.{suffix}"} for each in batch.records]
     masks = [{"bytes": each.mask, "path": f"{each.id}.png"} for each in batch.records]
-    return {"image": pa.array(images, _IMAGE), "mask": pa.array(masks, _IMAGE)}
+    pictures = {"image": images, "mask": masks}
+    return {name: pa.array(pictures[name], _IMAGE) for name in picture_columns(plan)}
 
 
 def _feature(plan: Plan, field: pa.Field) -> dict[str, Any]:
     """Describe a column as ``datasets.Features`` does."""
-    if field.name == "image" or (field.name == "mask" and field.type == _IMAGE):
+    if field.name in picture_columns(plan):
         return {"_type": "Image"}
     if field.name == "label":
         return {"names": class_names(plan), "_type": "ClassLabel"}

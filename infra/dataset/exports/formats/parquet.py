@@ -25,16 +25,22 @@ Images = Callable[[Plan, Batch], dict[str, pa.Array]]
 
 def table_schema(plan: Plan, image: pa.DataType, metadata: dict[str, str]) -> pa.Schema:
     """The columns of a file: id, image, mask if there are masks, label, class name, then the index."""
-    has_masks = plan.version.manifest.mask is not None
     fields = [
         plan.columns.field("id"),
-        pa.field("image", image),
-        *([pa.field("mask", image)] if has_masks else []),
+        *(pa.field(name, image) for name in picture_columns(plan)),
         pa.field("label", pa.int64()),
         pa.field("label_name", pa.string()),
         *(field for field in plan.columns if field.name not in _FIRST),
     ]
     return pa.schema(fields, metadata=metadata)
+
+
+def picture_columns(plan: Plan) -> tuple[str, ...]:
+    """Return the names of the columns of images and of stored masks.
+
+    Without masks, a column ``mask`` is a further feature of the dataset.
+    """
+    return ("image",) if plan.version.manifest.mask is None else ("image", "mask")
 
 
 def write_tables(
@@ -49,7 +55,7 @@ def write_tables(
         batches: the records.
         images: makes the column of the images of a batch, and that of their masks.
     """
-    pictures = [name for name in schema.names if name in ("image", "mask")]
+    pictures = picture_columns(plan)
     leaves = [leaf for name in pictures for leaf in _leaves(schema.field(name))]
     plain = [name for name in schema.names if name not in pictures]
     codecs = dict.fromkeys(plain, "zstd") | dict.fromkeys(leaves, "none")
@@ -100,8 +106,10 @@ class _Parquet(PlainFormat):
 
 
 def _stored_images(plan: Plan, batch: Batch) -> dict[str, pa.Array]:
-    images = pa.array([record.image for record in batch.records], pa.binary())
-    return {"image": images, "mask": pa.array([record.mask for record in batch.records], pa.binary())}
+    return {
+        name: pa.array([getattr(record, name) for record in batch.records], pa.binary())
+        for name in picture_columns(plan)
+    }
 
 
 FORMAT = _Parquet()

@@ -258,6 +258,18 @@ def test_further_columns_travel_along_whatever_their_type(tmp_path: Path, featur
     assert features["label"] == {"names": ["fox"], "_type": "ClassLabel"}
 
 
+def test_a_further_feature_may_be_called_mask(tmp_path: Path) -> None:
+    version = publish(tmp_path / "sets", coloured({"train": {"fox": 2}}), shards_per_split=1)
+    version = with_columns(version, {"mask": pa.array(["a", "b"])})
+    for name in FORMATS:
+        export(version, tmp_path / name, name)
+    for folder in ("parquet", "huggingface/data"):
+        [table] = [pq.read_table(path) for path in (tmp_path / folder).glob("*.parquet")]
+        assert table["mask"].to_pylist() == ["a", "b"]
+    features = json.loads(table.schema.metadata[b"huggingface"])["info"]["features"]
+    assert features["mask"] == {"dtype": "string", "_type": "Value"}
+
+
 def test_tensorflow_datasets_is_told_of_features_that_every_record_has(
     tmp_path: Path, featured: DatasetVersion
 ) -> None:
