@@ -89,9 +89,8 @@ def _in_png(data: bytes) -> Blocks:
         elif name == b"caBX":
             found.setdefault("c2pa", data[start:end])
         elif name == b"iTXt" and data.startswith(_XMP_KEYWORD, start) and "xmp" not in found:
-            packet = _text_of(data[start + len(_XMP_KEYWORD) : end])
-            if packet:
-                found["xmp"] = packet
+            # The first counts even if it is damaged: a file of many would be inflated many times over.
+            found["xmp"] = _text_of(data[start + len(_XMP_KEYWORD) : end]) or b""
     return _with_store(found)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from infra.codecs.structure.boxes import boxes
 
@@ -16,6 +17,8 @@ _STORE = bytes.fromhex("6332706100110010800000aa00389b71")  # c2pa
 _ASSERTIONS = bytes.fromhex("6332617300110010800000aa00389b71")  # c2as
 _HAS_LABEL = 0x02
 _MAX_BOXES = 1_000
+_MAX_DECLARED = 100
+_MAX_VALUE_BYTES = 500
 
 # The key as CBOR writes a text of 17 bytes (RFC 8949, 3.1), and the head of a text with its length.
 _DECLARED = re.compile(
@@ -37,7 +40,7 @@ def declared_source_types(store: bytes) -> list[str]:
         for _, _, start, end in _described(store, opened, stop)
     ]
     for start, end in reversed(manifests):
-        if found := list(_declared_in(store, start, end)):
+        if found := list(islice(_declared_in(store, start, end), _MAX_DECLARED)):
             return found
     return []
 
@@ -61,6 +64,7 @@ def _described(data: bytes, start: int, end: int) -> Iterator[tuple[bytes, bytes
         if description is None or description[0] != b"jumd":
             continue
         _, at, content = description
+        content = min(content, stop)
         kind, toggles = data[at : at + 16], data[at + 16 : at + 17]
         has_label = bool(toggles) and bool(toggles[0] & _HAS_LABEL)
         label = data[at + 17 : content].partition(b"\x00")[0] if has_label else b""
@@ -68,10 +72,13 @@ def _described(data: bytes, start: int, end: int) -> Iterator[tuple[bytes, bytes
 
 
 def _named(cbor: bytes) -> Iterator[str]:
-    """Yield the values of all keys ``digitalSourceType``."""
+    """Yield the values of all keys ``digitalSourceType``, each cut to ``_MAX_VALUE_BYTES``.
+
+    The lengths of damaged values may overlap.
+    """
     for found in _DECLARED.finditer(cbor):
         if found["short"]:
             size = found["short"][0] - 0x60
         else:
             size = int.from_bytes(found["byte"] or found["word"], "big")
-        yield cbor[found.end() : found.end() + size].decode("utf-8", "replace")
+        yield cbor[found.end() : found.end() + min(size, _MAX_VALUE_BYTES)].decode("utf-8", "replace")

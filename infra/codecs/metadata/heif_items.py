@@ -64,7 +64,7 @@ def _numbers(data: bytes, start: int, end: int) -> tuple[int | None, int | None]
         if data[kind : kind + 4] == b"Exif" and exif is None:
             exif = number
         elif data[kind : kind + 4] == b"mime" and xmp is None:
-            texts = data[kind + 4 : min(stop, end)].split(b"\x00")  # name, type of the content
+            texts = data[kind + 4 : min(stop, end)].split(b"\x00", 2)  # name, type of the content
             xmp = number if len(texts) > 1 and texts[1] in _XMP_TYPES else None
     return exif, xmp
 
@@ -72,7 +72,7 @@ def _numbers(data: bytes, start: int, end: int) -> tuple[int | None, int | None]
 def _contents(
     data: bytes, iloc: tuple[int, int], idat: tuple[int, int], wanted: set[int]
 ) -> dict[int, bytes]:
-    """Return number -> content of the wanted items."""
+    """Return number -> content of the wanted items; without those that are longer than the file."""
     table = data[iloc[0] : iloc[1]]
     if len(table) < 8 or table[0] > 2:
         return {}
@@ -91,7 +91,8 @@ def _contents(
             extents.append((base + fields.take(sizes[0]), fields.take(sizes[1])))
         if fields.at > len(table):
             return found
-        if number in wanted and method in (0, 1):
+        is_possible = sum(size for _, size in extents) <= len(data)
+        if number in wanted and number not in found and method in (0, 1) and is_possible:
             begin = idat[0] if method else 0
             found[number] = b"".join(data[begin + at : begin + at + size] for at, size in extents)
     return found

@@ -6,6 +6,7 @@ import re
 from datetime import datetime
 
 MAX_CHARACTERS = 500
+_MAX_TIME_CHARACTERS = 64  # the pattern takes the square of the length of a run of spaces
 
 _DATE = re.compile(
     r"(?P<date>\d{4}([-:/.]\d{2}){0,2})"
@@ -38,7 +39,7 @@ def iso_time(text: str | None, offset: str | None = None) -> str | None:
         text: a time of EXIF ("2024:05:06 07:08:09"), XMP or IPTC; XMP may have only a year, or only a date.
         offset: of the time from UTC, if it is not in the text ("+02:00").
     """
-    found = _DATE.match(text.strip()) if text else None
+    found = _DATE.match(text.strip()[:_MAX_TIME_CHARACTERS]) if text else None
     if found is None:
         return None
     date = re.sub(r"[:/.]", "-", found["date"])

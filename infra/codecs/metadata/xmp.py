@@ -62,7 +62,8 @@ def read_xmp(packet: bytes) -> Properties:
     parser.StartDoctypeDeclHandler = packet_parser.refuse
     if not is_wide:
         packet = packet.strip(b"\x00 \r\n\t")  # padding
-    with suppress(expat.ExpatError, _Refused, ValueError):  # what was found so far stands
+    # What was found so far stands. An unknown encoding is a LookupError.
+    with suppress(expat.ExpatError, _Refused, ValueError, LookupError):
         parser.Parse(packet, True)
     return packet_parser.found
 
@@ -103,10 +104,11 @@ class _Packet:
         if self._wanted is None:
             return
         closes = len(self._path) == self._depth
-        text = "".join(self._parts).strip()
-        if (name == _ITEM or closes) and text and len(self._values) < _MAX_VALUES:
-            self._values.append(text)
+        if name == _ITEM or closes:  # joined at each inner tag, a long text would cost its square
+            text = "".join(self._parts).strip()
             self._parts.clear()
+            if text and len(self._values) < _MAX_VALUES:
+                self._values.append(text)
         if closes:
             self._keep(self._wanted, self._values)
             self._wanted = None
