@@ -33,7 +33,10 @@ def unchanged_version(
 
 
 def _is_still_unreadable(version: DatasetVersion, listing: Listing, source: Reader) -> bool:
-    """Return whether the files that could not be read when the version was made still cannot be read."""
+    """Return whether the files that could not be read when the version was made still cannot be read.
+
+    An image with a mask is lost if either cannot be read.
+    """
     if not set(PASSING_REASONS) & set(version.manifest.quarantine):
         return True
     inputs = version.inputs()
@@ -44,6 +47,8 @@ def _is_still_unreadable(version: DatasetVersion, listing: Listing, source: Read
     for file, reason in zip(file_refs(listed), lost["reason"].to_pylist(), strict=True):
         try:
             source.read(file)
+            if file.mask is not None:
+                source.read(file.mask)
         except SourceFault as fault:
             if fault.reason == reason:
                 continue

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from beam_jobs.config import FilterConfig, PrepareConfig
 from beam_jobs.execution.verdicts import reasons_to_retry
 from beam_jobs.reuse.previous import Reuse
-from beam_jobs.schemas import MASK_REASONS, PASSING_REASONS
+from beam_jobs.schemas import MASK_REASONS, PASSING_REASONS, VERDICT_REASONS
 from infra.errors import ShardmillError
 from infra.format.contract import Manifest
 
@@ -63,5 +63,10 @@ def _of_masks(config: PrepareConfig) -> object:
 
 
 def retried_reasons(manifest: Manifest, config: PrepareConfig) -> tuple[str, ...]:
-    """Return the quarantine reasons that may have passed although the file is unchanged."""
-    return (*PASSING_REASONS, *MASK_REASONS, *reasons_to_retry(manifest.config, config.runner))
+    """Return the quarantine reasons that may have passed although the file is unchanged.
+
+    A verdict on an image with a mask may be due to the mask, which may have changed.
+    """
+    has_masks = config.source.label_kind == "mask"
+    verdicts = VERDICT_REASONS if has_masks else reasons_to_retry(manifest.config, config.runner)
+    return (*PASSING_REASONS, *MASK_REASONS, *verdicts)

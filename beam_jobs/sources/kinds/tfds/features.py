@@ -67,7 +67,14 @@ def leaves_of(document: Mapping[str, Any]) -> list[Leaf]:
             f"{FEATURES_FILE} is not of the format of TensorFlow Datasets since 4.4",
             "let it write the data set again, or read the files alone: --source-kind tfrecord",
         )
-    return sorted(map(_of_bearable_length, _leaves("", document, None)), key=lambda leaf: leaf.key)
+    try:
+        leaves = list(_leaves("", document, None))
+    except RecursionError as error:
+        raise ConfigError(
+            f"{FEATURES_FILE} has too many dictionaries within each other",
+            "let TensorFlow Datasets write it again, or read the files alone: --source-kind tfrecord",
+        ) from error
+    return sorted(map(_of_bearable_length, leaves), key=lambda leaf: leaf.key)
 
 
 def _of_bearable_length(leaf: Leaf) -> Leaf:

@@ -126,7 +126,7 @@ def _shards(split: Mapping[str, Any], split_name: str, dataset: str, file_format
     lengths = split.get("shardLengths", [])
     try:
         counts = [int(length) for length in lengths]
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:  # Infinity is the last
         raise _wrong(f"shardLengths of the split {split_name} are no numbers") from error
     if any(count < 0 for count in counts) or len(counts) > _MAX_SHARDS:
         raise _wrong(f"shardLengths of the split {split_name} are no numbers of records")

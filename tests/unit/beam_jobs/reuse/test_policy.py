@@ -9,6 +9,7 @@ import pytest
 from beam_jobs.config import PrepareConfig
 from beam_jobs.reuse.policy import retried_reasons, reuse_of
 from beam_jobs.reuse.previous import Reuse
+from beam_jobs.schemas import VERDICT_REASONS
 from tests.samples.manifests import BUILDS, empty_manifest
 
 ALL, COPIES, NOTHING = (True, True, True), (True, True, False), (False, False, False)
@@ -54,3 +55,9 @@ def test_a_decoder_is_tried_again_under_other_limits() -> None:
     assert "decoder_hung" not in retried_reasons(empty_manifest(), PrepareConfig())
     later = PrepareConfig.model_validate({"runner": {"image_seconds": 600}})
     assert {"decoder_hung", "vanished"} <= set(retried_reasons(empty_manifest(), later))
+
+
+def test_a_decoder_is_tried_again_with_masks_since_the_mask_may_have_changed() -> None:
+    source = {"kind": "masks", "masks": {"classes": ["ground", "disc"]}}
+    config = PrepareConfig.model_validate({"source": source})
+    assert set(VERDICT_REASONS) <= set(retried_reasons(empty_manifest(), config))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from beam_jobs.config import PrepareConfig
 from beam_jobs.schemas import file_refs
 from beam_jobs.sources import list_inputs, open_reader
 from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.kinds.tfds.features import leaves_of
 from beam_jobs.sources.listing import Listing
 from beam_jobs.tables.features import features_of
 from infra.errors import ConfigError, NotFoundError
@@ -221,6 +223,7 @@ def test_several_labels_and_none(tmp_path: Path) -> None:
     [
         ({"splits": "train"}, "it has no list of splits"),
         ({"splits": [{"name": "train", "shardLengths": ["x"]}]}, "are no numbers"),
+        ({"splits": [{"name": "train", "shardLengths": [float("inf")]}]}, "are no numbers"),
         ({"splits": [{"name": "train", "shardLengths": [-1]}]}, "are no numbers of records"),
         ({"splits": [{"name": "train", "numBytes": "9"}]}, "the split train has no shardLengths"),
         ({"splits": [{"name": "a"}, {"name": "a"}]}, "no names of their own"),
@@ -272,3 +275,11 @@ def test_files_that_are_no_metadata(tmp_path: Path) -> None:
     make_tfds(folder, {"train": [plain_records(1)]}, names={"label": ["hat"]})
     with pytest.raises(ConfigError, match=r"label\.labels\.txt has 1 names, and features\.json says 3"):
         listed(folder)
+
+
+def test_dictionaries_without_end_are_refused_in_words() -> None:
+    nested = TEXT
+    for _ in range(sys.getrecursionlimit()):
+        nested = dictionary({"x": nested})
+    with pytest.raises(ConfigError, match="too many dictionaries within each other"):
+        leaves_of(nested)

@@ -1,0 +1,63 @@
+"""A version counts as unchanged only while its files that could not be read still cannot be read."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+
+from beam_jobs.config import RunnerConfig
+from beam_jobs.publish.digests import Digests
+from beam_jobs.publish.unchanged import unchanged_version
+from beam_jobs.schemas import LISTING_SCHEMA, MASK_COLUMNS, READ, UNREADABLE, VANISHED, FileRef, Status
+from beam_jobs.sources.files.walking import SourceFault
+from beam_jobs.sources.listing import Listing
+from infra.format.contract import INPUTS_SCHEMA
+from tests.samples.manifests import empty_manifest
+
+DIGESTS = Digests("r", "s", {})
+IMAGE = {"uri": "image.png", "size_bytes": 3, "mtime_ns": 1, "status": Status.TO_READ}
+MASK = {"mask_uri": "mask.png", "mask_size_bytes": 4, "mask_mtime_ns": 2}
+
+
+class FaultyReader:
+    """Reads files, apart from those with a fault: URI -> reason."""
+
+    def __init__(self, faults: dict[str, str]) -> None:
+        self._faults = faults
+
+    def read(self, file: FileRef) -> bytes:
+        if file.uri in self._faults:
+            raise SourceFault(self._faults[file.uri], "it cannot be read")
+        return b""
+
+
+@pytest.mark.parametrize(
+    ("has_mask", "faults", "is_unchanged"),
+    [
+        (False, {"image.png": UNREADABLE}, True),
+        (False, {"image.png": VANISHED}, False),
+        (False, {}, False),
+        (True, {"image.png": UNREADABLE}, True),
+        (True, {"mask.png": UNREADABLE}, True),
+        (True, {"mask.png": VANISHED}, False),
+        (True, {}, False),
+    ],
+)
+def test_a_version_is_unchanged_while_the_same_files_cannot_be_read(
+    has_mask: bool, faults: dict[str, str], is_unchanged: bool
+) -> None:
+    schema = pa.schema([*LISTING_SCHEMA, *(MASK_COLUMNS if has_mask else ())])
+    row = dict.fromkeys(schema.names) | IMAGE | (MASK if has_mask else {})
+    listing = Listing(pa.Table.from_pylist([row], schema))
+    lost = dict.fromkeys(INPUTS_SCHEMA.names) | {"uri": "image.png", "stage": READ, "reason": UNREADABLE}
+    version = SimpleNamespace(
+        manifest=empty_manifest().model_copy(update={"quarantine": {UNREADABLE: 1}}),
+        missing_files=list,
+        inputs=lambda: pa.Table.from_pylist([lost], INPUTS_SCHEMA),
+    )
+    newest = cast(Any, version)
+    found = unchanged_version(newest, DIGESTS, listing, FaultyReader(faults), RunnerConfig())
+    assert (found is newest) is is_unchanged
