@@ -8,6 +8,7 @@ marks pixels that belong to none, and what is around a padded image.
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -21,11 +22,14 @@ from infra.codecs.pillow.decode import decode_samples
 from infra.codecs.resize import Geometry
 
 Numbers = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
+# Returns the number of each value, or _UNKNOWN: int32 [H, W].
+_Find = Callable[[npt.NDArray[Any]], npt.NDArray[np.int32]]
 
 LOSSLESS_FORMATS = ("png", "tiff", "bmp", "gif")
 _SHOWN = 5  # unknown values in a message
 _PNG_LEVEL = 6
 _UNKNOWN = -1
+_PIXELS_AT_ONCE = 1 << 18  # each takes some 40 bytes while its class is looked up
 
 
 @dataclass(frozen=True)
@@ -84,22 +88,42 @@ def class_numbers(samples: npt.NDArray[Any], values: ClassValues) -> Numbers:
     Raises:
         ImageRejected: a value stands for no class ("unknown_mask_value").
     """
-    codes = _codes(samples, values)
+    find = _in_color(values) if values.in_color else _in_table(values, samples.dtype)
+    result = np.empty(samples.shape[:2], values.dtype)
+    strange = _StrangeValues(values.in_color)
+    rows = max(1, _PIXELS_AT_ONCE // max(1, samples.shape[1]))
+    for start in range(0, len(samples), rows):
+        codes = _codes(samples[start : start + rows], values)
+        found = find(codes)
+        unknown = found == _UNKNOWN
+        if unknown.any():
+            if not values.ignores_unknown:
+                strange.add(codes[unknown])
+            found[unknown] = values.ignore
+        result[start : start + rows] = found
+    if strange.num_pixels:
+        raise ImageRejected("unknown_mask_value", str(strange))
+    return cast(Numbers, result)
+
+
+def _in_color(values: ClassValues) -> _Find:
+    """Return a function that finds colours by searching."""
     known, numbers = _lookup(values)
-    if values.in_color:
+
+    def find(codes: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
         places = np.minimum(np.searchsorted(known, codes), max(0, len(known) - 1))
-        found = np.where(known[places] == codes, numbers[places], _UNKNOWN)
-    else:
-        table = np.full(1 << 16 if codes.dtype == np.uint16 else 1 << 8, _UNKNOWN, np.int32)
-        fits = known < len(table)
-        table[known[fits]] = numbers[fits]
-        found = table[codes]
-    unknown = found == _UNKNOWN
-    if unknown.any():
-        if not values.ignores_unknown:
-            raise ImageRejected("unknown_mask_value", _strange(codes[unknown], values))
-        found[unknown] = values.ignore
-    return cast(Numbers, found.astype(values.dtype))
+        return np.where(known[places] == codes, numbers[places], np.int32(_UNKNOWN))
+
+    return find
+
+
+def _in_table(values: ClassValues, dtype: np.dtype[Any]) -> _Find:
+    """Return a function that finds numbers of a type in a table of all."""
+    known, numbers = _lookup(values)
+    table = np.full(1 << 16 if dtype == np.uint16 else 1 << 8, _UNKNOWN, np.int32)
+    fits = known < len(table)
+    table[known[fits]] = numbers[fits]
+    return lambda codes: table[codes]
 
 
 def _codes(samples: npt.NDArray[Any], values: ClassValues) -> npt.NDArray[Any]:
@@ -127,13 +151,30 @@ def _lookup(values: ClassValues) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.
     return np.ascontiguousarray(known), numbers.astype(np.int32)
 
 
-def _strange(codes: npt.NDArray[Any], values: ClassValues) -> str:
-    """Return the message about pixels with values that stand for no class."""
-    found, counts = np.unique(codes, return_counts=True)
-    shown = [f"#{value:06x}" if values.in_color else str(value) for value in found[:_SHOWN]]
-    more = f" and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
-    pixels = int(counts.sum())
-    return f"{pixels:,} of its pixels have values that stand for no class: {', '.join(shown)}{more}"
+class _StrangeValues:
+    """Collects values that stand for no class, for a message.
+
+    Attributes:
+        num_pixels: that have such a value.
+    """
+
+    def __init__(self, in_color: bool) -> None:
+        self.num_pixels = 0
+        self._in_color = in_color
+        self._seen = np.zeros(1 << 24 if in_color else 1 << 16, np.bool_)
+
+    def add(self, codes: npt.NDArray[Any]) -> None:
+        """Note the values of some pixels."""
+        self.num_pixels += len(codes)
+        self._seen[codes] = True
+
+    def __str__(self) -> str:
+        found = np.flatnonzero(self._seen).tolist()
+        shown = [f"#{value:06x}" if self._in_color else str(value) for value in found[:_SHOWN]]
+        more = f" and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
+        return (
+            f"{self.num_pixels:,} of its pixels have values that stand for no class: {', '.join(shown)}{more}"
+        )
 
 
 def fit_mask(numbers: Numbers, to: Geometry, ignore: int) -> Numbers:

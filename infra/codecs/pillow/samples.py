@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
+from PIL import Image, ImageChops
 
 from infra.codecs.formats import ImageRejected
 from infra.codecs.pillow.depth import DEEP_MODES
 
 AnyPixels = npt.NDArray[Any]
 
-_COMPRESSION = 259
+_COMPRESSION, _PHOTOMETRIC = 259, 262
+_WHITE_IS_ZERO = 0
 # JPEG old and new, JPEG 2000 (three writers), lossy JPEG of DNG, WebP.
 _LOSSY_COMPRESSIONS = frozenset({6, 7, 33003, 33004, 33005, 34712, 34892, 50001})
 _OPAQUE = 255
@@ -39,6 +40,8 @@ def samples_of(image: Image.Image, bits: int, in_color: bool) -> AnyPixels:
         raise ImageRejected("lossy_mask", "a TIFF whose compression changes pixels")
     if in_color and image.mode in ("1", "L", "P"):
         image, bits = image.convert("RGB"), 8
+    elif tags and tags.get(_PHOTOMETRIC, _WHITE_IS_ZERO) == _WHITE_IS_ZERO and image.mode in ("1", "L"):
+        image = ImageChops.invert(image)  # as Pillow did to show shades, with up to 8 bits
     if image.mode in ("RGB", "RGBA", "RGBX"):
         return _colors(image, bits)
     if image.mode in ("LA", "PA"):

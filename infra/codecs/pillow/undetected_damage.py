@@ -5,9 +5,13 @@ from __future__ import annotations
 from PIL import Image
 
 from infra.codecs.formats import ImageRejected
+from infra.codecs.pillow.run_length_bmp import is_run_length_bmp
 from infra.codecs.structure.png_chunks import PngFile
 from infra.codecs.structure.png_rows import can_hold_all_rows, holds_all_rows, is_undamaged, last_row_decoded
 from infra.codecs.structure.tiff_strips import lacks_rows
+
+# Places of the bits of a pixel in a BMP: OS/2's header is shorter than all others.
+_OLD_BMP_HEADER_BYTES, _OLD_BMP_BITS_AT, _BMP_BITS_AT = 12, 24, 28
 
 
 def check_before_loading(data: bytes, png: PngFile | None, image: Image.Image, salvage: bool) -> None:
@@ -20,14 +24,28 @@ def check_before_loading(data: bytes, png: PngFile | None, image: Image.Image, s
         salvage: accept a PNG that lacks rows. In a TIFF other bytes would stand where rows are missing.
 
     Raises:
-        ImageRejected: "truncated" or "corrupt".
+        ImageRejected: "truncated", "corrupt" or "unsupported".
     """
+    if image.format == "BMP" and not is_run_length_bmp(image):
+        _check_bits(data, image.mode)
     if image.format == "TIFF" and lacks_rows(data, dict(getattr(image, "tag_v2", {}))):
         raise ImageRejected("truncated", "a strip of the TIFF file is missing or cut short")
     if png is not None and not is_undamaged(png):
         raise ImageRejected("corrupt", "not a sound PNG file: its pixel data does not match its checksums")
     if png is not None and not salvage and not can_hold_all_rows(png):
         raise ImageRejected("truncated", "the PNG file ends early: most rows are missing")
+
+
+def _check_bits(data: bytes, mode: str) -> None:
+    """Check that Pillow will read as many bits a pixel as a BMP has.
+
+    Pillow 12.3 leaves a palette out if it begins with the greys of its own, and then reads 1 bit a pixel (two
+    colours) or 8 bits, whatever the file has.
+    """
+    at = _OLD_BMP_BITS_AT if data[14] == _OLD_BMP_HEADER_BYTES else _BMP_BITS_AT
+    bits = int.from_bytes(data[at : at + 2], "little")
+    if bits != {"1": 1, "L": 8}.get(mode, bits):
+        raise ImageRejected("unsupported", f"a BMP of {bits} bits a pixel with these greys; save it as PNG")
 
 
 def check_after_loading(png: PngFile | None, image: Image.Image, salvage: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import tracemalloc
 import zlib
 from fractions import Fraction
 from typing import Any
@@ -57,6 +58,38 @@ def png_of_bits(numbers: np.ndarray, bits: int) -> bytes:
         + png_chunk(b"IDAT", zlib.compress(b"".join(rows)))
         + png_chunk(b"IEND", b"")
     )
+
+
+def tiff_of_bits(numbers: np.ndarray, bits: int, photometric: int | None) -> bytes:
+    """A TIFF of one strip, without a tag that is None; Pillow writes none of 2 and 4 bits."""
+    height, width = numbers.shape
+    if bits == 16:
+        strip = numbers.astype("<u2").tobytes()
+    else:
+        shifted = (numbers[:, :, None] >> np.arange(bits - 1, -1, -1)) & 1
+        strip = np.packbits(shifted.reshape(height, -1).astype(np.uint8), axis=1).tobytes()
+    tags: dict[int, int | None] = {256: width, 257: height, 258: bits, 259: 1, 262: photometric}
+    tags |= {273: 0, 277: 1, 278: height, 279: len(strip)}
+    given = {tag: value for tag, value in tags.items() if value is not None}
+    given[273] = 8 + 2 + 12 * len(given) + 4
+    directory = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in given.items())
+    return struct.pack("<2sHIH", b"II", 42, 8, len(given)) + directory + bytes(4) + strip
+
+
+def bmp_of_bits(numbers: np.ndarray, bits: int, palette: list[int], is_old: bool = False) -> bytes:
+    """A BMP with a palette of greys; Pillow writes none of 4 bits."""
+    height, width = numbers.shape
+    shifted = (numbers[::-1, :, None] >> np.arange(bits - 1, -1, -1)) & 1
+    packed = np.packbits(shifted.reshape(height, -1).astype(np.uint8), axis=1)
+    rows = np.pad(packed, ((0, 0), (0, -packed.shape[1] % 4))).tobytes()
+    if is_old:
+        header = struct.pack("<IHHHH", 12, width, height, 1, bits)
+        colors = b"".join(bytes([grey] * 3) for grey in palette)
+    else:
+        header = struct.pack("<IiiHHIIiiII", 40, width, height, 1, bits, 0, len(rows), 0, 0, len(palette), 0)
+        colors = b"".join(bytes([grey] * 3 + [0]) for grey in palette)
+    at = 14 + len(header) + len(colors)
+    return struct.pack("<2sIII", b"BM", at + len(rows), 0, at) + header + colors + rows
 
 
 def samples(data: bytes, *, in_color: bool = False) -> np.ndarray:
@@ -131,6 +164,44 @@ def test_other_files_are_refused(data: bytes, reason: str) -> None:
     assert refused.value.reason == reason
 
 
+@pytest.mark.parametrize("photometric", [0, 1, None])
+@pytest.mark.parametrize("bits", [1, 2, 4, 8, 16])
+def test_a_tiff_gives_the_numbers_in_it_whichever_is_white(bits: int, photometric: int | None) -> None:
+    numbers = np.array([[0, 1, 2, 3, (1 << bits) - 1]] * 3, np.uint16) & ((1 << bits) - 1)
+    assert samples(tiff_of_bits(numbers, bits, photometric))[:, :, 0].tolist() == numbers.tolist()
+
+
+def test_the_colors_of_a_tiff_are_those_that_it_shows() -> None:
+    data = tiff_of_bits(np.array([[0, 255]], np.uint8), 8, photometric=0)
+    assert samples(data, in_color=True).tolist() == [[[255] * 3, [0] * 3]]
+
+
+@pytest.mark.parametrize(
+    ("bits", "palette", "is_old"),
+    [
+        pytest.param(4, list(range(16)), False, id="4 bits"),
+        pytest.param(4, list(range(16)), True, id="4 bits of OS/2"),
+        pytest.param(4, [0, 255], False, id="4 bits, two colours"),
+        pytest.param(8, [0, 255], False, id="8 bits, two colours"),
+    ],
+)
+@pytest.mark.parametrize("in_color", [False, True])
+def test_a_bmp_that_pillow_reads_with_other_bits_is_refused(
+    bits: int, palette: list[int], is_old: bool, in_color: bool
+) -> None:
+    data = bmp_of_bits(painted(values=2), bits, palette, is_old)
+    with pytest.raises(ImageRejected, match=f"a BMP of {bits} bits a pixel .* save it as PNG"):
+        samples(data, in_color=in_color)
+
+
+@pytest.mark.parametrize(
+    ("bits", "palette"), [(1, [0, 255]), (1, [255, 0]), (4, [0, 90, 180]), (8, list(range(256)))]
+)
+def test_other_bmps_give_their_indexes(bits: int, palette: list[int]) -> None:
+    numbers = painted(values=2)
+    assert samples(bmp_of_bits(numbers, bits, palette))[:, :, 0].tolist() == numbers.tolist()
+
+
 def test_a_mask_larger_than_allowed_is_refused() -> None:
     with pytest.raises(ImageRejected) as refused:
         decode_mask(saved(Image.fromarray(painted()), "PNG"), 100, in_color=False)
@@ -156,6 +227,23 @@ def test_its_own_orientation_turns_a_mask() -> None:
 def test_unknown_values_are_named(numbers: np.ndarray, said: str) -> None:
     with pytest.raises(ImageRejected, match=said):
         class_numbers(numbers[:, :, np.newaxis], ClassValues(((0,), (1,))))
+
+
+def test_large_masks_take_little_memory_beside_their_pixels() -> None:
+    colored = np.zeros((3_000, 2_000, 3), np.uint8)
+    colored[:, ::2, 0] = 0x80
+    colored[-1, -1] = 9
+    values = ClassValues(((0,), (0x800000,)), in_color=True)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ImageRejected, match=r"'1 of its pixels .*: #090909'"):
+            class_numbers(colored, values)
+        numbers = class_numbers(colored[:-1], values)
+        assert tracemalloc.get_traced_memory()[1] < 8 * colored[:, :, 0].size
+    finally:
+        tracemalloc.stop()
+    assert (numbers[:, ::2] == 1).all()
+    assert not numbers[:, 1::2].any()
 
 
 def test_unknown_values_may_be_ignored_and_values_merged() -> None:
