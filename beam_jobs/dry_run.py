@@ -14,7 +14,7 @@ import tempfile
 import time
 import zlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -42,11 +42,12 @@ from beam_jobs.sources import fetches, list_inputs, make_readable, open_reader, 
 from beam_jobs.sources.embeddings import EmbeddingFiles
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.recognition.recognising import settled
-from beam_jobs.tables.features import features_of
+from beam_jobs.tables.features import PREFIX, features_of
 from infra.dataset.catalog import Catalog
 from infra.dataset.maintenance.purged import purged_contents
 from infra.dataset.version import DatasetVersion
 from infra.format.contract import SPLITS
+from infra.format.masks import MASK_BYTES
 from infra.progress import log
 from infra.storage.filesystem import Storage
 
@@ -186,7 +187,7 @@ def take_sample(references: pa.Table, source: SourceFolder, config: PrepareConfi
         reader = open_reader(source, config, spool)
         seconds = _encode_for_a_while(EncodeBlocks(reader, spool, config), len(blocks))
         facts = [read_facts(spool, block) for block in blocks[: len(seconds)]]
-    stored = [length for table in facts for length in table["stored_bytes"].to_pylist() if length is not None]
+    stored = [length for table in facts for length in _stored_bytes(table) if length is not None]
     num_images = sum(table.num_rows for table in facts)
     # The first block waits for libraries to load.
     timed, num_timed = seconds, num_images
@@ -198,6 +199,14 @@ def take_sample(references: pa.Table, source: SourceFolder, config: PrepareConfi
         sum(stored) / len(stored) if stored else 0.0,
         sum(timed) / num_timed if num_timed else 0.0,
     )
+
+
+def _stored_bytes(facts: pa.Table) -> list[int | None]:
+    """Return the bytes of each stored image with its mask; None for those that are not stored."""
+    lengths = facts["stored_bytes"]
+    if PREFIX + MASK_BYTES in facts.schema.names:
+        lengths = pc.add(lengths, facts[PREFIX + MASK_BYTES])
+    return cast(list[int | None], lengths.to_pylist())
 
 
 def _encode_for_a_while(task: EncodeBlocks, num_blocks: int) -> list[float]:

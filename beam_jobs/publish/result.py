@@ -82,7 +82,7 @@ def outcome_of(
         "known": {"files": reused.known_files, "contents": reused.known_contents},
         "inherited_shards": reused.inherited_shards,
         "num_encoded": reused.num_encoded,
-        "stored_from": _stored_from(version),
+        "stored_from": None if unchanged else _stored_from(version),
         "seconds": round(seconds, 3),
         "images_per_second": round(reused.num_encoded / seconds, 1) if seconds else 0.0,
     }
@@ -112,8 +112,11 @@ def _stored_from(version: DatasetVersion) -> dict[str, int] | None:
     """Count the records by what they were stored from; None unless images may be copied unchanged."""
     if not version.manifest.config.get("image", {}).get("passthrough"):
         return None
-    found = version.scan(["stored_from"]).to_table()["stored_from"]
-    return {name: pc.sum(pc.equal(found, name)).as_py() or 0 for name in STORED_FROM}
+    counts = dict.fromkeys(STORED_FROM, 0)
+    for batch in version.scan(["stored_from"]).to_batches():
+        for name in STORED_FROM:
+            counts[name] += pc.sum(pc.equal(batch["stored_from"], name)).as_py() or 0
+    return counts
 
 
 def _near_duplicates(version: DatasetVersion) -> dict[str, int] | None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from beam_jobs.config import PrepareConfig
 from beam_jobs.request import JobRequest
-from beam_jobs.schemas import has_masks
+from beam_jobs.schemas import IGNORED, has_masks
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.places import folders_of_ours, place_of
 from beam_jobs.sources.listing import Listing, group_by_pattern
@@ -58,6 +60,8 @@ def list_inputs(source: SourceFolder, config: PrepareConfig, place: Workplace | 
         NotFoundError: there is nothing there. ConfigError: the kind is not known, or refuses the folder.
     """
     module = kind_module(config)
+    vectors = files_of_vectors(source, config)
+    config = _ignoring(vectors, config)
     if place is not None and fetches(config):
         list_fetched = cast(Callable[[SourceFolder, PrepareConfig, Workplace], Listing], module.list_fetched)
         listing = list_fetched(source, config, place)
@@ -74,8 +78,40 @@ def list_inputs(source: SourceFolder, config: PrepareConfig, place: Workplace | 
         if Storage.at(place).exists("")
     ]
     # In one chunk: planning takes rows from it, and would make a copy of its own.
-    table = listing.table.combine_chunks().unify_dictionaries()
+    table = _naming_their_setting(vectors, listing.table).combine_chunks().unify_dictionaries()
     return replace(listing, table=table, warnings=left_out + listing.warnings)
+
+
+def files_of_vectors(source: SourceFolder, config: PrepareConfig) -> list[str]:
+    """Return the URIs of the files in a source that ``groups.embeddings.file`` names: they are no inputs.
+
+    Raises:
+        NotFoundError: there is no such file. ConfigError: the path is wrong.
+    """
+    if config.groups.embeddings.file is None:
+        return []
+    from beam_jobs.sources.embeddings import files_within  # loads what reads Parquet
+
+    return files_within(source, config.groups.embeddings)
+
+
+def _ignoring(uris: list[str], config: PrepareConfig) -> PrepareConfig:
+    """Return a configuration that ignores some files too; the run and its digests keep the given one."""
+    if not uris:
+        return config
+    patterns = (*config.filter.ignore, *(f"/{glob.escape(uri)}" for uri in uris))
+    return config.model_copy(update={"filter": config.filter.model_copy(update={"ignore": patterns})})
+
+
+def _naming_their_setting(vectors: list[str], table: pa.Table) -> pa.Table:
+    """Return a listing that says which setting names the files of vectors."""
+    if not vectors:
+        return table
+    is_one = pc.is_in(table["uri"], pa.array(vectors, pa.string()))
+    is_one = pc.and_kleene(is_one, pc.equal(table["reason"], IGNORED))
+    said = pc.if_else(pc.fill_null(is_one, False), "groups.embeddings.file names it", table["message"])
+    at = table.schema.get_field_index("message")
+    return table.set_column(at, table.schema.field(at), said)
 
 
 def _check_labels(listing: Listing, config: PrepareConfig) -> None:

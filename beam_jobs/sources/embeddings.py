@@ -80,6 +80,18 @@ class EmbeddingFiles:
         return Vectors(first.key, keys, values)
 
 
+def files_within(source: SourceFolder, config: EmbeddingsConfig) -> list[str]:
+    """Return the URIs of the files with vectors that lie in the source: they are no inputs.
+
+    Raises:
+        NotFoundError: there is none. ConfigError: the path is wrong.
+    """
+    if config.file is None:
+        return []
+    found = find_files_named(source, config.file, "groups.embeddings.file")
+    return [file.uri for file in found if file.uri is not None]
+
+
 def _content_digest(file: Table) -> bytes:
     digest = hashlib.sha256()
     with file.folder.open_input(file.path) as stream:

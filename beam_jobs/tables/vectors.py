@@ -49,4 +49,4 @@ def squared_lengths(whole: Float32) -> Float64:
 
 def dots(one: Float32, other: Float32) -> Float64:
     """Return the exact products of pairs of vectors of whole numbers: float64 [N]."""
-    return np.asarray(np.einsum("nd,nd->n", one.astype(np.float64), other.astype(np.float64)))
+    return np.asarray(np.einsum("nd,nd->n", one, other, dtype=np.float64))

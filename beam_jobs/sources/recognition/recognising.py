@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from beam_jobs.config import PrepareConfig, SourceConfig
 from beam_jobs.request import JobRequest
-from beam_jobs.sources import kinds
+from beam_jobs.sources import files_of_vectors, kinds
 from beam_jobs.sources.files.chosen_files import is_pattern
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.recognition.glance import Glance, Recognised, glance_at
@@ -44,7 +45,8 @@ def settled(request: JobRequest) -> JobRequest:
         location, files = folder_and_files(location)
         source = source.model_copy(update={"files": files})
     if source.kind == AUTO:
-        source = _recognised(SourceFolder(location, only=source.files), source)
+        folder = SourceFolder(location, only=source.files)
+        source = _recognised(folder, source, files_of_vectors(folder, request.config))
     if source is request.config.source and location == request.source:
         return request
     config = request.config.model_copy(update={"source": source})
@@ -85,8 +87,9 @@ def recognise(glance: Glance, settings: SourceConfig) -> dict[str, Recognised]:
     return {kind: seen for kind, seen in found.items() if seen.is_certain} or found
 
 
-def _recognised(folder: SourceFolder, settings: SourceConfig) -> SourceConfig:
+def _recognised(folder: SourceFolder, settings: SourceConfig, left_out: list[str]) -> SourceConfig:
     glance = glance_at(folder)
+    glance = replace(glance, files=[uri for uri in glance.files if uri not in left_out])
     found = recognise(glance, settings)
     if not found:
         raise UsageError(

@@ -46,6 +46,7 @@ from infra.storage.filesystem import Storage
 NAME_KEYS = ("label_name", "class_name")
 
 _ARCHIVES_LOOKED_INTO, _MEMBERS_LOOKED_AT = 4, 32  # by an import
+_MEMBERS_PASSED = 8 * _MEMBERS_LOOKED_AT  # in search of these
 _LISTED_TOGETHER = 8  # archives; of an object store most of the time is waiting
 
 
@@ -100,7 +101,8 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
 def first_images(folder: SourceFolder, config: PrepareConfig) -> Iterator[bytes]:
     """Yield the first images of the first archives, to see how they are encoded."""
     for archive in _first_archives(folder, config):
-        images = (data for _, data in first_members(folder, archive) if sniff(data) is not None)
+        members = islice(first_members(folder, archive), _MEMBERS_PASSED)
+        images = (data for _, data in members if sniff(data) is not None)
         yield from islice(images, _MEMBERS_LOOKED_AT)
 
 
@@ -108,7 +110,7 @@ def import_settings(folder: SourceFolder, config: PrepareConfig) -> dict[str, An
     """Return the settings by which an import reads the labels: a key of .json sidecars that names classes."""
     named: set[str] = set(NAME_KEYS)
     for archive in _first_archives(folder, config):
-        members = first_members(folder, archive)
+        members = islice(first_members(folder, archive), _MEMBERS_PASSED)
         sidecars = (data for name, data in members if name.lower().endswith(".json"))
         looked_at = list(islice(sidecars, _MEMBERS_LOOKED_AT))
         named &= {key for key in NAME_KEYS if looked_at and all(json_label(data, key) for data in looked_at)}

@@ -23,9 +23,10 @@ from beam_jobs.schemas import (
     Status,
 )
 from beam_jobs.sources.kinds.table.rows import mask_of, one_chunk, reject
+from beam_jobs.sources.kinds.table.typed.labels import MASK_PATH
 from beam_jobs.tables.features import PREFIX, equal_rows, feature_columns, features_of, with_features
 from infra.format.features import Feature
-from infra.format.labels import LABELS, LabelKind
+from infra.format.labels import LABELS, TARGETS, LabelKind
 
 Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -176,11 +177,22 @@ def _contradicted(
 
 def _what_they_say(rows: pa.Table) -> pa.ChunkedArray:
     """Return what each row says, for people: string [rows]."""
-    parts = [rows["label"]]
+    parts = [pc.fill_null(_labels(rows), "nothing")]
     for name in ("split", "group"):
         said = pc.binary_join_element_wise(f", {name} ", rows[name], "")
         parts.append(pc.fill_null(said, ""))
     return pc.binary_join_element_wise(*parts, "")
+
+
+def _labels(rows: pa.Table) -> pa.ChunkedArray:
+    """Return the label of each row, for people: string [rows], null if it has none."""
+    names = rows.schema.names
+    if PREFIX + MASK_PATH in names:
+        return rows[PREFIX + MASK_PATH]
+    for name in (PREFIX + LABELS, PREFIX + TARGETS):
+        if name in names:
+            return pc.binary_join(rows[name].cast(pa.list_(pa.string())), ", ")
+    return rows["label"]
 
 
 def _placed(texts: pa.Array, at: Int64, total: int) -> pa.Array:

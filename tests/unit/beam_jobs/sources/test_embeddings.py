@@ -7,12 +7,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.config import EmbeddingsConfig
+from beam_jobs.config import EmbeddingsConfig, PrepareConfig
+from beam_jobs.request import JobRequest
+from beam_jobs.sources import list_inputs
 from beam_jobs.sources.embeddings import EmbeddingFiles
 from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.recognition.recognising import settled
 from beam_jobs.tables.vectors import Vectors
 from infra.errors import DataError, NotFoundError
 
@@ -129,3 +133,35 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
         DataError, match=r"w-2\.parquet has vectors of 3 numbers by uri, and .*w-1\.parquet of 2"
     ):
         read(tmp_path, "w-*.parquet")
+
+
+@pytest.mark.parametrize("file", ["v[1].parquet", "v*.parquet", "{}/v[1].parquet"])
+def test_vectors_in_the_source_are_no_inputs(file: str, tmp_path: Path) -> None:
+    (tmp_path / "more").mkdir()
+    rows = pa.table({"image": [b"x", b"y"], "label": ["cat", "dog"]})
+    pq.write_table(rows, tmp_path / "images.parquet")
+    pq.write_table(rows, tmp_path / "more" / "v[1].parquet")
+    write(tmp_path / "v[1].parquet", ["a"], [[1.0, 2.0]])
+    source = SourceFolder(str(tmp_path))
+    config = PrepareConfig.model_validate(
+        {"source": {"kind": "parquet"}, "groups": {"embeddings": {"file": file.format(tmp_path)}}}
+    )
+    table = list_inputs(source, config).table
+    left_out = table.filter(pc.equal(table["reason"], "ignored")).select(["uri", "reason", "message"])
+    assert left_out.to_pylist() == [
+        {"uri": "v[1].parquet", "reason": "ignored", "message": "groups.embeddings.file names it"}
+    ]
+    assert table.num_rows == 3 + 2 + 2
+    assert "v[1].parquet" not in config.filter.ignore
+
+
+def test_vectors_do_not_change_what_a_source_is_recognised_as(tmp_path: Path) -> None:
+    for name in ("cat/1.jpg", "dog/2.jpg"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(b"x")
+    np.savez(tmp_path / "v.npz", id=np.array(["00ff"]), embedding=np.ones((1, 2)))
+    config = {"source": {"kind": "auto"}, "groups": {"embeddings": {"file": "v.npz"}}}
+    request = JobRequest(
+        source=str(tmp_path), dataset="d", root="/nowhere/root", config=PrepareConfig.model_validate(config)
+    )
+    assert settled(request).config.source.kind == "image_folder"

@@ -111,6 +111,38 @@ def test_splits_and_groups(tmp_path: Path) -> None:
     assert reasons["4.jpg"] is None
 
 
+@pytest.mark.parametrize(
+    ("labels", "table", "first", "second"),
+    [
+        ("mask", "path,mask\n1.jpg,m/1.png\n1.jpg,m/2.png\n", "m/1.png", "m/2.png"),
+        ("multi", "path,label\n1.jpg,hat;tie\n1.jpg,tie\n", "hat, tie", "tie"),
+        ("targets", "path,age\n1.jpg,3\n1.jpg,4.5\n", "3", "4.5"),
+        ("none", "path,split\n1.jpg,train\n1.jpg,test\n", "nothing, split train", "nothing, split test"),
+    ],
+)
+def test_contradictions_say_what_each_row_says(
+    labels: str, table: str, first: str, second: str, tmp_path: Path
+) -> None:
+    settings: dict[str, dict[str, Any]] = {
+        "mask": {"mask_column": "mask"},
+        "multi": {"label_separator": ";"},
+        "targets": {"target_columns": ["age"]},
+        "none": {"split_column": "split"},
+    }
+    root = source(tmp_path, table, "1.jpg", "2.jpg", "m/1.png", "m/2.png")
+    config = {"kind": "table", "labels": labels, "table": {"file": "labels.csv", **settings[labels]}}
+    if labels == "mask":
+        config["masks"] = {"classes": {"a": 0, "b": 1}}
+    listing = list_inputs(SourceFolder(str(root)), PrepareConfig.model_validate({"source": config}))
+    messages = column(listing, "message")
+    assert messages["1.jpg"] == (
+        f"row 1 of labels.csv: it says {first}, contradicted by row 2 of labels.csv ({second})"
+    )
+    assert messages["labels.csv#row=2"] == (
+        f"row 2 of labels.csv: it says {second} and contradicts row 1 of labels.csv ({first})"
+    )
+
+
 def test_rows_that_differ_in_split_alone_contradict_each_other(tmp_path: Path) -> None:
     table = "path,label,split\n1.jpg,a,train\n1.jpg,a,test\n"
     listing = listed(source(tmp_path, table, "1.jpg"), split_column="split")
