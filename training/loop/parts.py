@@ -169,10 +169,10 @@ def build_parts(
     with strategy.scope():
         with precision(mixed):
             model = build_model(spec)
-        if spec.output == "classes":
-            _load_weights(model, config.model.weights)
-        else:
+        if spec.output == "objects":
             load_whole(model, config.model.weights)
+        else:
+            _load_weights(model, config.model.weights)
         frozen = freeze_layers(model, config.model.freeze)
         total = config.run.epochs * steps_per_epoch
         limited = limit_momentum(model, momentum_limit(steps_per_epoch, total))
@@ -233,7 +233,7 @@ def _head_stage(config: TrainConfig, model: Any, steps_per_epoch: int) -> HeadSt
 
 
 def _load_weights(model: Any, weights: str | None) -> None:
-    """Load the weights of a file whose shapes fit; a classifier of other classes keeps its random weights."""
+    """Load the weights of a file whose shapes fit; the last layer of other classes keeps its own."""
     if weights is None or weights == "imagenet":
         return
     if not Path(weights).is_file():

@@ -16,7 +16,7 @@ import keras
 from infra.errors import ConfigError
 from training.models.applications import preprocessed
 from training.models.applications_table import APPLICATIONS
-from training.models.dense.weights import is_of_classifier, load_fitting
+from training.models.dense.weights import is_of_classifier, load_backbone
 from training.models.freezing import BACKBONE
 from training.models.registry import build_model
 from training.models.spec import ModelSpec
@@ -38,7 +38,7 @@ def build_backbone(spec: ModelSpec, strides: Sequence[int]) -> tuple[Any, tuple[
     """
     classifier = build_model(replace(spec, output="classes"))
     if spec.weights is not None and is_of_classifier(spec.weights):
-        load_fitting(classifier, spec.weights, names_misfits=False)  # the classes are cut off anyway
+        load_backbone(classifier, spec.weights)
     if spec.name in APPLICATIONS:
         (network,) = (layer for layer in classifier.layers if isinstance(layer, keras.Model))
     else:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import numpy as np
 
 from infra.errors import ConfigError
 
@@ -50,13 +51,43 @@ def load_whole(model: Any, weights: str | None) -> None:
     load_fitting(model, weights)
 
 
-def load_fitting(model: Any, weights: str, *, names_misfits: bool = True) -> None:
-    """Load the weights of a file whose shapes fit.
+def load_backbone(classifier: Any, weights: str) -> None:
+    """Load the weights of a classifier for its layers before the pooling. Warn if some do not fit.
 
     Args:
-        model: the model.
-        weights: the file.
-        names_misfits: warn of the layers whose shapes do not fit.
+        classifier: the model, in its initial state.
+        weights: the file, of a classifier with any classes.
+
+    Raises:
+        ConfigError: the file cannot be loaded, or no convolution of it fits.
+    """
+    kernels = [variable for variable in classifier.weights if len(variable.shape) == 4]
+    initial = [variable.numpy() for variable in kernels]
+    for variable in kernels:
+        variable.assign(np.full(variable.shape, np.nan))  # a mark: what is not loaded stays
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "(?s).*could not be loaded")  # the classes are cut off anyway
+        load_fitting(classifier, weights)
+    num_missing = 0
+    for variable, value in zip(kernels, initial, strict=True):
+        if np.isnan(variable.numpy()).all():
+            variable.assign(value)
+            num_missing += 1
+    if kernels and num_missing == len(kernels):
+        raise ConfigError(
+            f"model.weights = {weights!r}: none of its convolutions fits the model {classifier.name}",
+            "give the weights of a classifier with the same model.name and data.image_channels",
+        )
+    if num_missing:
+        warnings.warn(
+            f"model.weights = {weights!r}: {num_missing} of {len(kernels)} convolutions of the model "
+            f"{classifier.name} are not in it or do not fit, and keep their random weights",
+            stacklevel=2,
+        )
+
+
+def load_fitting(model: Any, weights: str) -> None:
+    """Load the weights of a file whose shapes fit. Keras warns of layers whose shapes do not.
 
     Raises:
         ConfigError: the file cannot be loaded.
@@ -65,8 +96,6 @@ def load_fitting(model: Any, weights: str, *, names_misfits: bool = True) -> Non
         with warnings.catch_warnings():
             # Keras looks for the layers a second time where it keeps them by depth, and files have them once.
             warnings.filterwarnings("ignore", "Skipping nested container")
-            if not names_misfits:
-                warnings.filterwarnings("ignore", "(?s).*could not be loaded")
             model.load_weights(weights, skip_mismatch=True)
     except (OSError, ValueError) as error:
         raise ConfigError(f"model.weights = {weights!r} cannot be loaded: {error}") from error

@@ -10,12 +10,14 @@ from typing import Any
 
 import keras
 
+from infra.errors import ConfigError
 from training.models.normalization import normalized
 from training.models.spec import ModelSpec
 from training.models.synchronized import BatchNormalization
 
 DEFAULT_IMAGE_SIZE = 256
 _WIDTHS = (16, 32, 64, 128)
+_STRIDE = 2 ** (len(_WIDTHS) - 1)
 
 
 def build(spec: ModelSpec) -> Any:
@@ -23,7 +25,15 @@ def build(spec: ModelSpec) -> Any:
 
     Each stage on the way up also sees the maps of the same size from the way down. The sides of the images
     are multiples of 8.
+
+    Raises:
+        ConfigError: they are not.
     """
+    if spec.image_size % _STRIDE:
+        raise ConfigError(
+            f"data.image_size = {spec.image_size}: small_unet halves images {len(_WIDTHS) - 1} times",
+            f"choose a multiple of {_STRIDE}, such as {-(-spec.image_size // _STRIDE) * _STRIDE}",
+        )
     inputs = keras.Input(spec.image_shape, name="image")
     x = normalized(inputs, spec)
     passed = []

@@ -68,6 +68,23 @@ def test_weights_of_a_classifier_are_those_of_the_backbone(tmp_path: Path) -> No
         np.testing.assert_array_equal(mine, theirs)
 
 
+def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / "classes.weights.h5")
+    build_model(replace(SPEC, output="classes")).save_weights(path)
+    with pytest.raises(ConfigError, match="none of its convolutions fits the model compact_resnet"):
+        build_model(replace(SPEC, name="compact_resnet", weights=path))
+
+
+def test_convolutions_that_do_not_fit_keep_their_weights_with_a_warning(tmp_path: Path) -> None:
+    path = str(tmp_path / "classes.weights.h5")
+    grey = replace(SPEC, output="classes", num_classes=7, image_channels=1)
+    classifier = build_model(grey)
+    classifier.save_weights(path)
+    with pytest.warns(UserWarning, match="1 of 4 convolutions"):
+        model = build_model(replace(SPEC, weights=path))
+    assert all(np.isfinite(weights).all() for weights in model.get_weights())
+
+
 def test_weights_of_a_detector_fit_another_number_of_classes(tmp_path: Path) -> None:
     before = build_model(SPEC)
     path = str(tmp_path / "objects.weights.h5")

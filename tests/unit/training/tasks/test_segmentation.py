@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -13,13 +14,18 @@ import tensorflow as tf
 from PIL import Image
 
 from infra.errors import ConfigError
+from infra.settings import validate
 from tests.samples.masks import CLASSES, config, make_masked
 from tests.samples.prepared import run
+from training.config import TrainConfig
 from training.dataset import Dataset, open_dataset
+from training.loop.parts import build_parts
 from training.models import ModelSpec, build_model
+from training.ranks.strategy import make_strategy
 from training.results.metrics.segmentation import SegmentationTally
 from training.tasks.segmentation import Segmentation
 from training.tasks.task import evaluated
+from training.tasks.traits import settings_for
 
 TASK = Segmentation(num_outputs=2, image_size=2, ignore=255)
 LABELS = np.array([[[0, 1], [255, 1]], [[255, 255], [255, 255]]], np.uint8)
@@ -79,6 +85,12 @@ def test_other_models_are_refused() -> None:
         build_model(ModelSpec("ResNet50", num_classes=3, image_size=32, output="pixels"))
 
 
+def test_sides_that_do_not_halve_three_times_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"data\.image_size = 100: small_unet") as refused:
+        build_model(ModelSpec("small_unet", 3, 100, output="pixels"))
+    assert "a multiple of 8, such as 104" in str(refused.value.remedy)
+
+
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     made = tmp_path_factory.mktemp("masked")
@@ -111,6 +123,18 @@ def trained(dataset: Dataset, epochs: int) -> tuple[list[float], dict[str, float
         rows = evaluated(task, model(images, training=False), masks)
         tally.add(masks.numpy(), {name: value.numpy() for name, value in rows.items()})
     return losses, tally.evaluation().figures()
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of Keras
+def test_a_unet_starts_with_the_weights_of_another(dataset: Dataset, tmp_path: Path) -> None:
+    path = str(tmp_path / "earlier.weights.h5")
+    earlier = build_model(ModelSpec("small_unet", len(CLASSES), 32, seed=7, output="pixels"))
+    earlier.save_weights(path)
+    tables = {"model": {"name": "small_unet", "weights": path}, "data": {"image_size": 32}}
+    settings = settings_for(validate(TrainConfig, tables, where="the test"), dataset.version)
+    model = build_parts(settings, make_strategy("one"), dataset.version, 3).model
+    for mine, theirs in zip(model.get_weights(), earlier.get_weights(), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
 
 
 def test_the_loss_of_a_unet_falls(dataset: Dataset) -> None:
