@@ -31,6 +31,8 @@ from training.profiling.stages import Stage, Subject, measure_stages
 from training.profiling.workers import image_size, measure_workers, propose
 from training.ranks import tensorflow_runtime
 from training.reading import open_records
+from training.reading.records.objects import load_objects
+from training.tasks.traits import TRAITS, learned, settings_for
 
 
 def _parser() -> JobParser:
@@ -94,14 +96,19 @@ def profile(
 
     Raises:
         NotFoundError: there is no such dataset. CorruptDataError: it is damaged.
+        ConfigError: a setting does not fit the labels. UsageError: no model can learn them.
     """
     version = Catalog(root).open_view(ref)
+    if model or learned(version) in TRAITS:
+        config = settings_for(config, version)
     records = open_records(version, Dataset(version).table("train"))
     table = records.table
     order = order_from_settings(config.data, table, version.manifest.classes)
     with tensorflow_runtime.quiet_start():  # the model's file may import it
         size = image_size_of(config)
-    subject = Subject(records, order, size, config.augment, seconds)
+    objects = load_objects(version, "train") if learned(version) == "objects" else None
+    fit = config.data.fit or "crop"
+    subject = Subject(records, order, size, config.augment, seconds, objects, fit)
     stages = measure_stages(subject, lambda name: events.log(f"measuring {name}"))
     transfers, rates = _together(subject, config, version, order, model=model)
     stages += transfers

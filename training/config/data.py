@@ -25,7 +25,8 @@ class DataSettings(Settings):
         default=None,
         ge=8,
         le=4096,
-        description="height and width of the model's input (pixels); default: the model's",
+        description="height and width of the model's input (pixels); default: 256 for objects, else the "
+        "model's",
     )
     image_channels: Literal[1, 3] = Field(
         default=3,
@@ -34,8 +35,8 @@ class DataSettings(Settings):
     fit: Fit | None = Field(
         default=None,
         description="what is seen of images that are not square, without a random window: 'crop', the "
-        "central square; or 'stretch', all of it, squeezed into a square; default: 'stretch' where objects "
-        "are to be found, else 'crop'",
+        "central square; or 'stretch', all of it, squeezed into a square; default: 'stretch' for objects, "
+        "which need it, and for masks, else 'crop'",
     )
     global_batch_size: int | Literal["auto"] = Field(
         default=64,

@@ -12,9 +12,11 @@ import numpy.typing as npt
 
 from training.augment import augment_image
 from training.config.augment import AugmentSettings
+from training.models.spec import Fit
 from training.order import Order, StepPlan
 from training.reading import BatchMaker, EncodedImage, ShardReader
 from training.reading.decode import cut_window, resize_into
+from training.reading.records.objects import SplitObjects
 
 _AT_A_TIME = 8  # records, as the threads of a BatchMaker take them
 
@@ -48,6 +50,8 @@ class Subject:
         image_size: height and width of the images (pixels).
         augment: how examples are augmented; None: they are not.
         seconds: to spend on each stage, at most (and at least one batch).
+        objects: the objects in the images, which follow them; None: they are not read.
+        fit: what is seen of an image without a random window.
     """
 
     records: ShardReader
@@ -55,6 +59,8 @@ class Subject:
     image_size: int
     augment: AugmentSettings | None
     seconds: float
+    objects: SplitObjects | None = None
+    fit: Fit = "crop"
 
     def plans(self) -> Iterator[StepPlan]:
         """Yield step after step, epoch after epoch."""
@@ -63,7 +69,13 @@ class Subject:
 
     def maker(self) -> BatchMaker:
         """Return a maker of batches that uses all threads."""
-        return BatchMaker(self.records, image_size=self.image_size, augment=self.augment)
+        return BatchMaker(
+            self.records,
+            image_size=self.image_size,
+            augment=self.augment,
+            objects=self.objects,
+            fit=self.fit,
+        )
 
 
 def measure_stages(subject: Subject, on_stage: Callable[[str], None] = lambda name: None) -> list[Stage]:

@@ -75,7 +75,7 @@ def measure_rates(
     batches = batch_rate(subject)
     strategy = make_strategy(config.run.devices)
     check_divisible(order.global_batch_size, strategy)
-    settings = InputSettings(config.data, config.reading, config.augment)
+    settings = InputSettings(config.data, config.reading, config.augment, subject.objects)
     reading = open_training_input(settings, subject.records, order, subject.image_size)
     on_stage(f"pipeline ({reading})")
     read = iter(distribute(strategy, reading.pipeline, 0, _ENDLESS))

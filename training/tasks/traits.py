@@ -18,6 +18,7 @@ from training.models.spec import ModelOutput
 
 if TYPE_CHECKING:
     from training.config import TrainConfig
+    from training.config.data import DataSettings
 
 Setting = Literal["classes", "mixing", "smoothing", "forms"]
 # A kind of labels that is learned, or objects in images: their labels of kind multi are only their classes.
@@ -107,7 +108,8 @@ def traits_of(version: DatasetVersion) -> TaskTraits:
 def settings_for(config: TrainConfig, version: DatasetVersion) -> TrainConfig:
     """Fill in the settings that the labels decide, and refuse those without a meaning.
 
-    The labels decide ``run.best_metric``, and where places are found ``data.fit`` and ``data.image_size``.
+    The labels decide ``run.best_metric``, where places are found ``data.fit``, and for objects
+    ``data.image_size``.
 
     Args:
         config: the configuration of a run.
@@ -131,9 +133,7 @@ def settings_for(config: TrainConfig, version: DatasetVersion) -> TrainConfig:
                 "leave run.framework out, or read boxes with open_dataset(...).torch in a loop of your own",
             )
         check_moves_objects(config.augment)
-        data = config.data
-        settled = {"fit": data.fit or "stretch", "image_size": data.image_size or _OBJECTS_IMAGE_SIZE}
-        config = config.model_copy(update={"data": data.model_copy(update=settled)})
+        config = config.model_copy(update={"data": _seen(config.data, traits)})
     metric = config.run.best_metric
     if metric == "auto":
         run = config.run.model_copy(update={"best_metric": traits.figures[0]})
@@ -144,6 +144,18 @@ def settings_for(config: TrainConfig, version: DatasetVersion) -> TrainConfig:
             f"choose 'auto', or one of: {', '.join(traits.figures)}",
         )
     return config
+
+
+def _seen(data: DataSettings, traits: TaskTraits) -> DataSettings:
+    """Return the settings with the part and the size of an image in which places are found."""
+    if traits.output != "objects":
+        return data.model_copy(update={"fit": data.fit or "stretch"})
+    if data.fit == "crop":
+        raise ConfigError(
+            "data.fit = 'crop' would cut objects off", "leave it out: objects need data.fit = 'stretch'"
+        )
+    size = data.image_size or _OBJECTS_IMAGE_SIZE
+    return data.model_copy(update={"fit": "stretch", "image_size": size})
 
 
 def _special(config: TrainConfig) -> Iterator[tuple[Setting, str, object, object]]:

@@ -11,6 +11,10 @@ import pytest
 
 from infra.errors import NotFoundError
 from infra.processes.children import run_child
+from tests.samples.drawn_objects import draw_objects, objects_config
+from tests.samples.masks import config as masks_config
+from tests.samples.masks import make_masked
+from tests.samples.prepared import run as prepare
 from tests.samples.published import coloured, publish
 from training.config import AugmentSettings
 from training.dataset import open_dataset
@@ -18,6 +22,7 @@ from training.order import TrainingOrder
 from training.profiling.picture import profile_svg
 from training.profiling.stages import Stage, Subject, measure_stages
 
+COUNTS = {"train": 12, "validation": 4, "test": 4}
 COMMON = ["plan", "read (first time)", "read", "decode", "resize", "augment"]
 
 
@@ -66,6 +71,23 @@ def test_the_command_measures_training_too(tmp_path: Path) -> None:
     assert result["bottleneck"]["remedy"]
     drawn = {element.text for element in ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}text")}
     assert {"decode", "training"} <= drawn
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["objects", "masks"])
+def test_training_on_places_is_measured(tmp_path: Path, kind: str) -> None:
+    root, settings = tmp_path / "datasets", {"data": {"image_size": 64, "global_batch_size": 4}}
+    if kind == "objects":
+        draw_objects(tmp_path / "source", COUNTS, seed=1)
+        prepare(tmp_path / "source", root, **objects_config(COUNTS))
+    else:
+        prepare(make_masked(tmp_path / "source", 16), root, **masks_config())
+        settings["model"] = {"name": "small_unet"}
+    command = [sys.executable, "-m", "training.profile", "d", "--root", str(root), "--seconds", "0.05"]
+    child = run_child([*command, "--model", "--config-json", json.dumps(settings)])
+    child.raise_for_status()
+    assert child.result is not None
+    assert set(child.result["rates"]) == {"batches", "pipeline", "model", "training"}
 
 
 def test_what_a_model_of_ones_own_prints_while_it_loads_is_held_back(tmp_path: Path) -> None:

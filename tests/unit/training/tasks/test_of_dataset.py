@@ -103,6 +103,22 @@ def test_the_best_metric(versions: Versions, kind: str, asked: str, found: str) 
 
 
 @pytest.mark.parametrize(
+    ("kind", "asked", "fit", "image_size"),
+    [
+        ("class", {}, None, None),
+        ("objects", {}, "stretch", 256),
+        ("mask", {}, "stretch", None),
+        ("mask", {"fit": "crop", "image_size": 96}, "crop", 96),
+    ],
+)
+def test_the_part_and_size_of_images_that_are_seen(
+    versions: Versions, kind: str, asked: dict[str, Any], fit: str | None, image_size: int | None
+) -> None:
+    data = settings_for(config(data=asked), versions.by_kind[kind]).data
+    assert (data.fit, data.image_size) == (fit, image_size)
+
+
+@pytest.mark.parametrize(
     ("kind", "tables", "told"),
     [
         ("class", {"run": {"best_metric": "r2"}}, "run.best_metric = 'r2' is no figure of single-label"),
