@@ -11,6 +11,7 @@ import torch
 from infra.errors import ConfigError, UsageError
 from tests.samples.masks import make_masked
 from training.dataset import Dataset, open_dataset
+from training.torch_data import Examples
 
 _CLASSES = '["ground", "disc", "box"]'
 
@@ -45,5 +46,7 @@ def test_masks_are_those_of_the_arrays(masked: Dataset, workers: int) -> None:
 def test_what_loses_masks_is_refused(masked: Dataset) -> None:
     with pytest.raises(UsageError, match="whole images with masks"):
         masked.torch("train", batch_size=4, image_size=None, training=False)
+    with pytest.raises(UsageError, match="single examples have only labels of whole images"):
+        Examples(masked.reader("train"), image_size=32)
     with pytest.raises(ConfigError, match="without their masks"):
         masked.torch("train", batch_size=4, image_size=32, preload=True)

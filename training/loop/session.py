@@ -195,7 +195,7 @@ def _opened(
         own = measured_rank(parts, config)
         division = measured_division(division, config, unit, ranks, own, run_dir)
         own_rows = division.slice_of(ranks.rank)
-        labels = RankLabels(version.manifest.classes, train.table)
+        labels = RankLabels.of(version.manifest.classes, train.table)
         balance = BalanceRecord(run_dir, ranks, own.kind, division, order, labels)
     objects = objects_of(parts.task, train)
     settings = InputSettings(config.data, config.reading, config.augment, objects)

@@ -68,9 +68,15 @@ class Examples(Dataset):  # type: ignore[misc]
             features: the features that examples have.
 
         Raises:
-            UsageError: whole images cannot be augmented, or features of objects would not follow them.
+            UsageError: whole images cannot be augmented, features of objects would not follow them, or the
+                records have masks.
         """
         super().__init__()
+        if records.table.mask is not None:
+            raise UsageError(
+                "the records have masks, and single examples have only labels of whole images",
+                "read through open_dataset(...).torch, where masks follow their images",
+            )
         if image_size is None and augment is not None:
             raise UsageError(
                 "images of different sizes cannot be augmented", "give an image_size, or augment=None"

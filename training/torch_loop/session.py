@@ -240,7 +240,7 @@ def _divided(
     rank = measured_rank(parts, config, own)
     planned = planned_division(config, ranks.num_ranks, unit)
     division = measured_division(planned, config, unit, ranks, rank, run_dir)
-    labels = RankLabels(train.split.version.manifest.classes, train.table)
+    labels = RankLabels.of(train.split.version.manifest.classes, train.table)
     return division, BalanceRecord(run_dir, ranks, rank.kind, division, order, labels)
 
 

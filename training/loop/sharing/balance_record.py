@@ -23,12 +23,20 @@ class RankLabels:
     """The classes of a split, one or several of each record.
 
     Attributes:
-        names: their names; none if the labels are no classes.
+        names: their names; none if a record has no label that is a class.
         table: the records.
     """
 
     names: Sequence[str]
     table: SplitTable
+
+    @classmethod
+    def of(cls, names: Sequence[str], table: SplitTable) -> RankLabels:
+        """Return the classes of the records of a split, given the names of its dataset version.
+
+        The classes of masks are those of pixels, so they have none.
+        """
+        return cls([] if table.mask is not None else names, table)
 
     def counts(self, ordinals: Ints) -> Ints:
         """Return the number of records of each class among some: int64 [C]."""

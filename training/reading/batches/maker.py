@@ -147,8 +147,11 @@ class BatchMaker:
         if bad:
             plan, donor = without_rows(plan, bad)
             images[bad] = 0 if donor is None else images[donor]
-            for part in (sizes, *(objects or ()), *(() if masks is None else (masks,))):
-                part[bad] = part[bad] if donor is None else part[donor]
+            if masks is not None and stored is not None:
+                masks[bad] = stored.ignore if donor is None else masks[donor]
+            if donor is not None:
+                for part in (sizes, *(objects or ())):
+                    part[bad] = part[donor]
         if self.image_channels == 1:
             images = luma(images)
         ordinals = plan.ordinals

@@ -100,3 +100,15 @@ def test_damaged_masks_are_left_out(dataset: Dataset, monkeypatch: pytest.Monkey
     for batch in kept.batches("train", training=False, batch_size=4, image_size=64):
         assert agreement(batch.images, batch.labels) > 0.9
     assert kept.bad_records.to_result()
+
+
+def test_a_batch_of_damaged_masks_shows_no_class(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    def decode(data: bytes) -> np.ndarray:
+        raise ImageRejected("corrupt", "not a grey PNG of 8 or 16 bits")
+
+    monkeypatch.setattr("training.reading.records.masks.decode_stored_mask", decode)
+    kept = open_dataset("d", root=dataset.version.storage.uri.rpartition("/")[0], max_bad_records=20)
+    for batch in kept.batches("train", training=False, batch_size=4, image_size=64):
+        assert not batch.weights.any()
+        assert not batch.images.any()
+        assert (batch.labels == IGNORED).all()
