@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,12 +65,13 @@ class DetectionEvaluation:
 
 
 class DetectionTally:
-    """Sums up found boxes. It keeps ten bytes of each, since average precision needs all of them in order."""
+    """Sums up found boxes. It keeps eight bytes of each: average precision needs all of them in order."""
 
     def __init__(self, num_classes: int) -> None:
-        self._scores: list[list[npt.NDArray[np.float32]]] = [[] for _ in range(num_classes)]
-        self._hits: list[list[npt.NDArray[np.uint16]]] = [[] for _ in range(num_classes)]
-        self._ignored: list[list[npt.NDArray[np.uint16]]] = [[] for _ in range(num_classes)]
+        # Of each class: float32 scores and uint16 bits, without an array object for each image.
+        self._scores = [array("f") for _ in range(num_classes)]
+        self._hits = [array("H") for _ in range(num_classes)]
+        self._ignored = [array("H") for _ in range(num_classes)]
         self._support = np.zeros(num_classes, np.int64)
         self._loss_sum = 0.0
         self._num_examples = 0
@@ -97,19 +99,18 @@ class DetectionTally:
             chosen = chosen[np.argsort(-scores[chosen], kind="stable")]
             own = classes == kind
             hits, ignored = match_boxes(found[chosen], boxes[own], crowds[own])
-            self._scores[kind].append(scores[chosen].astype(np.float32))
-            self._hits[kind].append((hits * _BITS).sum(axis=1).astype(np.uint16))
-            self._ignored[kind].append((ignored * _BITS).sum(axis=1).astype(np.uint16))
+            self._scores[kind].frombytes(scores[chosen].astype(np.float32).tobytes())
+            self._hits[kind].frombytes((hits * _BITS).sum(axis=1).astype(np.uint16).tobytes())
+            self._ignored[kind].frombytes((ignored * _BITS).sum(axis=1).astype(np.uint16).tobytes())
 
     def evaluation(self) -> DetectionEvaluation:
         """Return the figures of all examples so far."""
         figures = np.zeros((2, self._support.size, len(OVERLAPS)))
         for kind, support in enumerate(self._support.tolist()):
             if support and self._scores[kind]:
-                scores = np.concatenate(self._scores[kind])
-                order = np.argsort(-scores, kind="stable")
-                hits = _as_bools(np.concatenate(self._hits[kind])[order])
-                counts = ~_as_bools(np.concatenate(self._ignored[kind])[order])
+                order = np.argsort(-np.array(self._scores[kind]), kind="stable")
+                hits = _as_bools(np.array(self._hits[kind])[order])
+                counts = ~_as_bools(np.array(self._ignored[kind])[order])
                 for at in range(len(OVERLAPS)):
                     figures[:, kind, at] = precision_and_recall(hits[counts[:, at], at], support)
         loss = self._loss_sum / max(self._num_examples, 1)

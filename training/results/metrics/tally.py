@@ -25,7 +25,7 @@ class Evaluation(Protocol):
 
 
 class Tally(Protocol):
-    """Sums up predictions, batch by batch, in memory that does not grow with the examples."""
+    """Sums up predictions, batch by batch, in memory that grows by a few bytes for each found box at most."""
 
     def add(self, labels: Any, rows: Rows) -> None:
         """Count examples.

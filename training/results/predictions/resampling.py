@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from training.arrays import Floats, Ints
 from training.results.metrics.average_precision import average_precision, bins_of, num_bins
@@ -55,13 +56,11 @@ class LabelFigures:
     def __init__(self, labels: Any, rows: Rows) -> None:
         """Take labels 0 or 1, ``predicted`` bool and ``probabilities``, [N, C] each, and ``losses`` [N]."""
         wanted, predicted = labels > 0.5, rows["predicted"]
-        self._shape = (2, wanted.shape[1], num_bins())
         self._wanted, self._predicted = wanted.astype(np.float32), predicted.astype(np.float32)
         self._hits = self._wanted * self._predicted
         self._exact = (wanted == predicted).all(axis=1)
         self._losses = rows["losses"].astype(np.float64)
-        classes = np.arange(wanted.shape[1])
-        self._place = (wanted * classes.size + classes) * num_bins() + bins_of(rows["probabilities"])
+        self._records, self._places, self._shape = _threshold_places(wanted, bins_of(rows["probabilities"]))
 
     def of(self, times: Ints) -> dict[str, float]:
         """Return mean average precision, macro- and micro-F1, exact match and loss."""
@@ -71,9 +70,8 @@ class LabelFigures:
             for column in (self._hits, self._wanted, self._predicted)
         )
         f1 = precision_recall_f1(hits, support, predicted)[2]
-        repeated = np.repeat(times, self._shape[1])
-        counts = np.bincount(self._place.ravel(), repeated, int(np.prod(self._shape))).reshape(self._shape)
-        others, own = counts.astype(np.int64)
+        counts = np.bincount(self._places, times[self._records], int(np.prod(self._shape)))
+        others, own = counts.astype(np.int64).reshape(self._shape)
         both = int(support.sum() + predicted.sum())
         return {
             "mean_average_precision": mean_where(average_precision(others, own), support),
@@ -82,6 +80,31 @@ class LabelFigures:
             "exact_match": float((times * self._exact).sum() / total),
             "loss": float((times * self._losses).sum() / total),
         }
+
+
+def _threshold_places(wanted: npt.NDArray[np.bool_], bins: Ints) -> tuple[Ints, Ints, tuple[int, int, int]]:
+    """Find the probabilities that average precision depends on, and assign each to a threshold.
+
+    The thresholds of a class are the bins that have an example of it: only there recall rises. A probability
+    between two thresholds counts for the lower one. Below the lowest threshold it changes nothing.
+
+    Args:
+        wanted: bool [N, C], whether the record has the class.
+        bins: int64 [N, C], the bin of each probability.
+
+    Returns:
+        The record of each such probability, its index in the flattened counts, and the shape of the counts:
+        (without or with the class, class, threshold).
+    """
+    num_classes = wanted.shape[1]
+    keys = np.arange(num_classes) * num_bins() + bins
+    thresholds = np.unique(keys[wanted])
+    firsts = np.searchsorted(thresholds, np.arange(num_classes + 1) * num_bins())
+    most = max(int(np.diff(firsts).max(initial=0)), 1)
+    columns = np.searchsorted(thresholds, keys, side="right") - 1 - firsts[:-1]
+    places = (wanted * num_classes + np.arange(num_classes)) * most + columns
+    counts = columns >= 0
+    return np.nonzero(counts)[0], places[counts], (2, num_classes, most)
 
 
 class NumberFigures:
