@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from infra import progress as events
-from infra.errors import EnvironmentFault, ShardmillError
+from infra.errors import ShardmillError
 from infra.storage.filesystem import Storage
 from training.config.export import ExportFormat, ExportSettings
 from training.export.measures import FormMeasure
@@ -113,20 +112,6 @@ class FormsRequest:
     settings: ExportSettings
     calibration: RecordReader
     checked_on: RecordReader
-
-
-def check_packages(formats: Sequence[ExportFormat]) -> None:
-    """Check that what converts to these formats is installed.
-
-    Raises:
-        EnvironmentFault: a package is missing.
-    """
-    for package in ("tf2onnx", "onnxruntime") if "onnx" in formats else ():
-        if find_spec(package) is None:
-            raise EnvironmentFault(
-                f"export.formats has 'onnx', which needs the package {package}",
-                "pip install 'shardmill[onnx]', or take 'onnx' out of export.formats",
-            )
 
 
 def write_forms(exported: Exported, request: FormsRequest, folder: Path) -> dict[str, dict[str, Any]]:

@@ -17,7 +17,7 @@ from infra.storage.filesystem import Storage
 from training.augment.batch_parameters import check_pairs
 from training.config import TrainConfig, image_size_of
 from training.dataset import Dataset
-from training.export.forms import check_packages
+from training.export.packages import check_packages
 from training.loop.checkpoints.checkpoints import Progress
 from training.loop.data_and_outputs import RunOutputs, TrainingData
 from training.loop.ending.export import export_model
@@ -86,7 +86,7 @@ def train(
     """
     preemption = (signal.SIGTERM, signal.Signals[config.run.preemption_signal])
     raise_when_preempted(preemption)
-    check_packages(config.export.formats)
+    check_packages(config.export.formats, "tensorflow")
     config = settings_for(config, version)
     dataset = Dataset(version, config.reading)
     readers = {split: dataset.reader(split) for split in dataset.splits}

@@ -16,6 +16,7 @@ from infra.dataset.version import DatasetVersion
 from infra.storage.filesystem import Storage
 from training.config import TrainConfig
 from training.dataset import Dataset
+from training.export.packages import check_packages
 from training.loop.checkpoints.checkpoints import Progress
 from training.loop.data_and_outputs import RunOutputs, TrainingData
 from training.loop.ending.common_result import common_result
@@ -43,7 +44,6 @@ from training.torch_loop.loop import TrainingLoop
 from training.torch_loop.memory.figures import peak_device_bytes
 from training.torch_loop.models.layers import num_parameters
 from training.torch_loop.outputs.export import export_model
-from training.torch_loop.outputs.onnx import check_packages
 from training.torch_loop.parts import TrainingParts, build_parts
 from training.torch_loop.ranks.group import Place, RankDevice, TorchRanks, choose_device, join
 from training.torch_loop.reading import Batches, TrainingInput, check_rows, open_training_input
@@ -77,7 +77,7 @@ def train(
     """
     preemption = (signal.SIGTERM, signal.Signals[config.run.preemption_signal])
     raise_when_preempted(preemption)
-    check_packages(config.export.formats)
+    check_packages(config.export.formats, "torch")
     config = settings_for(config, version)
     own = choose_device(config, place)
     torch.use_deterministic_algorithms(config.run.deterministic)

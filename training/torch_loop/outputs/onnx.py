@@ -6,8 +6,6 @@ The file takes what an ONNX file of a run with TensorFlow takes, so that program
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +13,13 @@ import torch
 from torch import nn
 
 from infra import progress as events
-from infra.errors import EnvironmentFault
 from infra.storage.filesystem import Storage
-from training.config.export import ExportFormat
 from training.export.measures import FormMeasure
 from training.reading import BatchMaker
 from training.torch_loop.outputs.comparison import TOLERANCE, compared, images_of
 
 _FILE = "model.onnx"
 _INPUT = "images"
-_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 
 class _ChannelsLast(nn.Module):  # type: ignore[misc]
@@ -37,20 +32,6 @@ class _ChannelsLast(nn.Module):  # type: ignore[misc]
     def forward(self, images: Any) -> Any:
         """Return the output, float32 [B, K], for images uint8 [B, S, S, C]."""
         return self.program(images.permute(0, 3, 1, 2))
-
-
-def check_packages(formats: Sequence[ExportFormat]) -> None:
-    """Check that what converts to these formats is installed.
-
-    Raises:
-        EnvironmentFault: a package is missing.
-    """
-    for package in _PACKAGES if "onnx" in formats else ():
-        if find_spec(package) is None:
-            raise EnvironmentFault(
-                f"export.formats has 'onnx', which needs the package {package}",
-                "pip install 'shardmill[onnx]', or take 'onnx' out of export.formats",
-            )
 
 
 def write_onnx(program: Any, measure: FormMeasure, maker: BatchMaker, run_dir: Path) -> dict[str, Any]:

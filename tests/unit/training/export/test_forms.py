@@ -13,8 +13,9 @@ from infra.errors import EnvironmentFault
 from tests.samples.published import coloured, digits, publish
 from training.config import AugmentSettings, ExportSettings
 from training.dataset import Dataset, open_dataset
-from training.export.forms import Exported, FormsRequest, check_packages, compare, write_forms
+from training.export.forms import Exported, FormsRequest, compare, write_forms
 from training.export.measures import ClassMeasure
+from training.export.packages import check_packages
 from training.models import ModelSpec, build_model
 
 
@@ -74,10 +75,12 @@ def test_onnx_predicts_as_the_model_does(dataset: Dataset, exported: Exported, t
 
 
 def test_missing_packages_are_noticed_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("training.export.forms.find_spec", lambda name: None)
-    check_packages(["litert", "litert-int8"])
+    monkeypatch.setattr("training.export.packages.find_spec", lambda name: None)
+    check_packages(["litert", "litert-int8"], "tensorflow")
     with pytest.raises(EnvironmentFault, match="needs the package tf2onnx"):
-        check_packages(["onnx"])
+        check_packages(["onnx"], "tensorflow")
+    with pytest.raises(EnvironmentFault, match="needs the package onnx "):
+        check_packages(["onnx"], "torch")
 
 
 @pytest.mark.slow
