@@ -120,7 +120,7 @@ def predict(run: RunFolder, paths: Sequence[Path], out: Path, kind: Format) -> d
 
 
 def _table_of(run: RunFolder, kind: Format, names: list[str]) -> tuple[Callable[[Any], _Output], RowsOf]:
-    """Return what opens the file of predictions of a run, and what makes its rows."""
+    """Return the function that opens the file of predictions of a run, and the one that makes its rows."""
     if run.task == "detection":
         return DETECTED_FILES[kind], lambda inputs, outputs: detected(inputs, outputs, names)
     decisions = _decisions(run)

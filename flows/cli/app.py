@@ -118,7 +118,7 @@ for _command, _panel in (
     (service.status, _SERVE),
     (schedule, _SERVE),
 ):
-    # Words of Python have a _ behind them.
+    # A function named after a keyword of Python ends in an underscore: import_.
     app.command(_command.__name__.rstrip("_").replace("_", "-"), rich_help_panel=_panel)(_command)
 
 

@@ -143,16 +143,14 @@ def publish_trained(result: Result, metrics: Sequence[Mapping[str, Any]]) -> Non
     from prefect.artifacts import create_image_artifact, create_markdown_artifact, create_table_artifact
 
     name, ref = str(result["dataset"]), reference_of(result)
-    for figure in ("loss", "accuracy", "mean_average_precision", "r2"):
-        series = curve(metrics, figure)
-        if series:
-            suffix = "training-curve" if figure == "loss" else f"{figure.replace('_', '-')}-curve"
-            title = f"Training on {ref}: {figure}"
-            create_image_artifact(
-                image_url=charts.data_uri(charts.curves(title, series, "step")),
-                key=artifact_key(name, suffix),
-                description=title,
-            )
+    for figure, series in curves(metrics).items():
+        suffix = "training-curve" if figure == "loss" else f"{figure.replace('_', '-')}-curve"
+        title = f"Training on {ref}: {figure}"
+        create_image_artifact(
+            image_url=charts.data_uri(charts.curves(title, series, "step")),
+            key=artifact_key(name, suffix),
+            description=title,
+        )
     create_table_artifact(
         table=figure_rows(result),
         key=artifact_key(name, "final-figures"),
@@ -235,6 +233,14 @@ def _class_figures(figures: Any) -> Row:
     return {
         name: _readable(value) if isinstance(value, int | float) else value for name, value in by_name.items()
     }
+
+
+def curves(metrics: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[charts.Point]]]:
+    """{figure: its curve} of the loss and of the most important figure of the task."""
+    from training.tasks.traits import TRAITS
+
+    found = {name: curve(metrics, name) for name in ("loss", *(task.figures[0] for task in TRAITS.values()))}
+    return {name: series for name, series in found.items() if series}
 
 
 def curve(metrics: Sequence[Mapping[str, Any]], figure: str) -> dict[str, list[charts.Point]]:

@@ -103,6 +103,8 @@ def test_runs_are_listed_and_compared(
         ("colours-v1-one", "finished", 2),
         ("colours-v1-other", "unfinished", 2),
     ]
+    assert listed[0]["test_accuracy"] == listed[0]["test_figure"]["accuracy"]
+    assert listed[1]["test_accuracy"] is listed[1]["test_figure"] is None
     assert "2 of 2" in command(capsys, "runs", *places)
     error = command(capsys, "compare", "colours-v1-one", "colours-v1-other", *places, status=3)
     assert "colours-v1-other is unfinished" in error

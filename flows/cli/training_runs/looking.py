@@ -35,9 +35,11 @@ def runs(runs: options.Runs = None, json_output: options.Json = False) -> None:
             "epochs_done": run.epochs_done,
             "epochs": run.epochs_wanted,
             "task": run.task,
-            "test_figure": None if run.test_figure is None else dict([run.test_figure]),
+            "test_figure": None if figure is None else dict([figure]),
+            "test_accuracy": figure[1] if figure is not None and figure[0] == "accuracy" else None,
         }
         for run in list_runs(folder)
+        for figure in [run.test_figure]
     ]
     if json_output:
         output.print_json({"runs_dir": str(folder), "runs": found})

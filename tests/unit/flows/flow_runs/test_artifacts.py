@@ -66,6 +66,14 @@ def test_curves_are_of_the_figures_that_have_a_step() -> None:
     assert artifacts.curve(metrics, "accuracy") == {"validation": [(1, 0.4)]}
 
 
+@pytest.mark.parametrize(
+    "figure", ["accuracy", "mean_average_precision", "r2", "average_precision", "mean_iou"]
+)
+def test_the_main_figure_of_each_task_has_a_curve(figure: str) -> None:
+    metrics = [{"split": "validation", "step": 1, "loss": 2.5, figure: 0.4, "pixel_accuracy": 0.1}]
+    assert set(artifacts.curves(metrics)) == {"loss", figure}
+
+
 def test_final_figures_are_numbers_only() -> None:
     rows = artifacts.figure_rows(TRAINED)
     assert {"split": "test", "figure": "accuracy", "value": 0.9} in rows
