@@ -15,8 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from beam_jobs.config import PrepareConfig
+from beam_jobs.dry_run import dry_run
 from beam_jobs.maintain.compaction import compact
 from beam_jobs.report.reasons import REASONS
+from beam_jobs.request import JobRequest
 from infra.codecs.masks import decode_stored_mask
 from infra.dataset.catalog import Catalog
 from infra.dataset.exports.export import export
@@ -24,7 +27,7 @@ from infra.dataset.verify import verify
 from infra.dataset.version import DatasetVersion
 from infra.errors import UsageError
 from infra.format.examples import parse_whole_example
-from infra.format.masks import MASK_PIXELS, MASK_URI
+from infra.format.masks import MASK_BYTES, MASK_PIXELS, MASK_URI
 from infra.format.parser import parser_code
 from infra.format.records import iter_records
 from tests.samples.masks import CLASSES, COLORS, IGNORED, add_pair, config, encoded, make_masked, painted
@@ -315,3 +318,17 @@ def test_a_parser_reads_masks(tmp_path: Path) -> None:
     assert '"mask/encoded": tf.io.FixedLenFeature([], tf.string)' in code
     assert '"mask/pixels": tf.io.RaggedFeature(tf.int64)' in code
     compile(code, "parser", "exec")
+
+
+def test_a_dry_run_counts_the_bytes_of_masks(tmp_path: Path) -> None:
+    for number in range(12):
+        noise = np.random.default_rng(number).integers(0, len(CLASSES), (96, 128)).astype(np.uint8)
+        add_pair(tmp_path / "source", f"{number:02}", number, mask=noise)
+    settings = PrepareConfig.model_validate(config(image={"encoding": "png", "size": 96}))
+    request = JobRequest(
+        source=str(tmp_path / "source"), dataset="d", root=str(tmp_path / "root"), config=settings
+    )
+    foreseen = dry_run(request)
+    run(tmp_path / "source", tmp_path / "root", **settings.model_dump(exclude_defaults=True))
+    stored = [row["stored_bytes"] + row[MASK_BYTES] for row in records(opened(tmp_path / "root")).values()]
+    assert foreseen["sample"]["stored_bytes"] == round(sum(stored) / len(stored))
