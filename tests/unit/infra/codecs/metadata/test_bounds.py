@@ -46,9 +46,9 @@ def test_a_time_with_a_long_run_of_spaces(text: str) -> None:
 
 
 def test_a_long_text_of_xmp_with_many_tags() -> None:
-    text = "x" * 400_000 + "<rdf:a/>" * 70_000
+    packet = xmp({"dc:creator": " \n" * 200_000 + "<a/>" * 120_000 + "Bo"})
     with few_cpu_seconds():
-        assert read_xmp(xmp({"dc:creator": text})) == {CREATOR: "x" * 400_000}
+        assert read_xmp(packet) == {CREATOR: "Bo"}
 
 
 def test_an_unknown_encoding_of_xmp_tells_nothing() -> None:
