@@ -48,7 +48,8 @@ def recognise_coco(glance: Glance) -> Recognised | None:
             return None
         parts = [{**part, "split": split} for part, split in zip(parts, splits, strict=True)]
         why += ", and their names give the splits"
-    return Recognised(why, {"objects": {"annotations": tuple(parts)}})
+    folders = {str(part["images"]) for part in parts}
+    return Recognised(why, {"objects": {"annotations": tuple(parts)}}, image_folders=folders)
 
 
 def recognise_voc(glance: Glance) -> Recognised | None:
@@ -62,11 +63,12 @@ def recognise_voc(glance: Glance) -> Recognised | None:
     pattern = f"{folder}/*.xml" if folder else "*.xml"
     part = {"file": pattern, "images": _folder_of(_VOC_NAME.search(head), glance)}
     why, objects = f"{uri} describes an image as Pascal VOC does", {"annotations": (part,)}
+    folders = {part["images"]}
     sets = sorted(uri.rpartition("/")[0] for uri in glance.files if uri.endswith(_IMAGE_SETS))
     if sets:
         why += f"; the lists in {sets[0]} give the splits"
-        return Recognised(why, {"objects": {**objects, "image_sets": sets[0]}})
-    return Recognised(why, {"objects": objects})
+        return Recognised(why, {"objects": {**objects, "image_sets": sets[0]}}, image_folders=folders)
+    return Recognised(why, {"objects": objects}, image_folders=folders)
 
 
 def recognise_box_table(glance: Glance) -> Recognised | None:
@@ -150,5 +152,11 @@ def _folder_of(name: re.Match[bytes] | None, glance: Glance) -> str:
     """Return the folder of the image of this name; "" for the source itself, or if it is not found."""
     if name is None:
         return ""
-    tail = "/" + name[1].decode("utf-8", "replace").removeprefix("./")
-    return next((uri.removesuffix(tail) for uri in glance.images if uri.endswith(tail)), "")
+    path = name[1].decode("utf-8", "replace").removeprefix("./")
+    tail = f"/{path}"
+    seen = next((uri.removesuffix(tail) for uri in glance.images if uri.endswith(tail)), None)
+    if seen is not None:
+        return seen
+    # A glance sees some of the files of a large folder.
+    folders = dict.fromkeys(uri.rpartition("/")[0] for uri in glance.images)
+    return next((folder for folder in folders if folder and glance.head(f"{folder}/{path}", 1)), "")

@@ -69,17 +69,24 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
 
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
-    """Recognise folders of images and of masks, if the settings name the classes of masks."""
-    if not settings.masks.classes:
+    """Recognise folders of images and of masks with the same names.
+
+    If the settings name the classes of masks, nothing else that describes the images counts.
+    """
+    if settings.labels not in (None, "mask"):
         return None
     named = (settings.masks.images, settings.masks.masks)
     for images, masks in dict.fromkeys((named, *_USUAL_FOLDERS)):
         seen = _Pairs(settings.masks.model_copy(update={"images": images, "masks": masks}))
-        for row, uri in enumerate(glance.images):
+        uris = glance.images
+        for row, uri in enumerate(uris):
             seen.add(row, uri)
-        if seen.images.keys() & seen.masks.keys():
+        if pairs := seen.images.keys() & seen.masks.keys():
             found = {"masks": {"images": images, "masks": masks}}
-            return Recognised(f"{images} and {masks} hold files of the same names", found)
+            rows = [row for key in pairs for row in (*seen.images[key], *seen.masks[key])]
+            folders = {uris[row].rpartition("/")[0] for row in rows}
+            why, is_asked = f"{images} and {masks} hold files of the same names", bool(settings.masks.classes)
+            return Recognised(why, found, is_certain=is_asked, is_complete=is_asked, image_folders=folders)
     return None
 
 

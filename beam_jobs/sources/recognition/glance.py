@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
@@ -31,11 +31,17 @@ class Recognised:
         why: what was seen, as the end of a sentence that begins with the kind.
         settings: of the source, nested as in the configuration, that the kind needs.
         is_certain: the source describes itself; what other kinds take its files for does not count.
+        image_folders: folders whose images the source describes; "" for the source itself. If all images lie
+            in these or in folders that name no class, the folders are no classes.
+        is_complete: the kind needs no other setting. If it does, kinds that need none and describe the images
+            go before it.
     """
 
     why: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     is_certain: bool = False
+    image_folders: Collection[str] = ()
+    is_complete: bool = True
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,14 @@
 """Settle what a request leaves open: a source that is a file or a pattern, and ``source.kind = "auto"``.
 
 Each kind that can be recognised has a function ``recognise(glance, settings)`` in its module. Exactly one of
-them must recognise the source. If none does, or several do, the user is asked: nothing is guessed.
+them must recognise the source. If none does, or several do, the user is asked: nothing is guessed. Folders of
+images that annotations or masks describe are not taken for classes.
 """
 
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +19,7 @@ from beam_jobs.request import JobRequest
 from beam_jobs.sources import files_of_vectors, kinds
 from beam_jobs.sources.files.chosen_files import is_pattern
 from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from beam_jobs.sources.recognition.glance import Glance, Recognised, glance_at
 from beam_jobs.sources.recognition.kind_modules import built_in_kinds
 from infra.errors import NotFoundError, UsageError
@@ -28,6 +31,10 @@ from infra.storage.names import name_of, uri_of
 AUTO = "auto"
 # These read folders: a file in place of one is a mistake.
 _FOLDER_KINDS = ("image_folder", "table", "urls", "coco", "voc", "box_table", "tfds")
+_BY_FOLDERS = "image_folder"
+# Names of folders of images, without the year that may follow (train2017), that are not those of classes.
+_NO_CLASSES = {*SPLIT_OF_FOLDER, "images", "jpegimages", "masks", "segmentationclass", "segmentationobject"}
+_DIGITS = re.compile(r"[0-9]+$")
 
 
 def settled(request: JobRequest) -> JobRequest:
@@ -84,7 +91,23 @@ def recognise(glance: Glance, settings: SourceConfig) -> dict[str, Recognised]:
             look = cast(Callable[[Glance, SourceConfig], Recognised | None], fits)
             if (seen := look(glance, settings)) is not None:
                 found[kind] = seen
-    return {kind: seen for kind, seen in found.items() if seen.is_certain} or found
+    found = {kind: seen for kind, seen in found.items() if seen.is_certain} or found
+    if any(_describes_all(seen, glance) for seen in found.values()):
+        found.pop(_BY_FOLDERS, None)
+    if any(seen.is_complete and seen.image_folders for seen in found.values()):
+        return {kind: seen for kind, seen in found.items() if seen.is_complete}
+    return found
+
+
+def _describes_all(seen: Recognised, glance: Glance) -> bool:
+    """Tell whether the folders of all images are described, or have names that are not of classes."""
+    folders = {uri.rpartition("/")[0] for uri in glance.images} - set(seen.image_folders)
+    return bool(seen.image_folders) and all(
+        _DIGITS.sub("", part.lower()) in _NO_CLASSES
+        for folder in folders
+        if folder
+        for part in folder.split("/")
+    )
 
 
 def _recognised(folder: SourceFolder, settings: SourceConfig, left_out: list[str]) -> SourceConfig:

@@ -21,7 +21,7 @@ from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.recognition.description import described_kinds
 from beam_jobs.sources.recognition.glance import glance_at
 from beam_jobs.sources.recognition.recognising import folder_and_files, recognise, settled
-from infra.errors import NotFoundError, UsageError
+from infra.errors import ConfigError, NotFoundError, UsageError
 from tests.samples.archives import make_tar, make_zip, pictures
 from tests.samples.photos import jpeg, write
 from tests.samples.tfds_folders import make_tfds, plain_records
@@ -45,6 +45,8 @@ def _npz() -> bytes:
     np.savez(sink, x=np.zeros((2, 4, 4), np.uint8), y=np.arange(2))
     return sink.getvalue()
 
+
+COCO = b'{"images": [{"id": 1, "file_name": "t.jpg"}], "annotations": []}'
 
 SOURCES: dict[str, tuple[Callable[[Path], object], str]] = {
     "folders": (lambda path: write(path, IMAGES), "image_folder"),
@@ -85,7 +87,43 @@ SOURCES: dict[str, tuple[Callable[[Path], object], str]] = {
                 "images/1.jpg": b"",
             },
         ),
+        "coco",
+    ),
+    "COCO, a year": (
+        lambda path: write(
+            path,
+            {f"annotations/instances_{split}2017.json": COCO for split in ("train", "val")}
+            | {f"{split}2017/{split[0]}.jpg": b"" for split in ("train", "val", "test")},
+        ),
+        "coco",
+    ),
+    "COCO, paths below the source": (
+        lambda path: write(
+            path,
+            {
+                "annotations.json": COCO.replace(b"t.jpg", b"train/t.jpg"),
+                "train/t.jpg": b"",
+                "val/2.jpg": b"",
+            },
+        ),
+        "coco",
+    ),
+    "COCO beside classes": (
+        lambda path: write(path, {"a.json": COCO, "train/cat/t.jpg": b"", "train/dog/2.jpg": b""}),
         "coco or image_folder",
+    ),
+    "VOC of 2012": (
+        lambda path: write(
+            path,
+            {
+                "Annotations/1.xml": b"<annotation><filename>1.jpg</filename></annotation>",
+                "ImageSets/Main/train.txt": b"1\n",
+                "JPEGImages/1.jpg": b"",
+                "SegmentationClass/1.png": b"",
+                "SegmentationObject/1.png": b"",
+            },
+        ),
+        "voc",
     ),
     "VOC": (
         lambda path: write(
@@ -219,3 +257,30 @@ def test_image_sets_of_voc_are_recognised(tmp_path: Path) -> None:
     found = recognise(glance_at(SourceFolder(str(tmp_path))), SourceConfig())["voc"]
     assert found.settings["objects"]["image_sets"] == "ImageSets/Main"
     assert "ImageSets/Main give the splits" in found.why
+
+
+def test_images_that_a_glance_does_not_show_are_looked_up(tmp_path: Path) -> None:
+    write(tmp_path, {"instances.json": COCO} | {f"photos/{number:03}.jpg": b"" for number in range(450)})
+    write(tmp_path, {"photos/t.jpg": b"x"})
+    found = recognise(glance_at(SourceFolder(str(tmp_path))), SourceConfig())
+    assert list(found) == ["coco"]
+    assert found["coco"].settings["objects"]["annotations"][0]["images"] == "photos"
+
+
+@pytest.mark.parametrize(
+    "folders", [("images", "masks"), ("train/images", "train/masks"), ("images/val", "masks/val")]
+)
+def test_masks_are_recognised_and_need_their_classes(folders: tuple[str, str], tmp_path: Path) -> None:
+    images, masks = folders
+    write(tmp_path, {f"{images}/1.jpg": b"", f"{masks}/1.png": b""})
+    with pytest.raises(ConfigError, match=r"source\.masks\.classes"):
+        settled(asked(tmp_path))
+    source = settled(asked(tmp_path, masks={"classes": ["road", "car"]})).config.source
+    assert (source.kind, source.masks.images) == ("masks", "images")
+    assert settled(asked(tmp_path, labels="none")).config.source.kind == "image_folder"
+
+
+def test_masks_beside_other_folders_of_images_are_refused(tmp_path: Path) -> None:
+    write(tmp_path, {"images/1.jpg": b"", "masks/1.png": b"", "cat/2.jpg": b""})
+    with pytest.raises(UsageError, match=r"may be of several kinds: image_folder .*; masks "):
+        settled(asked(tmp_path))
