@@ -11,6 +11,7 @@ import pytest
 from beam_jobs.config import PrepareConfig
 from beam_jobs.sources import list_inputs
 from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.kinds.archive import import_settings
 from infra.errors import ConfigError, UsageError
 from tests.samples.archives import make_tar, make_zip
 
@@ -117,3 +118,15 @@ def test_a_name_in_json_wins_over_the_number(tmp_path: Path) -> None:
     assert {name: found[f"a.tar#{name}"][0] for name in ("1.jpg", "2.jpg", "3.jpg")} == {
         "1.jpg": "hat", "2.jpg": "cap", "3.jpg": "1"
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("first", "settings"), [(True, {"archive": {"name_key": "label_name"}}), (False, {})]
+)
+def test_an_import_looks_at_the_beginning_of_an_archive_alone(
+    first: bool, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    others = {f"{number:03}.cls": b"1" for number in range(300)}
+    named = {"0.json": json.dumps({"label": 1, "label_name": "cat"}).encode()}
+    make_tar(tmp_path / "a.tar", named | others if first else others | named)
+    assert import_settings(SourceFolder(str(tmp_path)), PrepareConfig()) == settings
