@@ -136,7 +136,7 @@ def test_onnx_predicts_as_the_model_does(version: DatasetVersion, tmp_path: Path
 def test_a_missing_converter_is_noticed_before_training(
     version: DatasetVersion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("training.torch_loop.outputs.onnx.find_spec", lambda name: None)
+    monkeypatch.setattr("training.export.packages.find_spec", lambda name: None)
     with pytest.raises(EnvironmentFault, match="needs the package onnx"):
         train(settings('export.formats=["onnx"]'), version, tmp_path)
     assert not (tmp_path / "checkpoints").exists()
