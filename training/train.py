@@ -280,8 +280,11 @@ def summary(result: dict[str, Any]) -> str:
     if result["unchanged"]:
         lines[0] += " (finished before; run.fresh=true trains anew)"
     for split, figures in result["metrics"].items():
-        shown = [(name, figure) for name, figure in FIGURES.items() if name in figures]
-        told = [figure.precise(figures[name]) for name, figure in (shown[0], shown[-1])]
+        names = [name for name in FIGURES if name in figures]
+        chosen = [result["best_metric"]] if result.get("best_metric") in names else []
+        told = [
+            FIGURES[name].precise(figures[name]) for name in dict.fromkeys([names[0], *chosen, names[-1]])
+        ]
         lines.append(f"  {split:<10} {', '.join(told)}")
     lines += [f"  note: {note}" for note in result["notes"]]
     lines += [f"  restarted: {_restart_line(restart)}" for restart in result.get("restarts", [])]

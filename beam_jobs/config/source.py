@@ -131,8 +131,9 @@ class SourceConfig(Settings):
                 "source.objects.image_sets is for kind voc: give the annotation files a split each"
             )
         if self.kind in _OF_OBJECTS and not self.objects.annotations:
+            example = {"coco": "instances.json", "voc": "'Annotations/*.xml'"}.get(self.kind, "boxes.csv")
             raise ValueError(
-                f"kind {self.kind} needs annotation files: --set source.objects.annotations=instances.json"
+                f"kind {self.kind} needs annotation files: --set source.objects.annotations={example}"
             )
         if self.kind in _OF_OBJECTS and self.label_kind != "multi":
             raise ValueError(f"kind {self.kind} gives images several labels: leave source.labels out")

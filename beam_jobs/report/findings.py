@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from beam_jobs.report.figures.inputs import ClassRow
 from beam_jobs.report.figures.near_duplicates import NearDuplicateGroups
@@ -92,6 +92,8 @@ def empty_splits(manifest: Manifest) -> list[Finding]:
 
 
 def _remedy_of_empty(manifest: Manifest) -> str:
+    if _source_gives_splits(manifest.config.get("source", {})):
+        return "The source gives the splits: give images of each, or give no splits."
     if manifest.accounting.num_records < FEW_EXAMPLES:
         return "There are too few images to divide: add some."
     groups, source = manifest.config.get("groups", {}), manifest.config.get("source", {})
@@ -105,10 +107,30 @@ def _remedy_of_empty(manifest: Manifest) -> str:
         if value
     ]
     joins = [f"name a finer key with {setting}" for setting in keys]
-    if groups.get("near_duplicates"):
+    if groups.get("near_duplicates") and _most_look_alike(manifest):
         joins.append("set groups.near_duplicates=false if images look alike by nature")
     remedies = [f"A group stays in one split: {', or '.join(joins)}."] if joins else []
     return " ".join([*remedies, "If the source gives the splits, give images of each, or give no splits."])
+
+
+def _source_gives_splits(source: Mapping[str, Any]) -> bool:
+    """Tell whether settings of ``source`` say that it gives splits; folders may give them without a word."""
+    objects = source.get("objects", {})
+    return bool(
+        source.get("kind") == "tfds"
+        or source.get("layout") == "splits"
+        or source.get("table", {}).get("split_column")
+        or source.get("rows", {}).get("split")
+        or objects.get("image_sets")
+        or objects.get("table", {}).get("split_column")
+        or any(part.get("split") for part in objects.get("annotations", ()))
+    )
+
+
+def _most_look_alike(manifest: Manifest) -> bool:
+    """Tell whether near-duplicates are so many that their groups may have left a split empty."""
+    near = manifest.near_duplicates
+    return near is not None and 2 * near.num_rows >= manifest.accounting.num_records
 
 
 def _conflicts(manifest: Manifest) -> list[Finding]:

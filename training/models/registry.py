@@ -84,7 +84,13 @@ def build_model(spec: ModelSpec) -> Any:
         )
     if spec.name in APPLICATIONS:
         return importlib.import_module("training.models.applications").build(spec)
-    model = _family(spec.name).build(spec)
+    family = _family(spec.name)
+    if spec.output != "pixels" and getattr(family, "OUTPUT", None) == "pixels":
+        raise ConfigError(
+            f"{spec.name} is for masks: it gives a class to each pixel",
+            "leave model.name out, or choose another model, such as compact_resnet",
+        )
+    model = family.build(spec)
     found = tuple(getattr(model, "output_shape", ()))
     if found != spec.output_shape:
         raise ConfigError(

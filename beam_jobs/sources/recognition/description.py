@@ -20,6 +20,7 @@ _GROUPS = {
     "coco": ("objects",),
     "voc": ("objects",),
     "box_table": ("objects", "objects.table"),
+    "masks": ("masks",),
     "archive": ("archive",),
     "parquet": ("rows",),
     "arrays": ("rows",),

@@ -9,6 +9,7 @@ from flows.cli.output import cell, counted, print_table, say
 from infra.dataset.version import DatasetVersion
 from infra.format.features import Feature
 from infra.format.labels import WORDS
+from infra.format.objects import BOXES
 from infra.readable import readable_bytes
 
 _MAX_CLASSES = 40
@@ -21,8 +22,9 @@ def print_version(opened: DatasetVersion) -> None:
     image = manifest.config.get("image", {})
     kept = ", ".join(f"{name} {value}" for name, value in image.items() if value is not None)
     say(f"container {manifest.container}; {kept}" if kept else f"container {manifest.container}")
+    has_boxes = any(feature.name == BOXES for feature in manifest.extra_features)
     if manifest.label_kind != "class":
-        say(f"labels: {WORDS[manifest.label_kind]}")
+        say(f"labels: {'objects in images' if has_boxes else WORDS[manifest.label_kind]}")
     _accounting(manifest.accounting.model_dump())
     _shards(opened)
     print_classes(manifest.classes, {name: split.class_counts for name, split in manifest.splits.items()})

@@ -229,14 +229,16 @@ def _print_prepared(result: dict[str, Any]) -> None:
     from flows.cli import output
 
     ref = reference_of(result)
-    output.say(*version_lines(result), f"Look at: shardmill show {ref}", f"Train:   shardmill train {ref}")
+    output.say(*version_lines(result), f"Look at: shardmill show {ref}")
+    if result["label_kind"] != "none":
+        output.say(f"Train:   shardmill train {ref}")
 
 
 def _print_trained(result: dict[str, Any]) -> None:
     from flows.cli import output
     from training.train import summary
 
-    output.say(summary(result))
+    output.say(*summary(result).split("\n"))
 
 
 def _print_run(result: dict[str, Any]) -> None:

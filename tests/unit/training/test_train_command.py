@@ -119,3 +119,16 @@ def test_the_summary_counts_in_words(count: int, epochs: str, devices: str) -> N
     first, rate, *_ = summary(result).splitlines()
     assert first == f"trained m on d@1 for {epochs}"
     assert rate == f"  9 images/s on {devices}, waiting for data 10% of the time"
+
+
+def test_the_summary_has_the_figure_that_chose_the_model() -> None:
+    figures = {"r2": 0.5, "absolute_error": 2.0, "root_mean_square_error": 3.0, "loss": 0.25}
+    result = {
+        "model": "m", "dataset": "d", "version": 1, "epochs": 1, "num_replicas": 1, "unchanged": False,
+        "metrics": {"test": figures}, "notes": [], "images_per_second": 9.0, "input_wait_fraction": 0.1,
+        "export_dir": "/e", "tensorboard_dir": "/t",
+    }  # fmt: skip
+    assert "test       R² 0.5000, loss 0.2500" in summary(result), "a result of an earlier release"
+    chosen = summary(result | {"best_metric": "absolute_error"})
+    assert "test       R² 0.5000, absolute error 2.0000, loss 0.2500" in chosen
+    assert "test       R² 0.5000, loss 0.2500" in summary(result | {"best_metric": "loss"})

@@ -72,6 +72,7 @@ def common_result(
         "steps": loop.run_step,
         "global_batch_size": config.data.batch_size,
         "metrics": metrics,
+        "best_metric": config.run.best_metric,
         "best": loop.progress.best,
         "stopped_early": loop.stopped_early,
         "history": loop.progress.history,

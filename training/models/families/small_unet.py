@@ -16,6 +16,7 @@ from training.models.spec import ModelSpec
 from training.models.synchronized import BatchNormalization
 
 DEFAULT_IMAGE_SIZE = 256
+OUTPUT = "pixels"
 _WIDTHS = (16, 32, 64, 128)
 _STRIDE = 2 ** (len(_WIDTHS) - 1)
 

@@ -16,9 +16,10 @@ from beam_jobs.report.figures.balance import shard_balance
 from beam_jobs.report.figures.histogram import LogHistogram
 from beam_jobs.report.figures.inputs import count_by_class, count_inputs, reason_rows
 from beam_jobs.report.figures.survey import survey_indexes
-from beam_jobs.report.findings import find
+from beam_jobs.report.findings import empty_splits, find
 from beam_jobs.report.pictures import thumbnails
 from infra.errors import CorruptDataError
+from infra.format.contract import TableFile
 from infra.format.records import Container
 from infra.html.formatting import visible
 from tests.samples.pages import Elements
@@ -94,6 +95,44 @@ def test_findings_name_what_deserves_a_look(maker: VersionMaker) -> None:
     assert "without any usable image: “emu”" in texts
     assert "57 inputs = 52 records + 2 duplicates + 1 filtered + 2 quarantined" in texts
     assert "“cat” has 4 times the examples of “dog”" in texts
+
+
+@pytest.mark.parametrize(
+    ("source", "num_alike", "remedy"),
+    [
+        (
+            {"kind": "table", "table": {"split_column": "fold"}},
+            60,
+            "The source gives the splits: give images",
+        ),
+        (
+            {"kind": "coco", "objects": {"annotations": [{"file": "a.json", "split": "train"}]}},
+            60,
+            "The source gives the splits: give images",
+        ),
+        (
+            {"kind": "coco", "objects": {"annotations": [{"file": "a.json", "split": None}]}},
+            60,
+            "A group stays in one split: set groups.near_duplicates=false",
+        ),
+        ({"kind": "image_folder"}, 10, "If the source gives the splits"),
+    ],
+)
+def test_the_remedy_of_an_empty_split_fits_the_source(
+    source: dict[str, object], num_alike: int, remedy: str, maker: VersionMaker
+) -> None:
+    manifest = maker.write().manifest
+    config = manifest.config | {
+        "source": source,
+        "splits": {"train": 0.8, "validation": 0.1, "test": 0.1},
+        "groups": {"near_duplicates": True},
+    }
+    splits = {name: split for name, split in manifest.splits.items() if name != "test"}
+    alike = TableFile(path="near.parquet", num_rows=num_alike, num_bytes=1, sha256="")
+    settled = {"config": config, "splits": splits, "near_duplicates": alike}
+    (finding,) = empty_splits(manifest.model_copy(update=settled))
+    assert finding.text.startswith("No example is in test: all 52 records are in train and validation")
+    assert finding.remedy.startswith(remedy)
 
 
 def test_balance_is_measured_per_class_and_not_only_in_count(maker: VersionMaker) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from types import ModuleType, SimpleNamespace
+from typing import Literal
 
 import pytest
 
@@ -22,6 +23,12 @@ def test_images_that_are_too_small_are_an_error_of_the_configuration(name: str) 
     with pytest.raises(ConfigError, match=f"{name} cannot be built for images of 16 pixels") as caught:
         build_model(ModelSpec(name, num_classes=3, image_size=16))
     assert "data.image_size" in str(caught.value.remedy)
+
+
+@pytest.mark.parametrize("output", ["classes", "objects"])
+def test_a_model_for_masks_is_refused_for_other_labels(output: Literal["classes", "objects"]) -> None:
+    with pytest.raises(ConfigError, match="small_unet is for masks"):
+        build_model(ModelSpec("small_unet", num_classes=3, image_size=64, output=output))
 
 
 def _module(monkeypatch: pytest.MonkeyPatch, **names: object) -> None:

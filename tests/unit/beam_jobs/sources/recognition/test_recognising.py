@@ -223,6 +223,8 @@ def test_every_kind_is_described() -> None:
         assert all(option["description"] for option in kind["options"])
     options = [option["option"] for option in kinds["archive"]["options"]]
     assert {"source.files", "source.archive.layout"} <= set(options)
+    of_masks = {option["option"] for option in kinds["masks"]["options"]}
+    assert {"source.files", "source.masks.classes", "source.masks.mask_suffix"} <= of_masks
     of_tfds = {option["option"] for option in kinds["tfds"]["options"]}
     assert {"source.tfds.splits", "source.rows.label"} <= of_tfds
     assert "source.rows.features" not in of_tfds, "refused: the metadata say what there is"

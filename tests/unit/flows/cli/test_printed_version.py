@@ -1,0 +1,25 @@
+"""What ``shardmill show`` prints about a manifest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flows.cli.datasets.print_version import print_version
+from infra.dataset.version import DatasetVersion
+from infra.format.objects import OBJECT_FEATURES
+from tests.samples.published import coloured, publish
+
+
+@pytest.mark.parametrize(
+    ("features", "words"),
+    [([], "labels: several labels an image"), (list(OBJECT_FEATURES), "labels: objects in images")],
+)
+def test_boxes_are_told_from_several_labels(
+    features: list[object], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    published = publish(tmp_path, coloured({"train": {"a": 1}}))
+    changes = {"label_kind": "multi", "extra_features": features}
+    print_version(DatasetVersion(published.storage, published.manifest.model_copy(update=changes)))
+    assert words in capsys.readouterr().out
