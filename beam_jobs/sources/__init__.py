@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from beam_jobs.config import PrepareConfig
 from beam_jobs.request import JobRequest
 from beam_jobs.schemas import IGNORED, has_masks
+from beam_jobs.sources.checking import check_listing
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.places import folders_of_ours, place_of
 from beam_jobs.sources.listing import Listing, group_by_pattern
@@ -57,7 +58,8 @@ def list_inputs(source: SourceFolder, config: PrepareConfig, place: Workplace | 
         place: where a kind that fetches images may put them; None to list them without fetching.
 
     Raises:
-        NotFoundError: there is nothing there. ConfigError: the kind is not known, or refuses the folder.
+        NotFoundError: there is nothing there.
+        ConfigError: the kind is not known, refuses the folder, or returns a listing that breaks the rules.
     """
     module = kind_module(config)
     vectors = files_of_vectors(source, config)
@@ -68,6 +70,7 @@ def list_inputs(source: SourceFolder, config: PrepareConfig, place: Workplace | 
     else:
         list_kind = cast(Callable[[SourceFolder, PrepareConfig], Listing], module.list_inputs)
         listing = list_kind(source, config)
+    listing = check_listing(listing, config)
     _check_labels(listing, config)
     _check_names(listing, config)
     if config.groups.pattern is not None:
