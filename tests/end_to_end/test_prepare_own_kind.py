@@ -53,6 +53,8 @@ def make_source(source: Path) -> Path:
     (source / "first.jsonl").write_text("\n".join([*images, line(b"", None), "no JSON"]))
     others = [line(jpeg(5), "b"), line(b"no image", "a"), '{"image": "?", "class": "a"}']
     (source / "more/second.jsonl").write_text("\n".join(others) + "\n")
+    (source / "more/null.jsonl").write_text('{"image": "", "class": null}')
+    (source / "notes.txt").write_text("how the lines were made")
     return source
 
 
@@ -63,6 +65,7 @@ def test_the_example_of_the_page(tmp_path: Path) -> None:
     found = rows(version)
     assert Counter(row["reason"] or row["outcome"] for row in found.values()) == {
         "record": 20, "broken_row": 2, "same_bytes": 1, "unknown_format": 1, "unreadable": 1,
+        "no_label": 1, "other_file": 1,
     }  # fmt: skip
     assert version.manifest.classes == ["a", "b"]
     assert not verify(version).problems
