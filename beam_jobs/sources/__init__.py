@@ -17,6 +17,7 @@ from beam_jobs.sources.checking import check_listing
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.places import folders_of_ours, place_of
 from beam_jobs.sources.listing import Listing, group_by_pattern
+from beam_jobs.sources.own_kinds import OwnReader, faults_of, is_own
 from beam_jobs.sources.reading import Reader
 from beam_jobs.sources.recognition.kind_modules import kind_module
 from beam_jobs.sources.workplace import Workplace
@@ -61,16 +62,10 @@ def list_inputs(source: SourceFolder, config: PrepareConfig, place: Workplace | 
         NotFoundError: there is nothing there.
         ConfigError: the kind is not known, refuses the folder, or returns a listing that breaks the rules.
     """
-    module = kind_module(config)
+    kind_module(config)  # a wrong kind is refused before files are looked for
     vectors = files_of_vectors(source, config)
     config = _ignoring(vectors, config)
-    if place is not None and fetches(config):
-        list_fetched = cast(Callable[[SourceFolder, PrepareConfig, Workplace], Listing], module.list_fetched)
-        listing = list_fetched(source, config, place)
-    else:
-        list_kind = cast(Callable[[SourceFolder, PrepareConfig], Listing], module.list_inputs)
-        listing = list_kind(source, config)
-    listing = check_listing(listing, config)
+    listing = check_listing(_listed(source, config, place), config)
     _check_labels(listing, config)
     _check_names(listing, config)
     if config.groups.pattern is not None:
@@ -115,6 +110,16 @@ def _naming_their_setting(vectors: list[str], table: pa.Table) -> pa.Table:
     said = pc.if_else(pc.fill_null(is_one, False), "groups.embeddings.file names it", table["message"])
     at = table.schema.get_field_index("message")
     return table.set_column(at, table.schema.field(at), said)
+
+
+def _listed(source: SourceFolder, config: PrepareConfig, place: Workplace | None) -> Listing:
+    """Return the listing as the configured kind makes it."""
+    module = kind_module(config)
+    with faults_of(config.source.kind):
+        if place is not None and fetches(config):
+            fetch = cast(Callable[[SourceFolder, PrepareConfig, Workplace], Listing], module.list_fetched)
+            return fetch(source, config, place)
+        return cast(Callable[[SourceFolder, PrepareConfig], Listing], module.list_inputs)(source, config)
 
 
 def _check_labels(listing: Listing, config: PrepareConfig) -> None:
@@ -168,9 +173,12 @@ def open_reader(source: SourceFolder, config: PrepareConfig, scratch: Storage | 
     open_kind = getattr(kind_module(config), "open_reader", None)
     if open_kind is None:
         return source
-    return cast(Callable[[SourceFolder, PrepareConfig, Storage | None], Reader], open_kind)(
-        source, config, scratch
-    )
+    kind = config.source.kind
+    with faults_of(kind):
+        reader = cast(Callable[[SourceFolder, PrepareConfig, Storage | None], Reader], open_kind)(
+            source, config, scratch
+        )
+    return OwnReader(reader, kind) if is_own(kind) else reader
 
 
 def make_readable(
@@ -189,4 +197,5 @@ def make_readable(
     """
     make = getattr(kind_module(config), "make_readable", None)
     if make is not None:
-        make(source, config, references, scratch)
+        with faults_of(config.source.kind):
+            make(source, config, references, scratch)

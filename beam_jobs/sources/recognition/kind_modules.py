@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from beam_jobs.config import PrepareConfig
 from beam_jobs.sources import kinds
+from beam_jobs.sources.own_kinds import faults_of
 from infra.errors import ConfigError
 from infra.settings import Settings, validate
 
@@ -71,7 +72,8 @@ def _imported(kind: str) -> ModuleType:
             )
         return importlib.import_module(f"{kinds.__name__}.{kind}")
     try:
-        return importlib.import_module(kind)
+        with faults_of(kind):
+            return importlib.import_module(kind)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{kind}.".startswith(f"{error.name}."):
             raise  # the module is there, and lacks one of its own
