@@ -38,7 +38,7 @@ class ExportedTask(Protocol):
     """The part of a task that exports know: how outputs are decoded, and how forms are compared."""
 
     def served(self, outputs: Any) -> dict[str, Any]:
-        """Decode outputs to what an exported model returns: name -> [b, ...], the most important first."""
+        """Decode outputs for an exported model: name -> [b, ...], the most important first."""
 
     def form_measure(self) -> FormMeasure | None:
         """Return how forms are compared with the model; None: forms are not offered for the task."""

@@ -32,7 +32,7 @@ class FormMeasure(Protocol):
         """Return how right each example is: [b], at most 1."""
 
     def agree(self, values: Values, others: Values) -> npt.NDArray[np.bool_]:
-        """Return for which examples both models decide alike: bool [b]."""
+        """Tell for each example whether both models predict the same: bool [b]."""
 
     def differences(self, values: Values, others: Values) -> npt.NDArray[Any]:
         """Return how far the values are apart, in a unit in which 1 is much: [b, K]."""

@@ -1,4 +1,4 @@
-"""Semantic segmentation: each pixel of an example has one of C classes, or none."""
+"""Semantic segmentation: each pixel of an example has one of C classes, or is ignored."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Task(Protocol):
         """Decode outputs to what people and files want: name -> [b, ...]."""
 
     def served(self, outputs: Any) -> dict[str, Any]:
-        """Decode outputs to what an exported model returns: name -> [b, ...], the most important first."""
+        """Decode outputs for an exported model: name -> [b, ...], the most important first."""
 
     def form_measure(self) -> FormMeasure | None:
         """Return how ONNX and LiteRT forms are compared with the model; None: they are not offered."""

@@ -62,7 +62,7 @@ def import_request(source: str, dataset: str, root: str, load: Load) -> JobReque
 
 
 def stored_form(images: Iterable[bytes]) -> dict[str, Any]:
-    """Return encoding and channels in which most of the images can be stored as they are.
+    """Return the encoding and the channels that let most images be copied unchanged.
 
     Args:
         images: some of the images of a source.

@@ -98,7 +98,7 @@ class RowsOfExamples:
 
     @property
     def _listed(self) -> tuple[str, ...]:
-        """The features whose values are kept as they are."""
+        """The features whose values are copied unchanged."""
         label = self.features.label if self._class is None else None
         return tuple(dict.fromkeys([*([label] if label is not None else []), *self.features.others]))
 

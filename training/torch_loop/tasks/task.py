@@ -1,4 +1,4 @@
-"""The interface of a task with PyTorch, by which training step, evaluation and export know it."""
+"""The interface between a task and the training step, evaluation and export of PyTorch."""
 
 from __future__ import annotations
 

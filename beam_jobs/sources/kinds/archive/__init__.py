@@ -107,7 +107,7 @@ def first_images(folder: SourceFolder, config: PrepareConfig) -> Iterator[bytes]
 
 
 def import_settings(folder: SourceFolder, config: PrepareConfig) -> dict[str, Any]:
-    """Return the settings by which an import reads the labels: a key of .json sidecars that names classes."""
+    """Return the settings for importing labels: the key of .json sidecars that names the class."""
     named: set[str] = set(NAME_KEYS)
     for archive in _first_archives(folder, config):
         members = islice(first_members(folder, archive), _MEMBERS_PASSED)
