@@ -12,7 +12,7 @@ PY := $(BIN)/python
 PYTEST := $(PY) -m pytest
 # How many processes run tests: more than cores, because many tests wait for processes of their own.
 TEST_PROCESSES ?= $(shell echo $$(( $$(nproc) + 2 )))
-# The tests in several processes, each file in one of them; tests/conftest.py says which files begin.
+# The tests in several processes; tests/conftest.py says which begin, and which stay together in one process.
 PYTEST_SPREAD := $(PYTEST) -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 OUT ?= demo
 SOURCE ?=
@@ -20,8 +20,12 @@ SOURCE ?=
 PHOTOS ?= $(wildcard ../shared/data/clothing)
 # The codec of the peers of prepare: shardmill (ours, lent to them) or opencv (as most people would).
 CODEC ?= shardmill
+# The files or folders of tests/cluster that test-cluster runs.
+ONLY ?= tests/cluster
 # How many trainings test-ranks disturbs.
 TRIALS ?= 30
+# How long test-week kills processes; KILLS=20 goes on until each kind was killed so often.
+MINUTES ?= 60
 # How many photographs bench-peers prepares; 32000 makes start-up count little.
 IMAGES ?= 8000
 
@@ -98,11 +102,19 @@ coverage: $(VENV)/.stamp ## The tests of `make test` again, measured: prints the
 
 .PHONY: test-faults
 test-faults: $(VENV)/.stamp ## The slow checks: jobs killed by the dozen, and resumed
-	$(PYTEST) -m slow --ignore tests/third_party
+	$(PYTEST) -m slow --ignore tests/third_party --ignore tests/cluster
 
 .PHONY: test-ranks
 test-ranks: $(VENV)/.stamp ## Kill or stop a random rank in each of TRIALS trainings; print the time to the next step
 	TRIALS="$(TRIALS)" $(PYTEST) -m slow -s tests/faults/test_train_ranks_trials.py
+
+.PHONY: test-week
+test-week: $(VENV)/.stamp ## A schedule over a changing source for MINUTES, with a random kill every half minute (KILLS=20: of each kind)
+	MINUTES="$(MINUTES)" KILLS="$(KILLS)" WEEK_RECORD=build/week.jsonl $(PYTEST) -m slow -s tests/faults/week
+
+.PHONY: test-cluster
+test-cluster: $(VENV)/.stamp ## Prepare and train across real clusters and servers, with kills; ONLY=tests/cluster/FILE for a part
+	$(PYTEST) -m slow -s $(ONLY)
 
 .PHONY: test-native
 test-native: $(VENV)/.stamp ## The C code beside its references, under the address and undefined-behaviour sanitizers (needs gcc)

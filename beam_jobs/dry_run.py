@@ -13,7 +13,7 @@ import heapq
 import tempfile
 import time
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from beam_jobs.config import PrepareConfig
 from beam_jobs.encode.block_task import EncodeBlocks
 from beam_jobs.encode.blocks import Block, block_digest, read_facts, write_references
+from beam_jobs.encode.first_inputs import FIRST_INPUTS, understood
 from beam_jobs.encode.known_digests import DigestList, KnownContents
 from beam_jobs.execution.errors import recover_fault
 from beam_jobs.execution.pool import Pool
@@ -37,7 +38,7 @@ from beam_jobs.request import JobRequest
 from beam_jobs.reuse.known_files import find_known_files
 from beam_jobs.reuse.policy import retried_reasons, reuse_of
 from beam_jobs.reuse.previous import PreviousVersion
-from beam_jobs.schemas import Status, reference_schema
+from beam_jobs.schemas import Status, has_masks, reference_schema
 from beam_jobs.sources import fetches, list_inputs, make_readable, open_reader, open_source
 from beam_jobs.sources.embeddings import EmbeddingFiles
 from beam_jobs.sources.files.folder import SourceFolder
@@ -53,8 +54,6 @@ from infra.storage.filesystem import Storage
 
 SAMPLE_IMAGES = 48
 SAMPLE_SECONDS = 5.0  # of processor time
-FIRST_INPUTS = 3  # shown as understood
-_UNDERSTOOD = ["uri", "label", "split", "group"]
 _SAMPLE_BLOCK = 6  # files
 
 _STARTUP_SECONDS = 4.0  # of libraries and of Beam's two jobs
@@ -71,12 +70,16 @@ class Sample:
         num_stored: of these, how many have a stored form.
         stored_bytes: of a stored image, on average; 0 if there is none.
         seconds: a file, on average.
+        left_out: reason -> files without a stored form.
+        first: facts of the first files of the listing, in its order; None: nothing was read.
     """
 
     num_images: int
     num_stored: int
     stored_bytes: float
     seconds: float
+    left_out: dict[str, int] = field(default_factory=dict)
+    first: pa.Table | None = None
 
 
 def dry_run(request: JobRequest) -> dict[str, Any]:
@@ -124,7 +127,7 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
         "num_quarantined": pc.sum(pc.equal(status, Status.QUARANTINED)).as_py() or 0,
         "source_bytes": pc.sum(references["size_bytes"]).as_py() or 0,
         "left_out": class_counts(listing.table["reason"].drop_null()),
-        "first_inputs": references.slice(0, FIRST_INPUTS).select(_UNDERSTOOD).to_pylist(),
+        "first_inputs": understood(references, sample.first, list(config.source.masks.classes)),
         "label_kind": config.source.label_kind,
         "classes": label_counts(references),
         "features": {feature.name: str(feature) for feature in features_of(references)},
@@ -138,6 +141,7 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
         "sample": {
             "num_images": sample.num_images,
             "num_stored": sample.num_stored,
+            "left_out": sample.left_out,
             "stored_bytes": round(sample.stored_bytes),
             "images_per_second": round(1 / sample.seconds, 1) if sample.seconds else 0.0,
         },
@@ -172,7 +176,9 @@ def take_sample(references: pa.Table, source: SourceFolder, config: PrepareConfi
     """
     uris = (uri for chunk in references["uri"].chunks for uri in chunk.to_pylist())
     hashed = ((zlib.crc32(uri.encode()), row) for row, uri in enumerate(uris))
-    chosen = pa.array([row for _, row in heapq.nsmallest(SAMPLE_IMAGES, hashed)], pa.int64())
+    first = range(min(FIRST_INPUTS, references.num_rows) if has_masks(references) else 0)
+    by_hash = [row for _, row in heapq.nsmallest(SAMPLE_IMAGES, hashed)]
+    chosen = pa.array(dict.fromkeys([*first, *by_hash]), pa.int64())
     rows = references.select(reference_schema(references).names).take(chosen).combine_chunks()
     starts = range(0, rows.num_rows, _SAMPLE_BLOCK)
     parts = [rows.slice(start, _SAMPLE_BLOCK) for start in starts]
@@ -198,6 +204,8 @@ def take_sample(references: pa.Table, source: SourceFolder, config: PrepareConfi
         len(stored),
         sum(stored) / len(stored) if stored else 0.0,
         sum(timed) / num_timed if num_timed else 0.0,
+        class_counts(pa.chunked_array([table["reason"] for table in facts], pa.string()).drop_null()),
+        facts[0] if first and facts else None,
     )
 
 

@@ -2,8 +2,8 @@
 
     list -> unchanged? -> known? -> encode the rest -> plan -> account -> assemble -> report -> publish
 
-The facts of all files are in memory only while the version is planned. Before the shards are written, all
-tables of the plan are in files.
+The facts of all files are in memory only while the version is planned, and not even then if it is planned by
+ranges. Before the shards are written, all tables of the plan are in files.
 
 A run that was killed at any point continues when it is run again: it finds finished blocks and shards by
 their digests. A version becomes visible only with its manifest, which is written last. If another process
@@ -24,13 +24,22 @@ import pyarrow as pa
 
 from beam_jobs.assemble.container import ContainerChoice, choose_container
 from beam_jobs.assemble.stage import AssembledShards, Copying, Layout, all_shards, assemble_shards, lay_out
+from beam_jobs.encode.blocks import facts_digest
 from beam_jobs.encode.known_digests import DigestList, KnownContents
 from beam_jobs.encode.stage import EncodedFiles, encode_files
 from beam_jobs.execution.runners import check_runner, load_beam
 from beam_jobs.images.features import features_found, move_to_listing
 from beam_jobs.images.masks import with_mask_features
 from beam_jobs.images.objects import has_objects, place_objects
-from beam_jobs.plan import Plan, plan_version
+from beam_jobs.plan import AnyPlan, Plan, plan_version
+from beam_jobs.plan_by_ranges import (
+    GatherFacts,
+    cut_files,
+    num_ranges,
+    plan_on_storage,
+    plan_tables,
+    read_stored_before,
+)
 from beam_jobs.publish.accounting import Counts, account_and_write, check_budget, check_shards
 from beam_jobs.publish.crowding import crowded_shards
 from beam_jobs.publish.digests import Digests, builds_of, plan_digest, run_digest, work_digest
@@ -54,15 +63,22 @@ from beam_jobs.spool.builds import check_builds, note_builds
 from beam_jobs.spool.claims import RunClaim, damaged_shards
 from beam_jobs.tables.text_columns import code_texts
 from infra.dataset.catalog import Catalog
+from infra.dataset.drift.figures import Drift
 from infra.dataset.maintenance.purged import purged_contents
 from infra.dataset.publishing import publish_on_newest
 from infra.dataset.version import DatasetVersion
+from infra.digests import digest_of
 from infra.errors import CorruptDataError
 from infra.format.contract import Manifest
 from infra.format.layout import spool_dir
+from infra.processes.turns import Turn
+from infra.progress import job as announce
 from infra.progress import log, progress, stage
 from infra.readable import counted
 from infra.storage.filesystem import Storage
+
+# The part of the time that each stage takes at a guess, for the progress of the whole job.
+_SHARES = {"list": 2, "fetch": 60, "encode": 75, "plan": 3, "assemble": 14, "publish": 6}
 
 
 def prepare_version(request: JobRequest) -> dict[str, Any]:
@@ -76,8 +92,10 @@ def prepare_version(request: JobRequest) -> dict[str, Any]:
     """
     request = settled(request)
     check_runner(request.config.runner)
+    announce("prepare", _SHARES if fetches(request.config) else {**_SHARES, "fetch": 0})
     job = _Job(request, Catalog(request.root))
-    with RunClaim(job.catalog, request.dataset, run_digest(job.source.uri, request.config)) as claim:
+    run = run_digest(job.source.uri, request.config)
+    with RunClaim(job.catalog, request.dataset, run) as claim, Turn(f"prepare {request.dataset}") as turn:
         if claim.has_work() or fetches(request.config):
             claim.take()  # at once: the clean-up of another run must not delete the files that are there
         with job.timed("list"):
@@ -86,6 +104,7 @@ def prepare_version(request: JobRequest) -> dict[str, Any]:
         counts = label_counts(job.listing.to_read())
         version = job.unchanged(digests)
         if version is None:
+            turn.take()
             claim.take()
             version = job.unchanged(digests)  # another process may have published meanwhile
         if version is not None:
@@ -120,6 +139,7 @@ class _Job:
     listing: Listing = field(init=False)
     stage_seconds: dict[str, float] = field(default_factory=dict)
     stage_cpu_seconds: dict[str, float] = field(default_factory=dict)
+    drift: Drift | None = None
     _started: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -198,15 +218,21 @@ class _Job:
             known, encoded = self.encode(previous, spool)
         with self.timed("plan"):
             stage("plan")
-            facts, saved = self.gather_facts(known, encoded, previous, spool)
+            ranges = num_ranges(self.config, len(known.mask))
+            plan: AnyPlan
+            if ranges == 1:
+                facts, saved = self.gather_facts(known, encoded, previous, spool)
+                plan = self.plan(facts, previous, spool)
+                del facts
+            else:
+                plan, saved = self.plan_by_ranges(ranges, known, encoded, digests, previous, spool)
             del known
-            plan = self.plan(facts, previous, spool)
-            del facts
             counts = self.account(plan, spool)
             choice = choose_container(self.config, plan, spool, encoded.digests, previous)
             copying = self.copying(plan, digests, spool, choice, encoded, previous)
             layout = self.lay_out(plan, copying, previous)
-            plan = plan.without_records()  # most facts of each image are no longer needed
+            if isinstance(plan, Plan):
+                plan = plan.without_records()  # most facts of each image are no longer needed
             outline = store_plan(plan, self.dataset, copying.plan_digest, choice, counts, previous)
             del plan, previous  # from here on memory is for the shards
         with self.timed("assemble"):
@@ -214,7 +240,9 @@ class _Job:
             shards = all_shards(outline.inherited, assembled.shards)
             check_shards(shards, outline.counts.accounting)
         with self.timed("publish"):
-            version = publish(self.catalog, self.request, self.source.uri, outline, shards, digests, newest)
+            version, self.drift = publish(
+                self.catalog, self.request, self.source.uri, outline, shards, digests, newest
+            )
         if crowding := crowded_shards(version.manifest):
             log(crowding, level="warning")
         warn_of_empty_splits(version.manifest)
@@ -260,14 +288,7 @@ class _Job:
         """Return the facts of all files (PLACED_FACTS_SCHEMA and features), and the work not done again."""
         read = encoded.facts(spool)
         release_memory()  # the tables of single blocks took as much again
-        stored_before = read["status"].to_numpy() == Status.STORED_BEFORE
-        saved = SavedWork(
-            blocks=len(encoded.reused),
-            images=encoded.num_reused_files(),
-            known_files=int(known.mask.sum()),
-            known_contents=int(stored_before.sum()),
-            num_encoded=encoded.num_decoded(stored_before),
-        )
+        saved = saved_work(known, encoded, read["status"].to_numpy() == Status.STORED_BEFORE)
         if previous is not None:
             read = fill_in_stored_before(read, previous)
         return code_texts(merge_facts(known.mask, known.facts, read), IMAGE_NAMES), saved
@@ -298,18 +319,47 @@ class _Job:
         progress("plan", len(plan.input_rows), len(plan.input_rows))
         return plan
 
-    def account(self, plan: Plan, spool: Storage) -> Counts:
+    def plan_by_ranges(
+        self,
+        ranges: int,
+        known: KnownFiles,
+        encoded: EncodedFiles,
+        digests: Digests,
+        previous: PreviousVersion | None,
+        spool: Storage,
+    ) -> tuple[AnyPlan, SavedWork]:
+        """Plan the version by ranges, with all rows in the spool; see ``beam_jobs.plan_by_ranges``."""
+        listing = read_listing(spool).table
+        before = [previous.version.ref, sorted(damaged_shards(spool))] if previous else []
+        digest = digest_of([digests.source, encoded.digests, facts_digest(spool), before], length=24)
+        tables = plan_tables(spool, digest, ranges)
+        if previous is None:
+            files = cut_files(tables, listing, encoded.blocks)
+            gathering = GatherFacts(tables, files, encoded.schema)
+        else:
+            files = cut_files(tables, listing, encoded.blocks, known.mask)
+            gathering = GatherFacts(tables, files, encoded.schema, known.mask, known.facts, previous)
+        plan = plan_on_storage(gathering, self.config, previous.planned if previous else None)
+        release_memory()
+        progress("plan", len(plan.input_rows), len(plan.input_rows))
+        return plan, saved_work(known, encoded, read_stored_before(gathering))
+
+    def account(self, plan: AnyPlan, spool: Storage) -> Counts:
         """Count all outcomes, and raise an error if they are not good enough to publish."""
         release_memory()
         with spool.atomic_writer(INPUTS_FILE) as stream:
             counts = account_and_write(plan.input_rows.batches(), stream)
+        if counts.reasons:
+            from beam_jobs.report.lost import tell_lost  # with the pictures of the report
+
+            tell_lost(plan.input_rows.batches(), open_reader(self.source, self.config, spool))
         check_budget(counts, self.config.failure_budget, f"{spool.uri}/{INPUTS_FILE}")
         release_memory()
         return counts
 
     def copying(
         self,
-        plan: Plan,
+        plan: AnyPlan,
         digests: Digests,
         spool: Storage,
         choice: ContainerChoice,
@@ -321,7 +371,7 @@ class _Job:
         digest = plan_digest(plan, digests, choice.container, inherited)
         return Copying(self.dataset, spool, digest, encoded.digests, previous.version if previous else None)
 
-    def lay_out(self, plan: Plan, copying: Copying, previous: PreviousVersion | None) -> Layout:
+    def lay_out(self, plan: AnyPlan, copying: Copying, previous: PreviousVersion | None) -> Layout:
         """Write the records of a plan for the workers."""
         published = list(shards_of_plan(self.catalog, self.request.dataset, copying.plan_digest))
         layout = lay_out(plan, copying, previous, published)
@@ -340,7 +390,26 @@ class _Job:
         """Return the result that ``--json`` prints."""
         seconds = time.monotonic() - self._started
         outcome = outcome_of(version, counts, reused, seconds, unchanged=unchanged)
-        return outcome | {"stage_seconds": self.stage_seconds, "stage_cpu_seconds": self.stage_cpu_seconds}
+        drift = self.drift.to_json() if self.drift else None
+        times = {"stage_seconds": self.stage_seconds, "stage_cpu_seconds": self.stage_cpu_seconds}
+        return outcome | {"drift": drift} | times
+
+
+def saved_work(known: KnownFiles, encoded: EncodedFiles, stored_before: npt.NDArray[np.bool_]) -> SavedWork:
+    """Return the work that is not done again.
+
+    Args:
+        known: the files whose facts the previous version knows.
+        encoded: the others.
+        stored_before: bool [others], those whose content the previous version stores.
+    """
+    return SavedWork(
+        blocks=len(encoded.reused),
+        images=encoded.num_reused_files(),
+        known_files=int(known.mask.sum()),
+        known_contents=int(stored_before.sum()),
+        num_encoded=encoded.num_decoded(stored_before),
+    )
 
 
 def warn_of_empty_splits(manifest: Manifest) -> None:

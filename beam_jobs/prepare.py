@@ -14,9 +14,11 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from infra.lineage import LineageDataset, reported_job
 from infra.processes.job_command import JobParser, settings_of
 from infra.processes.process import exit_at_once, run_main
 from infra.progress import result, shown_to_people
+from infra.storage.locations import below
 from infra.storage.names import uri_of
 
 if TYPE_CHECKING:  # --help is quick
@@ -42,16 +44,28 @@ def run_prepare(arguments: argparse.Namespace) -> dict[str, Any]:
     started = time.monotonic()
     request = parse_request(arguments)
     _choose_allocator()
-    from beam_jobs.job import prepare_version
     from infra.processes.trees import sampled_memory
 
     with shown_to_people(), sampled_memory() as memory:
-        outcome = prepare_version(request)
+        outcome = _prepared(request)
     return {
         **outcome,
         "seconds": round(time.monotonic() - started, 3),
         "peak_memory_bytes": memory.peak_bytes,
     }
+
+
+def _prepared(request: JobRequest) -> dict[str, Any]:
+    """Run the job, and tell OpenLineage what was read and written."""
+    from beam_jobs.job import prepare_version
+
+    with reported_job(f"prepare.{request.dataset}", [LineageDataset(request.source)]) as lineage:
+        outcome = prepare_version(request)
+        if not outcome["unchanged"]:
+            written = sum(split["num_examples"] for split in outcome["splits"].values())
+            dataset = below(request.root, request.dataset)
+            lineage.outputs.append(LineageDataset(dataset, str(outcome["version"]), written))
+    return outcome
 
 
 def foresee(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -99,6 +113,14 @@ def build_parser() -> argparse.ArgumentParser:
         help="kind of source, as source.kind; auto has it recognised (default: image_folder)",
     )
     parser.add_argument(
+        "--runner", metavar="NAME", help="where the Beam jobs run, as runner.name (default: embedded)"
+    )
+    parser.add_argument(
+        "--flink-master",
+        metavar="HOST:PORT",
+        help="a Flink cluster to run on: REST address of its JobManager, as runner.flink.master",
+    )
+    parser.add_argument(
         "--dry-run", action="store_true", help="print an estimate of the result, and write nothing"
     )
     return parser
@@ -111,11 +133,13 @@ def parse_request(arguments: argparse.Namespace) -> JobRequest:
         ConfigError: a setting is wrong.
     """
     from beam_jobs.config import PrepareConfig
+    from beam_jobs.config.runner import runner_overrides
     from beam_jobs.request import JobRequest
     from infra.settings import validate
 
     if arguments.source_kind is not None:
         arguments.overrides.append(f"source.kind={arguments.source_kind}")
+    arguments.overrides += runner_overrides(arguments.runner, arguments.flink_master)
     config = settings_of(arguments, PrepareConfig, "prepare", failure_budget=arguments.failure_budget)
     values = {
         "source": arguments.source if "://" in arguments.source else uri_of(arguments.source),

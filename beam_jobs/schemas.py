@@ -8,6 +8,7 @@ One row of a table stands for one file of the source, until planning makes recor
     reuse      REFERENCE_SCHEMA: the files to be read       encode (a record batch a block)
     (both)     MEMBER_COLUMNS too, of images in containers  encode
     (both)     MASK_COLUMNS too, of images with masks       encode
+    (both)     MASK_MEMBER_COLUMNS, of masks in containers  encode
     encode     FACTS_SCHEMA: what reading a file found      reuse
     reuse      PLACED_FACTS_SCHEMA: the same of all files   plan
     plan       PLAN_SCHEMA: the records to be written       assemble
@@ -94,11 +95,16 @@ MEMBER_COLUMNS = (
 )
 MEMBER_LISTING_SCHEMA = pa.schema([*LISTING_SCHEMA, *MEMBER_COLUMNS])
 
-# Further columns of a listing and of its references where images have masks: a file of the source each.
+# Further columns of a listing and of its references where images have masks, which are files or members.
 MASK_COLUMNS = (
     pa.field("mask_uri", pa.string()),  # relative to the source; null for a row that is not read
     pa.field("mask_size_bytes", pa.int64()),
     pa.field("mask_mtime_ns", pa.int64()),
+)
+# Further columns where the masks are members of containers: see FileRef.
+MASK_MEMBER_COLUMNS = (
+    pa.field("mask_container", pa.dictionary(pa.int32(), pa.string())),
+    pa.field("mask_position", pa.int64()),
 )
 
 # The rows of the listing whose status is TO_READ, without those that the previous version knows. With
@@ -179,7 +185,7 @@ OPTED_OUT: Final = "opted_out"  # list: the server reserves the image
 ROW_FILE: Final = "row_file"  # list: its rows are images, or say something of them
 OTHER_FILE: Final = "other_file"  # list: not of the kind of files that are read
 MASK_FILE: Final = "mask"  # list: the mask of an image
-UNMASKED: Final = "unmasked"  # list: it has no mask, and source.masks.unmasked leaves it out
+UNMASKED: Final = "unmasked"  # list or read: it has no mask, and source.masks.unmasked leaves it out
 TOO_SMALL: Final = "too_small"  # filter
 ASPECT: Final = "aspect"  # filter
 AI_MADE: Final = "ai_made"  # filter: it declares that a generative model made it
@@ -234,7 +240,7 @@ UNSUPPORTED_MEMBER: Final = "unsupported_member"
 DAMAGED_MEMBER: Final = "damaged_member"  # found by listing or by reading
 ARCHIVE_REASONS: Final = (BAD_NAME, ARCHIVED_LINK, ENCRYPTED, UNSUPPORTED_MEMBER, DAMAGED_MEMBER)
 # Of images without a usable mask, and of masks without an image.
-NO_MASK: Final = "no_mask"
+NO_MASK: Final = "no_mask"  # found by listing or by reading
 MISSING_MASK: Final = "missing_mask"
 SEVERAL_MASKS: Final = "several_masks"
 MASK_WITHOUT_IMAGE: Final = "mask_without_image"
@@ -246,7 +252,9 @@ LIST_REASONS: Final = (
 VANISHED: Final = "vanished"
 CHANGED: Final = "changed"
 TOO_LARGE: Final = "too_large"
-READ_REASONS: Final = (VANISHED, CHANGED, TOO_LARGE, UNREADABLE, BROKEN_CONTAINER, NO_IMAGE, DAMAGED_MEMBER)
+READ_REASONS: Final = (
+    VANISHED, CHANGED, TOO_LARGE, UNREADABLE, BROKEN_CONTAINER, NO_IMAGE, DAMAGED_MEMBER, NO_MASK,
+)  # fmt: skip
 # Raised by infra.codecs, apart from the last.
 UNPROCESSABLE: Final = "unprocessable"  # a library failed in a way that no rule foresees
 DECODE_REASONS: Final = (
@@ -289,8 +297,8 @@ def outcomes_of(status: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def reference_schema(listing: pa.Table | pa.RecordBatch) -> pa.Schema:
-    """Return REFERENCE_SCHEMA, with those of MEMBER_COLUMNS and MASK_COLUMNS that a listing has."""
-    further = (*MEMBER_COLUMNS, *MASK_COLUMNS)
+    """Return REFERENCE_SCHEMA, with the columns of members and masks that a listing has."""
+    further = (*MEMBER_COLUMNS, *MASK_COLUMNS, *MASK_MEMBER_COLUMNS)
     return pa.schema([*REFERENCE_SCHEMA, *(field for field in further if field.name in listing.schema.names)])
 
 
@@ -311,6 +319,9 @@ def file_refs(references: pa.Table | pa.RecordBatch) -> Iterator[FileRef]:
     if not has_masks(references):
         return map(FileRef, *columns.values())
     no_container: list[None] = [None] * references.num_rows
-    masks = map(FileRef, *(references[field.name].to_pylist() for field in MASK_COLUMNS))
+    of_mask = [field.name for field in (*MASK_COLUMNS, *MASK_MEMBER_COLUMNS)]
+    masks = map(
+        FileRef, *(references[name].to_pylist() for name in of_mask if name in references.schema.names)
+    )
     places = (columns.get(name, no_container) for name in ("container", "position"))
     return map(FileRef, *(columns[name] for name in names[:3]), *places, masks)

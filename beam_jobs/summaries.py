@@ -82,11 +82,23 @@ def split_lines(splits: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         yield f"  {name:<10} {examples:>18}  {shards:>12}  {readable_bytes(split['num_bytes']):>10}"
 
 
-def _understood(inputs: Iterable[Mapping[str, str | None]]) -> Iterator[str]:
+def _understood(inputs: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Show how the first inputs were understood, a line each."""
     for row in inputs:
         given = [f"{name} {row[name]}" for name in ("split", "group") if row[name] is not None]
-        yield f"  {row['uri']}: {', '.join([str(row['label']), *given])}"
+        label = _mask_in_words(row) if "mask" in row else str(row["label"])
+        yield f"  {row['uri']}: {', '.join([label, *given])}"
+
+
+def _mask_in_words(row: Mapping[str, Any]) -> str:
+    """Describe the mask of an input as it was understood."""
+    if "problem" in row:
+        return f"mask {row['mask']}, left out: {row['problem']}"
+    if "shares" not in row:
+        return f"mask {row['mask']}"
+    shown = sorted(row["shares"].items(), key=lambda item: -item[1])[:_CLASSES_SHOWN]
+    shares = ", ".join(f"{name} {share:.1%}" for name, share in shown) or "no class"
+    return f"mask {row['mask']}, {row['width']}×{row['height']} pixels stored: {shares}"
 
 
 def forecast_lines(outcome: Mapping[str, Any]) -> Iterator[str]:
@@ -130,3 +142,5 @@ def forecast_lines(outcome: Mapping[str, Any]) -> Iterator[str]:
         f"  (measured on {counted(sample['num_images'], 'file')}, {sample['num_stored']} of them usable: "
         f"{sample['images_per_second']:,.0f} images/s in one thread)"
     )
+    if sample["left_out"]:
+        yield "  left out of these: " + ", ".join(f"{why} {n:,}" for why, n in sample["left_out"].items())

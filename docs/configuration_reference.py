@@ -15,7 +15,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from beam_jobs.config import PrepareConfig
+from beam_jobs.config.maintain import MaintainConfig
 from training.config import TrainConfig
+from training.promotion.rules import PromotionRules
 
 PAGE = Path(__file__).with_name("configuration.md")
 
@@ -44,8 +46,27 @@ shardmill train photos --config digits.toml --set optimizer.learning_rate=0.001
 shardmill run photos --dataset photos --set prepare.image.size=160 --set train.run.epochs=5
 ```
 
+After `shardmill --install-completion`, the shell completes keys behind `--set`, and names of datasets.
+
 `run` takes settings of both parts, so there a key begins with `prepare.` or `train.`. A key that does
-not exist is an error that names the nearest one.
+not exist is an error that names the nearest one. `--set KEY=` without a value restores the default
+where a file or a recipe has another value.
+"""
+
+
+PROMOTION = """
+## Rules of promotion
+
+When a run takes over an alias from another one: `shardmill promote RUN --set KEY=VALUE`, and in the form of
+the deployments ([promote models](promote-models.md)).
+"""
+
+
+MAINTENANCE = """
+## `[maintain]`
+
+The maintenance of a dataset: `shardmill schedule --maintain --set KEY=VALUE`, and in the form of the
+deployment ([maintenance](schedule-ingestion.md#maintenance)).
 """
 
 
@@ -55,6 +76,10 @@ def render() -> str:
     for section, model in (("prepare", PrepareConfig), ("train", TrainConfig)):
         parts.append(f"\n## `[{section}]`\n")
         parts.extend(_tables(model))
+    parts.append(PROMOTION)
+    parts.extend(_tables(PromotionRules))
+    parts.append(MAINTENANCE)
+    parts.extend(_tables(MaintainConfig))
     return "".join(parts)
 
 

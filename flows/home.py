@@ -7,7 +7,8 @@
                                   and the user's own Prefect profile is left alone
       logs/                       server.log, worker.log, up.log
       running/                    a locked file for each command that runs a flow
-      server-start.lock           locked while a server starts
+      turns-HOST.lock             locked by the job that works on this machine (infra.processes.turns)
+      records/                    a file for each run without a server, until `shardmill up` takes it over
       up.json                     the `shardmill up` that runs, if one does
       up.lock                     holds its process id; the kernel releases the lock when it ends
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -24,8 +26,11 @@ from functools import partial
 from pathlib import Path
 
 from infra.errors import EnvironmentFault, LockedError
+from infra.processes.turns import TURNS_VARIABLE
 
-_LOOPBACK = ("127.0.0.1", "localhost")
+# Names of this machine for itself.
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_NOT_BY_PROXY = ("127.0.0.1", "localhost")
 
 
 def home() -> Path:
@@ -49,6 +54,16 @@ def logs_folder() -> Path:
 def running_folder() -> Path:
     """The folder that holds a file for each command that runs a flow (flows.flow_runs.lost_runs)."""
     return _made(home() / "running")
+
+
+def take_turns() -> None:
+    """Have the jobs of this process wait until no other job of this machine works."""
+    os.environ.setdefault(TURNS_VARIABLE, str(home() / f"turns-{socket.gethostname()}.lock"))
+
+
+def records_folder() -> Path:
+    """The folder that holds a file for each run without a server (flows.flow_runs.run_records)."""
+    return _made(home() / "records")
 
 
 def _made(folder: Path) -> Path:
@@ -90,7 +105,7 @@ def quiet_environment() -> dict[str, str]:
 
 def _with_loopback(hosts: str) -> str:
     listed = [host for host in hosts.split(",") if host]
-    return ",".join([*listed, *(host for host in _LOOPBACK if host not in listed)])
+    return ",".join([*listed, *(host for host in _NOT_BY_PROXY if host not in listed)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +114,8 @@ class RunningUp:
 
     Attributes:
         auth: the server's password as ``user:password``, or None if it has none.
+        page_port: port of the platform's own page.
+        has_tensorboard: TensorBoard runs behind that page.
     """
 
     pid: int
@@ -107,6 +124,13 @@ class RunningUp:
     root: str
     runs: str
     auth: str | None = None
+    page_port: int = 0
+    has_tensorboard: bool = False
+
+    @property
+    def page_url(self) -> str:
+        """Address of the platform's own page."""
+        return server_url(self.host, self.page_port)
 
     @property
     def ui_url(self) -> str:
@@ -173,19 +197,6 @@ def up_lock() -> Iterator[None]:
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
-        yield
-
-
-@contextmanager
-def server_start() -> Iterator[None]:
-    """Hold the lock for starting a server: two at once would both make or migrate the database."""
-    path = home() / "server-start.lock"
-    try:
-        opened = path.open("a")
-    except OSError as error:
-        raise _unusable(path, error.strerror or str(error)) from error
-    with opened as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 

@@ -11,6 +11,7 @@ from typing import Annotated
 from pydantic import Field
 
 from infra.errors import UsageError
+from infra.settings import WholeText
 from infra.storage.locations import absolute_path, default_root, default_runs
 from infra.storage.names import is_text, uri_of
 
@@ -29,14 +30,38 @@ DatasetName = Annotated[
         max_length=100,
         examples=["photos"],
     ),
+    WholeText(),
 ]
 DatasetRef = Annotated[
     str,
     Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(@([0-9]+|latest))?(\?.+)?$",
+        max_length=1000,
         examples=["photos", "photos@3", "photos@3?width > 800"],
     ),
+    WholeText(),
 ]
+
+RunRef = Annotated[
+    str,
+    Field(
+        # A name below the folder of the runs, or an alias: a form must not reach other folders.
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(@[a-z][a-z0-9_-]*)?$",
+        max_length=200,
+        examples=["photos-v1-0123456789", "photos@production"],
+    ),
+    WholeText(),
+]
+AliasWord = Annotated[
+    str,
+    Field(
+        pattern=r"^[a-z][a-z0-9_-]*$",
+        max_length=50,
+        examples=["production", "staging"],
+    ),
+    WholeText(),
+]
+Reason = Annotated[str, Field(max_length=500, examples=["asked for by the shop"])]
 
 
 def absolute(path_or_uri: str) -> str:

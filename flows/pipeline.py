@@ -11,23 +11,37 @@ from prefect.states import Completed
 
 from beam_jobs.config import PrepareConfig
 from flows import prepare as preparing
+from flows import promote as promotion_flow
 from flows import train as training_flow
-from flows.flow_runs.run_states import cancelled_state
-from flows.parameters import DatasetName, Source, root_or_default, runs_or_default
+from flows.flow_runs.artifacts.keys import Keys
+from flows.flow_runs.artifacts.page import RunPage
+from flows.flow_runs.artifacts.pipeline import show_pipeline
+from flows.flow_runs.run_states import cancelled_state, failing_in_words, failures_shown
+from flows.flow_runs.showing.headline import headline
+from flows.parameters import AliasWord, DatasetName, Source, root_or_default, runs_or_default
+from flows.scheduling.attempts import attempted
+from flows.train_when import TrainWhen
 from infra.errors import Cancelled
+from training.aliases.names import PRODUCTION
 from training.config import TrainConfig
-from training.train import has_finished
+from training.promotion.rules import PromotionRules
 
 
 @flow(name="pipeline", flow_run_name="pipeline-{dataset}")
-def pipeline(
+@failing_in_words
+@attempted
+def pipeline(  # noqa: PLR0913  the fields of the form
     source: Source,
     dataset: DatasetName,
     root: str | None = None,
     runs: str | None = None,
-    prepare_config: PrepareConfig = preparing.DEFAULTS,
-    train_config: TrainConfig = training_flow.DEFAULTS,
+    prepare_config: PrepareConfig | None = None,
+    train_config: TrainConfig | None = None,
     only_when_changed: bool = False,
+    train_when: TrainWhen | None = None,
+    promote: bool = False,
+    alias: AliasWord = PRODUCTION,
+    promotion: PromotionRules = promotion_flow.RULES,
 ) -> State[Any]:
     """Prepare a folder of images as a dataset, then train a model on the version that came out.
 
@@ -36,19 +50,32 @@ def pipeline(
         dataset: Name of the dataset.
         root: Folder of the datasets; empty for the worker's default.
         runs: Folder of the training runs; empty for the worker's default.
-        prepare_config: How images are stored, filtered, split and packed into shards.
-        train_config: The model, its data, augmentation, optimizer and run.
+        prepare_config: How images are stored, filtered, split and packed into shards; empty for the defaults.
+        train_config: The model, its data, augmentation, optimizer and run; empty for the defaults.
         only_when_changed: Do not train again when this version was trained on with this configuration before.
+        train_when: Train only if a condition holds; empty to train in any case.
+        promote: Then compare the model with the one that has the alias, and move the alias if it is better.
+        alias: The alias that the model may take over.
+        promotion: When it takes over the alias.
     """
+    when = train_when or (TrainWhen() if only_when_changed else None)
+    for_prepare, for_train = prepare_config or PrepareConfig(), train_config or TrainConfig()
+    page, keys = RunPage.of_this_run(), Keys.of(dataset, for_prepare, for_train)
+    again = ["run", source, "--dataset", dataset, "--root", root_or_default(root)]
+    again += ["--runs", runs_or_default(runs)]
+    settings = {"prepare": for_prepare, "train": for_train}
     try:
-        prepared: Any = preparing.prepare(source, dataset, root, prepare_config)
+        with failures_shown("prepare", keys, again, settings):
+            prepared: Any = preparing.prepare(source, dataset, root, for_prepare)
+        show_pipeline(page, keys, prepared, None)
         ref = f"{dataset}@{prepared['version']}"
-        if only_when_changed and has_finished(
-            ref, train_config, root=root_or_default(root), runs=runs_or_default(runs)
-        ):
-            message = f"Nothing changed: {ref} is up to date and was trained on before"
-            return Completed(message=message, data={"prepare": prepared, "train": None})
-        trained: Any = training_flow.train(ref, root, runs, train_config)
+        with failures_shown("train", keys, again, settings):
+            trained: Any = training_flow.train(ref, root, runs, for_train, when, promote, alias, promotion)
     except (Cancelled, CancelledRun) as stop:
         return cancelled_state(stop)
-    return Completed(message=f"Trained on {ref}", data={"prepare": prepared, "train": trained})
+    if "not_due" in trained:
+        message = f"Nothing trained: {trained['not_due']}"
+        return Completed(message=message, data={"prepare": prepared, "train": None})
+    show_pipeline(page, keys, prepared, trained)
+    message = f"Trained on {ref}: {headline(trained)}"
+    return Completed(message=message, data={"prepare": prepared, "train": trained})

@@ -10,19 +10,26 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
 from beam_jobs.config import PrepareConfig
-from flows.flow_runs import artifacts, children
-from flows.flow_runs.run_states import cancelled_state, should_retry
+from flows.flow_runs.artifacts.keys import Keys
+from flows.flow_runs.artifacts.page import RunPage
+from flows.flow_runs.artifacts.prepared import shard_rows, show_prepared
+from flows.flow_runs.events import emit_published
+from flows.flow_runs.jobs import children
+from flows.flow_runs.jobs.job_commands import prepare_command
+from flows.flow_runs.run_states import cancelled_state, failing_in_words, failures_shown, job_task
+from flows.flow_runs.showing.headline import sentence
 from flows.parameters import DatasetName, Source, root_or_default
+from flows.scheduling.attempts import attempted
 from infra.dataset.catalog import Catalog
 from infra.errors import Cancelled
 from infra.format.contract import SPLITS
 
-DEFAULTS = PrepareConfig()
-
 
 @flow(name="prepare", flow_run_name="prepare-{dataset}")
+@failing_in_words
+@attempted
 def prepare(
-    source: Source, dataset: DatasetName, root: str | None = None, config: PrepareConfig = DEFAULTS
+    source: Source, dataset: DatasetName, root: str | None = None, config: PrepareConfig | None = None
 ) -> State[Any]:
     """Turn a folder of images into a new version of a dataset, unless nothing has changed since the last.
 
@@ -33,38 +40,35 @@ def prepare(
         source: Folder of images, one folder a class: an absolute path on the worker's machine, or a URI.
         dataset: Name of the dataset.
         root: Folder of the datasets; empty for the worker's default.
-        config: How images are stored, filtered, split and packed into shards.
+        config: How images are stored, filtered, split and packed into shards; empty for the defaults.
     """
-    folder = root_or_default(root)
+    settings = config or PrepareConfig()
+    folder, keys = root_or_default(root), Keys.of(dataset, settings)
+    again = ["prepare", source, "--dataset", dataset, "--root", folder]
     try:
-        result = prepare_dataset(source, dataset, folder, config)
+        with failures_shown("prepare", keys, again, {"": settings}):
+            report = prepare_dataset(source, dataset, folder, settings)
     except Cancelled as stop:
         return cancelled_state(stop)
-    if result.get("unchanged"):
-        return Completed(message=f"Nothing changed: {dataset}@{result['version']} is up to date", data=result)
-    show_prepared(result, folder)
-    return Completed(message=f"Published {dataset}@{result['version']}", data=result)
+    if not report.result.get("unchanged"):
+        emit_published(report.result)
+        show_dataset(report, folder, settings)
+    return Completed(message=sentence(report.result), data=report.result)
 
 
-@task(
-    name="prepare-dataset",
-    cache_policy=NO_CACHE,
-    retries=2,
-    retry_delay_seconds=5,
-    retry_condition_fn=should_retry,
-)
-def prepare_dataset(source: str, dataset: str, root: str, config: PrepareConfig) -> dict[str, Any]:
+@job_task("prepare-dataset")
+def prepare_dataset(source: str, dataset: str, root: str, config: PrepareConfig) -> children.JobReport:
     """Run the Beam job in a process of its own and return its result."""
-    command = [*children.PREPARE, source, "--dataset", dataset, "--root", root]
-    command += ["--config-json", config.model_dump_json()]
-    key = artifacts.artifact_key(dataset, "prepare-progress")
-    return children.run_child_job(command, key=key, log=get_run_logger()).result
+    command = prepare_command(source, dataset, root, config)
+    keys = Keys.of(dataset, config)
+    return children.run_child_job(command, job="prepare", keys=keys, log=get_run_logger())
 
 
 @task(name="show-dataset", cache_policy=NO_CACHE)
-def show_prepared(result: dict[str, Any], root: str) -> None:
+def show_dataset(report: children.JobReport, root: str, config: PrepareConfig) -> None:
     """Show the accounting, the class balance and the shards of a version on the page of the run."""
+    result = report.result
     version = Catalog(root).open(f"{result['dataset']}@{result['version']}")
-    artifacts.publish_prepared(
-        result, artifacts.shard_rows({split: version.shards(split) for split in SPLITS})
-    )
+    shards = shard_rows({split: version.shards(split) for split in SPLITS})
+    keys = Keys.of(result["dataset"], config)
+    show_prepared(RunPage.of_this_run(), keys, result, shards, report.lost)

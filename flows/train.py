@@ -2,26 +2,48 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
+from prefect.exceptions import CancelledRun
 from prefect.states import Completed
 
-from flows.flow_runs import artifacts, children
-from flows.flow_runs.run_states import cancelled_state, should_retry
-from flows.parameters import DatasetRef, root_or_default, runs_or_default
+from flows import promote as promotion_flow
+from flows.flow_runs.artifacts.keys import Keys
+from flows.flow_runs.artifacts.page import RunPage
+from flows.flow_runs.artifacts.trained import show_trained
+from flows.flow_runs.jobs import children
+from flows.flow_runs.jobs.job_commands import train_command
+from flows.flow_runs.run_states import cancelled_state, failing_in_words, failures_shown, job_task
+from flows.flow_runs.showing.headline import sentence
+from flows.parameters import AliasWord, DatasetRef, root_or_default, runs_or_default
+from flows.scheduling.attempts import attempted
+from flows.train_when import TrainWhen, due
 from infra.dataset.views.references import parse_reference
-from infra.errors import Cancelled
+from infra.errors import Cancelled, ConfigError
+from infra.storage.locations import public_location
+from training.aliases.names import PRODUCTION
 from training.config import TrainConfig
-
-DEFAULTS = TrainConfig()
+from training.promotion.rules import PromotionRules
+from training.ranks.launchers.registry import is_rendering
+from training.runs.stored import is_in_store
 
 
 @flow(name="train", flow_run_name="train-{dataset}")
+@failing_in_words
+@attempted
 def train(
-    dataset: DatasetRef, root: str | None = None, runs: str | None = None, config: TrainConfig = DEFAULTS
+    dataset: DatasetRef,
+    root: str | None = None,
+    runs: str | None = None,
+    config: TrainConfig | None = None,
+    when: TrainWhen | None = None,
+    promote: bool = False,
+    alias: AliasWord = PRODUCTION,
+    promotion: PromotionRules = promotion_flow.RULES,
 ) -> State[Any]:
     """Train a model on a published version, evaluate it on the other splits, and export it.
 
@@ -31,32 +53,65 @@ def train(
         dataset: What to train on: NAME, NAME@VERSION or NAME@latest.
         root: Folder of the datasets; empty for the worker's default.
         runs: Folder of the training runs; empty for the worker's default.
-        config: The model, its data, augmentation, optimizer and run.
+        config: The model, its data, augmentation, optimizer and run; empty for the defaults.
+        when: Train only if a condition holds; empty to train in any case.
+        promote: Then compare the model with the one that has the alias, and move the alias if it is better.
+        alias: The alias that the model may take over.
+        promotion: When it takes over the alias.
     """
+    settings = config or TrainConfig()
+    if is_rendering(settings.ranks.launcher):
+        raise ConfigError(
+            f"ranks.launcher = {settings.ranks.launcher!r} only writes the files of a job; this flow trains",
+            "use the command: shardmill train NAME --launcher ..., and hand the job over as it says",
+        )
+    folder, place = root_or_default(root), runs_or_default(runs)
+    if promote and is_in_store(place):
+        raise ConfigError(
+            f"promote needs runs in a local folder; {public_location(place)} is in a store",
+            "give runs a local folder, or leave promote out",
+        )
     try:
-        report = train_model(dataset, root_or_default(root), runs_or_default(runs), config)
-    except Cancelled as stop:
+        checked = None if when is None else due(dataset, settings, when, folder, place)
+        if checked is not None and not checked.is_due:
+            if promote and checked.run is not None:
+                _promote_if_undecided(checked.run, alias, promotion, root, runs)
+            return Completed(message=f"Not trained: {checked.reason}", data={"not_due": checked.reason})
+        again = ["train", dataset, "--root", folder, "--runs", place]
+        with failures_shown("train", keys_of(dataset, settings), again, {"": settings}):
+            report = train_model(dataset, folder, place, settings)
+        show_model(report.result, dataset, settings)
+        if promote:
+            run = Path(report.result["run_dir"]).name
+            promotion_flow.promote(run, alias, None, promotion, root, runs)
+    except (Cancelled, CancelledRun) as stop:
         return cancelled_state(stop)
-    show_trained(report.result, report.metrics)
-    return Completed(message=f"Trained {report.result['run_dir']}", data=report.result)
+    return Completed(message=sentence(report.result), data=report.result)
 
 
-@task(
-    name="train-model",
-    cache_policy=NO_CACHE,
-    retries=2,
-    retry_delay_seconds=5,
-    retry_condition_fn=should_retry,
-)
+def _promote_if_undecided(
+    run: str, alias: str, rules: PromotionRules, root: str | None, runs: str | None
+) -> None:
+    """Promote a run about which nothing was decided: the flow run that trained it died before that."""
+    from training.promotion.deciding import is_decided  # with the libraries of images
+
+    if not is_decided(run, alias, Path(runs_or_default(runs))):
+        promotion_flow.promote(run, alias, None, rules, root, runs)
+
+
+@job_task("train-model")
 def train_model(dataset: str, root: str, runs: str, config: TrainConfig) -> children.JobReport:
-    """Run the training in a process of its own and return its result and metrics."""
-    command = [*children.TRAIN, dataset, "--root", root, "--runs", runs]
-    command += ["--config-json", config.model_dump_json()]
-    key = artifacts.artifact_key(parse_reference(dataset).name, "train-progress")
-    return children.run_child_job(command, key=key, log=get_run_logger())
+    """Run the training in a process of its own and return its result."""
+    command = train_command(dataset, root, runs, config)
+    return children.run_child_job(command, job="train", keys=keys_of(dataset, config), log=get_run_logger())
 
 
 @task(name="show-model", cache_policy=NO_CACHE)
-def show_trained(result: dict[str, Any], metrics: list[dict[str, Any]]) -> None:
-    """Show the curves, the final figures and the figures by class on the page of the run."""
-    artifacts.publish_trained(result, metrics)
+def show_model(result: dict[str, Any], dataset: str, config: TrainConfig) -> None:
+    """Show the figures, the confusion matrix and the hardest examples on the page of the run."""
+    show_trained(RunPage.of_this_run(), keys_of(dataset, config), result)
+
+
+def keys_of(dataset: str, config: TrainConfig) -> Keys:
+    """Return the keys of the artifacts of a training."""
+    return Keys.of(parse_reference(dataset).name, config)

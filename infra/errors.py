@@ -7,6 +7,7 @@
     │   └── NotFoundError             2  a source, dataset, version or record that is not there
     ├── DataError                     3  more of the data is bad than is allowed
     │   ├── FailureBudgetExceeded     3  too many inputs were quarantined
+    │   ├── DriftExceeded             3  a version differs too much from the one before
     │   ├── LeakError                 3  groups are divided among splits, and were not to be
     │   ├── AccountingError           3  inputs and outcomes do not add up
     │   └── CorruptDataError          3  stored bytes were changed or are incomplete
@@ -92,6 +93,10 @@ class DataError(ShardmillError):
 
 class FailureBudgetExceeded(DataError):
     """More inputs were quarantined than the failure budget allows; nothing was published."""
+
+
+class DriftExceeded(DataError):
+    """The version differs more from the one before than drift.action = stop allows; nothing was published."""
 
 
 class LeakError(DataError):

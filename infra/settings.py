@@ -5,23 +5,68 @@ A configuration is a frozen Pydantic model. Unknown keys are errors that suggest
 
 from __future__ import annotations
 
+import datetime
 import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from infra.errors import ConfigError
 
 SECTIONS = ("prepare", "train")
 
 
-class Settings(BaseModel):
-    """Base of all configuration models: frozen, and no unknown keys."""
+def _close_groups(schema: dict[str, Any], model: type[BaseModel]) -> None:
+    """Let the JSON schema say that a group of settings may be null, so that forms show it closed."""
+    for name in _groups(model):
+        group = schema["properties"][name]
+        reference = {"$ref": group.pop("$ref")} if "$ref" in group else {"allOf": group.pop("allOf")}
+        group |= {"anyOf": [{"type": "null", "title": "defaults"}, reference], "default": None}
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+class Settings(BaseModel):
+    """Base of all configuration models: frozen, no unknown keys; a group that is null has its defaults."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, json_schema_extra=_close_groups
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_the_default(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping):
+            return values
+        groups = _groups(cls)
+        return {name: value for name, value in values.items() if value is not None or name not in groups}
+
+
+def _groups(model: type[BaseModel]) -> list[str]:
+    """The names of the fields that are settings of their own."""
+    return [
+        name
+        for name, field in model.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Settings)
+    ]
+
+
+class WholeText:
+    """Marks text whose pattern ends in ``$``: no line feed may follow.
+
+    Pydantic takes ``$`` for the end of the text. Python's own expressions, by which Prefect's server checks
+    a form, let a line feed follow; so the form's schema rules that out.
+    """
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Add to the pattern of the form."""
+        shown = handler(schema)
+        return {**shown, "pattern": shown["pattern"] + r"(?!\n)"}
 
 
 S = TypeVar("S", bound=Settings)
@@ -45,7 +90,8 @@ def load_settings(
         base: nested values that take the place of defaults.
         recipe: a TOML file as ``config``, which wins over it.
         config: a TOML file with the tables ``[prepare]`` and ``[train]``.
-        overrides: ``image.size=128`` each; values are TOML, or else plain text.
+        overrides: ``image.size=128`` each; values are TOML, or else plain text. ``image.size=``
+            restores the default.
         given: nested values that win over all others.
 
     Raises:
@@ -56,7 +102,7 @@ def load_settings(
     for file in (recipe, config):
         _merge(values, _read_toml(file).get(section, {}) if file else {})
     for override in overrides:
-        _apply_override(values, override, section)
+        _apply_override(values, override, section, model)
     _merge(values, given or {})
     # Errors show keys with the section in front if the user wrote them so.
     is_prefixed = any(override.strip().startswith(f"{section}.") for override in overrides)
@@ -115,7 +161,7 @@ def _read_toml(path: Path | str) -> dict[str, Any]:
     return document
 
 
-def _apply_override(values: dict[str, Any], override: str, section: str) -> None:
+def _apply_override(values: dict[str, Any], override: str, section: str, model: type[BaseModel]) -> None:
     key, separator, text = override.partition("=")
     if not separator or not key.strip():
         raise ConfigError(f"--set {override!r} is not key=value", "for example --set image.size=128")
@@ -124,6 +170,9 @@ def _apply_override(values: dict[str, Any], override: str, section: str) -> None
         path = path[1:]
     elif path[0] in SECTIONS and path[0] != section:
         raise ConfigError(f"--set {override}: this command takes settings of [{section}], not of [{path[0]}]")
+    if not text.strip() and _is_known(model, path):
+        _remove(values, path)
+        return
     nested: Any = _parse_value(text.strip())
     for part in reversed(path):
         nested = {part: nested}
@@ -133,9 +182,10 @@ def _apply_override(values: dict[str, Any], override: str, section: str) -> None
 def _parse_value(text: str) -> Any:
     """The TOML value in ``text``, or the text itself if it is not TOML (so strings need no quotes)."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        value = tomllib.loads(f"value = {text}")["value"]
     except (tomllib.TOMLDecodeError, KeyError):
         return text
+    return text if isinstance(value, datetime.date | datetime.time) else value  # no setting is a date
 
 
 def _merge(values: dict[str, Any], more: Mapping[str, Any]) -> None:
@@ -147,12 +197,28 @@ def _merge(values: dict[str, Any], more: Mapping[str, Any]) -> None:
             values[key] = dict(value) if isinstance(value, Mapping) else value
 
 
+def _is_known(model: type[BaseModel], path: Sequence[str]) -> bool:
+    """Whether a model has a key. The keys of a mapping are not known, so any key in one counts."""
+    key, known = ".".join(path), _known_keys(model)
+    groups = {name.rpartition(".")[0] for name in known}
+    return key in known or any(key.startswith(f"{name}.") for name in known if name not in groups)
+
+
+def _remove(values: dict[str, Any], path: Sequence[str]) -> None:
+    """Remove a nested value, if it is there. Inner tables are copied before they change."""
+    if len(path) == 1:
+        values.pop(path[0], None)
+    elif isinstance(values.get(path[0]), dict):
+        values[path[0]] = dict(values[path[0]])
+        _remove(values[path[0]], path[1:])
+
+
 def _describe(model: type[BaseModel], problem: Any, where: str, prefix: str) -> tuple[str, str | None]:
     """One validation problem as (message, remedy)."""
     key = ".".join(str(part) for part in problem["loc"]) or where
     if problem["type"] == "extra_forbidden":
         known = _known_keys(model)
-        near = difflib.get_close_matches(key, known, n=1, cutoff=0.5) or _same_leaf(key, known)
+        near = _same_leaf(key, known) or difflib.get_close_matches(key, known, n=1, cutoff=0.5)
         hint = f"known keys: {', '.join(_siblings(key, known))}"
         if near:
             hint = f"did you mean {prefix + near[0]!r}?"
@@ -178,9 +244,10 @@ def _known_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
 
 def _same_leaf(key: str, known: list[str]) -> list[str]:
     """Keys whose last part resembles that of ``key``: the user may have left out or mistaken the group."""
-    leaves = {name.rsplit(".", 1)[-1]: name for name in reversed(known)}
-    near = difflib.get_close_matches(key.rsplit(".", 1)[-1], leaves, n=1)
-    return [leaves[name] for name in near]
+    leaves = {name.rsplit(".", 1)[-1] for name in known}
+    near = difflib.get_close_matches(key.rsplit(".", 1)[-1], sorted(leaves), n=1)
+    having_it = [name for name in known if name.rsplit(".", 1)[-1] in near]
+    return difflib.get_close_matches(key, having_it, n=1, cutoff=0)
 
 
 def _siblings(key: str, known: list[str]) -> list[str]:

@@ -11,6 +11,8 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any
 
 import hypothesis
 import pytest
@@ -26,6 +28,7 @@ for variable in (
     "SHARDMILL_ROOT",
     "SHARDMILL_RUNS",
     "SHARDMILL_EVENTS_FD",
+    "SHARDMILL_TURNS",
     "PREFECT_API_URL",
     "PREFECT_PROFILE",
 ):
@@ -46,6 +49,11 @@ hypothesis.settings.load_profile("shardmill")
 
 # The folders whose tests begin: their tests start processes and wait for them.
 _FIRST = ("prefect_server", "browser", "end_to_end", "faults", "training")
+# Files that one process runs one after the other, because they share a server or a browser.
+_TOGETHER = {
+    **dict.fromkeys(("test_commands", "test_deployments", "test_notify", "test_schedules"), "first server"),
+    **dict.fromkeys(("test_page", "test_promotion", "test_reaper", "test_work_pools"), "second server"),
+}
 
 # A shell or nohup may start tests with these ignored. Then every process that a test starts ignores them too.
 for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
@@ -66,6 +74,21 @@ def pytest_unconfigure() -> None:
     shutil.rmtree(_HOME, ignore_errors=True)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
+    """Give a process whole files, and with ``--dist loadfile`` also all that share a server."""
+    from xdist.scheduler import LoadScopeScheduling  # the environment with PyTorch has no xdist
+
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = PurePosixPath(nodeid.partition("::")[0])
+            if path.parent.name == "prefect_server":
+                return _TOGETHER.get(path.stem, str(path))
+            return "browser" if path.parent.name == "browser" else str(path)
+
+    return ByGroup(config, log) if config.getoption("dist") == "loadfile" else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with the files that take longest, so that processes that share the tests end together."""
 
@@ -84,3 +107,10 @@ def _signal_handlers() -> Iterator[None]:
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True)
+def _turns() -> Iterator[None]:
+    """Forget the file of turns that a command may have named: jobs of one test may overlap."""
+    yield
+    os.environ.pop("SHARDMILL_TURNS", None)

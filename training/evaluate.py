@@ -15,7 +15,7 @@ from infra import progress as events
 from infra.dataset.catalog import Catalog
 from infra.dataset.version import DatasetVersion
 from infra.dataset.views.references import reference_of
-from infra.errors import ConfigError
+from infra.errors import ConfigError, NotFoundError
 from infra.format.labels import WORDS
 from infra.processes.job_command import JobParser, deliver
 from infra.processes.process import exit_at_once, run_main
@@ -23,8 +23,11 @@ from infra.storage.locations import default_root, default_runs
 from training.config import TrainConfig
 from training.dataset import Dataset
 from training.loop.evaluating.interface import SplitEvaluator
+from training.results.metrics.figures import FIGURES
 from training.results.report.drawing import draw_run_report
-from training.results.run_files.run_folder import RunFolder, open_run
+from training.results.run_files.run_folder import RunFolder
+from training.runs.stored import opened_run
+from training.tasks.traits import traits_of
 
 
 def _parser() -> JobParser:
@@ -49,8 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     args = _parser().parse_args(argv)
-    run = open_run(args.run, Path(args.runs))
-    with events.shown_to_people():
+    with opened_run(args.run, args.runs) as run, events.shown_to_people():
         result = evaluate_run(run, args.root, args.split, args.dataset)
     deliver(args, result, summary)
     return 0
@@ -74,8 +76,8 @@ def evaluate_run(run: RunFolder, root: str | Path, split: str, ref: str | None =
     """
     run.finished()
     catalog = Catalog(root)
-    trained_on = catalog.open_view(run.dataset)
-    version = trained_on if ref is None else catalog.open_view(ref)
+    version = catalog.open_view(run.dataset if ref is None else ref)
+    trained_on = _trained_on(run, catalog, version)
     _check_classes(run, trained_on, version)
     config = TrainConfig.model_validate(run.config())
     dataset = Dataset(version, config.reading)
@@ -95,6 +97,21 @@ def evaluate_run(run: RunFolder, root: str | Path, split: str, ref: str | None =
         "metrics": metrics,
         "folder": str(folder),
     }
+
+
+def _trained_on(run: RunFolder, catalog: Catalog, version: DatasetVersion) -> DatasetVersion:
+    """Open the version that a run was trained on; where it is gone, one with the same classes serves.
+
+    Raises:
+        NotFoundError: it is gone, and the version to evaluate on has other classes.
+    """
+    try:
+        return catalog.open_view(run.dataset)
+    except NotFoundError:
+        classes, task = run.finished().get("classes"), traits_of(version).name
+        if classes != version.manifest.label_names or task != run.task:
+            raise
+        return version
 
 
 def _evaluated(
@@ -148,10 +165,11 @@ def _check_classes(run: RunFolder, trained_on: DatasetVersion, version: DatasetV
 
 def summary(result: dict[str, Any]) -> str:
     """Summarize the result in a few lines."""
-    figures = {name: value for name, value in result["metrics"].items() if isinstance(value, float)}
+    found = {FIGURES[name]: value for name, value in result["metrics"].items() if name in FIGURES}
+    width = max(len(figure.words) for figure in found)
     place = f"{reference_of(result)}, {result['split']}"
     lines = [f"{result['run']} on {place}: {result['metrics']['num_examples']:,} examples"]
-    lines += [f"  {name:<18} {value:.4f}" for name, value in figures.items()]
+    lines += [f"  {figure.words:<{width}}  {figure.exact(value)}" for figure, value in found.items()]
     return "\n".join([*lines, f"  files: {result['folder']}"])
 
 

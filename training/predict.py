@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,25 +17,23 @@ from infra.processes.job_command import JobParser, deliver
 from infra.processes.process import exit_at_once, num_cpus, run_main
 from infra.storage.filesystem import Storage
 from infra.storage.locations import default_runs
-from training.predicting.decisions import DECISIONS, Decisions
+from training.models.spec import Fit
+from training.predicting.decisions import DECISIONS
 from training.predicting.detected import DETECTED_FILES, detected
 from training.predicting.inputs import Input, list_files, read_input
 from training.predicting.outputs import FORMATS, Format, Prediction, open_output
-from training.results.run_files.run_folder import RunFolder, open_run
+from training.predicting.segmented import OVERLAY_SIDE, MaskDecisions, MaskFiles, MaskNames
+from training.results.run_files.run_folder import RunFolder
+from training.runs.stored import opened_run
 
 _TOGETHER = 64  # files that are decoded and predicted at a time
+_MASKS_TOGETHER = 8  # the model gives a probability for each class and pixel
 
-_TORCH_OUTPUTS = (
-    "probabilities",
-    "values",
-)  # a model of PyTorch has one output, by the name that is asked for
-
-# (PNGs) -> the outputs of the exported model: name -> [n, ...]
-Model = Callable[[list[bytes]], Mapping[str, npt.NDArray[Any]]]
-
-
-# (files, outputs of those that were decoded) -> a row for each file
-RowsOf = Callable[[list[Input], Mapping[str, npt.NDArray[Any]] | None], Iterator[Any]]
+Outputs = Mapping[str, npt.NDArray[Any]]
+# PNGs -> outputs of the exported model: name -> [n, ...]
+Model = Callable[[list[bytes]], Outputs]
+# (paths, files, outputs of those that were decoded, threads) -> a row for each file
+RowsOf = Callable[[list[Path], list[Input], Outputs | None, ThreadPoolExecutor], Iterator[Any]]
 
 
 class _Output(Protocol):
@@ -47,6 +46,25 @@ class _Output(Protocol):
         """Write the end of the file."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """How the predictions of a task are written.
+
+    Attributes:
+        outputs: the outputs of the exported model that are needed.
+        open: opens the file of predictions.
+        rows_of: returns a row for each file.
+        together: files that are decoded and predicted at a time.
+        shown_side: see ``read_input``.
+    """
+
+    outputs: Sequence[str]
+    open: Callable[[Any], _Output]
+    rows_of: RowsOf
+    together: int = _TOGETHER
+    shown_side: int = 0
+
+
 def _parser() -> JobParser:
     parser = JobParser(
         "python -m training.predict",
@@ -57,6 +75,7 @@ def _parser() -> JobParser:
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="image files, or folders of them")
     parser.add_argument("--format", choices=FORMATS, default="csv", help="default: csv")
     parser.add_argument("--out", required=True, type=Path, metavar="FILE", help="the file of predictions")
+    parser.add_argument("--overlays", action="store_true", help="of masks: also write images with their mask")
     parser.add_argument("--runs", default=default_runs(), metavar="DIR", help="folder of the training runs")
     parser.add_argument("--json", action="store_true", help="print the counts as JSON, as the last line")
     return parser
@@ -69,14 +88,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     args = _parser().parse_args(argv)
-    run = open_run(args.run, Path(args.runs))
-    with events.shown_to_people():
-        result = predict(run, args.paths, args.out, args.format)
+    with opened_run(args.run, args.runs) as run, events.shown_to_people():
+        result = predict(run, args.paths, args.out, args.format, overlays=args.overlays)
     deliver(args, result)
     return 0
 
 
-def predict(run: RunFolder, paths: Sequence[Path], out: Path, kind: Format) -> dict[str, Any]:
+def predict(
+    run: RunFolder, paths: Sequence[Path], out: Path, kind: Format, *, overlays: bool = False
+) -> dict[str, Any]:
     """Predict files in the order given; the files of a folder in the order of their paths.
 
     A file that cannot be decoded gets a row with the reason. Memory holds a batch of files at a time.
@@ -86,31 +106,32 @@ def predict(run: RunFolder, paths: Sequence[Path], out: Path, kind: Format) -> d
         paths: files and folders.
         out: the file of predictions; it appears when all are done.
         kind: its format.
+        overlays: of masks, write each image with its mask laid over it too.
 
     Returns:
         JSON-able: the path of the file, and how many files were predicted and refused.
 
     Raises:
-        DataError: the run is unfinished. UsageError: the predictions of its task do not fit into a table.
+        DataError: the run is unfinished. UsageError: its task has no overlays.
         CorruptDataError: its exported model cannot be loaded.
         StorageError: the file cannot be written.
     """
     result = run.finished()
-    names, size, fit = list(result["classes"]), int(result["image_size"]), run.config()["data"].get("fit")
-    opened, rows_of = _table_of(run, kind, names)
-    model = _load(run)
+    size, fit = int(result["image_size"]), _fit_of(run)
+    table = _table_of(run, paths, out, kind, overlays=overlays)
+    model = _load(run, table.outputs)
     counts = {"predicted": 0, "refused": 0}
     events.stage("predict", unit="files")
     with (
         Storage.at(out.absolute().parent).atomic_writer(out.name) as stream,
         ThreadPoolExecutor(num_cpus(), "decode") as threads,
     ):
-        output = opened(stream)
+        output = table.open(stream)
         files = list_files(paths)
-        while batch := list(islice(files, _TOGETHER)):
-            inputs = list(threads.map(lambda path: read_input(path, size, fit or "crop"), batch))
+        while batch := list(islice(files, table.together)):
+            inputs = list(threads.map(lambda path: read_input(path, size, fit, table.shown_side), batch))
             images = [one.image for one in inputs if one.image is not None]
-            output.add(list(rows_of(inputs, model(images) if images else None)))
+            output.add(list(table.rows_of(batch, inputs, model(images) if images else None, threads)))
             refused = sum(one.image is None for one in inputs)
             counts["refused"] += refused
             counts["predicted"] += len(inputs) - refused
@@ -119,15 +140,46 @@ def predict(run: RunFolder, paths: Sequence[Path], out: Path, kind: Format) -> d
     return {"run": run.name, "out": str(out), **counts}
 
 
-def _table_of(run: RunFolder, kind: Format, names: list[str]) -> tuple[Callable[[Any], _Output], RowsOf]:
-    """Return the function that opens the file of predictions of a run, and the one that makes its rows."""
+def _table_of(run: RunFolder, paths: Sequence[Path], out: Path, kind: Format, *, overlays: bool) -> _Table:
+    """Return how the predictions of a run are written."""
+    names = list(run.finished()["classes"])
+    if overlays and run.task != "segmentation":
+        raise UsageError(
+            f"the run {run.name} learned {run.task}, and --overlays shows masks", "leave --overlays out"
+        )
     if run.task == "detection":
-        return DETECTED_FILES[kind], lambda inputs, outputs: detected(inputs, outputs, names)
-    decisions = _decisions(run)
-    return (
-        lambda stream: open_output(stream, kind, decisions, names),
-        lambda inputs, outputs: _predicted(inputs, None if outputs is None else outputs[decisions.output]),
+        return _Table(
+            ("boxes", "scores", "classes"),
+            DETECTED_FILES[kind],
+            lambda _, inputs, outputs, threads: detected(inputs, outputs, names),
+        )
+    if run.task == "segmentation":
+        folders = [path for path in paths if path.is_dir()]
+        files = MaskFiles(out, MaskNames(folders), len(names), _fit_of(run), overlays)
+        decisions = MaskDecisions(overlays)
+        return _Table(
+            (decisions.output,),
+            lambda stream: open_output(stream, kind, decisions, names),
+            lambda found, inputs, outputs, threads: files.predictions(
+                zip(found, inputs, strict=True), _one(outputs, decisions.output), threads.map
+            ),
+            _MASKS_TOGETHER,
+            OVERLAY_SIDE if overlays else 0,
+        )
+    decided = DECISIONS[run.task]
+    return _Table(
+        (decided.output,),
+        lambda stream: open_output(stream, kind, decided, names),
+        lambda _, inputs, outputs, threads: _predicted(inputs, _one(outputs, decided.output)),
     )
+
+
+def _fit_of(run: RunFolder) -> Fit:
+    return "stretch" if run.config()["data"].get("fit") == "stretch" else "crop"
+
+
+def _one(outputs: Outputs | None, name: str) -> npt.NDArray[Any] | None:
+    return None if outputs is None else outputs[name]
 
 
 def _predicted(inputs: list[Input], values: npt.NDArray[Any] | None) -> Iterator[Prediction]:
@@ -139,16 +191,8 @@ def _predicted(inputs: list[Input], values: npt.NDArray[Any] | None) -> Iterator
             yield Prediction(one.path, next(rows).tolist())
 
 
-def _decisions(run: RunFolder) -> Decisions:
-    if run.task not in DECISIONS:
-        raise UsageError(
-            f"the run {run.name} learned {run.task}, whose predictions do not fit into a table",
-            f"load its exported model from {run.path / 'export'}",
-        )
-    return DECISIONS[run.task]
-
-
-def _load(run: RunFolder) -> Model:
+def _load(run: RunFolder, outputs: Sequence[str]) -> Model:
+    """Load the exported model of a run, which then returns some of its outputs."""
     # The framework loads only now, so that mistakes fail at once.
     folder = run.path / "export"
     if run.finished().get("framework") == "torch":
@@ -156,7 +200,7 @@ def _load(run: RunFolder) -> Model:
 
         channels = int(run.config()["data"]["image_channels"])
         predictor = open_predictor(folder, channels)
-        return lambda images: dict.fromkeys(_TORCH_OUTPUTS, predictor(images))
+        return lambda images: dict.fromkeys(outputs, predictor(images))  # it has one output
     from training.ranks import tensorflow_runtime
 
     with tensorflow_runtime.quiet_start():
@@ -172,7 +216,7 @@ def _load(run: RunFolder) -> Model:
 
     def model(images: list[bytes]) -> dict[str, npt.NDArray[Any]]:
         found = served(image_bytes=tf.constant(images))
-        return {name: values.numpy() for name, values in found.items()}
+        return {name: found[name].numpy() for name in outputs}
 
     return model
 

@@ -7,46 +7,56 @@ A run lives in ``<runs>/<dataset>-v<version>-<digest of the configuration>/``:
     checkpoints/           the latest ones and the best
     logs/                  for TensorBoard
     metrics.jsonl, metrics.parquet     figures of each epoch
+    curve.jsonl            figures every few steps, written while the training runs
     consumed.jsonl         with run.trace_records: the ids of the records of each step
     model.weights.h5, export/          with run.framework = "torch": model.pt, export/
     predictions-<split>.parquet      what the best model predicts for each record
     confusion-<split>.svg, reliability-<split>.svg, label-errors.csv       of single-label classifiers
     report.html            curves, figures, hardest examples, settings; what else the task has
+    examples.json          the first of these examples, for other pages
     result.json            written last: the run is finished, and asking again returns it
 """
 
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from infra import progress as events
 from infra.dataset.catalog import Catalog
 from infra.dataset.version import DatasetVersion
 from infra.dataset.views.references import reference_of
 from infra.errors import ConfigError, DataError, UsageError
+from infra.lineage import LineageDataset, reported_job
 from infra.processes.job_command import JobParser, deliver, settings_of
 from infra.processes.process import exit_at_once, own_peak_rss_bytes, run_main
+from infra.processes.turns import Turn
 from infra.readable import counted
 from infra.storage.filesystem import Storage
-from infra.storage.locations import default_runs
+from infra.storage.locations import below, default_runs, public_location
+from training.aliases.history import aliases_by_run
 from training.config import TrainConfig, with_devices
 from training.loop.memory.fallback import settle_parts_of_ranks
 from training.loop.memory.largest_batch import find_largest_batch
 from training.loop.start import train_in_process
+from training.loop.stopping.interruption import raise_when_preempted
 from training.ranks.cluster import Cluster, Meeting, cluster_from_environment
+from training.ranks.launchers.registry import LauncherName, is_rendering
 from training.ranks.rendezvous import meet
 from training.recipes import recipe_names, recipe_path
 from training.results.metrics.figures import FIGURES
+from training.results.run_files.curve import recorded_curve
 from training.runs.identity import run_identity, run_name
+from training.runs.job_files import job_summary, write_job
 from training.runs.lengthening import finished_answer, why_not_continued
+from training.runs.outer_rank import train_as_outer_rank
 from training.runs.settled import RUN_FILE, read_settled, run_record, settled_by
-from training.runs.supervised_ranks import train_with_supervised_ranks
+from training.runs.stored import is_in_store, kept_in_store
+from training.runs.supervised_ranks import preemption_signals, train_with_supervised_ranks
 from training.tasks.traits import settings_for
 from training.torch_loop.ranks.processes import with_a_rank_for_each_device
 from training.torch_loop.start import check_installed
@@ -55,6 +65,8 @@ from training.torch_loop.start import train_in_process as train_with_torch
 # Beside the runs, since lock files stay, and a refused run must leave no folder.
 _LOCKS = ".locks"
 _RESULT = "result.json"
+# The part of the time that each stage takes at a guess, for the progress of the whole job.
+_SHARES = {"train": 92, "evaluate validation": 3, "evaluate test": 3, "export": 2}
 
 # The frames of an error hold pipelines whose destructors wait for TensorFlow's threads, for minutes if a
 # large model is being compiled. Keep them here, so that they are never destroyed: the process ends with
@@ -82,6 +94,7 @@ def _parser() -> JobParser:
     )
     parser.add_argument("--devices", metavar="all|one|N|cpu:N", help="run.devices")
     parser.add_argument("--workers", metavar="N|MIN..MAX", help="ranks.workers")
+    parser.add_argument("--launcher", choices=get_args(LauncherName), help="ranks.launcher")
     parser.add_argument("--framework", choices=["tensorflow", "torch"], help="run.framework")
     parser.add_job_arguments("train")
     return parser
@@ -106,7 +119,7 @@ def _train_as_asked(argv: Sequence[str] | None) -> int:
     if args.framework is not None:
         args.overrides = [*args.overrides, f"run.framework={args.framework}"]
     config = settings_of(args, TrainConfig, "train", recipe=recipe)
-    config = with_devices(config, args.devices, args.workers)
+    config = with_devices(config, args.devices, args.workers, args.launcher)
     with events.shown_to_people():
         result = train_dataset(args.dataset, config, root=args.root, runs=args.runs)
     if result is None:
@@ -124,10 +137,12 @@ def train_dataset(
         ref: ``name`` or ``name@version``.
         config: the configuration of the run.
         root: the folder of the datasets.
-        runs: folder of this machine under which the run's folder is made.
+        runs: folder under which the run's folder is made; one of an object store keeps a copy here
+            (``training.runs.stored``).
 
     Returns:
-        The result; None in a process that is a rank other than the first (``training.ranks.cluster``).
+        The result; None in a process that is a rank other than the first (``training.ranks.cluster``). If
+        an outer system starts the ranks, the files of its job (``training.runs.job_files``).
 
     Raises:
         NotFoundError: there is no such dataset. LockedError: another process runs the same training.
@@ -141,45 +156,75 @@ def train_dataset(
             "ranks.workers starts ranks, but TF_CONFIG or RANK and WORLD_SIZE say that this process is one",
             "unset ranks.workers, or these variables",
         )
-    if config.data.global_batch_size == "auto" and (place is not None or config.ranks.workers is not None):
-        raise ConfigError(
-            "data.global_batch_size = 'auto' is found for one process, and this run has several ranks",
-            "set data.global_batch_size, for example to what one device finds times the ranks",
-        )
     version = Catalog(root).open_view(ref)
     _check_trainable(version)
     config = settings_for(config, version)
     name = run_name(config, version)
-    folder = _local(runs).child(name)
+    if is_in_store(runs):
+        if place is not None or config.ranks.launcher != "local":
+            raise UsageError(
+                f"ranks on other machines cannot keep their run in {public_location(str(runs))}",
+                "give --runs a folder that all ranks share, and copy it to the store afterwards",
+            )
+        with kept_in_store(str(runs), name) as copies:
+            result = train_dataset(ref, config, root=root, runs=copies)
+        assert result is not None, "this process is no rank"
+        return {**result, "stored_in": public_location(below(str(runs), name))}
+    if is_rendering(config.ranks.launcher):
+        return write_job(config, version, name, root, Storage.at(runs))
+    folder = Storage.at(runs).child(name)
+    if place is not None:
+        raise_when_preempted(preemption_signals(config))
     if place is not None and place.rank > 0:
         if config.run.fresh or _answer(folder, config) is None:
-            _train_here(config, version, folder, place)
+            _train_among_others(config, version, root, Path(folder.uri), place)
         return None
 
     def train() -> dict[str, Any]:
         if config.run.framework == "torch":
             check_installed()
-        _begin(config, version, root, folder)
-        if config.ranks.workers is not None:
-            run_dir = Path(folder.uri)
-            more_parts = partial(settle_parts_of_ranks, config, run_dir)
-            return train_with_supervised_ranks(config, version, root, run_dir, more_parts)
-        # The framework loads only now, so that wrong arguments and finished runs return at once.
-        result = _train_here(config, version, folder, place)
-        return {**result, "peak_rss_bytes": own_peak_rss_bytes(), "restarts": []}
+        run_dir = Path(folder.uri)
+        with Turn(f"train {version.ref}") as turn:
+            turn.take()
+            events.job("train", _SHARES, run_dir=str(run_dir), epochs=config.run.epochs)
+            _begin(config, version, root, folder, place)
+            with recorded_curve(run_dir):
+                if config.ranks.workers is not None:
+                    more_parts = partial(settle_parts_of_ranks, config, run_dir)
+                    return train_with_supervised_ranks(config, version, root, run_dir, more_parts)
+                if place is not None:
+                    result = _train_among_others(config, version, root, run_dir, place)
+                    return {**result, "restarts": []}
+                # The framework loads only now, so that wrong arguments and finished runs return at once.
+                result = _train_here(config, version, run_dir)
+            return {**result, "peak_rss_bytes": own_peak_rss_bytes(), "restarts": []}
 
-    with _local(runs).exclusive_lock(f"{_LOCKS}/{name}", purpose="the same training run"):
-        return _train_once(config, folder, train)
+    with Storage.at(runs).exclusive_lock(f"{_LOCKS}/{name}", purpose="the same training run"):
+        return _train_once(config, folder, partial(_reported, version, folder, train))
+
+
+def _reported(
+    version: DatasetVersion, folder: Storage, train: Callable[[], dict[str, Any]]
+) -> dict[str, Any]:
+    """Train, and tell OpenLineage what was read and written."""
+    read = LineageDataset(version.storage.uri, str(version.version))
+    with reported_job(f"train.{version.name}", [read]) as lineage:
+        result = train()
+        lineage.outputs.append(LineageDataset(folder.uri))
+    return result
 
 
 def _train_once(config: TrainConfig, folder: Storage, train: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Train unless the run has finished. The caller holds the lock on its folder."""
     started = time.monotonic()
     folder.sweep()  # the unfinished files of a killed process, at times a whole checkpoint
+    answer = None if config.run.fresh else _answer(folder, config)
+    if answer is not None:
+        return answer
+    if folder.exists(_RESULT):
+        _check_not_in_use(folder)
     if config.run.fresh:
         _clear(folder)
-    if (answer := _answer(folder, config)) is not None:
-        return answer
     try:
         result = train()
     except ConfigError:
@@ -190,7 +235,13 @@ def _train_once(config: TrainConfig, folder: Storage, train: Callable[[], dict[s
     return result
 
 
-def _begin(config: TrainConfig, version: DatasetVersion, root: str | Path, folder: Storage) -> None:
+def _begin(
+    config: TrainConfig,
+    version: DatasetVersion,
+    root: str | Path,
+    folder: Storage,
+    place: Cluster | Meeting | None,
+) -> None:
     """Write run.json, with the values that the run settled when it began."""
     identity, run_dir = run_identity(config, version), Path(folder.uri)
     settled = read_settled(run_dir)
@@ -198,32 +249,31 @@ def _begin(config: TrainConfig, version: DatasetVersion, root: str | Path, folde
         events.log(reason)
     if settled is None:
         automatic = config.data.global_batch_size == "auto"
-        settled = settled_by(config, find_largest_batch(config, version, root) if automatic else None)
+        size = find_largest_batch(config, version, root, place) if automatic else None
+        settled = settled_by(config, size)
     folder.write_atomic(RUN_FILE, run_record(identity, config, settled))
 
 
-def _train_here(
-    config: TrainConfig, version: DatasetVersion, folder: Storage, place: Cluster | Meeting | None
-) -> dict[str, Any]:
+def _train_here(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[str, Any]:
     """Train in this process, with the framework of the run."""
-    if config.run.framework == "torch":
-        return train_with_torch(config, version, Path(folder.uri), place)
-    return train_in_process(config, version, Path(folder.uri), _joined(place, config))
+    train = train_with_torch if config.run.framework == "torch" else train_in_process
+    return train(config, version, run_dir)
 
 
-def _joined(place: Cluster | Meeting | None, config: TrainConfig) -> Cluster | None:
-    """Return the ranks of this run with their addresses, and have TensorFlow find them; None: no others."""
-    if isinstance(place, Meeting):
+def _train_among_others(
+    config: TrainConfig, version: DatasetVersion, root: str | Path, run_dir: Path, place: Cluster | Meeting
+) -> dict[str, Any]:
+    """Train as one of the ranks that an outer system has started."""
+    if isinstance(place, Meeting) and config.run.framework == "tensorflow":
         place = meet(place, config.ranks.start_timeout_seconds)
-    if place is not None:
-        os.environ["TF_CONFIG"] = place.to_tf_config()
-    return place
+    more_parts = partial(settle_parts_of_ranks, config, run_dir)
+    return train_as_outer_rank(config, version, root, run_dir, place, more_parts)
 
 
 def has_finished(ref: str, config: TrainConfig, *, root: str | Path, runs: str | Path) -> bool:
     """Return whether a training with this configuration on this version has finished all its epochs."""
     version = Catalog(root).open_view(ref)
-    return _answer(_local(runs).child(run_name(config, version)), config) is not None
+    return _answer(Storage.at(runs).child(run_name(config, version)), config) is not None
 
 
 def _check_trainable(version: DatasetVersion) -> None:
@@ -240,25 +290,22 @@ def _check_trainable(version: DatasetVersion) -> None:
         )
 
 
-def _local(runs: str | Path) -> Storage:
-    """Open the folder of the runs.
-
-    It must be local: libraries write checkpoints, logs and exports as files.
-    """
-    location = str(runs).removeprefix("file://")
-    if "://" in location:
-        raise UsageError(
-            f"training runs must be stored in a local folder; {runs} is not local",
-            "give --runs a local folder",
-        )
-    return Storage.at(location)
-
-
 def _answer(folder: Storage, config: TrainConfig) -> dict[str, Any] | None:
     """Return the result of a run that has finished; None: it has not, or shall train for more epochs."""
     if not folder.exists(_RESULT):
         return None
     return finished_answer(json.loads(folder.read_bytes(_RESULT)), config.run.epochs)
+
+
+def _check_not_in_use(folder: Storage) -> None:
+    """Raise UsageError if a finished run that is about to be replaced or lengthened has an alias."""
+    run_dir = Path(folder.uri)
+    aliases = aliases_by_run(Storage.at(run_dir.parent)).get(run_dir.name)
+    if aliases:
+        raise UsageError(
+            f"{run_dir.name} has the alias {' and '.join(aliases)}; this training would replace its model",
+            "train a run of its own, for example with another data.seed, and promote that one",
+        )
 
 
 def _clear(folder: Storage) -> None:
@@ -275,6 +322,8 @@ def _forget_if_empty(folder: Storage) -> None:
 
 def summary(result: dict[str, Any]) -> str:
     """Summarize the result in a few lines."""
+    if "submit" in result:
+        return job_summary(result)
     ref, epochs = reference_of(result), counted(result["epochs"], "epoch")
     lines = [f"trained {result['model']} on {ref} for {epochs}"]
     if result["unchanged"]:
@@ -294,6 +343,7 @@ def summary(result: dict[str, Any]) -> str:
         f"  model:       {result['export_dir']}",
         *([f"  report:      {result['report']}"] if "report" in result else []),
         f"  TensorBoard: tensorboard --logdir {result['tensorboard_dir']}",
+        *([f"  kept in:     {result['stored_in']}"] if "stored_in" in result else []),
     ]
     return "\n".join(lines)
 

@@ -1,13 +1,12 @@
-"""``python -m training.train_rank``: one rank of ``python -m training.train --workers``, which starts it.
+"""``python -m training.train_rank``: one rank of ``python -m training.train``, which starts it.
 
-The parent holds the lock of the run, has written ``run.json``, and says in ``TF_CONFIG`` where the other
-ranks are. Not for people.
+The parent of rank 0 holds the lock of the run, and has written ``run.json``. Environment variables say where
+the other ranks are (``training.ranks.cluster``). Not for people.
 """
 
 from __future__ import annotations
 
 import faulthandler
-import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,7 +41,7 @@ def _run(argv: Sequence[str] | None) -> int:
     parser.add_job_arguments("train")
     args = parser.parse_args(argv)
     config = settings_of(args, TrainConfig, "train")
-    place = cluster_from_environment({"TF_CONFIG": os.environ.get("TF_CONFIG", "")})
+    place = cluster_from_environment()
     heart = heart_of_this_process()
 
     def on_event(event: Event) -> None:
@@ -52,9 +51,11 @@ def _run(argv: Sequence[str] | None) -> int:
     events.subscribe(on_event)
     try:
         version = Catalog(args.root).open_view(args.dataset)
-        cluster = place if isinstance(place, Cluster) else None
-        train = train_with_torch if config.run.framework == "torch" else train_in_process
-        result = train(config, version, Path(args.run_dir), cluster, heart)
+        if config.run.framework == "torch":
+            result = train_with_torch(config, version, Path(args.run_dir), place, heart)
+        else:
+            cluster = place if isinstance(place, Cluster) else None
+            result = train_in_process(config, version, Path(args.run_dir), cluster, heart)
     except BaseException as error:
         _unfinished.append(error)
         raise

@@ -11,13 +11,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from beam_jobs.assemble.copying import image_and_mask
 from beam_jobs.config import PrepareConfig
 from beam_jobs.encode.blocks import spool_file
-from beam_jobs.plan import Plan
-from beam_jobs.plan.pseudo_random_order import SAMPLE, hash_ranks
+from beam_jobs.plan import AnyPlan
 from beam_jobs.reuse.previous import PreviousVersion
 from beam_jobs.tables.features import PREFIX
 from infra.format.examples import ImageRecord, build_example
@@ -45,7 +42,7 @@ class ContainerChoice:
 
 def choose_container(
     config: PrepareConfig,
-    plan: Plan,
+    plan: AnyPlan,
     spool: Storage,
     block_digests: Sequence[str],
     previous: PreviousVersion | None = None,
@@ -64,11 +61,7 @@ def choose_container(
     if previous is not None and previous.reuse.contents:
         version = previous.version
         return ContainerChoice(version.manifest.container, f"auto: as {version.ref} has it")
-    ids = plan.planned.ids()
-    ranks = hash_ranks(ids, config.seed, SAMPLE)
-    count = min(SAMPLE_RECORDS, len(ranks))
-    chosen = np.argpartition(ranks, count - 1)[:count] if count else np.empty(0, np.int64)
-    sample = plan.planned.take(np.sort(chosen))
+    sample = plan.planned.sample(SAMPLE_RECORDS, config.seed)
     with closing(RangeReader(spool)) as images:
         examples = [
             _example(row, plan, config.image.channels, spool_file(block_digests[row["block"]]), images)
@@ -77,7 +70,7 @@ def choose_container(
     return decide(examples)
 
 
-def _example(row: Mapping[str, Any], plan: Plan, channels: int, block: str, images: RangeReader) -> bytes:
+def _example(row: Mapping[str, Any], plan: AnyPlan, channels: int, block: str, images: RangeReader) -> bytes:
     """Build the example of a planned record, a row of PLAN_SCHEMA and columns of features."""
     features = feature_values(plan.features, {name.removeprefix(PREFIX): row[name] for name in row})
     length = row["stored_bytes"] + row.get(PREFIX + MASK_BYTES, 0)

@@ -49,6 +49,11 @@ class AssembleShards(Task):
     def __init__(self, job: ShardsToWrite) -> None:
         self._job = job
 
+    @property
+    def place(self) -> str:
+        """Return the URI of the spool."""
+        return self._job.spool.uri
+
     def open(self) -> None:
         """Open the plan, and the files that records are copied from."""
         self._file = self._job.spool.open_input(plan_file(self._job.plan_digest))
@@ -56,7 +61,12 @@ class AssembleShards(Task):
         self._copier = RecordCopier(self._job)
 
     def do(self, number: int) -> None:
-        """Write the shard of this number."""
+        """Write the shard of this number, unless it was finished since the run began.
+
+        A cluster that restarts a job has all of its numbers done again.
+        """
+        if self._job.spool.exists(self._job.note_path(number)):
+            return
         records = PlannedBatches(self._records, batches_of(self._job.shards, number))
         write_shard(self._job, number, records, self._copier)
         release_memory()  # the tables of an index are the largest that a worker ever has

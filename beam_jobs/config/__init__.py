@@ -7,12 +7,14 @@ Imports neither Beam nor an image library, since the flows make their forms from
     image        the stored form of an image
     filter       inputs to leave out
     planning     splits, groups and shards; embeddings: vectors of the images
-    runner       execution of the Beam jobs
+    runner       execution of the Beam jobs; flink: on a Flink cluster
+    maintain     the maintenance of a dataset, a configuration of its own
 """
 
 from beam_jobs.config.containers import ArchiveConfig, RowCompression, RowsConfig
 from beam_jobs.config.embeddings import EmbeddingsConfig
 from beam_jobs.config.filter import DEFAULT_IGNORE, FilterConfig
+from beam_jobs.config.flink import FlinkConfig
 from beam_jobs.config.image import ImageConfig
 from beam_jobs.config.masks import MasksConfig
 from beam_jobs.config.objects import AnnotationFile, BoxTableConfig, ObjectsConfig
@@ -33,6 +35,7 @@ __all__ = [
     "EmbeddingsConfig",
     "FeatureColumn",
     "FilterConfig",
+    "FlinkConfig",
     "GroupsConfig",
     "ImageConfig",
     "Leakage",

@@ -21,6 +21,9 @@ class RowsConfig(Settings):
         description="Column (parquet), array (arrays) or feature (tfrecord, array_record) with the image; "
         "unset: recognised by its type, name or content",
     )
+    mask: str | None = Field(
+        None, description="Column with the mask of each image, encoded as images are; kind parquet only"
+    )
     label: str | None = Field(
         None,
         description="Column, array or feature with the class: a text or a number; with labels = multi with a "
@@ -106,7 +109,7 @@ class ArchiveConfig(Settings):
         description="Further features of the records: keys of the .json sidecars of webdataset, or txt for "
         "the text of .txt sidecars; as in source.rows.features",
     )
-    unpacked_bytes: Annotated[int, Field(ge=1)] = Field(
+    unpacked_bytes: Annotated[int, Field(ge=1, le=1 << 50)] = Field(
         256 << 30,
         description="Most bytes that a compressed tar may unpack to; its members beyond are lost. It is "
         "unpacked once into the spool while the run lasts",

@@ -18,11 +18,13 @@ DEFAULT_IGNORE = (
 class FilterConfig(Settings):
     """Inputs to leave out. Each keeps a row in the inputs, with the reason."""
 
-    min_width: Annotated[int, Field(ge=0)] = Field(
+    min_width: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         0, description="Leave out narrower images (upright pixels)"
     )
-    min_height: Annotated[int, Field(ge=0)] = Field(0, description="Leave out lower images (upright pixels)")
-    max_aspect: Annotated[float, Field(ge=1)] | None = Field(
+    min_height: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
+        0, description="Leave out lower images (upright pixels)"
+    )
+    max_aspect: Annotated[float, Field(ge=1, le=1_000_000)] | None = Field(
         None, description="Leave out images whose longer side is more than this many times the shorter"
     )
     ai_made: Literal["keep", "drop"] = Field(

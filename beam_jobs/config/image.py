@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from infra.format.metadata import METADATA_NAMES, MetadataName
-from infra.settings import Settings
+from infra.settings import Settings, WholeText
 
 _MIB = 1 << 20
 Resize = Literal["short", "long", "pad", "crop", "none"]
@@ -44,10 +44,10 @@ class ImageConfig(Settings):
         "size, orientation, colour space (sRGB) and channels",
     )
     channels: Literal[1, 3] = Field(3, description="1 stores grey images, 3 RGB")
-    background: Annotated[str, Field(pattern="^#[0-9a-fA-F]{6}$")] = Field(
+    background: Annotated[str, Field(pattern="^#[0-9a-fA-F]{6}$"), WholeText()] = Field(
         "#ffffff", description="Colour behind transparent pixels and around padded images: #rrggbb"
     )
-    max_pixels: Annotated[int, Field(ge=1)] = Field(
+    max_pixels: Annotated[int, Field(ge=1, le=1 << 32)] = Field(
         178_956_970, description="Most pixels of a source image; images with more are quarantined undecoded"
     )
     max_bytes: Annotated[int, Field(ge=1, le=1 << 31)] = Field(

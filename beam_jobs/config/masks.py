@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from infra.format.masks import MAX_CLASSES
-from infra.settings import Settings
+from infra.settings import Settings, WholeText
 
 _COLOR = "^#[0-9a-fA-F]{6}$"
 # Where the classes leave it free, the value that most masks mark pixels of no class with.
 _USUAL_IGNORED = 255
 
-Value = Annotated[int, Field(ge=0, le=65_535)] | Annotated[str, Field(pattern=_COLOR)]
+Value = Annotated[int, Field(ge=0, le=65_535)] | Annotated[str, Field(pattern=_COLOR), WholeText()]
 
 
 class MasksConfig(Settings):
@@ -45,6 +45,11 @@ class MasksConfig(Settings):
     )
     masks: Annotated[str, Field(min_length=1)] = Field(
         "masks", description="Folder of the masks beside it; a mask has the path and name of its image there"
+    )
+    image_sets: str | None = Field(
+        None,
+        description="Folder within the source with train.txt, val.txt and test.txt, as in "
+        "ImageSets/Segmentation of Pascal VOC: the names of images a line, without ending; kind masks only",
     )
     image_suffix: str = Field("", description="End of the names of images, before .jpg: _leftImg8bit")
     mask_suffix: str = Field("", description="End of the names of masks, before .png: _gtFine_labelIds")

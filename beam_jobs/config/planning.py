@@ -92,7 +92,7 @@ class ShardsConfig(Settings):
         description="Number of shards of each split, at most one a record; unset: as shard_bytes gives. A "
         "later version writes its share of the number for the records that it adds",
     )
-    shard_bytes: Annotated[int, Field(ge=1)] = Field(
+    shard_bytes: Annotated[int, Field(ge=1, le=1 << 40)] = Field(
         128 * _MIB, description="Target size of a shard (bytes); unused if num_shards is given"
     )
     container: Literal["auto", Container] = Field(

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
+from beam_jobs.config.drift import DriftConfig
 from beam_jobs.config.filter import FilterConfig
 from beam_jobs.config.image import ImageConfig
 from beam_jobs.config.planning import GroupsConfig, ShardsConfig, SplitsConfig
@@ -24,6 +25,7 @@ class PrepareConfig(Settings):
     groups: GroupsConfig = Field(GroupsConfig(), description="Groups of images that must stay in one split")
     shards: ShardsConfig = Field(ShardsConfig(), description="The files that hold the records")
     runner: RunnerConfig = Field(RunnerConfig(), description="Execution of the Beam jobs")
+    drift: DriftConfig = Field(DriftConfig(), description="Comparison with the version before")
     failure_budget: Annotated[float, Field(ge=0, le=1)] = Field(
         0.01,
         description="Largest allowed fraction of quarantined inputs (0.01 is 1 %). If more are quarantined, "
@@ -43,8 +45,8 @@ class PrepareConfig(Settings):
         return self
 
     def effective(self) -> dict[str, Any]:
-        """Return the settings that change the written bytes: all but the runner and the failure budget."""
-        settings = self.model_dump(mode="json", exclude={"runner", "failure_budget"})
+        """Return the settings that change the written bytes: all but the runner and what may stop a run."""
+        settings = self.model_dump(mode="json", exclude={"runner", "failure_budget", "drift"})
         settings["source"] = self.source.effective()
         if not self.image.metadata:  # newer than the digests of earlier releases
             del settings["image"]["metadata"]

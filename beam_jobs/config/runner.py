@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from beam_jobs.config.flink import FlinkConfig
 from infra.settings import Settings
 
 _MIB = 1 << 20
@@ -16,22 +17,42 @@ class RunnerConfig(Settings):
 
     name: str = Field(
         "embedded",
-        description="Beam runner: embedded (this machine) or portable (any job server of Beam's)",
+        description="Beam runner: embedded (this machine), flink (a Flink cluster), prism (Beam's local "
+        "runner), or portable (any job server of Beam's)",
     )
     options: tuple[str, ...] = Field(
-        (), description="Beam's own options for the portable runner, each as --name=value"
+        (), description="Beam's own options for a cluster, each as --name=value; they win over other settings"
+    )
+    flink: FlinkConfig = Field(FlinkConfig(), description='The Flink cluster, for runner.name = "flink"')
+    prism_program: str | None = Field(
+        None, description='Path of Beam\'s program prism, for runner.name = "prism"; it is not downloaded'
     )
     processes: Annotated[int, Field(ge=0, le=1024)] = Field(
         0,
         description="Processes that work on images, in each Beam worker; 0 for as many as there are "
-        "processor cores (embedded), or one (portable)",
+        "processor cores (embedded, prism), or one (flink, portable)",
     )
-    image_seconds: Annotated[float, Field(gt=0)] = Field(
+    image_seconds: Annotated[float, Field(gt=0, le=86_400)] = Field(
         60, description="An image that takes longer is quarantined (seconds)"
     )
-    image_memory_bytes: Annotated[int, Field(ge=64 * _MIB)] = Field(
+    image_memory_bytes: Annotated[int, Field(ge=64 * _MIB, le=1 << 44)] = Field(
         4096 * _MIB, description="An image that needs more memory than this is quarantined (bytes)"
+    )
+    plan_ranges: Annotated[int, Field(ge=0, le=4096)] = Field(
+        0,
+        description="Ranges in which a version is planned, each with its rows in memory by itself; 0: one "
+        "process up to 20 million files, then a range for every million",
     )
     block_images: Annotated[int, Field(ge=4, le=65_536)] = Field(
         128, description="Mean number of images in a block, the unit of work and of resuming"
     )
+
+
+def runner_overrides(runner: str | None, flink_master: str | None) -> list[str]:
+    """The settings, each as KEY=VALUE, that the options --runner and --flink-master stand for."""
+    overrides = []
+    if flink_master is not None:
+        overrides += ["runner.name=flink", f"runner.flink.master={flink_master}"]
+    if runner is not None:
+        overrides.append(f"runner.name={runner}")
+    return overrides

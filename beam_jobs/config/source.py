@@ -23,7 +23,7 @@ _LATER_TABLE_KEYS = frozenset({
     "features", "class_names", "classes_file", "label_separator", "label_columns", "target_columns",
     "mask_column",
 })  # fmt: skip
-_LATER_ROWS_KEYS = frozenset({"label_separator", "label_columns", "target_columns", "features"})
+_LATER_ROWS_KEYS = frozenset({"label_separator", "label_columns", "target_columns", "features", "mask"})
 
 
 class SourceConfig(Settings):
@@ -50,6 +50,13 @@ class SourceConfig(Settings):
         description="The files that are the source: a path relative to its folder, or a pattern with * or ?; "
         "unset: all of them",
     )
+    min_age_seconds: float = Field(
+        0.0,
+        ge=0,
+        le=86400,
+        description="Leave out files changed less than so many seconds ago: they may still grow. The next "
+        "version has them",
+    )
     table: TableConfig = Field(TableConfig(), description="The table of the kinds table and urls")
     urls: UrlsConfig = Field(UrlsConfig(), description="How the images of kind urls are fetched")
     rows: RowsConfig = Field(
@@ -70,7 +77,9 @@ class SourceConfig(Settings):
             return self.labels
         if self.kind in _OF_OBJECTS:
             return "multi"
-        if self.kind == "masks" or self.table.mask_column is not None:
+        if self.kind == "masks" or self.table.mask_column is not None or self.rows.mask is not None:
+            return "mask"
+        if self.kind == "archive" and self.masks.classes:
             return "mask"
         if self.table.target_columns or self.rows.target_columns:
             return "targets"
@@ -151,31 +160,34 @@ class SourceConfig(Settings):
     @property
     def has_relative_boxes(self) -> bool:
         """Whether the boxes of the source are relative to their images, not in pixels."""
-        return self.kind == "box_table" and self.objects.table.units == "relative"
+        return self.kind == "tfds" or (self.kind == "box_table" and self.objects.table.units == "relative")
 
     def _check_masks(self) -> None:
         kind, column = self.label_kind, self.table.mask_column
-        if kind == "mask" and not (self.kind == "masks" or (self.kind == "table" and column)):
+        named = {"table": column, "urls": column, "parquet": self.rows.mask}
+        if self.rows.mask is not None and self.kind != "parquet":
+            raise ValueError("source.rows.mask is for kind parquet: leave it out")
+        if kind == "mask" and not (self.kind in ("masks", "archive") or named.get(self.kind)):
             raise ValueError(
-                "labels = 'mask' needs source.table.mask_column of kind table, or --set source.kind=masks"
+                "labels = 'mask' needs one of the kinds masks and archive, or the masks' column: "
+                "source.table.mask_column (kinds table and urls), source.rows.mask (kind parquet)"
             )
+        if kind == "mask" and self.archive.features:
+            raise ValueError("images in archives with masks have no further features: leave features out")
         if kind == "mask" and not self.masks.classes:
             raise ValueError(
                 "masks need the classes of their values, in source.masks.classes: a list of names for the "
                 "values 0, 1 and so on, or a table of names and values"
             )
+        if self.masks.image_sets is not None and self.kind != "masks":
+            raise ValueError("source.masks.image_sets is for kind masks: leave it out")
         if kind == "mask" and "mask" in self.table.features:
             raise ValueError("'mask' is the name of the masks: give the feature another")
         if kind != "mask" and (column is not None or self.masks != MasksConfig()):
             raise ValueError(f"labels = {kind!r} has no masks: leave mask_column and source.masks out")
 
-    def effective(self) -> dict[str, Any]:
-        """Return the settings that change the written bytes.
-
-        The groups of other kinds and unset newer settings are left out, so that configurations without them
-        keep the digests of earlier releases.
-        """
-        settings = self.model_dump(mode="json")
+    def without_effect(self) -> set[str]:
+        """Return the names of groups that the kind does not use, and of newer settings that are unset."""
         unused = {
             "table": self.kind not in ("table", "urls"),
             "labels": self.labels in (None, "class"),
@@ -183,12 +195,22 @@ class SourceConfig(Settings):
             "objects": self.kind not in _OF_OBJECTS,
             "masks": self.label_kind != "mask",
             "options": not self.options,
-            "rows": self.rows == RowsConfig(),
+            "rows": self.kind in (*_OF_FILES, *_OF_OBJECTS),
             "archive": self.kind != "archive",
             "tfds": self.kind != "tfds",
             "files": not self.files,
         }
-        settings = {name: value for name, value in settings.items() if not unused.get(name, False)}
+        return {name for name, is_unused in unused.items() if is_unused}
+
+    def effective(self) -> dict[str, Any]:
+        """Return the settings that change the written bytes.
+
+        The groups of other kinds and unset newer settings are left out, so that configurations without them
+        keep the digests of earlier releases.
+        """
+        settings = self.model_dump(mode="json", exclude={"min_age_seconds"})  # the listing shows its effect
+        unused = self.without_effect() | ({"rows"} if self.rows == RowsConfig() else set())
+        settings = {name: value for name, value in settings.items() if name not in unused}
         if "table" in settings:
             table = settings["table"]
             settings["table"] = {
@@ -206,6 +228,8 @@ class SourceConfig(Settings):
             }
         if "masks" in settings:  # the numbers of the classes are their order, which a digest does not cover
             settings["masks"] |= {"classes": list(self.masks.classes.items())}
+            if self.masks.image_sets is None:  # newer than the digests of earlier releases
+                del settings["masks"]["image_sets"]
         if "archive" in settings and self.archive.name_key is None:
             del settings["archive"]["name_key"]
         if "urls" in settings:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 
-from infra.settings import Settings
+from infra.settings import Settings, WholeText
 
 DEFAULT_OPT_OUT = ("noai", "noimageai", "noindex", "noimageindex", "none", "tdm-reservation")
 
@@ -14,7 +14,7 @@ DEFAULT_OPT_OUT = ("noai", "noimageai", "noindex", "noimageindex", "none", "tdm-
 class UrlsConfig(Settings):
     """How the images of ``source.kind = "urls"`` are fetched."""
 
-    contact: Annotated[str, Field(pattern=r"^[!-'*-~][ -'*-~]{0,199}$")] | None = Field(
+    contact: Annotated[str, Field(pattern=r"^[!-'*-~][ -'*-~]{0,199}$"), WholeText()] | None = Field(
         None,
         description="Where the operators of servers reach you: a page or an e-mail address. Sent with each "
         "request, in the User-Agent",

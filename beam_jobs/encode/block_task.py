@@ -16,7 +16,7 @@ from functools import partial
 import pyarrow as pa
 
 from beam_jobs.config import PrepareConfig
-from beam_jobs.encode.blocks import REFERENCES_FILE, block_digest, spool_file, write_facts
+from beam_jobs.encode.blocks import REFERENCES_FILE, block_digest, is_finished, spool_file, write_facts
 from beam_jobs.encode.facts import FactsOfBlock, stable_message
 from beam_jobs.encode.known_digests import NOTHING_KNOWN, KnownContents
 from beam_jobs.execution.pool.limits import MemoryRanOut, is_out_of_memory
@@ -26,7 +26,17 @@ from beam_jobs.execution.trial import try_alone
 from beam_jobs.execution.verdicts import NO_VERDICTS, Verdict, Verdicts, keep_verdict, known_verdicts
 from beam_jobs.images.convert import LIBRARY_FAULTS, ImageFiltered, StoredImage, convert
 from beam_jobs.images.masks import MaskConverter, StoredMask
-from beam_jobs.schemas import DECODE, FILTER, PURGED, READ, UNPROCESSABLE, FileRef, Status, file_refs
+from beam_jobs.schemas import (
+    DECODE,
+    FILTER,
+    FILTER_REASONS,
+    PURGED,
+    READ,
+    UNPROCESSABLE,
+    FileRef,
+    Status,
+    file_refs,
+)
 from beam_jobs.sources.files.walking import SourceFault
 from beam_jobs.sources.reading import Reader
 from beam_jobs.tables.contents import content_of
@@ -51,6 +61,11 @@ class EncodeBlocks(Task):
         """Return the limits of a file."""
         return Limits(self._config.runner.image_seconds, self._config.runner.image_memory_bytes)
 
+    @property
+    def place(self) -> str:
+        """Return the URI of the spool."""
+        return self._spool.uri
+
     def open(self) -> None:
         """Open the references, and read the lists of files that are not decoded."""
         self._file = self._spool.open_input(REFERENCES_FILE)
@@ -59,8 +74,13 @@ class EncodeBlocks(Task):
         self._verdicts = known_verdicts(self._spool, self._config.runner)
 
     def do(self, number: int) -> None:
-        """Encode the block of this number."""
+        """Encode the block of this number, unless it was finished since the run began.
+
+        A cluster that restarts a job has all of its numbers done again.
+        """
         references = self._references.get_batch(number)
+        if is_finished(self._spool, block_digest(references)):
+            return
         encode_block(references, self._source, self._spool, self._config, self._contents, self._verdicts)
 
     def close(self) -> None:
@@ -186,7 +206,8 @@ def _lost(fault: Exception, stage: str) -> tuple[Status, str, str, str]:
     if isinstance(fault, ImageFiltered):
         return Status.FILTERED, FILTER, fault.reason, stable_message(fault.message)
     if isinstance(fault, UnusableInput):
-        return Status.QUARANTINED, stage, fault.reason, stable_message(fault.message)
+        status = Status.FILTERED if fault.reason in FILTER_REASONS else Status.QUARANTINED
+        return status, stage, fault.reason, stable_message(fault.message)
     what = f"cannot be processed: {fault}".removesuffix(": ")
     return Status.QUARANTINED, stage, UNPROCESSABLE, stable_message(what)
 

@@ -156,6 +156,21 @@ def _is_reusable(
     return bool(size_bytes == num_bytes)
 
 
+def is_finished(spool: Storage, digest: str) -> bool:
+    """Tell whether a block is complete."""
+    return spool.exists(facts_file(digest))
+
+
+def facts_digest(spool: Storage) -> str:
+    """Return a digest of the tables of all blocks, which changes if one is written again.
+
+    A block whose files could not be read is encoded again under its old digest.
+    """
+    entries = spool.list_files(BLOCKS_FOLDER, recursive=False)
+    tables = sorted((entry.path, entry.size_bytes, entry.mtime_ns) for entry in entries)
+    return digest_of([table for table in tables if table[0].endswith(".arrow")], length=24)
+
+
 def finished_blocks(spool: Storage) -> set[str]:
     """Digests of the blocks that are complete."""
     names = (entry.path.rpartition("/")[2] for entry in spool.list_files(BLOCKS_FOLDER, recursive=False))

@@ -6,7 +6,7 @@ encode or shards to assemble. The pipeline (pipeline.py) is the same on every ru
     Create(numbers) | Reshuffle | ParDo(RunTaskDoFn)
 
 The ``DoFn`` owns a pool of supervised processes (pool/), in the job with the embedded runner and in each
-remote worker with the portable one. Image libraries are C: an error in one ends its whole process. The pool
+remote worker with the others. Image libraries are C: an error in one ends its whole process. The pool
 then reads which file the process was processing, lets the task try that file alone in a sandbox, starts a new
 process and submits the number again. A file that is to blame gets a *verdict* in the spool, and its row
 says why.
@@ -14,9 +14,12 @@ says why.
     task.py        the interface of a task
     pipeline.py    the Beam transform
     runners.py     runner names and options; running a pipeline
+    flink.py       options and jobs of a Flink cluster
+    job_server.py  errors of a job server, and cancelling
     errors.py      errors on their way through a runner
     progress.py    progress, counted in storage
     trial.py       tries a file alone, and decides whether it is to blame
     verdicts.py    files that must not be decoded again
     pool/          processes, their supervision, and the sandbox
+    workers/       Python workers of a cluster
 """

@@ -18,22 +18,30 @@ from typing import Any, TypeVar
 
 from beam_jobs.config import RunnerConfig
 from beam_jobs.execution.errors import recover_fault
+from beam_jobs.execution.flink import (
+    FlinkCluster,
+    check_flink,
+    flink_options,
+    job_name,
+    only_job,
+    work_name,
+)
+from beam_jobs.execution.job_server import cancel, job_server_faults
 from beam_jobs.execution.pool.starting import start_server
+from beam_jobs.execution.prism import check_prism, running_prism
 from beam_jobs.execution.task import Task
-from infra.errors import GO_ON, Cancelled, ConfigError, EnvironmentFault
+from infra.errors import Cancelled, ConfigError, EnvironmentFault
 from infra.processes.process import num_cpus
 
 T = TypeVar("T")
 
-EMBEDDED, PORTABLE = "embedded", "portable"
-_RUNNERS = (EMBEDDED, PORTABLE)
-_SAID_CHARACTERS = 600
+EMBEDDED, FLINK, PRISM, PORTABLE = "embedded", "flink", "prism", "portable"
+_RUNNERS = (EMBEDDED, FLINK, PRISM, PORTABLE)
 
 # lower-case name -> why it is refused
 _REFUSED = {
     "dask": "Beam's DaskRunner reports success with wrong results: outputs go missing or astray",
     "direct": "Beam's DirectRunner first tries Prism, which downloads a program and may hang for ever",
-    "prism": "Prism downloads a program and may hang for ever",
     "interactive": "Beam's InteractiveRunner is for notebooks",
 }
 _PORTABLE_NEEDS = {
@@ -56,7 +64,7 @@ _REMEDY = 'use runner.name = "embedded", which is Beam\'s in-process runner'
 
 def num_processes(runner: RunnerConfig) -> int:
     """Return the number of processes of each pool: one pool in this job, or in each worker of a cluster."""
-    return runner.processes or (num_cpus() if runner.name == EMBEDDED else 1)
+    return runner.processes or (num_cpus() if runner.name in (EMBEDDED, PRISM) else 1)
 
 
 def check_runner(runner: RunnerConfig) -> None:
@@ -71,8 +79,12 @@ def check_runner(runner: RunnerConfig) -> None:
     if runner.name == EMBEDDED and given:
         raise ConfigError(
             f"runner.options = {list(runner.options)!r}: the embedded runner takes none",
-            'remove them, or set runner.name = "portable"',
+            'remove them, or set runner.name = "flink" or "portable"',
         )
+    if runner.name == FLINK:
+        check_flink(runner.flink)
+    if runner.name == PRISM:
+        check_prism(runner.prism_program)
     if runner.name == PORTABLE:
         for needed, why in _PORTABLE_NEEDS.items():
             if needed not in given:
@@ -111,7 +123,7 @@ def _no_runner(name: str) -> ConfigError:
 
 def load_beam(runner: RunnerConfig) -> None:
     """Load Beam, while the server that pool processes are forked from loads its libraries."""
-    if runner.name == EMBEDDED:
+    if runner.name in (EMBEDDED, PRISM):
         start_server()
     # On its own thread, as a library that catches every error while it loads would lose a stop.
     _on_own_thread(lambda: import_module("beam_jobs.execution.pipeline"))
@@ -133,26 +145,55 @@ def run_task(task: Task, numbers: Sequence[int], runner: RunnerConfig) -> float:
         EnvironmentFault: the job server is not there, or gave up for reasons of its own.
     """
     check_runner(runner)
-    import apache_beam as beam
+    from apache_beam.runners.runner import PipelineState
 
     from beam_jobs.execution.pipeline import RunTask
 
     # Beam logs a failing DoFn at length, several times over; the error holds all that matters.
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
-    with _faults_recovered(runner):
-        pipeline = _pipeline(runner)
+    faults = _embedded_faults() if runner.name == EMBEDDED else job_server_faults()
+    with faults, _options_for(task, runner) as options:
+        pipeline = _pipeline(runner, options)
         _ = pipeline | RunTask(task, numbers, num_processes(runner))
         started: list[Any] = []
         try:
             result = _on_own_thread(lambda: _run(pipeline, started))
         except Cancelled:
-            if runner.name == PORTABLE and started:
-                with contextlib.suppress(Exception):  # the server may be the reason
-                    started[0].cancel()
+            if runner.name != EMBEDDED and started:
+                cancel(started[0])
             raise
-    if result.state != beam.runners.runner.PipelineState.DONE:
-        raise EnvironmentFault(f"the pipeline ended as {result.state}", "see the logs of the job server")
-    return _cpu_seconds(result)
+        if result.state != PipelineState.DONE:
+            raise EnvironmentFault(f"the pipeline ended as {result.state}", "see the logs of the job server")
+        return _cpu_seconds(result)
+
+
+@contextlib.contextmanager
+def _embedded_faults() -> Iterator[None]:
+    """Raise the error of ours that an error of the embedded runner carries, if any."""
+    try:
+        yield
+    except RuntimeError as error:
+        fault = recover_fault(error)
+        if fault is None:
+            raise
+        raise fault from error
+
+
+@contextlib.contextmanager
+def _options_for(task: Task, runner: RunnerConfig) -> Iterator[list[str]]:
+    """Give the block the options of Beam; on Flink, no other job does the same task meanwhile."""
+    if runner.name == PRISM:
+        with running_prism(runner.prism_program, _given_options(runner)) as options:
+            yield [*options, *runner.options]
+        return
+    if runner.name != FLINK:
+        yield list(runner.options)
+        return
+    cluster = FlinkCluster(runner.flink.master)
+    parallelism = runner.flink.parallelism or cluster.parallelism()
+    options = flink_options(runner.flink, job_name(task), parallelism, _given_options(runner))
+    with only_job(cluster, work_name(task)):
+        yield [*options, *runner.options]
 
 
 def _run(pipeline: Any, started: list[Any]) -> Any:
@@ -181,14 +222,14 @@ def _on_own_thread(run: Callable[[], T]) -> T:
     return done.result()
 
 
-def _pipeline(runner: RunnerConfig) -> Any:
+def _pipeline(runner: RunnerConfig, options: Sequence[str]) -> Any:
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    if runner.name == PORTABLE:
+    if runner.name != EMBEDDED:
         from apache_beam.runners.portability.portable_runner import PortableRunner
 
-        return beam.Pipeline(runner=PortableRunner(), options=PipelineOptions(flags=list(runner.options)))
+        return beam.Pipeline(runner=PortableRunner(), options=PipelineOptions(flags=list(options)))
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
     return beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions(flags=[]))
@@ -200,23 +241,3 @@ def _cpu_seconds(result: Any) -> float:
     counters = result.metrics().query()["counters"]
     milliseconds: int = sum(one.result for one in counters if one.key.metric.name == CPU_MILLISECONDS)
     return milliseconds / 1000
-
-
-@contextlib.contextmanager
-def _faults_recovered(runner: RunnerConfig) -> Iterator[None]:
-    """Raise the error of ours that a runner's error carries, or EnvironmentFault for a job server's error."""
-    import grpc
-
-    try:
-        yield
-    except (RuntimeError, grpc.RpcError, grpc.FutureTimeoutError) as error:
-        fault = recover_fault(error)
-        if fault is not None:
-            raise fault from error
-        if runner.name == EMBEDDED:
-            raise
-        said = " ".join(str(error).split())[:_SAID_CHARACTERS] or type(error).__name__
-        raise EnvironmentFault(
-            f"the job server ended the pipeline: {said}",
-            f"see its logs and those of the workers, then {GO_ON}",
-        ) from error

@@ -36,6 +36,11 @@ class Task(ABC):
         """Return the limits of a file; None for a task that decodes no files."""
         return None
 
+    @property
+    def place(self) -> str:
+        """Return the URI of the folder of its work: the same in each run that continues this one."""
+        return ""
+
     def open(self) -> None:  # noqa: B027  (optional)
         """Open files that all numbers need. Called once in each process, before the first number."""
 

@@ -13,7 +13,13 @@ import pyarrow.compute as pc
 
 from beam_jobs.config import ImageConfig, MasksConfig
 from beam_jobs.images.convert import sizing_of
-from beam_jobs.schemas import BROKEN_MASK, MASK_COLUMNS, MASK_REASONS, OTHER_MASK_SIZE
+from beam_jobs.schemas import (
+    BROKEN_MASK,
+    MASK_COLUMNS,
+    MASK_MEMBER_COLUMNS,
+    MASK_REASONS,
+    OTHER_MASK_SIZE,
+)
 from beam_jobs.tables.features import PREFIX
 from infra.codecs import ImageRejected, SourceFacts
 from infra.codecs.boxes import upright_sizes
@@ -126,4 +132,5 @@ def with_mask_features(listing: pa.Table, classes: Sequence[str]) -> pa.Table:
     listing = listing.set_column(at, pa.field("label", pa.string()), texts)
     (of_uri,) = (feature for feature in MASK_FEATURES if feature.name == MASK_URI)
     listing = listing.append_column(of_uri.arrow_field(PREFIX), listing[MASK_COLUMNS[0].name])
-    return listing.drop_columns([field.name for field in MASK_COLUMNS])
+    places = (field.name for field in (*MASK_COLUMNS, *MASK_MEMBER_COLUMNS))
+    return listing.drop_columns([name for name in places if name in listing.schema.names])

@@ -41,6 +41,7 @@ from infra.format.contract import Manifest, Shard, summarise_splits
 from infra.format.features import Feature
 from infra.format.layout import spool_dir
 from infra.processes.process import run_main
+from infra.processes.turns import Turn
 from infra.progress import result
 from infra.storage.names import check_dataset_name
 
@@ -75,7 +76,8 @@ def compact(catalog: Catalog, name: str) -> dict[str, Any]:
     if is_compact(before):
         return _outcome(before, before, unchanged=True)
     run = digest_of(["compact", check_dataset_name(name)])
-    with RunClaim(catalog, name, run) as claim:
+    with RunClaim(catalog, name, run) as claim, Turn(f"compact {name}") as turn:
+        turn.take()
         claim.take()
         before, after = publish_on_newest(name, lambda: _compact_newest(catalog, name, run))
         claim.clear()

@@ -5,6 +5,8 @@
     similarity/   exact duplicates, near-duplicates, groups by key
     splits/       which record goes to which split; leaks
     shards        which record goes to which shard, and where in it
+    interface     what the later stages need of a plan
+    summary       what the manifest says of a plan
     inputs        the rows of all inputs: what became of each
     records       the rows of the records, in the order in which they are stored
     statistics    figures of the images of each split
@@ -13,17 +15,22 @@ Everything here is a pure, vectorised function over Arrow tables: no Beam, no fi
 rows alone, not on the order in which blocks were finished, nor on the number of workers.
 """
 
+from beam_jobs.plan.interface import AnyPlan, OutcomeRows, RecordRows
 from beam_jobs.plan.previous import PreviousRecords
 from beam_jobs.plan.shards import RECORD_OVERHEAD_BYTES, HeldShards, PlannedShard, num_shards
-from beam_jobs.plan.steps import Plan, PlanSummary, plan_version
+from beam_jobs.plan.steps import Plan, plan_version
+from beam_jobs.plan.summary import PlanSummary
 
 __all__ = [
     "RECORD_OVERHEAD_BYTES",
+    "AnyPlan",
     "HeldShards",
+    "OutcomeRows",
     "Plan",
     "PlanSummary",
     "PlannedShard",
     "PreviousRecords",
+    "RecordRows",
     "num_shards",
     "plan_version",
 ]

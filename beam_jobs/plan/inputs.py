@@ -7,7 +7,7 @@ that they are made of.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +56,11 @@ class InputRows:
 
     def __len__(self) -> int:
         return int(self.listing.num_rows)
+
+    def uris(self) -> Iterable[pa.Array]:
+        """Return the URIs of all inputs in chunks: string, sorted."""
+        chunks: list[pa.Array] = self.listing["uri"].chunks
+        return chunks
 
     @property
     def num_crossing(self) -> int:

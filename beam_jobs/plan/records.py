@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from beam_jobs.plan.columns import PLAN_ROWS, Rows
+from beam_jobs.plan.pseudo_random_order import SAMPLE, hash_ranks
 from beam_jobs.schemas import IMAGE_NAMES, LISTING_SCHEMA, PLACED_FACTS_SCHEMA, PLAN_SCHEMA
 from beam_jobs.tables.features import feature_columns, features_of, with_features
 from beam_jobs.tables.ids import UInt64, digest_bytes, hex_text, record_ids
@@ -76,6 +77,13 @@ class PlannedRecords:
     def take(self, positions: npt.NDArray[np.int64]) -> pa.Table:
         """Return the records at some positions: ``schema``."""
         return self._table(self.rows[positions], self.places[positions], self.labels[positions])
+
+    def sample(self, count: int, seed: int) -> pa.Table:
+        """Return so many records, chosen by a hash of their ids, in stored order: ``schema``."""
+        ranks = hash_ranks(self.ids(), seed, SAMPLE)
+        count = min(count, len(ranks))
+        chosen = np.argpartition(ranks, count - 1)[:count] if count else np.empty(0, np.int64)
+        return self.take(np.sort(chosen))
 
     def _table(
         self,

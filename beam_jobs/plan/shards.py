@@ -10,6 +10,7 @@ inside a shard.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Protocol
 
 import numpy as np
@@ -187,21 +188,33 @@ def deal(
         members = by_class[start : start + length]
         num_bytes = int(records.stored_bytes[members].sum()) + length * RECORD_OVERHEAD_BYTES
         share = length / int((splits == code).sum())
-        count = _num_new_shards(length, num_bytes, share, config.shards)
-        turn = np.arange(length) % count
-        shard_of[members] = len(shards) + turn
-        sizes = np.bincount(turn, minlength=count)
-        starts = start + np.concatenate([[0], np.cumsum(sizes)[:-1]])
-        shards += [
-            PlannedShard(split, index, count, int(starts[index]), int(sizes[index])) for index in range(count)
-        ]
+        count = num_new_shards(length, num_bytes, share, config.shards)
+        shard_of[members] = len(shards) + np.arange(length) % count
+        shards += cut_split(split, start, length, count)
         start += length
     del by_class
     order = written[np.lexsort((hash_ranks(ids[new], config.seed, PLACE), shard_of[new]))]
     return Dealt(order, shards, inherited)
 
 
-def _num_new_shards(num_examples: int, num_bytes: int, share: float, config: ShardsConfig) -> int:
+def cut_split(split: str, start: int, length: int, count: int) -> list[PlannedShard]:
+    """Return the shards of a split whose records are dealt to them in turn.
+
+    Args:
+        split: name of the split.
+        start: position of its first record in the plan.
+        length: number of its records.
+        count: number of its shards, at most ``length``.
+    """
+    sizes = [length // count + (index < length % count) for index in range(count)]
+    starts = accumulate(sizes, initial=start)
+    return [
+        PlannedShard(split, index, count, at, size)
+        for index, (at, size) in enumerate(zip(starts, sizes, strict=False))
+    ]
+
+
+def num_new_shards(num_examples: int, num_bytes: int, share: float, config: ShardsConfig) -> int:
     """Return how many shards the written part of a split has: its share of num_shards, if that is given."""
     if config.num_shards is None:
         return num_shards(num_examples, num_bytes, config)

@@ -17,9 +17,9 @@ Int64 = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int32] | npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
 # Finer than the precision of float32, coarser than changes from the order of a sum.
-_DECIMALS = 4
+DECIMALS = 4
 
-_IMAGES_AT_A_TIME = 1 << 14
+IMAGES_AT_A_TIME = 1 << 14
 
 
 def split_statistics(facts: pa.Table, rows: Rows | Int64, splits: Codes) -> dict[str, SplitStatistics]:
@@ -46,7 +46,7 @@ def _of_one_split(facts: pa.Table, rows: Rows | Int64) -> SplitStatistics:
         pixels=_pixels(facts, rows, height.astype(np.int64) * width),
         height=_int_spread(height),
         width=_int_spread(width),
-        aspect=(round(aspect[0], _DECIMALS), round(aspect[1], _DECIMALS), round(aspect[2], _DECIMALS)),
+        aspect=(round(aspect[0], DECIMALS), round(aspect[1], DECIMALS), round(aspect[2], DECIMALS)),
         stored_bytes=_int_spread(facts["stored_bytes"].take(pa.array(rows)).to_numpy()),
     )
 
@@ -62,7 +62,7 @@ def _int_spread(values: Numbers) -> tuple[int, float, int]:
 
 
 @dataclass
-class _Moments:
+class Moments:
     """Mean and sum of squared deviations of the pixels so far, a value a channel.
 
     Two sets are joined after Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
@@ -73,13 +73,21 @@ class _Moments:
     mean: Float64
     squares: Float64
 
-    def join(self, other: _Moments) -> None:
+    def join(self, other: Moments) -> None:
         """Add the pixels of another set."""
         total = self.num_pixels + other.num_pixels
         apart = other.mean - self.mean
         self.mean = self.mean + apart * (other.num_pixels / total)
         self.squares = self.squares + other.squares + apart**2 * (self.num_pixels / total * other.num_pixels)
         self.num_pixels = total
+
+    def statistics(self) -> ChannelStatistics:
+        """Return mean and standard deviation, rounded."""
+        return ChannelStatistics(
+            num_pixels=self.num_pixels,
+            mean=[round(value, DECIMALS) for value in self.mean.tolist()],
+            std=[round(value, DECIMALS) for value in np.sqrt(self.squares / self.num_pixels).tolist()],
+        )
 
 
 def _pixels(facts: pa.Table, rows: Rows | Int64, pixels: Int64) -> ChannelStatistics | None:
@@ -93,10 +101,10 @@ def _pixels(facts: pa.Table, rows: Rows | Int64, pixels: Int64) -> ChannelStatis
     Returns:
         None if the figures of an image are not known, or if images differ in their number of channels.
     """
-    found: _Moments | None = None
-    for start in range(0, len(rows), _IMAGES_AT_A_TIME):
-        part = slice(start, start + _IMAGES_AT_A_TIME)
-        moments = _moments(facts, rows[part], pixels[part])
+    found: Moments | None = None
+    for start in range(0, len(rows), IMAGES_AT_A_TIME):
+        part = slice(start, start + IMAGES_AT_A_TIME)
+        moments = moments_of(facts, rows[part], pixels[part])
         if moments is None or (found is not None and moments.mean.shape != found.mean.shape):
             return None
         if found is None:
@@ -105,14 +113,10 @@ def _pixels(facts: pa.Table, rows: Rows | Int64, pixels: Int64) -> ChannelStatis
             found.join(moments)
     if found is None:
         return None
-    return ChannelStatistics(
-        num_pixels=found.num_pixels,
-        mean=[round(value, _DECIMALS) for value in found.mean.tolist()],
-        std=[round(value, _DECIMALS) for value in np.sqrt(found.squares / found.num_pixels).tolist()],
-    )
+    return found.statistics()
 
 
-def _moments(facts: pa.Table, rows: Rows | Int64, pixels: Int64) -> _Moments | None:
+def moments_of(facts: pa.Table, rows: Rows | Int64, pixels: Int64) -> Moments | None:
     """Return the moments of some images: the variance within each, and that between their means."""
     means, stds = _channels(facts["pixel_mean"], rows), _channels(facts["pixel_std"], rows)
     if means is None or stds is None or means.shape != stds.shape:
@@ -120,7 +124,7 @@ def _moments(facts: pa.Table, rows: Rows | Int64, pixels: Int64) -> _Moments | N
     total = int(pixels.sum())
     mean = (pixels[:, np.newaxis] * means).sum(axis=0) / total
     squares = (pixels[:, np.newaxis] * (np.square(stds) + np.square(means - mean))).sum(axis=0)
-    return _Moments(total, mean, squares)
+    return Moments(total, mean, squares)
 
 
 def _channels(column: pa.ChunkedArray, rows: Rows | Int64) -> Float64 | None:

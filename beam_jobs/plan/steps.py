@@ -32,38 +32,15 @@ from beam_jobs.plan.splits.by_kind import LabelsToSplit, assign_by_kind, dealing
 from beam_jobs.plan.splits.leaks import Dropped, GroupedRecords, settle_leaks
 from beam_jobs.plan.splits.placement import Labels
 from beam_jobs.plan.statistics import split_statistics
+from beam_jobs.plan.summary import PlanSummary
 from beam_jobs.schemas import Status
 from beam_jobs.tables.features import PREFIX, feature_columns, features_of
 from beam_jobs.tables.ids import UInt64, digest_bytes
 from beam_jobs.tables.text_columns import code_texts
 from beam_jobs.tables.vectors import Vectors
-from infra.format.contract import LabelConflict, Leaks, SplitStatistics
 from infra.format.features import Feature
 from infra.format.labels import LabelKind
 from infra.format.masks import MASK_BYTES, MASK_SHA256
-
-
-@dataclass(frozen=True)
-class PlanSummary:
-    """Parts of a plan that the manifest holds.
-
-    Attributes:
-        classes: names by label: first the classes of the previous version, then new ones, sorted.
-        label_conflicts: the same bytes under several labels.
-        cross_split_duplicates: duplicates that the source gives another split than the record kept.
-        leaks: groups that are divided among splits.
-        statistics: split -> figures of its images, inherited ones among them.
-        features: further features of the records.
-        label_kind: the labels of the records.
-    """
-
-    classes: list[str]
-    label_conflicts: list[LabelConflict]
-    cross_split_duplicates: int
-    leaks: Leaks
-    statistics: dict[str, SplitStatistics]
-    features: list[Feature] = field(default_factory=list)
-    label_kind: LabelKind = "class"
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from typing import Self
 import pyarrow as pa
 
 from beam_jobs.config import PrepareConfig
-from beam_jobs.plan import Plan
-from beam_jobs.plan.records import PlannedRecords
+from beam_jobs.plan import AnyPlan, RecordRows
 from beam_jobs.sources.embeddings import EmbeddingFiles
 from beam_jobs.sources.listing import Listing
 from beam_jobs.tables.digests import batches_digest, table_digest
@@ -72,13 +71,13 @@ def builds_of(config: PrepareConfig) -> dict[str, str]:
     return codecs | {name: version(name) for name in ("isal", "pyarrow")}
 
 
-def _records_digest(planned: PlannedRecords) -> str:
+def _records_digest(planned: RecordRows) -> str:
     names = [name for name in planned.schema.names if name not in _PLACE_COLUMNS]
     schema = pa.schema([planned.schema.field(name) for name in names])
     return batches_digest(schema, (batch.select(names) for batch in planned.batches()))
 
 
-def plan_digest(plan: Plan, digests: Digests, container: Container, inherited: Sequence[str] = ()) -> str:
+def plan_digest(plan: AnyPlan, digests: Digests, container: Container, inherited: Sequence[str] = ()) -> str:
     """Return the digest of everything that determines the bytes of shards, indexes and tables.
 
     Args:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from beam_jobs.plan.inputs import InputRows
+from beam_jobs.plan import OutcomeRows
 from beam_jobs.tables.cutting import part_lengths
 from beam_jobs.tables.digests import table_digest
 from infra.dataset.version import DatasetVersion
@@ -25,7 +25,7 @@ ROWS_OF_A_PART = 8_192  # on average
 
 
 def write_inputs(
-    storage: Storage, folder: str, inputs: pa.Table | InputRows, previous: DatasetVersion | None = None
+    storage: Storage, folder: str, inputs: pa.Table | OutcomeRows, previous: DatasetVersion | None = None
 ) -> list[TableFile]:
     """Write the parts that the previous version does not have.
 
@@ -56,12 +56,12 @@ def write_inputs(
     return parts
 
 
-def cut_inputs(inputs: pa.Table | InputRows, mean: int = ROWS_OF_A_PART) -> Iterator[pa.Table]:
+def cut_inputs(inputs: pa.Table | OutcomeRows, mean: int = ROWS_OF_A_PART) -> Iterator[pa.Table]:
     """Yield the rows (INPUTS_SCHEMA) in parts; one empty part if there is no row."""
-    if isinstance(inputs, InputRows):
-        uris, rows = inputs.listing["uri"], inputs.table
+    if isinstance(inputs, pa.Table):
+        uris, rows = inputs["uri"].iterchunks(), inputs.slice
     else:
-        uris, rows = inputs["uri"], inputs.slice
+        uris, rows = iter(inputs.uris()), inputs.table
     start = 0
     for length in part_lengths(uris, mean):
         yield rows(start, length)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from beam_jobs.assemble.container import ContainerChoice
-from beam_jobs.plan import Plan, PlanSummary
+from beam_jobs.plan import AnyPlan, PlanSummary
 from beam_jobs.publish.accounting import Counts
 from beam_jobs.publish.input_parts import table_bytes, write_inputs
 from beam_jobs.reuse.previous import PreviousVersion
@@ -43,7 +43,7 @@ class Outline:
 
 
 def store_plan(
-    plan: Plan,
+    plan: AnyPlan,
     dataset: Storage,
     digest: str,
     choice: ContainerChoice,
@@ -74,7 +74,7 @@ def store_plan(
     )
 
 
-def inherited_shards(previous: PreviousVersion | None, plan: Plan) -> list[Shard]:
+def inherited_shards(previous: PreviousVersion | None, plan: AnyPlan) -> list[Shard]:
     """Return the shards of the previous version that a plan does not change."""
     return [previous.version.manifest.shards[number] for number in plan.inherited] if previous else []
 

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from beam_jobs.publish.digests import Digests
+from beam_jobs.publish.drift import check_drift
 from beam_jobs.publish.outline import Outline
 from beam_jobs.request import JobRequest
 from infra.dataset.catalog import Catalog
+from infra.dataset.drift.figures import Drift
 from infra.dataset.reports import with_report
 from infra.dataset.version import DatasetVersion
 from infra.errors import DataError, EnvironmentFault
@@ -39,7 +41,7 @@ def publish(
     shards: list[Shard],
     digests: Digests,
     previous: DatasetVersion | None,
-) -> DatasetVersion:
+) -> tuple[DatasetVersion, Drift | None]:
     """Publish a version whose files are written, and remove the files that earlier attempts at it left.
 
     Args:
@@ -51,7 +53,11 @@ def publish(
         digests: of the run.
         previous: the version that it was planned on top of.
 
+    Returns:
+        The version, and how it differs from the previous one.
+
     Raises:
+        DriftExceeded: it differs more than the settings allow.
         PublishConflict: another writer took the number after the previous version's.
     """
     summary = outline.summary
@@ -86,16 +92,23 @@ def publish(
         features=described_features(summary.label_kind),
         extra_features=summary.features,
     )
-    version = publish_manifest(catalog, manifest)
+    storage = catalog.dataset_storage(request.dataset)
+    drift = check_drift(previous, DatasetVersion(storage, manifest), request.config.drift)
+    version = publish_manifest(catalog, manifest, drift)
     try:
         _remove_unnamed_inputs(catalog, version)
     except (OSError, EnvironmentFault, DataError) as error:
         log(f"not everything that earlier attempts left could be removed: {error}", level="warning")
-    return version
+    return version, drift
 
 
-def publish_manifest(catalog: Catalog, manifest: Manifest) -> DatasetVersion:
+def publish_manifest(catalog: Catalog, manifest: Manifest, drift: Drift | None = None) -> DatasetVersion:
     """Write the report of a version whose files are complete, and make the version visible.
+
+    Args:
+        catalog: the datasets.
+        manifest: of the version.
+        drift: how it differs from the previous one; None to compare them for the report.
 
     Raises:
         PublishConflict: another writer took the version's number.
@@ -106,7 +119,7 @@ def publish_manifest(catalog: Catalog, manifest: Manifest) -> DatasetVersion:
     storage = catalog.dataset_storage(manifest.dataset)
     storage.sweep(data_dir(manifest.plan_digest))  # temporary files of workers that died
     _restore_report(catalog, manifest.dataset, manifest.parent)
-    version = catalog.publish(with_report(storage, manifest, write_report(storage, manifest)))
+    version = catalog.publish(with_report(storage, manifest, write_report(storage, manifest, drift=drift)))
     progress("publish", 1, 1, unit="versions")
     return version
 

@@ -8,7 +8,9 @@ from typing import Any, Literal
 
 from beam_jobs.report.figures.inputs import ClassRow
 from beam_jobs.report.figures.near_duplicates import NearDuplicateGroups
+from infra.dataset.drift.figures import Drift
 from infra.format.contract import SPLITS, Manifest
+from infra.readable import counted
 
 # A class with fewer training examples than this can hardly be learned or measured.
 FEW_EXAMPLES = 20
@@ -33,11 +35,13 @@ def find(
     classes: Sequence[ClassRow],
     near: NearDuplicateGroups | None = None,
     num_salvaged: int = 0,
+    drift: Drift | None = None,
 ) -> list[Finding]:
     """Return the findings, the most serious first; never empty."""
     found = [
         *_losses(manifest),
         *empty_splits(manifest),
+        *_drift(drift),
         *_conflicts(manifest),
         *_alike(manifest, near or NearDuplicateGroups()),
         *_salvaged(num_salvaged),
@@ -122,6 +126,7 @@ def _source_gives_splits(source: Mapping[str, Any]) -> bool:
         or source.get("table", {}).get("split_column")
         or source.get("rows", {}).get("split")
         or objects.get("image_sets")
+        or source.get("masks", {}).get("image_sets")
         or objects.get("table", {}).get("split_column")
         or any(part.get("split") for part in objects.get("annotations", ()))
     )
@@ -131,6 +136,20 @@ def _most_look_alike(manifest: Manifest) -> bool:
     """Tell whether near-duplicates are so many that their groups may have left a split empty."""
     near = manifest.near_duplicates
     return near is not None and 2 * near.num_rows >= manifest.accounting.num_records
+
+
+def _drift(drift: Drift | None) -> list[Finding]:
+    if drift is None or not drift.exceeded:
+        return []
+    count = len(drift.exceeded)
+    return [
+        Finding(
+            "warning",
+            f"The images differ from those of {drift.before} in {counted(count, 'figure')}: "
+            f"{drift.exceeded[0]}.",
+            "All figures are under Drift.",
+        )
+    ]
 
 
 def _conflicts(manifest: Manifest) -> list[Finding]:

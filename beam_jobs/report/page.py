@@ -15,10 +15,13 @@ from typing import Any
 
 from jinja2 import Environment
 from markupsafe import Markup
+from pydantic import ValidationError
 
+from beam_jobs.config import SourceConfig
 from beam_jobs.report.figures.balance import shard_balance
 from beam_jobs.report.figures.changes import ChangesSince
 from beam_jobs.report.figures.divided_groups import DividedKey
+from beam_jobs.report.figures.drift import FIGURES_SHOWN
 from beam_jobs.report.figures.histogram import LogHistogram
 from beam_jobs.report.figures.inputs import REASONS_SHOWN, ClassRow, InputFigures, LostInput, ReasonRow
 from beam_jobs.report.figures.near_duplicates import NearDuplicateGroups
@@ -29,6 +32,9 @@ from beam_jobs.report.findings import find
 from beam_jobs.report.pictures.gallery import Exhibit
 from beam_jobs.report.pictures.thumbnails import Pictures, Thumbnail
 from beam_jobs.report.reasons import explain
+from infra.codecs.mask_colors import legend
+from infra.dataset.drift.figures import Drift
+from infra.errors import ConfigError
 from infra.format.contract import OUTCOMES, Manifest
 from infra.format.labels import NO_CLASS, LabelKind
 from infra.html import formatting
@@ -78,6 +84,7 @@ class Contents:
     near: NearDuplicateGroups
     keys: Sequence[DividedKey]
     since: ChangesSince | None
+    drift: Drift | None
     pictures: PagePictures
 
 
@@ -105,7 +112,9 @@ def render_page(contents: Contents) -> str:
             style=style,
             style_hash=style_hash(style),
             outcomes={name: _outcome_count(manifest, name) for name in OUTCOMES},
-            findings=find(manifest, inputs.classes, near, contents.survey.traits["salvaged"]["True"]),
+            findings=find(
+                manifest, inputs.classes, near, contents.survey.traits["salvaged"]["True"], contents.drift
+            ),
             classes=by_size,
             in_sight=CLASSES_IN_SIGHT,
             listed=CLASSES_LISTED,
@@ -127,15 +136,18 @@ def render_page(contents: Contents) -> str:
             dropped=pictures.dropped,
             leakage=_setting(manifest, "groups", "leakage"),
             since=contents.since,
+            drift=contents.drift,
+            drift_figures=contents.drift.farthest(FIGURES_SHOWN) if contents.drift else [],
             class_changes=_class_changes(contents.since),
             removed=pictures.removed,
             duplicates=inputs.duplicates,
             harmless=[group for group in inputs.duplicates.groups if group.record_id not in in_conflict],
             conflicts=manifest.label_conflicts[:CONFLICTS_SHOWN],
             sheets=_sheets(manifest, pictures.records.sheets),
+            colours=legend(manifest.classes[:CLASSES_IN_SIGHT]) if manifest.mask is not None else [],
             label_words=_LABEL_WORDS[manifest.label_kind],
             thumbnails=pictures.records.by_id,
-            config=list(setting_rows(manifest.config)),
+            config=list(setting_rows(_in_use(manifest.config))),
             stored_bytes=sum(shard.num_bytes for shard in manifest.shards),
         )
     )
@@ -151,6 +163,16 @@ def _few(rows: Sequence[ReasonRow]) -> list[ReasonRow]:
 def _setting(manifest: Manifest, table: str, name: str) -> Any:
     found = manifest.config.get(table)
     return found.get(name) if isinstance(found, Mapping) else None
+
+
+def _in_use(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a configuration without the settings of kinds of source that it does not use."""
+    source = config.get("source", {})
+    try:
+        unused = SourceConfig.model_validate(source).without_effect()
+    except (ValidationError, ConfigError):  # of another release
+        return config
+    return {**config, "source": {name: value for name, value in source.items() if name not in unused}}
 
 
 def _outcome_count(manifest: Manifest, outcome: str) -> int:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from beam_jobs.config import PrepareConfig
 from beam_jobs.report.figures.changes import ChangesSince, changes_since
 from beam_jobs.report.figures.divided_groups import DividedKey, divided_keys
+from beam_jobs.report.figures.drift import drift_since
 from beam_jobs.report.figures.inputs import InputFigures, StoredInputs, count_inputs
 from beam_jobs.report.figures.near_duplicates import NearDuplicateGroups, near_duplicates
 from beam_jobs.report.figures.survey import survey_indexes
@@ -20,6 +21,8 @@ from beam_jobs.sources import open_reader
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.reading import Reader
 from infra.dataset.catalog import load_version
+from infra.dataset.drift.figures import Drift
+from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError, CorruptDataError
 from infra.format.contract import Manifest
 from infra.format.layout import data_dir, manifest_file
@@ -28,13 +31,16 @@ from infra.storage.filesystem import Storage
 PAGE_AT_MOST_BYTES = 8 << 20
 
 
-def write_report(storage: Storage, manifest: Manifest, inputs: pa.Table | None = None) -> str:
+def write_report(
+    storage: Storage, manifest: Manifest, inputs: pa.Table | None = None, drift: Drift | None = None
+) -> str:
     """Write the report of a version that is published, or about to be.
 
     Args:
         storage: the dataset's folder; all that the manifest names is in it.
         manifest: of the version.
         inputs: the rows of all inputs (INPUTS_SCHEMA); None to read the parts that the manifest names.
+        drift: how the version differs from the previous one; None to compare them.
 
     Returns:
         The path of the page relative to the dataset.
@@ -43,7 +49,7 @@ def write_report(storage: Storage, manifest: Manifest, inputs: pa.Table | None =
         CorruptDataError: a record that the page shows cannot be read from its shard.
     """
     path = report_path(storage, manifest)
-    storage.write_atomic(path, make_report(storage, manifest, inputs).encode("utf-8"))
+    storage.write_atomic(path, make_report(storage, manifest, inputs, drift).encode("utf-8"))
     return path
 
 
@@ -67,7 +73,9 @@ def _reports_before(storage: Storage, manifest: Manifest) -> Iterator[str | None
             yield load_version(storage, manifest.dataset, version).manifest.report
 
 
-def make_report(storage: Storage, manifest: Manifest, inputs: pa.Table | None = None) -> str:
+def make_report(
+    storage: Storage, manifest: Manifest, inputs: pa.Table | None = None, drift: Drift | None = None
+) -> str:
     """Make the page from the files of the version, the source and the previous version.
 
     The source serves for pictures of refused files only.
@@ -76,6 +84,7 @@ def make_report(storage: Storage, manifest: Manifest, inputs: pa.Table | None = 
         storage: the dataset's folder.
         manifest: of the version.
         inputs: the rows of all inputs (INPUTS_SCHEMA); None to read the parts that the manifest names.
+        drift: how the version differs from the previous one; None to compare them.
 
     Returns:
         The page as HTML.
@@ -86,6 +95,8 @@ def make_report(storage: Storage, manifest: Manifest, inputs: pa.Table | None = 
     near = near_duplicates(storage, manifest)
     keys = divided_keys(storage, manifest)
     since = changes_since(storage, manifest)
+    if drift is None and since is not None:
+        drift = drift_since(since.before, DatasetVersion(storage, manifest))
     tables = StoredInputs(storage, manifest) if inputs is None else [inputs]
     dropped = {member.uri for member in near.members() if member.split is None}
     rows = count_inputs(tables, manifest, wanted_uris=dropped)
@@ -98,7 +109,7 @@ def make_report(storage: Storage, manifest: Manifest, inputs: pa.Table | None = 
         dropped=exhibit_inputs(source, rows.wanted),
         removed=_removed(storage, since),
     )
-    return render_page(Contents(manifest, rows, survey, near, keys, since, pictures))
+    return render_page(Contents(manifest, rows, survey, near, keys, since, drift, pictures))
 
 
 def _reader(manifest: Manifest) -> Reader:

@@ -84,13 +84,17 @@ def _have_same_masks(inputs: pa.Table, records: pa.Table, references: pa.Table) 
     Args:
         inputs: INPUTS_SCHEMA, with a row for each mask.
         records: the record of each file: PREVIOUS_RECORDS_SCHEMA and columns of features.
-        references: REFERENCE_SCHEMA and MASK_COLUMNS, a row for each file.
+        references: REFERENCE_SCHEMA and MASK_COLUMNS, a row for each file that has not changed.
     """
     uri, size_bytes, mtime_ns = (references[field.name] for field in MASK_COLUMNS)
     then = inputs.take(pc.index_in(uri, inputs["uri"].combine_chunks()))
     same = pc.equal(records[PREFIX + MASK_URI], uri)
-    same = pc.and_(same, pc.equal(then["size_bytes"], size_bytes))
-    return mask_of(pc.and_(same, pc.equal(then["mtime_ns"], mtime_ns)))
+    unchanged = pc.and_(pc.equal(then["size_bytes"], size_bytes), pc.equal(then["mtime_ns"], mtime_ns))
+    if "mask_container" in references.schema.names:
+        # A mask in the row of its image has no row of its own in the inputs.
+        in_row = pc.and_(pc.is_null(then["uri"]), pc.equal(mtime_ns, references["mtime_ns"]))
+        unchanged = pc.or_kleene(unchanged, in_row)
+    return mask_of(pc.fill_null(pc.and_(same, unchanged), False))
 
 
 def stored_contents(previous: PreviousVersion) -> DigestList:

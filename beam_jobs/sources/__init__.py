@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
@@ -24,6 +25,8 @@ from beam_jobs.sources.workplace import Workplace
 from beam_jobs.tables.features import PREFIX, features_of
 from infra.errors import ConfigError
 from infra.format.labels import LABELS, TARGETS, WORDS
+from infra.progress import log
+from infra.readable import counted
 from infra.storage.filesystem import Storage
 from infra.storage.names import name_of
 
@@ -65,7 +68,7 @@ def list_inputs(source: SourceFolder, config: PrepareConfig, place: Workplace | 
     kind_module(config)  # a wrong kind is refused before files are looked for
     vectors = files_of_vectors(source, config)
     config = _ignoring(vectors, config)
-    listing = check_listing(_listed(source, config, place), config)
+    listing = _without_young(check_listing(_listed(source, config, place), config), config)
     _check_labels(listing, config)
     _check_names(listing, config)
     if config.groups.pattern is not None:
@@ -78,6 +81,19 @@ def list_inputs(source: SourceFolder, config: PrepareConfig, place: Workplace | 
     # In one chunk: planning takes rows from it, and would make a copy of its own.
     table = _naming_their_setting(vectors, listing.table).combine_chunks().unify_dictionaries()
     return replace(listing, table=table, warnings=left_out + listing.warnings)
+
+
+def _without_young(listing: Listing, config: PrepareConfig) -> Listing:
+    """Leave out files that may still grow, as ``source.min_age_seconds`` asks."""
+    if not config.source.min_age_seconds:
+        return listing
+    newest = time.time_ns() - round(config.source.min_age_seconds * 1e9)
+    is_old = pc.less_equal(listing.table["mtime_ns"], newest)
+    num_young = listing.table.num_rows - pc.sum(is_old).as_py()
+    if not num_young:
+        return listing
+    log(f"left out for the next version, because they changed just now: {counted(num_young, 'file')}")
+    return replace(listing, table=listing.table.filter(is_old))
 
 
 def files_of_vectors(source: SourceFolder, config: PrepareConfig) -> list[str]:

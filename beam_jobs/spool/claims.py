@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from infra.dataset.catalog import Catalog
-from infra.dataset.lock import lock_for_adding
+from infra.dataset.lock import lock_for_adding, lock_for_run
 from infra.dataset.maintenance.purged import warning_of_unfinished_purge
 from infra.digests import digest_of
 from infra.errors import DataError, EnvironmentFault, LockedError
@@ -88,7 +89,7 @@ class RunClaim:
             locks = ExitStack()
             try:
                 locks.enter_context(lock_for_adding(self._storage, self._dataset))
-                locks.enter_context(self._storage.exclusive_lock(_lock(self._run), purpose))
+                locks.enter_context(lock_for_run(self._storage, _lock(self._run), purpose))
                 self._held.enter_context(locks)
                 self.is_held = True
             except LockedError:
@@ -110,12 +111,43 @@ class RunClaim:
             if run == self._run:
                 continue
             try:
-                with self._storage.exclusive_lock(_lock(run)):
+                with lock_for_run(self._storage, _lock(run)):
                     _clear(self._catalog, self._dataset, run)
             except LockedError:
                 continue
             except _FAULTS as error:
                 log(f"not everything that an earlier run left could be removed: {error}", level="warning")
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptedRun:
+    """The unfinished work of a run: the digest of the run, its size (bytes), its last change (s, epoch)."""
+
+    digest: str
+    num_bytes: int
+    changed_at: float
+
+
+def interrupted_runs(catalog: Catalog, dataset: str, *, older_than_seconds: float) -> list[InterruptedRun]:
+    """The runs that left unfinished work and changed nothing of it for so long."""
+    storage, found = catalog.dataset_storage(dataset), []
+    for run in storage.list_folders(_SPOOLS):
+        files = storage.list_files(spool_dir(run))
+        changed_at = max((entry.mtime_ns for entry in files), default=0) / 1e9
+        if time.time() - changed_at > older_than_seconds:
+            found.append(InterruptedRun(run, sum(entry.size_bytes for entry in files), changed_at))
+    return found
+
+
+def clear_interrupted(catalog: Catalog, dataset: str, run_digest: str) -> bool:
+    """Remove the unfinished work of a run; tell whether it was removed: not if the run works again."""
+    storage = catalog.dataset_storage(dataset)
+    try:
+        with lock_for_adding(storage, dataset), lock_for_run(storage, _lock(run_digest)):
+            _clear(catalog, dataset, run_digest)
+    except LockedError:
+        return False
+    return True
 
 
 def _lock(run_digest: str) -> str:

@@ -25,9 +25,17 @@ from flows.cli.datasets.report import report
 from flows.cli.jobs import commands as jobs
 from flows.cli.jobs.profile import profile
 from flows.cli.jobs.sources import sources
+from flows.cli.own_server.deploy import deploy
+from flows.cli.own_server.server import server
+from flows.cli.server import backup as backups
 from flows.cli.server import service
+from flows.cli.server.notify import notify
+from flows.cli.server.page import page
+from flows.cli.server.reap import reap
 from flows.cli.server.schedule import schedule
-from flows.cli.training_runs import comparing, looking, using
+from flows.cli.server.status import status
+from flows.cli.server.train_when import train_when
+from flows.cli.training_runs import comparing, looking, promoting, using
 from flows.cli.training_runs.balance import balance
 from flows.cli.training_runs.label_errors import label_errors
 from infra.errors import GO_ON, ShardmillError
@@ -36,8 +44,8 @@ from infra.processes.terminal import (
     ReaderGone,
     guard_standard_streams,
     output_flushed,
-    printable,
 )
+from infra.readable import printable
 
 # Typer brings its own copy of click or uses the installed one, depending on its release.
 _CLICK_EXCEPTION, _USAGE_ERROR = typer.BadParameter.__mro__[2], typer.BadParameter.__mro__[1]
@@ -106,6 +114,8 @@ for _command, _panel in (
     (looking.runs, _MODELS),
     (comparing.compare, _MODELS),
     (balance, _MODELS),
+    (promoting.promote, _MODELS),
+    (promoting.aliases, _MODELS),
     (using.evaluate, _MODELS),
     (using.predict, _MODELS),
     (label_errors, _MODELS),
@@ -113,10 +123,18 @@ for _command, _panel in (
     (upkeep.compact, _KEEP),
     (upkeep.gc, _KEEP),
     (upkeep.purge, _KEEP),
+    (backups.backup, _KEEP),
+    (backups.restore, _KEEP),
     (service.up, _SERVE),
     (service.down, _SERVE),
-    (service.status, _SERVE),
+    (status, _SERVE),
+    (reap, _SERVE),
+    (page, _SERVE),
+    (server, _SERVE),
+    (deploy, _SERVE),
+    (notify, _SERVE),
     (schedule, _SERVE),
+    (train_when, _SERVE),
 ):
     # A function named after a keyword of Python ends in an underscore: import_.
     app.command(_command.__name__.rstrip("_").replace("_", "-"), rich_help_panel=_panel)(_command)

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from flows.cli import completion
+
 Root = Annotated[
     str | None,
     typer.Option(
@@ -34,7 +36,10 @@ Recipe = Annotated[
 Overrides = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="KEY=VALUE", help="One setting, for example image.size=128; may be repeated"
+        "--set",
+        metavar="KEY=VALUE",
+        help="One setting, for example image.size=128; may be repeated",
+        autocompletion=completion.settings,
     ),
 ]
 Devices = Annotated[
@@ -51,6 +56,14 @@ Workers = Annotated[
         "--workers", metavar="N|MIN..MAX", help="Train with supervised processes, one a device, that restart"
     ),
 ]
+Launcher = Annotated[
+    str | None,
+    typer.Option(
+        "--launcher",
+        metavar="local|ray|slurm|kubernetes",
+        help=r"Who places the ranks of --workers on machines \[default: local]",
+    ),
+]
 Framework = Annotated[
     str | None,
     typer.Option(
@@ -59,18 +72,49 @@ Framework = Annotated[
         help=r"What trains; torch needs shardmill\[torch] \[default: tensorflow]",
     ),
 ]
+Now = Annotated[
+    bool,
+    typer.Option(
+        "--now", envvar="SHARDMILL_NOW", help="Do not wait until another job of this machine has ended"
+    ),
+]
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object as the last line of standard output")
 ]
-Dataset = Annotated[str, typer.Option("--dataset", metavar="NAME", help="Name of the dataset")]
+Dataset = Annotated[
+    str,
+    typer.Option("--dataset", metavar="NAME", help="Name of the dataset", autocompletion=completion.datasets),
+]
 Ref = Annotated[
-    str, typer.Argument(metavar="NAME[@VERSION]", help="A dataset; its newest version by default")
+    str,
+    typer.Argument(
+        metavar="NAME[@VERSION]",
+        help="A dataset; its newest version by default",
+        autocompletion=completion.references,
+    ),
 ]
 ViewRef = Annotated[
     str,
     typer.Argument(
         metavar="NAME[@VERSION][?QUERY]",
         help="A dataset, its newest version by default; with a query, only the records that fulfil it",
+        autocompletion=completion.references,
+    ),
+]
+Runner = Annotated[
+    str | None,
+    typer.Option(
+        "--runner",
+        metavar="embedded|flink|prism|portable",
+        help=r"Where the Beam jobs of prepare run \[default: embedded]",
+    ),
+]
+FlinkMaster = Annotated[
+    str | None,
+    typer.Option(
+        "--flink-master",
+        metavar="HOST:PORT",
+        help="A Flink cluster to prepare on: REST address of its JobManager",
     ),
 ]
 SourceFolder = Annotated[

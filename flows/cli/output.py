@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from infra.processes.terminal import printable
 from infra.readable import counted as counted
+from infra.readable import printable
 
 _PLAIN_WIDTH = 120
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from rich.console import Console
 
 from flows.demo.account import Outcome, print_account
 from flows.demo.images import write_digits
+from flows.server import services, up
 from infra.dataset.catalog import Catalog
 from infra.errors import NotFoundError, ShardmillError
 
@@ -101,20 +104,44 @@ def _run(source: Path | None, out: Path, console: Console) -> int:
         raise NotFoundError(
             f"no such folder: {source}", "give a folder with a folder of images for each class"
         )
-    root, runs = out / "datasets", out / "runs"
+    root, runs, platform = out / "datasets", out / "runs", out / "platform"
     command = ["run", str(source), "--dataset", name, "--root", str(root), "--runs", str(runs)]
     command += ["--config", str(config)]
-    console.print(f"\n[dim]$[/] [bold]shardmill {' '.join(command)}[/]\n")
-    sys.stdout.flush()
-    result = _shardmill(command)
+    with _platform(root, runs, platform, console):
+        console.print(f"\n[dim]$[/] [bold]shardmill {' '.join(command)}[/]\n")
+        sys.stdout.flush()
+        result = _shardmill(command)
     version = Catalog(root).open(name)
-    outcome = Outcome(version, result["train"], root, runs, _commands_folder(), time.monotonic() - started)
+    seconds = time.monotonic() - started
+    outcome = Outcome(version, result["train"], root, runs, platform, _commands_folder(), seconds)
     print_account(console, outcome)
     accuracy = outcome.accuracy("test")
     if name == "digits" and accuracy < ACCURACY_EXPECTED:
         console.print(f"[red]The test accuracy should reach {ACCURACY_EXPECTED:.0%} here, and did not.[/]")
         return 1
     return 0
+
+
+@contextlib.contextmanager
+def _platform(root: Path, runs: Path, place: Path, console: Console) -> Iterator[None]:
+    """Run a platform of the demonstration's own, with its history in ``place``, until the block ends.
+
+    So the command below runs a flow of Prefect. The platform ends with this process, however it ends.
+    """
+    os.environ["SHARDMILL_HOME"] = str(place.resolve())
+    for variable in ("PREFECT_API_URL", "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING"):
+        os.environ.pop(variable, None)
+    options = up.UpOptions(
+        host="127.0.0.1",
+        port=services.free_port(),
+        root=str(root.resolve()),
+        runs=str(runs.resolve()),
+        page_port=services.free_port(),
+        has_tensorboard=False,
+    )
+    console.print("\nStarting Prefect's server, the deployments and a worker, which takes some seconds ...")
+    with up.running(options, lambda text: console.print(f"[dim]{text}[/]")):
+        yield
 
 
 def _shardmill(arguments: list[str]) -> dict[str, Any]:

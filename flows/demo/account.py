@@ -32,6 +32,7 @@ class Outcome:
 
     Attributes:
         trained: The ``--json`` object of ``shardmill train``.
+        platform: SHARDMILL_HOME of the platform that ran it.
         commands: Prefix of the ``shardmill`` and ``tensorboard`` commands ("" or a folder).
         seconds: Duration of the whole demo.
     """
@@ -40,6 +41,7 @@ class Outcome:
     trained: Mapping[str, Any]
     root: Path
     runs: Path
+    platform: Path
     commands: str
     seconds: float
 
@@ -208,8 +210,11 @@ def _print_where(console: Console, outcome: Outcome) -> None:
         places.append(("The report, a page for the browser", _relative(local)))
     places += [
         (
-            "The runs in Prefect, at the address that this prints",
-            f"{commands}shardmill up --root {_relative(outcome.root)} --runs {_relative(outcome.runs)}",
+            "The run in Prefect, and a page of everything, at the addresses that this prints",
+            (
+                f"SHARDMILL_HOME={_relative(outcome.platform)} "
+                f"{commands}shardmill up --root {_relative(outcome.root)} --runs {_relative(outcome.runs)}"
+            ),
         ),
         ("Curves in TensorBoard", f"{commands}tensorboard --logdir {_relative(outcome.runs)}"),
         ("The model (SavedModel, takes image bytes)", _relative(Path(str(outcome.trained["export_dir"])))),

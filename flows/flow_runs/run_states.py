@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar, get_type_hints
 
-from prefect import Task
+from prefect import Task, task
+from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
+from prefect.context import FlowRunContext
 from prefect.states import Cancelled as CancelledState
+from prefect.states import Failed
+from pydantic import BaseModel
 
-from infra.errors import Cancelled, ChildDied
+from flows.flow_runs.artifacts.command import command_of
+from flows.flow_runs.artifacts.failed import show_failed, state_message
+from flows.flow_runs.artifacts.keys import Keys
+from flows.flow_runs.artifacts.page import RunPage
+from flows.flow_runs.jobs.retries import PAUSES_SECONDS, may_help
+from infra.errors import Cancelled, ShardmillError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# The state of a run that is a part of another one. Automations that tell of state "Failed" tell of the whole.
+PART_FAILED = "PartFailed"
 
 
 def cancelled_state(reason: BaseException) -> State[Any]:
@@ -16,15 +35,76 @@ def cancelled_state(reason: BaseException) -> State[Any]:
     return CancelledState(message=reason.message if isinstance(reason, Cancelled) else str(reason))
 
 
-def should_retry(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
-    """Return whether to run the job again: only if it died without reporting an error.
+@contextlib.contextmanager
+def failures_shown(
+    job: str, keys: Keys, arguments: Sequence[str], settings: Mapping[str, BaseModel]
+) -> Iterator[None]:
+    """Show on the page of this flow run what failed, if the block fails, and what continues it.
 
-    This is how a killed process and one without memory end. An error that the job reported would recur.
+    Args:
+        job: the name of what the run does.
+        keys: of the run's artifacts.
+        arguments: of the `shardmill` command that does the same; empty: there is none.
+        settings: prefix of their keys -> settings of that command.
     """
     try:
+        yield
+    except Cancelled:
+        raise
+    except ShardmillError as error:
+        command = command_of(arguments, settings) if arguments else ""
+        show_failed(RunPage.of_this_run(), keys, job, error, command)
+        raise
+
+
+def failing_in_words(work: Callable[P, State[Any]]) -> Callable[P, State[Any]]:
+    """Decorate the function of a flow: the message of a failed run's state says what failed, and what to do.
+
+    The function returns the state in which the run ends, and raises if it fails. Whoever calls the flow gets
+    the same error.
+    """
+
+    @functools.wraps(work)
+    def told(*args: P.args, **kwargs: P.kwargs) -> State[Any]:
+        try:
+            return work(*args, **kwargs)
+        except Cancelled:
+            raise
+        except ShardmillError as error:
+            context = FlowRunContext.get()
+            if context is None or context.flow is None or context.flow_run is None:
+                raise
+            is_part = context.flow_run.parent_task_run_id is not None
+            message = state_message(context.flow.name, error)
+            return Failed(name=PART_FAILED if is_part else "Failed", message=message, data=error)
+
+    return with_form_of(work, told)
+
+
+def with_form_of(work: Callable[P, T], decorated: Callable[P, T]) -> Callable[P, T]:
+    """Return ``decorated`` with the parameters of ``work``, of which Prefect makes the form."""
+    # Prefect looks for the names of types in the module of the decorated function.
+    decorated.__signature__ = inspect.signature(work, eval_str=True)  # type: ignore[attr-defined]
+    decorated.__annotations__ = get_type_hints(work, include_extras=True)
+    return decorated
+
+
+def job_task(name: str) -> Callable[[Callable[P, T]], Task[P, T]]:
+    """Decorate a function that runs a job: a task that runs again, after a pause, while that may help."""
+    return task(
+        name=name,
+        cache_policy=NO_CACHE,
+        retries=len(PAUSES_SECONDS),
+        retry_delay_seconds=list(PAUSES_SECONDS),
+        retry_jitter_factor=0.5,
+        retry_condition_fn=should_retry,
+    )
+
+
+def should_retry(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
+    """Return whether to run the job again (flows.flow_runs.jobs.retries)."""
+    try:
         state.result(raise_on_failure=True)
-    except ChildDied:
-        return True
-    except BaseException:  # noqa: BLE001  only asks for the type of the error; Prefect raises it
-        return False
+    except BaseException as error:  # noqa: BLE001  only asks for the error; Prefect raises it
+        return may_help(error)
     return False

@@ -1,8 +1,4 @@
-"""Find or start the Prefect API for a command.
-
-The first of these is used: the API at ``PREFECT_API_URL``; the API of the `shardmill up` of this machine; a
-brief server that lives as long as the command. The brief server keeps its history where `shardmill up` shows
-it later.
+"""Find the Prefect API of a command: that at ``PREFECT_API_URL``, or that of this machine's `shardmill up`.
 
 Prefect reads its settings when it is imported, so ``prefect_api`` must be entered before Prefect is imported.
 """
@@ -12,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -28,17 +23,17 @@ class Api:
 
     Attributes:
         url: Address of the API.
-        ui_url: Address of the web interface; None when it ends with the command.
+        ui_url: Address of the web interface.
         auth: The password as ``user:password``, or None.
     """
 
     url: str
-    ui_url: str | None
+    ui_url: str
     auth: str | None = None
 
-    def run_page(self, flow_run_id: object) -> str | None:
-        """The address of a run's page; None without a web interface."""
-        return f"{self.ui_url}/runs/flow-run/{flow_run_id}" if self.ui_url else None
+    def run_page(self, flow_run_id: object) -> str:
+        """The address of a run's page."""
+        return f"{self.ui_url}/runs/flow-run/{flow_run_id}"
 
 
 class ApiLost(EnvironmentFault):
@@ -57,7 +52,7 @@ def standing_api() -> Api | None:
         if not _is_address(url):
             raise ConfigError(
                 f"PREFECT_API_URL={url!r} is not the address of a server",
-                "set it to an address like http://127.0.0.1:4200/api, or unset it to use a local API",
+                "set it to an address like http://127.0.0.1:4200/api, or unset it to run without a server",
             )
         if not services.answers(url, timeout_seconds=10):
             raise EnvironmentFault(
@@ -91,59 +86,26 @@ def _is_address(url: str) -> bool:
 
 
 @contextlib.contextmanager
-def prefect_api() -> Iterator[Api]:
-    """Provide the API for one command, and set this process's environment for it.
+def prefect_api(api: Api | None = None) -> Iterator[Api]:
+    """Set this process's environment for an API (by default ``standing_api``), before Prefect is imported.
 
     Raises:
-        EnvironmentFault: There is no API, and none could be started.
+        EnvironmentFault: There is no API.
         ApiLost: The API failed meanwhile.
     """
-    api = standing_api()
+    api = api or standing_api()
+    if api is None:
+        raise EnvironmentFault("no Prefect server is running", "start one: shardmill up --detach")
     # The console belongs to the progress bar. Prefect sends the run's logs to its API in any case, and the
     # command's own error tells when the API is lost.
     os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"
     os.environ["PREFECT_LOGGING_INTERNAL_LEVEL"] = "CRITICAL"
     logging.raiseExceptions = False
-    if api is not None:
-        own = {} if os.environ.get("PREFECT_API_URL") else home.prefect_environment()
-        password = {"PREFECT_API_AUTH_STRING": api.auth} if api.auth else {}
-        os.environ.update(own | home.quiet_environment() | password | {"PREFECT_API_URL": api.url})
-        with _faults_named(api.url):
-            yield api
-        return
-    # A password of its own keeps everybody else out. Nobody restarts a brief server that has died, so its
-    # client need not wait for minutes.
-    password = services.password_settings(f"shardmill:{secrets.token_urlsafe()}")
-    os.environ.update(home.prefect_environment() | password | {"PREFECT_CLIENT_MAX_RETRIES": "1"})
-    with _brief_server() as server:
-        try:
-            with _faults_named(server.api_url):
-                yield Api(server.api_url, None)
-        finally:
-            _drain()
-
-
-@contextlib.contextmanager
-def _brief_server() -> Iterator[services.Server]:
-    """Start a server, and import Prefect with the settings for it meanwhile."""
-    with contextlib.ExitStack() as stack:
-        with home.server_start():
-            server = stack.enter_context(
-                services.Server(
-                    "127.0.0.1",
-                    services.free_port(),
-                    brief=True,
-                    log_path=home.logs_folder() / "brief-server.log",
-                    env={},
-                )
-            )
-            os.environ["PREFECT_API_URL"] = server.api_url
-            stack.callback(os.environ.pop, "PREFECT_API_URL", None)
-            import prefect.flow_engine  # 2 s, while the server starts
-            import prefect.task_engine  # noqa: F401
-
-            server.wait_until_healthy()
-        yield server
+    own = {} if os.environ.get("PREFECT_API_URL") else home.prefect_environment()
+    password = {"PREFECT_API_AUTH_STRING": api.auth} if api.auth else {}
+    os.environ.update(own | home.quiet_environment() | password | {"PREFECT_API_URL": api.url})
+    with _faults_named(api.url):
+        yield api
 
 
 @contextlib.contextmanager
@@ -158,12 +120,3 @@ def _faults_named(url: str) -> Iterator[None]:
             f"Prefect's API at {url} failed: {error or type(error).__name__}",
             f"check that it runs and has this Prefect release, then {GO_ON}",
         ) from error
-
-
-def _drain() -> None:
-    """Wait until the server has the logs and events of this process, which are sent in the background."""
-    from prefect.events.worker import EventsWorker
-    from prefect.logging.handlers import APILogHandler
-
-    APILogHandler().flush()
-    EventsWorker.drain_all(timeout=10)

@@ -1,10 +1,12 @@
-"""Run Prefect's server or worker in a process that ends with its parent (started by flows.server.services).
+"""Run a service of `shardmill up` in a process that ends with its parent (started by flows.server.services).
 
 Usage::
 
     python -m flows.server.service_process server HOST PORT    the API, its web interface and its scheduler
-    python -m flows.server.service_process server HOST PORT --brief    the API alone, for one command
     python -m flows.server.service_process worker POOL    runs each flow run in a process of its own
+    python -m flows.server.service_process page HOST PORT    the platform's own page (flows.page)
+    python -m flows.server.service_process inboxes    watches the inboxes (flows.scheduling.inboxes)
+    python -m flows.server.service_process tensorboard PORT    TensorBoard on loopback, below /tensorboard
 
 Prefect's own commands (`prefect server start`, `prefect worker start`) outlive a parent that is killed.
 """
@@ -20,6 +22,7 @@ from collections.abc import Sequence
 from infra.processes.process import follow_parent
 
 _SHUTDOWN_SECONDS = 3
+_RELOAD_SECONDS = 5  # TensorBoard looks for new points this often
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,25 +33,49 @@ def main(argv: Sequence[str] | None = None) -> int:
     server = kinds.add_parser("server")
     server.add_argument("host")
     server.add_argument("port", type=int)
-    server.add_argument("--brief", action="store_true", help="no web interface and no scheduler")
     worker = kinds.add_parser("worker")
     worker.add_argument("pool")
+    page = kinds.add_parser("page")
+    page.add_argument("host")
+    page.add_argument("port", type=int)
+    kinds.add_parser("inboxes")
+    tensorboard = kinds.add_parser("tensorboard")
+    tensorboard.add_argument("port", type=int)
     arguments = parser.parse_args(argv)
     if arguments.kind == "server":
-        serve(arguments.host, arguments.port, brief=arguments.brief)
+        serve(arguments.host, arguments.port)
+    elif arguments.kind == "page":
+        show_page(arguments.host, arguments.port)
+    elif arguments.kind == "inboxes":
+        watch()
+    elif arguments.kind == "tensorboard":
+        show_curves(arguments.port)
     else:
         work(arguments.pool)
     return 0
 
 
-def serve(host: str, port: int, *, brief: bool) -> None:
-    """Serve Prefect's API on ``host:port``."""
+def serve(host: str, port: int, *, api_only: bool = False) -> None:
+    """Serve Prefect's API on ``host:port``.
+
+    Args:
+        host: address to listen on.
+        port: port to listen on.
+        api_only: leave scheduler, automations and the other services to ``run_server_services`` elsewhere.
+    """
     import uvicorn
     from prefect.server.api.server import create_app
 
-    from flows.server.same_origin import SameOriginOnly
+    import flows.server.automations.apprise_block  # noqa: F401  automations send by it
+    from flows.page.same_origin import SameOriginOnly
+    from flows.server.without_second_ui import WithoutSecondUi
 
-    app = create_app(ephemeral=brief, final=True)
+    prefect = create_app(final=True, webserver_only=api_only)
+    if api_only:
+        from flows.server.production.redis_away import try_again_without_redis
+
+        try_again_without_redis(prefect)
+    app = WithoutSecondUi(prefect)
     has_password = bool(os.environ.get("PREFECT_SERVER_API_AUTH_STRING"))
     uvicorn.run(
         # A browser never adds the password to requests of a foreign page, so no further guard is needed.
@@ -62,11 +89,59 @@ def serve(host: str, port: int, *, brief: bool) -> None:
     )
 
 
+def run_server_services() -> None:
+    """Run the services of Prefect's server beside API servers without them."""
+    from prefect.cli.server import start_services
+
+    import flows.server.automations.apprise_block  # noqa: F401  automations send by it
+
+    start_services(background=False)
+
+
+def show_page(host: str, port: int) -> None:
+    """Serve the page of the platform, whose settings are in the environment, on ``host:port``."""
+    from flows.page.options import options_of_environment
+    from flows.page.serving import serve_page
+
+    serve_page(options_of_environment(), host, port)
+
+
+def show_curves(port: int) -> None:
+    """Serve TensorBoard for the runs below SHARDMILL_RUNS.
+
+    Its own command would load TensorFlow (700 MB, and a GPU's memory) for plugins that Shardmill writes
+    nothing for.
+    """
+    from tensorboard import default, program
+
+    board = program.TensorBoard(plugins=default.get_static_plugins())
+    board.configure(
+        host="127.0.0.1",
+        port=port,
+        path_prefix="/tensorboard",
+        logdir=os.environ["SHARDMILL_RUNS"],
+        reload_interval=_RELOAD_SECONDS,
+    )
+    board.main()
+
+
+def watch() -> None:
+    """Watch the inboxes of the server."""
+    from flows.scheduling.inboxes import watch_inboxes
+
+    watch_inboxes()
+
+
 def work(pool: str) -> None:
     """Run the flow runs of ``pool`` that are due."""
     from prefect.workers.process import ProcessWorker
 
-    asyncio.run(ProcessWorker(work_pool_name=pool, create_pool_if_not_found=False).start())
+    from flows.flow_runs.jobs.worker_process import WORKER_VARIABLE
+    from flows.server.tidying.stale_runs import worker_name
+
+    os.environ[WORKER_VARIABLE] = str(os.getpid())
+    worker = ProcessWorker(work_pool_name=pool, name=worker_name(), create_pool_if_not_found=False)
+    asyncio.run(worker.start())
 
 
 if __name__ == "__main__":

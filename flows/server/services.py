@@ -20,16 +20,15 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from flows.home import server_url
+from flows.home import LOOPBACK, server_url
 from infra.errors import EnvironmentFault
 from infra.processes.process import LIFELINE_FD
 from infra.processes.trees import kill_tree
 
-# The first start of a home makes the database of its history: 7 s here on an idle machine.
-START_SECONDS = 120.0
+# The first start of a home makes the database of its history: 7 s on an idle machine, minutes on a busy one.
+START_SECONDS = 300.0
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-
+_VACUUM = "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED"
 _POLL_SECONDS = 0.05
 _FLOW_RUN_GRACE_SECONDS = 20.0
 
@@ -47,6 +46,9 @@ def server_settings(ui_url: str) -> dict[str, str]:
         # the next renewal. A place is freed anyway when its run's state is set or its run is deleted.
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
         "PREFECT_SERVER_SERVICES_REPOSSESSOR_ENABLED": "false",
+        # Runs that ended long ago are deleted with their logs; by default only events are. Prefect's setting
+        # PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD says when: after 90 days, unless set.
+        _VACUUM: os.environ.get(_VACUUM, "events,flow_runs"),
     }
 
 
@@ -90,6 +92,11 @@ class Service:
             os.close(self._lifeline)
             self._lifeline = -1
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has ended on its own."""
+        return self.process.poll() is not None
+
     def check(self, what: str) -> None:
         """Raise EnvironmentFault, with the end of the log, when the service has ended on its own."""
         status = self.process.poll()
@@ -103,10 +110,10 @@ class Service:
 class Server(Service):
     """Prefect's API on this machine."""
 
-    def __init__(self, host: str, port: int, *, brief: bool, log_path: Path, env: Mapping[str, str]) -> None:
+    def __init__(self, host: str, port: int, *, log_path: Path, env: Mapping[str, str]) -> None:
         self.ui_url = server_url(host, port)
         self.api_url = f"{self.ui_url}/api"
-        arguments = ["server", host, str(port), *(["--brief"] if brief else [])]
+        arguments = ["server", host, str(port)]
         super().__init__(arguments, log_path=log_path, env={**env, **server_settings(self.ui_url)})
 
     def wait_until_healthy(self) -> None:
@@ -123,6 +130,27 @@ class Server(Service):
                     f"Prefect's server did not answer within {START_SECONDS:.0f} s", f"see {self.log_path}"
                 )
             time.sleep(_POLL_SECONDS)
+
+
+class Page(Service):
+    """The platform's own page on this machine."""
+
+    def __init__(self, host: str, port: int, *, log_path: Path, env: Mapping[str, str]) -> None:
+        super().__init__(["page", host, str(port)], log_path=log_path, env=env)
+
+
+class Inboxes(Service):
+    """The process that watches inboxes."""
+
+    def __init__(self, *, log_path: Path, env: Mapping[str, str]) -> None:
+        super().__init__(["inboxes"], log_path=log_path, env=env)
+
+
+class TensorBoard(Service):
+    """TensorBoard on loopback; people reach it through the page."""
+
+    def __init__(self, port: int, *, log_path: Path, env: Mapping[str, str]) -> None:
+        super().__init__(["tensorboard", str(port)], log_path=log_path, env=env)
 
 
 class Worker(Service):

@@ -64,7 +64,12 @@ class Catalog:
         """Numbers of the published versions, in ascending order."""
         entries = self.storage.list_files(f"{name}/manifests", recursive=False)
         found = (version_of_manifest(entry.path.rsplit("/", 1)[-1]) for entry in entries)
-        return sorted(version for version in found if version is not None)
+        versions = sorted(version for version in found if version is not None)
+        if not self.storage.is_local:
+            # A listing of an object store may be a few seconds old; a look at one name never is.
+            while self.storage.exists(f"{name}/{manifest_file(max(versions, default=0) + 1)}"):
+                versions.append(max(versions, default=0) + 1)
+        return versions
 
     def next_version(self, name: str) -> int:
         """The number of the next version to publish."""

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from infra.dataset.feature_changes import find_feature_changes
 from infra.dataset.version import DatasetVersion
 from infra.format.contract import RECORD
 
@@ -20,12 +21,20 @@ EXAMPLES = 10
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One input or record that differs. ``before`` and ``after`` are the values that changed, or None."""
+    """One input or record that differs.
+
+    Attributes:
+        uri: of the input, or of the source of the record.
+        record_id: of the record; None: it is none.
+        before, after: the values that changed, or None.
+        feature: the name of the feature that has these values.
+    """
 
     uri: str
     record_id: str | None
     before: str | None = None
     after: str | None = None
+    feature: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +57,8 @@ class VersionDiff:
             duplicate).
         records_added, records_removed: contents that are a record in one version only.
         relabelled: records whose label differs.
+        features_changed: records that have another mask, other boxes, or other values of a feature that both
+            versions have.
         moved: records whose split differs.
         class_counts: class -> number of records before and after, for every class of either version.
         num_shards_inherited: shards that both versions name.
@@ -63,6 +74,7 @@ class VersionDiff:
     records_added: Changes
     records_removed: Changes
     relabelled: Changes
+    features_changed: Changes
     moved: Changes
     class_counts: dict[str, tuple[int, int]]
     num_shards_inherited: int
@@ -94,13 +106,14 @@ def diff(before: DatasetVersion, after: DatasetVersion, examples: int = EXAMPLES
     Raises:
         CorruptDataError: a file that a manifest names is missing or unreadable.
     """
-    old, new = _differing_inputs(before, after)
+    old, new = differing_inputs(before, after)
     in_new, in_old = _match(old, new, "uri"), _match(new, old, "uri")
     was, now = _common(old, new, "uri")
     changed = _differs(was, now, "sha256")
     reassessed = pc.and_(pc.invert(changed), _differs(was, now, "outcome"))
     records = _Records.of(old, new)
-    known = {shard.path for shard in before.manifest.shards} if _same_place(before, after) else set()
+    num_other, others = find_feature_changes(before, after, examples)
+    known = {shard.path for shard in before.manifest.shards} if same_place(before, after) else set()
     written = [shard for shard in after.manifest.shards if shard.path not in known]
     return VersionDiff(
         before=before.ref,
@@ -112,6 +125,7 @@ def diff(before: DatasetVersion, after: DatasetVersion, examples: int = EXAMPLES
         records_added=_changes(records.added, examples),
         records_removed=_changes(records.removed, examples),
         relabelled=_pairs(records.was, records.now, records.differs("label"), "label", examples),
+        features_changed=Changes(num_other, tuple(Change(**other) for other in others)),
         moved=_pairs(records.was, records.now, records.differs("split"), "split", examples),
         class_counts=_class_counts(before, after),
         num_shards_inherited=len(after.manifest.shards) - len(written),
@@ -140,14 +154,15 @@ class _Records:
         return _differs(self.was, self.now, column)
 
 
-def _same_place(before: DatasetVersion, after: DatasetVersion) -> bool:
+def same_place(before: DatasetVersion, after: DatasetVersion) -> bool:
+    """Tell whether two versions are of one dataset, so that equal paths are equal files."""
     return before.storage.uri == after.storage.uri
 
 
-def _differing_inputs(before: DatasetVersion, after: DatasetVersion) -> tuple[pa.Table, pa.Table]:
-    """The input rows of each version, without the parts that both versions name."""
+def differing_inputs(before: DatasetVersion, after: DatasetVersion) -> tuple[pa.Table, pa.Table]:
+    """Return the input rows of each version, without the parts that both versions name."""
     shared: set[str] = set()
-    if _same_place(before, after):
+    if same_place(before, after):
         shared = {part.path for part in before.manifest.inputs}
         shared &= {part.path for part in after.manifest.inputs}
     return before.inputs(without=shared), after.inputs(without=shared)

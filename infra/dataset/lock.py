@@ -3,6 +3,9 @@
 Those that add a version share the lock, since a new version names files of earlier ones. One that removes
 something holds it alone. Readers take no lock: when a version is removed while it is read, reading ends with
 an error.
+
+The lock is a lease, also on local disks and network file systems: it is renewed while its process works, and
+expires when that process vanishes or stands still.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from infra.storage.filesystem import Storage
+from infra.storage.locks.leases import DEFAULT_TIMES
 from infra.storage.locks.locking import Lock
 
 LOCK_FILE = "upkeep.lock"  # the name is part of the format: an older Shardmill must find the same lock
@@ -21,7 +25,7 @@ def lock_for_adding(dataset: Storage, name: str) -> AbstractContextManager[Lock]
     Raises:
         LockedError: something is being removed.
     """
-    return dataset.shared_lock(LOCK_FILE, f"removing parts of {name}")
+    return dataset.shared_lock(LOCK_FILE, f"removing parts of {name}", times=DEFAULT_TIMES)
 
 
 def lock_for_removing(dataset: Storage, name: str) -> AbstractContextManager[Lock]:
@@ -30,4 +34,18 @@ def lock_for_removing(dataset: Storage, name: str) -> AbstractContextManager[Loc
     Raises:
         LockedError: a version is being added, or something else removed.
     """
-    return dataset.exclusive_lock(LOCK_FILE, f"making or removing a version of {name}")
+    return dataset.exclusive_lock(LOCK_FILE, f"making or removing a version of {name}", times=DEFAULT_TIMES)
+
+
+def lock_for_run(dataset: Storage, path: str, purpose: str = "this work") -> AbstractContextManager[Lock]:
+    """Hold the lock of a run's unfinished work alone.
+
+    Args:
+        dataset: folder of the dataset.
+        path: of the lock, relative to the folder.
+        purpose: the work of the holder, for the errors of other processes.
+
+    Raises:
+        LockedError: another process is at this work.
+    """
+    return dataset.exclusive_lock(path, purpose, times=DEFAULT_TIMES)

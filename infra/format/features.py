@@ -14,12 +14,14 @@ import math
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-import pyarrow as pa
 from pydantic import ConfigDict, Field, model_validator
 
 from infra.settings import Settings
+
+if TYPE_CHECKING:  # the settings of a command need no tables
+    import pyarrow as pa
 
 Dtype = Literal["int64", "float32", "bytes"]
 Shape = Literal["scalar", "fixed", "variable"]
@@ -29,7 +31,6 @@ Scalar = int | float | bytes
 MISSING: Final[Mapping[Dtype, Scalar]] = {"int64": -(1 << 63), "float32": math.nan, "bytes": b""}
 
 _METADATA = b"shardmill.feature"
-_ARROW_TYPES = {"int64": pa.int64(), "float32": pa.float32(), "bytes": pa.binary()}
 
 
 class Feature(Settings):
@@ -62,11 +63,16 @@ class Feature(Settings):
     @property
     def arrow_type(self) -> pa.DataType:
         """The type of its column in tables and indexes."""
-        value = pa.string() if self.is_text else _ARROW_TYPES[self.dtype]
+        import pyarrow as pa
+
+        types = {"int64": pa.int64(), "float32": pa.float32(), "bytes": pa.binary()}
+        value = pa.string() if self.is_text else types[self.dtype]
         return value if self.shape == "scalar" else pa.list_(value)
 
     def arrow_field(self, prefix: str = "") -> pa.Field:
         """Return its column, which carries its description."""
+        import pyarrow as pa
+
         return pa.field(prefix + self.name, self.arrow_type, metadata={_METADATA: self.model_dump_json()})
 
     def __str__(self) -> str:

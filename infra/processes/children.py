@@ -81,6 +81,42 @@ class ChildResult:
         return self.result
 
 
+class RunningChild:
+    """A child process that was started; ``wait`` for its end."""
+
+    def __init__(self, process: subprocess.Popen[bytes], output: ChildOutput) -> None:
+        self._process, self._output = process, output
+        self._begun = time.monotonic()
+        self._memory = MemorySampler(process.pid)
+
+    def has_ended(self, within_seconds: float) -> bool:
+        """Wait for the end for so long at most, and tell whether it came."""
+        if wait_for_end(self._process, within_seconds):
+            return True
+        self._memory.sample()
+        return False
+
+    def wait(self, cancel: threading.Event | None = None) -> ChildResult:
+        """Wait for the end of the child and of its output; see ``run_child``."""
+        try:
+            while not self.has_ended(SAMPLE_SECONDS):
+                if cancel is not None and cancel.is_set():
+                    raise Cancelled("stopped on request", GO_ON)
+        except BaseException:
+            kill_tree(self._process)
+            raise
+        finally:
+            self._output.finish()
+        return ChildResult(
+            self._process.returncode,
+            self._output.result,
+            self._output.error,
+            self._memory.peak_bytes,
+            time.monotonic() - self._begun,
+            self._output.tail,
+        )
+
+
 def run_child(
     argv: Sequence[str],
     *,
@@ -108,24 +144,20 @@ def run_child(
             TerminationSignal); the tree is gone before it propagates.
     """
     with started(argv, env, cwd) as (process, events):
-        begun = time.monotonic()
-        output = ChildOutput(process, events, on_event, on_line, log_path)
-        memory = MemorySampler(process.pid)
+        return RunningChild(process, ChildOutput(process, events, on_event, on_line, log_path)).wait(cancel)
+
+
+@contextlib.contextmanager
+def running_child(
+    argv: Sequence[str], on_event: Listener, on_line: Callable[[str], None]
+) -> Iterator[RunningChild]:
+    """Start ``argv`` and relay its events and lines; its tree is gone when the block ends."""
+    with started(argv, None, None) as (process, events):
         try:
-            _wait(process, cancel, memory)
-        except BaseException:
-            kill_tree(process)
-            raise
+            yield RunningChild(process, ChildOutput(process, events, on_event, on_line, None))
         finally:
-            output.finish()
-    return ChildResult(
-        process.returncode,
-        output.result,
-        output.error,
-        memory.peak_bytes,
-        time.monotonic() - begun,
-        output.tail,
-    )
+            if process.poll() is None:
+                kill_tree(process)
 
 
 @contextlib.contextmanager
@@ -166,11 +198,3 @@ def started(
         yield process, os.fdopen(events_read, "rb")
     finally:
         os.close(lifeline_write)
-
-
-def _wait(process: subprocess.Popen[bytes], cancel: threading.Event | None, memory: MemorySampler) -> None:
-    """Wait for the end of a child."""
-    while not wait_for_end(process, SAMPLE_SECONDS):
-        memory.sample()
-        if cancel is not None and cancel.is_set():
-            raise Cancelled("stopped on request", GO_ON)

@@ -1,4 +1,4 @@
-"""Standard output and error as a user's shell may leave them, and text that cannot harm a terminal.
+"""Standard output and error as a user's shell may leave them.
 
 A shell can close them (``>&-``), and what reads them can go away (``| head``) or be full (``/dev/full``).
 A reader of standard output that has seen enough ends the command quietly; otherwise a result that cannot be
@@ -10,16 +10,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import signal
 import sys
 from collections.abc import Iterator
 from typing import Any, TextIO, cast
 
 from infra.errors import EnvironmentFault
-
-# C0 and C1 controls, the marks that turn the direction of text or break lines, and halves of surrogate pairs.
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 READER_GONE = 128 + signal.SIGPIPE  # exit status that a shell gives a command ended by SIGPIPE
 
@@ -29,18 +25,6 @@ class ReaderGone(SystemExit):
 
     def __init__(self) -> None:
         super().__init__(READER_GONE)
-
-
-def printable(text: str, *, keep: str = "") -> str:
-    r"""Text with control characters written out (``\x1b``), so that no file name can drive the terminal.
-
-    Args:
-        text: anything that came from outside.
-        keep: characters let through, such as the line ends of a message.
-    """
-    return _UNPRINTABLE.sub(
-        lambda found: found[0] if found[0] in keep else found[0].encode("unicode_escape").decode(), text
-    )
 
 
 def guard_standard_streams() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, TypeVar, cast
 
@@ -26,10 +27,11 @@ from infra.storage.local import (
     remove_temporary_files,
 )
 from infra.storage.locations import below, public_location
-from infra.storage.locks.leases import lease
-from infra.storage.locks.locking import Lock, kernel_lock
-from infra.storage.objects.conditional import BucketWrites, ConditionalObjects
-from infra.storage.objects.files import ObjectReader, object_writer
+from infra.storage.locks.holder_lists import HolderFile
+from infra.storage.locks.leases import DEFAULT_TIMES, LeaseTimes, lease
+from infra.storage.locks.locking import HeldLocks, Lock, kernel_lock
+from infra.storage.objects.conditional import BucketWrites, ConditionalObjects, HolderObject
+from infra.storage.objects.files import ObjectReader, object_writer, upload
 from infra.storage.objects.retries import retry
 from infra.storage.opening import open_filesystem
 
@@ -59,16 +61,18 @@ class Storage:
         root: str,
         location: str,
         bucket: BucketWrites | None = None,
+        locks: HeldLocks | None = None,
     ) -> None:
         self._fs = filesystem
         self._bucket = bucket
+        self._locks = locks or HeldLocks()
         self._root = root.rstrip("/") or "/"
         self.location = location
         self.uri = public_location(location)
 
     @staticmethod
     def at(location: str | Path) -> Storage:
-        """The folder at a local path, ``file://``, ``s3://`` or ``gs://`` URI. It need not exist yet.
+        """The folder at a local path or a URI (``file``, ``s3``, ``gs``, ``az``). It need not exist yet.
 
         Raises:
             StorageError: the URI is wrong, or of a kind of storage that is not known here.
@@ -88,7 +92,9 @@ class Storage:
     def child(self, *parts: str) -> Storage:
         """The folder at ``parts`` below this one."""
         tail = "/".join(parts)
-        return Storage(self._fs, f"{self._root}/{tail}", below(self.location, tail), self._bucket)
+        return Storage(
+            self._fs, f"{self._root}/{tail}", below(self.location, tail), self._bucket, self._locks
+        )
 
     @property
     def is_local(self) -> bool:
@@ -203,9 +209,15 @@ class Storage:
             StorageError: the file cannot be written (a full disk, a read-only folder).
         """
         full = self._full(path)
-        writer = file_writer(Path(full)) if self.is_local else object_writer(self._fs, full)
+        writer = file_writer(Path(full)) if self.is_local else object_writer(partial(self._upload, path))
         with self._writing(path), writer as stream:
             yield stream
+
+    def _upload(self, path: str, data: BinaryIO) -> None:
+        if self._bucket is not None and self._bucket.has_own_uploads:
+            self._bucket.upload(self._key(path), data)
+        else:
+            upload(self._fs, self._full(path), data)
 
     def write_atomic(self, path: str, data: bytes) -> None:
         """Write the whole file; readers see the old one or the new one.
@@ -251,7 +263,15 @@ class Storage:
             StorageError: something in it cannot be removed.
         """
         with self._writing(path), contextlib.suppress(FileNotFoundError):
-            self._retry(lambda: self._fs.delete_dir(self._full(path)))
+            self._retry(lambda: self._delete_folder(path))
+
+    def _delete_folder(self, path: str) -> None:
+        try:
+            self._fs.delete_dir(self._full(path))
+        except OSError:
+            # Google's client says that a folder is not there with a plain OSError, as for any failure.
+            if self.exists(path):
+                raise
 
     def sweep(self, path: str = "") -> None:
         """Remove the temporary files that killed writers left below ``path``.
@@ -266,47 +286,50 @@ class Storage:
     # -- locks -----------------------------------------------------------------------------------------
 
     def exclusive_lock(
-        self, path: str, purpose: str = "this work"
+        self, path: str, purpose: str = "this work", *, times: LeaseTimes | None = None
     ) -> contextlib.AbstractContextManager[Lock]:
         """Hold the only lock on ``path``, a small file that stays behind.
 
-        On this machine the kernel keeps the lock and releases it when its holder dies. In an object store it
-        is a lease (infra.storage.locks.leases): the lock of a holder that died on another machine ends
-        after 90 seconds, and a holder that could not renew its lock for 60 seconds can no longer write or
-        remove anything through this storage, its parents and its children.
+        In an object store, and in a folder of this machine or its network when ``times`` are given, the lock
+        is a lease (infra.storage.locks.leases): it expires when its holder vanishes, and a holder whose lock
+        another process took can no longer write or remove anything through this storage, its parents and its
+        children. Without ``times``, the kernel keeps a lock of a folder until its holder ends.
 
         Raises:
             LockedError: another process holds it.
             StorageError: the file cannot be written, or the store knows no conditional writes.
         """
-        return self._lock(path, exclusive=True, purpose=purpose)
+        return self._lock(path, exclusive=True, purpose=purpose, times=times)
 
-    def shared_lock(self, path: str, purpose: str = "this work") -> contextlib.AbstractContextManager[Lock]:
+    def shared_lock(
+        self, path: str, purpose: str = "this work", *, times: LeaseTimes | None = None
+    ) -> contextlib.AbstractContextManager[Lock]:
         """Hold a lock on ``path`` that others may share. It and an exclusive lock exclude each other.
 
         Raises:
             LockedError: another process holds the exclusive lock.
             StorageError: the file cannot be written, or the store knows no conditional writes.
         """
-        return self._lock(path, exclusive=False, purpose=purpose)
+        return self._lock(path, exclusive=False, purpose=purpose, times=times)
 
     @contextlib.contextmanager
-    def _lock(self, path: str, *, exclusive: bool, purpose: str) -> Iterator[Lock]:
+    def _lock(self, path: str, *, exclusive: bool, purpose: str, times: LeaseTimes | None) -> Iterator[Lock]:
         with contextlib.ExitStack() as held:
             with self._writing(path):
-                if self.is_local:
+                if self.is_local and times is None:
                     taken = kernel_lock(Path(self._full(path)), exclusive=exclusive, purpose=purpose)
                 else:
                     taken = lease(
-                        self._conditional(),
-                        self._key(path),
+                        HolderFile(Path(self._full(path)))
+                        if self.is_local
+                        else HolderObject(self._conditional(), self._key(path)),
                         exclusive=exclusive,
                         purpose=purpose,
                         name=self._describe(path),
+                        times=times or DEFAULT_TIMES,
                     )
                 lock = held.enter_context(taken)
-            if self._bucket is not None:
-                held.enter_context(self._bucket.holding(lock))
+            held.enter_context(self._locks.holding(lock))
             yield lock
 
     # -- inside ----------------------------------------------------------------------------------------
@@ -330,8 +353,7 @@ class Storage:
 
     @contextlib.contextmanager
     def _writing(self, path: str) -> Iterator[None]:
-        if self._bucket is not None:
-            self._bucket.ensure_locks_held()
+        self._locks.ensure_held()
         with writing(self._describe(path), self.location, is_local=self.is_local):
             yield
 

@@ -1,7 +1,8 @@
 """Locations of storage as text: the URI that opens it, the part that people may see, and the default roots.
 
 A URI of an object store can carry credentials and options: ``s3://key:secret@bucket/folder?scheme=http``.
-Only ``s3://bucket/folder`` is shown, logged, published or compared.
+Only ``s3://bucket/folder`` is shown, logged, published or compared. What stands before the ``@`` in Azure's
+``abfs://container@account.dfs.core.windows.net/folder`` is no secret.
 """
 
 from __future__ import annotations
@@ -12,11 +13,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote
 
+from infra.errors import StorageError
+
 # A secret may hold a slash, which a URI should escape: libraries refuse that, and quote it in their message.
 _USER = r"[^/?#]*|[^/?#:]*:(?!\d+/)[^?#]*"
 _URI = re.compile(
-    rf"(?P<scheme>[A-Za-z][\w+.-]*://)(?:(?P<user>{_USER})@)?(?P<place>[^?#]*)(?P<options>.*)", re.DOTALL
+    rf"(?P<scheme>[A-Za-z][\w+.-]*://)(?:(?<!abfs://)(?<!abfss://)(?P<user>{_USER})@)?"
+    r"(?P<place>[^?#]*)(?P<options>.*)",
+    re.DOTALL,
 )
+_AZURE_PLACE = re.compile(r"([^/@:]+)@([^/@:.]+)\.(?:dfs|blob)\.core\.windows\.net(?:/.*)?", re.DOTALL)
+_ABFS = ("abfs://", "abfss://")
 _HIDDEN = "***"
 # Values of options that say where and how, so that a message about them can be understood.
 _PLAIN_OPTIONS = frozenset({"region", "scheme", "endpoint_override"})
@@ -27,10 +34,10 @@ class ObjectLocation:
     """Bucket, credentials and endpoint in the URI of a folder in an object store.
 
     Attributes:
-        scheme: ``s3`` or ``gs``.
-        bucket: name of the bucket.
-        user: the access key, or ``anonymous``; empty if the URI has none.
-        password: the secret key; empty if the URI has none.
+        scheme: ``s3``, ``gs`` or ``az``.
+        bucket: name of the bucket, or of the container.
+        user: the access key, ``anonymous``, or the storage account; empty if the URI has none.
+        password: the secret key, or the key of the account; empty if the URI has none.
         endpoint: URL of the server; None for the provider's own.
         region: of the bucket, or None.
     """
@@ -44,10 +51,16 @@ class ObjectLocation:
 
 
 def object_location(location: str) -> ObjectLocation | None:
-    """Return the parts of the URI; None for a local path."""
+    """Return the parts of the URI; None for a local path.
+
+    Raises:
+        StorageError: a URI of ``abfs://`` does not name its container and account.
+    """
     found = _URI.fullmatch(location)
     if found is None:
         return None
+    if found["scheme"] in _ABFS:
+        return _azure_location(found["place"], location)
     user, _, password = (found["user"] or "").partition(":")
     options = dict(parse_qsl(found["options"].lstrip("?")))
     server = options.get("endpoint_override")
@@ -59,6 +72,23 @@ def object_location(location: str) -> ObjectLocation | None:
         endpoint=f"{options.get('scheme', 'https')}://{server}" if server else None,
         region=options.get("region"),
     )
+
+
+def object_path(location: str) -> str:
+    """The bucket or container of a URI and the folder in it: ``bucket/folder``."""
+    place = public_location(location).partition("://")[2]
+    container, has_account, rest = place.partition("@")
+    return f"{container}/{rest.partition('/')[2]}".rstrip("/") if has_account else place
+
+
+def _azure_location(place: str, location: str) -> ObjectLocation:
+    named = _AZURE_PLACE.fullmatch(place)
+    if named is None:
+        raise StorageError(
+            f"{public_location(location)} does not name a container and an account",
+            "write abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER, or az://CONTAINER/FOLDER",
+        )
+    return ObjectLocation("az", named[1], named[2], "", None, None)
 
 
 def public_location(location: str) -> str:

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from infra.errors import StorageError
-from infra.storage.locations import public_location, without_secrets
+from infra.storage.locations import object_location, object_path, public_location, without_secrets
+from infra.storage.objects.azure import azure_filesystem
 
 
 def open_filesystem(location: str) -> tuple[pafs.FileSystem, str]:
@@ -20,6 +21,9 @@ def open_filesystem(location: str) -> tuple[pafs.FileSystem, str]:
     if "://" not in location:
         return pafs.LocalFileSystem(), str(Path(location).expanduser().absolute())
     try:
+        found = object_location(location)
+        if found is not None and found.scheme == "az":
+            return azure_filesystem(found), object_path(location)
         filesystem, path = pafs.FileSystem.from_uri(location)
     except (pa.ArrowException, OSError, ValueError) as error:
         # Not `from error`: its text may hold the credentials of the URI.

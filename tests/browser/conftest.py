@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.wait import WebDriverWait
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # A browser that asks nobody anything: a test sees only what the page itself does.
@@ -44,6 +50,18 @@ class Browser:
             "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
         )
 
+    def find(self, xpath: str, seconds: float = 30.0) -> WebElement:
+        """The first visible element, once it is there."""
+
+        def visible(_: object) -> WebElement | None:
+            found = self.driver.find_elements(By.XPATH, xpath)
+            return next((element for element in found if element.is_displayed()), None)
+
+        patient = WebDriverWait(self.driver, seconds, ignored_exceptions=[StaleElementReferenceException])
+        element = patient.until(visible, f"nothing on the page matches {xpath}")
+        assert isinstance(element, WebElement)
+        return element
+
     def run(self, script: str) -> Any:
         """The value of a function body evaluated in the page."""
         return self.driver.execute_script(script)
@@ -62,13 +80,20 @@ class Browser:
 @pytest.fixture(scope="session")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
     """One browser for the session, with a profile of its own."""
+    with started_chromium(tmp_path_factory.mktemp("profile")) as driver:
+        yield driver
+
+
+@contextlib.contextmanager
+def started_chromium(profile: Path) -> Iterator[webdriver.Chrome]:
+    """A browser with this folder as its profile."""
     binary = next((found for name in _BROWSERS if (found := shutil.which(name))), None)
     driver_binary = shutil.which("chromedriver")
     if not binary or not driver_binary:
         pytest.skip("NO BROWSER: install chromium and chromium-driver (Debian) to run the browser tests")
     options = webdriver.ChromeOptions()
     options.binary_location = binary
-    for argument in (*_ARGUMENTS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+    for argument in (*_ARGUMENTS, f"--user-data-dir={profile}"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(driver_binary))

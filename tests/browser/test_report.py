@@ -9,6 +9,7 @@ from selenium.webdriver import ActionChains, Keys
 
 from beam_jobs.report import write_report
 from tests.browser.conftest import Browser
+from tests.browser.looks import FAINT, STICKING_OUT
 from tests.samples.reports import version_with_everything
 
 ATTACK = "<img src=x onerror=\"document.title='pwned'\"><script>document.title='pwned'</script>"
@@ -18,30 +19,6 @@ SCREENS = [
     pytest.param({"width": 390, "mobile": True}, id="phone"),
     pytest.param({"width": 390, "mobile": True, "dark": True}, id="phone, dark"),
 ]
-# Elements whose text or box sticks out of the page; what scrolls inside its own frame may.
-_STICKING_OUT = """
-const width = document.documentElement.clientWidth;
-return [...document.querySelectorAll('main *, header *')]
-  .filter(e => !e.closest('.scroll, nav, svg') && e.getBoundingClientRect().right > width + 1)
-  .map(e => e.outerHTML.slice(0, 120));
-"""
-# WCAG contrast of text against the nearest opaque background.
-_FAINT = """
-const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
-const rgb = color => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
-  return [...canvas.getImageData(0, 0, 1, 1).data]; };
-const luminance = ([r, g, b]) => [r, g, b].map(v => v / 255)
-  .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
-  .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-const ground = e => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor);
-  if (c[3] === 255) return c; } return [255, 255, 255, 255]; };
-return [...document.querySelectorAll('main *, header *, footer *')]
-  .filter(e => [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()) && !e.closest('svg'))
-  .map(e => { const [a, b] = [rgb(getComputedStyle(e).color), ground(e)].map(luminance).sort((x, y) => y - x);
-    return [e.outerHTML.slice(0, 80), (a + 0.05) / (b + 0.05)]; })
-  .filter(([_, ratio]) => ratio < 4.5);
-"""
-
 # The place of the element with the focus among links and folds; null where it is another.
 _FOCUS = """
 const at = [...document.querySelectorAll('a, summary')].indexOf(document.activeElement);
@@ -63,8 +40,8 @@ def test_it_reads_well_on_every_screen(browser: Browser, url: str, screen: dict[
     browser.resize(**screen)
     browser.driver.get(url)
     assert browser.run("return document.documentElement.scrollWidth") == screen["width"]
-    assert browser.run(_STICKING_OUT) == []
-    assert browser.run(_FAINT) == []
+    assert browser.run(STICKING_OUT) == []
+    assert browser.run(FAINT) == []
     shown = "return [...document.images].filter(i => !i.complete || !i.naturalWidth).length"
     assert browser.run(shown) == 0
     assert browser.run("return document.images.length") > 40

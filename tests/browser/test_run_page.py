@@ -6,13 +6,18 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from selenium.webdriver.common.by import By
-from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
+from beam_jobs.config import PrepareConfig
+from flows.flow_runs.artifacts.keys import Keys
 from tests.browser.conftest import Browser
-from tests.prefect_server.server import RunningServer
+from tests.prefect_server.jobs import fake_prepare
+from tests.prefect_server.server import RunningServer, run_command
 from tests.samples.image_folders import write_image_folder
+
+KEYS = Keys.of("page", PrepareConfig(failure_budget=0.1))
+# A name that would load a picture of another host if it were Markdown.
+BROKEN = "![x](http:evil.example)_b_.jpg"
 
 _SECONDS = 30.0
 _SCREEN = (1280, 1400)  # on a narrow one the tabs become a menu
@@ -22,7 +27,7 @@ _SCREEN = (1280, 1400)  # on a narrow one the tabs become a menu
 def run(shardmill_up: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The id of a finished run of the prepare deployment, with one broken image."""
     source = write_image_folder(tmp_path_factory.mktemp("page") / "photos")
-    (source / "circle" / "broken.jpg").write_bytes(b"\xff\xd8\xff but no image")
+    (source / "circle" / BROKEN).write_bytes(b"\xff\xd8\xff but no image")
     run = shardmill_up.deployment_run(
         "prepare/prepare", source=str(source), dataset="page", config={"failure_budget": 0.1}
     )
@@ -30,68 +35,85 @@ def run(shardmill_up: RunningServer, tmp_path_factory: pytest.TempPathFactory) -
     return run
 
 
-def _find(browser: Browser, xpath: str) -> WebElement:
-    """The first visible element, once it is there."""
-
-    def visible(_: object) -> WebElement | None:
-        found = browser.driver.find_elements(By.XPATH, xpath)
-        return next((element for element in found if element.is_displayed()), None)
-
-    element = WebDriverWait(browser.driver, _SECONDS).until(visible, f"nothing on the page matches {xpath}")
-    assert isinstance(element, WebElement)
-    return element
-
-
 def _card(key: str) -> str:
     """XPath of an artifact's card on a run's page."""
     return f"//a[contains(@href, '/artifacts/artifact/')][contains(normalize-space(), '{key}')]"
 
 
-def _open_artifact(browser: Browser, server: RunningServer, run: str, key: str) -> None:
+def _read(browser: Browser, words: str) -> None:
+    """Wait until these words are on the page; each escaped mark in them is an element of its own."""
+    text = "return document.body.innerText"
+    WebDriverWait(browser.driver, _SECONDS).until(lambda _: words in browser.run(text), f"no {words!r}")
+
+
+def _assert_pictures_are_drawn(browser: Browser, at_least: int) -> None:
+    """All pictures on the page are shown, and no data URL as text."""
+    shown = "return [...document.images].filter(image => image.naturalWidth).length"
+    WebDriverWait(browser.driver, _SECONDS).until(lambda _: browser.run(shown) >= at_least, "no picture")
+    assert all(browser.run("return [...document.images].map(image => image.naturalWidth)"))
+    assert "base64," not in browser.run("return document.body.innerText")
+
+
+def _open_artifact(browser: Browser, server: RunningServer, run: str, subject: str) -> None:
     """Go to an artifact as a person does: the run's page, its tab, the card."""
     browser.resize(*_SCREEN)
     browser.driver.get(server.page(run))
-    _find(browser, "//li[normalize-space()='Artifacts']").click()
-    _find(browser, _card(key)).click()
+    browser.find("//li[normalize-space()='Artifacts']").click()
+    browser.find(_card(KEYS.key(subject))).click()
     WebDriverWait(browser.driver, _SECONDS).until(lambda driver: "/artifacts/artifact/" in driver.current_url)
 
 
 def test_the_run_page_has_all_artifacts(browser: Browser, shardmill_up: RunningServer, run: str) -> None:
     browser.resize(*_SCREEN)
     browser.driver.get(shardmill_up.page(run))
-    _find(browser, "//*[normalize-space()='Completed']")
-    _find(browser, "//li[normalize-space()='Artifacts']").click()
-    for key in ("splits-and-shards", "accounting", "quarantine", "class-balance", "where-to-look"):
-        _find(browser, _card(f"page-{key}"))
+    browser.find("//*[normalize-space()='Completed']")
+    browser.find("//li[normalize-space()='Artifacts']").click()
+    for subject in ("splits-and-shards", "accounting", "quarantine", "class-balance", "summary"):
+        browser.find(_card(KEYS.key(subject)))
+    _assert_pictures_are_drawn(browser, 1)  # the class balance, on its card
 
 
 def test_the_tables_are_readable(browser: Browser, shardmill_up: RunningServer, run: str) -> None:
-    _open_artifact(browser, shardmill_up, run, "page-splits-and-shards")
+    _open_artifact(browser, shardmill_up, run, "splits-and-shards")
     for cell in ("train", "validation", "test", "32"):
-        _find(browser, f"//td[normalize-space()='{cell}']")
-    _open_artifact(browser, shardmill_up, run, "page-quarantine")
-    _find(browser, "//td[normalize-space()='1']")
+        browser.find(f"//td[normalize-space()='{cell}']")
+    _open_artifact(browser, shardmill_up, run, "quarantine")
+    browser.find(f"//td[normalize-space()='circle/{BROKEN}']")
 
 
 def test_the_class_balance_is_a_picture(browser: Browser, shardmill_up: RunningServer, run: str) -> None:
-    _open_artifact(browser, shardmill_up, run, "page-class-balance")
-    _find(browser, "//img[starts-with(@src, 'data:image/svg+xml')]")
-    drawn = (
-        "return [...document.images].filter(i => i.src.startsWith('data:')).every(i => i.naturalWidth > 100)"
-    )
-    assert browser.run(drawn) is True
+    _open_artifact(browser, shardmill_up, run, "class-balance")
+    browser.find("//img[starts-with(@src, 'data:image/svg+xml')]")
+    _assert_pictures_are_drawn(browser, 1)
+    browser.find("//td[normalize-space()='circle']")
+
+
+def test_the_page_of_a_failed_run(browser: Browser, shardmill_up: RunningServer, tmp_path: Path) -> None:
+    done = run_command(fake_prepare("over-budget", tmp_path, "broken"), shardmill_up.env, timeout=120)
+    assert done.returncode == 3, done.stderr
+    run = shardmill_up.run_named("prepare-broken")["id"]
+    browser.resize(*_SCREEN, dark=True)
+    browser.driver.get(shardmill_up.page(run))
+    browser.find("//li[normalize-space()='Artifacts']").click()
+    browser.find(_card("broken-failure")).click()
+    for words in ("9 of 10 inputs cannot be decoded", "raise failure_budget", "a/broken.jpg"):
+        _read(browser, words)
+    _assert_pictures_are_drawn(browser, 1)
 
 
 def test_the_pages_ask_only_their_own_server(browser: Browser, shardmill_up: RunningServer, run: str) -> None:
     browser.driver.get(shardmill_up.page(run))
-    _find(browser, "//*[normalize-space()='Completed']")
+    browser.find("//*[normalize-space()='Completed']")
+    browser.find("//li[normalize-space()='Artifacts']").click()
+    _open_artifact(browser, shardmill_up, run, "quarantine")
+    browser.find("//table")
     hosts = {urlsplit(url).netloc for url in browser.requests() if url.startswith(("http", "ws"))}
     assert hosts == {urlsplit(shardmill_up.ui_url).netloc}
 
 
 def test_the_report_that_the_run_names_opens(browser: Browser, shardmill_up: RunningServer, run: str) -> None:
-    _open_artifact(browser, shardmill_up, run, "page-where-to-look")
-    _find(browser, "//*[contains(text(), 'report.html')]")
+    _open_artifact(browser, shardmill_up, run, "summary")
+    _read(browser, "report.html")
     (report,) = Path(shardmill_up.root).glob("page/data/*/report.html")
     browser.driver.get(f"file://{report}")
     assert browser.driver.title == "page@1 · Shardmill report"

@@ -13,6 +13,7 @@ import typer
 import typer.main
 
 from beam_jobs.config import PrepareConfig
+from beam_jobs.config.maintain import MaintainConfig
 from beam_jobs.prepare import build_parser as prepare_parser
 from flows.cli.app import app
 from infra.errors import ConfigError, ShardmillError
@@ -33,6 +34,8 @@ def problem_of(command: str) -> str | None:
         words.pop(0)
     try:
         match words:
+            case ["shardmill", "--install-completion"]:
+                return None  # asked, it would change the shell of whoever runs the tests
             case ["shardmill", *arguments]:
                 _check_shardmill(_until_operator(arguments))
             case ["python", "-m", module, *arguments]:
@@ -53,7 +56,11 @@ def problem_of(command: str) -> str | None:
 
 def problem_of_settings(settings: Sequence[str]) -> str | None:
     """What is wrong with ``key=value`` settings that some command takes together, or None."""
-    models: list[tuple[type[Settings], str]] = [(PrepareConfig, "prepare"), (TrainConfig, "train")]
+    models: list[tuple[type[Settings], str]] = [
+        (PrepareConfig, "prepare"),
+        (TrainConfig, "train"),
+        (MaintainConfig, "maintain"),
+    ]
     known = _known(settings)
     problems = []
     for model, section in models:
@@ -113,7 +120,9 @@ def _check_shardmill(arguments: list[str]) -> None:
     overrides = _known(parsed.get("overrides") or [])
     recipe = parsed.get("recipe")
     file = None if recipe is None else recipe_path(recipe)
-    if name in ("prepare", "schedule"):
+    if name == "schedule" and parsed["maintain"]:
+        load_settings(MaintainConfig, section="maintain", overrides=overrides)
+    elif name in ("prepare", "schedule"):
         settings = (
             split_overrides(overrides)["prepare"] if name == "schedule" and _split(overrides) else overrides
         )

@@ -23,7 +23,19 @@ from tests.samples.imports import import_of, imported, records_by_split, stored_
 from tests.samples.photos import jpeg, picture, png, rotated_jpeg, write
 from tests.samples.prepared import run
 from tests.samples.row_sources import example
-from tests.samples.tfds_folders import CLASSES, PLAIN, TEXT, make_tfds, plain_records, shard_name, tensor
+from tests.samples.tfds_folders import (
+    BOX,
+    CLASSES,
+    PLAIN,
+    TEXT,
+    class_label,
+    dictionary,
+    make_tfds,
+    plain_records,
+    sequence,
+    shard_name,
+    tensor,
+)
 
 
 def grey_png(seed: int) -> bytes:
@@ -100,6 +112,35 @@ def test_features_of_tfds_are_those_of_the_records(tmp_path: Path) -> None:
     assert sorted((row["caption"], row["vector"]) for row in found) == [
         (f"größe {row}", [0.5, row]) for row in range(4)
     ]
+
+
+def test_objects_of_tfds_follow_their_images(tmp_path: Path) -> None:
+    """Boxes are of the pixels in the file, which the second image says to turn."""
+    features = {
+        "image": PLAIN["image"],
+        "objects": sequence(dictionary({"bbox": BOX, "label": class_label()})),
+    }
+    box = [0.125, 0.25, 0.5, 0.75]
+    records = [
+        example(image=[data], **{"objects/bbox": boxes, "objects/label": labels})
+        for data, boxes, labels in (
+            (jpeg(1), box, [2]), (rotated_jpeg(2, 6), box, [0]),
+            (jpeg(3), [], []), (jpeg(4), box + box, [1, 1]),
+        )
+    ]  # fmt: skip
+    source = make_tfds(tmp_path / "beans", {"train": [records]}, features, names={"objects/label": CLASSES})
+    result = imported(source, tmp_path / "root")
+    assert result["stored_from"]["source"] == 3
+    version = Catalog(str(tmp_path / "root")).open("d")
+    assert verify(version).problems == []
+    rows = version.index(version.manifest.shards[0]).to_pylist()
+    found = {int(row["source_uri"][-1]): row for row in rows}
+    assert [found[number]["objects/bbox"] for number in (0, 2, 3)] == [box, [], box + box]
+    assert found[1]["objects/bbox"] == [0.25, 0.5, 0.75, 0.875]
+    names = version.manifest.classes
+    assert [[names[label] for label in found[number]["labels"]] for number in range(4)] == [
+        ["coat"], ["hat"], [], ["cap"],
+    ]  # fmt: skip
 
 
 def wds_members(count: int, first: int = 0, ending: str = "jpg") -> dict[str, bytes]:

@@ -124,7 +124,7 @@ def running_service(folder: Path, path: str = "") -> Iterator[Service]:
             f"--job_endpoint=localhost:{job_port}",
             "--environment_type=EXTERNAL",
             f"--environment_config=localhost:{pool_port}",
-            "--job_server_timeout=20",
+            "--job_server_timeout=120",
         ]
         yield Service(options, folder / "pool.log")
 
@@ -143,7 +143,7 @@ def prepare(
     argv += ["--json", "--failure-budget", "0.5", *(word for one in given for word in ("--set", one))]
     environment = {**os.environ, "PYTHONPATH": path}
     return subprocess.run(
-        argv, capture_output=True, text=True, timeout=240, check=False, cwd=REPOSITORY, env=environment
+        argv, capture_output=True, text=True, timeout=600, check=False, cwd=REPOSITORY, env=environment
     )
 
 

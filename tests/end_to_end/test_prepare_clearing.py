@@ -12,6 +12,7 @@ import pytest
 from beam_jobs import job as job_module
 from beam_jobs.encode import stage as encode_stage
 from infra.dataset.catalog import Catalog
+from infra.dataset.lock import lock_for_run
 from infra.errors import FailureBudgetExceeded, LockedError
 from infra.storage.filesystem import Storage
 from tests.samples.photos import jpeg, make_photos, write
@@ -114,7 +115,7 @@ def test_a_run_waits_a_moment_for_a_clean_up_that_holds_its_lock(source: Path, r
     holding, storage = threading.Event(), Catalog(root).dataset_storage("d")
 
     def hold() -> None:
-        with storage.exclusive_lock(f"spool/{lock.name}"):
+        with lock_for_run(storage, f"spool/{lock.name}"):
             holding.set()
             time.sleep(0.5)
 
@@ -175,5 +176,5 @@ def test_the_lock_outlives_the_work_and_counts_for_nothing(source: Path, root: P
     assert lock.stat().st_ino == identity, "removing it would let two processes lock two files of one name"
     storage = Catalog(root).dataset_storage("d")
     write(source, {"a/newer.jpg": jpeg(701)})
-    with storage.exclusive_lock(f"spool/{lock.name}"), pytest.raises(LockedError):
+    with lock_for_run(storage, f"spool/{lock.name}"), pytest.raises(LockedError):
         run(source, root)

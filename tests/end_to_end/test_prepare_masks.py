@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
+import re
 import shutil
 import tarfile
 from collections import Counter
@@ -20,14 +23,16 @@ from beam_jobs.dry_run import dry_run
 from beam_jobs.maintain.compaction import compact
 from beam_jobs.report.reasons import REASONS
 from beam_jobs.request import JobRequest
+from beam_jobs.summaries import forecast_lines
 from infra.codecs.masks import decode_stored_mask
 from infra.dataset.catalog import Catalog
+from infra.dataset.compare import diff
 from infra.dataset.exports.export import export
 from infra.dataset.verify import verify
 from infra.dataset.version import DatasetVersion
 from infra.errors import UsageError
 from infra.format.examples import parse_whole_example
-from infra.format.masks import MASK_BYTES, MASK_PIXELS, MASK_URI
+from infra.format.masks import MASK_BYTES, MASK_PIXELS, MASK_SHA256, MASK_URI
 from infra.format.parser import parser_code
 from infra.format.records import iter_records
 from tests.samples.masks import CLASSES, COLORS, IGNORED, add_pair, config, encoded, make_masked, painted
@@ -221,6 +226,12 @@ def test_a_changed_mask_makes_a_new_version(tmp_path: Path) -> None:
     version = opened(root, 2)
     assert verify(version).problems == []
     assert 2 in records(version)["images/000.png"]["labels"]
+    found = diff(opened(root), version)
+    (change,) = found.features_changed.examples
+    assert (change.uri, change.feature, found.features_changed.count) == ("images/000.png", MASK_SHA256, 1)
+    assert change.after == hashlib.sha256(encoded(changed)).hexdigest() != change.before
+    page = (root / "d" / str(version.manifest.report)).read_text()
+    assert "with another mask, other boxes or features" in page
     before, after = records(opened(root)), records(version)
     for uri in before.keys() - {"images/000.png"}:
         assert before[uri]["mask"].tolist() == after[uri]["mask"].tolist()
@@ -329,6 +340,41 @@ def test_a_dry_run_counts_the_bytes_of_masks(tmp_path: Path) -> None:
         source=str(tmp_path / "source"), dataset="d", root=str(tmp_path / "root"), config=settings
     )
     foreseen = dry_run(request)
+    first = foreseen["first_inputs"][0]
+    assert (first["uri"], first["mask"]) == ("images/00.png", "masks/00.png")
+    assert (first["height"], first["width"]) == (96, 128)
+    assert sum(first["shares"].values()) == pytest.approx(1, abs=1e-3)
     run(tmp_path / "source", tmp_path / "root", **settings.model_dump(exclude_defaults=True))
     stored = [row["stored_bytes"] + row[MASK_BYTES] for row in records(opened(tmp_path / "root")).values()]
     assert foreseen["sample"]["stored_bytes"] == round(sum(stored) / len(stored))
+
+
+def test_a_dry_run_tells_of_masks_that_would_be_left_out(tmp_path: Path) -> None:
+    source = make_masked(tmp_path / "source", 3)
+    (source / "masks" / "001.png").write_bytes(encoded(np.full((96, 128), 9, np.uint8)))
+    settings = PrepareConfig.model_validate(config())
+    foreseen = dry_run(JobRequest(source=str(source), dataset="d", root=str(tmp_path), config=settings))
+    said = "unknown_mask_value: its mask masks/001.png: 12,288 of its pixels have values that stand for "
+    said += "no class: 9"
+    assert foreseen["first_inputs"][1]["problem"] == said
+    assert foreseen["sample"]["left_out"] == {"unknown_mask_value": 1}
+    lines = "\n".join(forecast_lines(foreseen))
+    assert f"images/001.png: mask masks/001.png, left out: {said}" in lines
+    assert re.search(r"images/000.png: mask masks/000.png, 64×48 pixels stored: ground \d", lines)
+    assert "left out of these: unknown_mask_value 1" in lines
+
+
+def test_the_report_shows_masks_over_their_images_with_a_legend(tmp_path: Path) -> None:
+    run(make_masked(tmp_path / "photos", 4), tmp_path / "root", **config())
+    version = opened(tmp_path / "root")
+    page = (tmp_path / "root" / "d" / str(version.manifest.report)).read_text()
+    legend = dict(re.findall(r'fill="(#[0-9a-f]{6})"/></svg>([a-z]+)', page))
+    assert legend == {"#800000": "ground", "#008000": "disc", "#808000": "box"}
+    jpegs = [base64.b64decode(data) for data in re.findall(r'src="data:image/jpeg;base64,([^"]+)"', page)]
+    assert len(jpegs) >= 4
+    for data in jpegs:
+        pixels = np.asarray(Image.open(io.BytesIO(data))).astype(int)
+        of_ground = np.abs(pixels - (0.55 * np.array([128, 0, 0]) + 0.45 * COLORS[0])).sum(2) < 60
+        of_disc = np.abs(pixels - (0.55 * np.array([0, 128, 0]) + 0.45 * COLORS[1])).sum(2) < 60
+        assert 0.4 < of_ground.mean() < 0.95
+        assert of_disc.mean() > 0.03

@@ -17,9 +17,11 @@ from beam_jobs.maintain.compaction import compact
 from flows.cli.datasets.print_version import print_version
 from infra.codecs.orientation import apply_orientation
 from infra.dataset.catalog import Catalog
+from infra.dataset.compare import diff
 from infra.dataset.verify import verify
 from infra.dataset.version import DatasetVersion
 from infra.format.examples import parse_whole_example
+from infra.format.objects import BOXES
 from infra.format.records import iter_records
 from tests.samples.photos import picture
 from tests.samples.prepared import rows, run
@@ -171,6 +173,8 @@ def test_later_versions_change_only_the_records_whose_boxes_change(
     outcome = rows(catalog.open("d@2"))["4.png"]
     assert (outcome["outcome"], outcome["reason"]) == ("quarantined", "other_size")
     assert outcome["message"] == "the annotation is of an image of 7×7 pixels, and this has 160×96"
+    change = diff(catalog.open("d@1"), catalog.open("d@2")).features_changed
+    assert (change.count, change.examples[0].uri, change.examples[0].feature) == (1, "1.png", BOXES)
     found = records(catalog.open("d@2"))
     assert found["1.png"]["objects/bbox"][:4] == [0, 0, 1, 1]
     assert "4.png" not in found

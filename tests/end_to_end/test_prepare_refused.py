@@ -10,6 +10,7 @@ import pytest
 from beam_jobs.config import PrepareConfig
 from beam_jobs.request import JobRequest
 from infra.dataset.catalog import Catalog
+from infra.dataset.lock import lock_for_run
 from infra.errors import ConfigError, DataError, FailureBudgetExceeded, LockedError, NotFoundError
 from tests.samples.photos import make_photos, write
 from tests.samples.prepared import prepare, run
@@ -42,7 +43,7 @@ def test_a_second_run_on_the_same_work_is_turned_away(tmp_path: Path) -> None:
     config = PrepareConfig.model_validate({"runner": {"processes": 2, "block_images": 8}})
     digests = Digests.of(str(source), list_inputs(SourceFolder(str(source)), config), config)
     storage = Catalog(tmp_path / "root").dataset_storage("d")
-    with storage.exclusive_lock(f"spool/{digests.run}.lock"), pytest.raises(LockedError, match="pid"):
+    with lock_for_run(storage, f"spool/{digests.run}.lock"), pytest.raises(LockedError, match="pid"):
         run(source, tmp_path / "root")
     assert run(source, tmp_path / "root")["version"] == 1
 
@@ -76,6 +77,8 @@ def test_a_full_disk_is_an_error_with_a_remedy(tmp_path: Path, monkeypatch: pyte
         (["--set", "image.siz=64"], 2, "did you mean 'image.size'"),
         (["--set", "runner.name=DaskRunner"], 2, "wrong results"),
         (["--set", "runner.name=embeded"], 2, "did you mean 'embedded'"),
+        (["--runner", "flink"], 2, "runner.flink.master is missing"),
+        (["--flink-master", "http://flink:8081/"], 2, "is not HOST:PORT"),
         (["--set", "source.kind=image_folders"], 2, "did you mean 'image_folder'"),
         (["--set", "filter.classes=['aa']"], 2, "did you mean 'a'"),
         (["--config-json", "{"], 2, "not JSON"),

@@ -95,6 +95,29 @@ def test_without_apply_nothing_goes(root: Path, capsys: pytest.CaptureFixture[st
     assert everything(root) == before
 
 
+def test_runs_that_used_what_is_purged_are_named_and_marked(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = root.with_name("runs")
+    for name, version in (("first", 1), ("last", 4)):
+        config = {"model": {"name": "small_cnn"}, "run": {"epochs": 1}}
+        (runs / name).mkdir(parents=True)
+        (runs / name / "run.json").write_text(json.dumps({"dataset": f"d@{version}", "config": config}))
+    command = ["purge", "d", "--source", COPY, "--root", str(root), "--runs", str(runs), "--json"]
+
+    def told(*more: str) -> set[str]:
+        assert cli.run([*command, *more]) == 0
+        found: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
+        return {model["run"] for model in found["models"]}
+
+    assert told() == {"first", "last"}
+    assert not list(runs.glob("*/purged.json")), "without --apply nothing is marked"
+    assert told("--apply") == {"first", "last"}
+    marks = {path.parent.name: path.read_text() for path in runs.glob("*/purged.json")}
+    assert set(marks) == {"first", "last"}
+    assert COPY not in "".join(marks.values())
+
+
 def test_what_is_purged_is_nowhere(root: Path, source: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ids = ids_of(root)
     assert len(ids) == 2

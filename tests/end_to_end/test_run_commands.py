@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from flows import cli
 from tests.samples.published import coloured, publish
-from tests.samples.trainer import settings, train
+from tests.samples.trainer import settings, train_here
 
 COUNTS = {
     "train": {"blue": 20, "green": 20},
@@ -27,7 +28,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, A
     """A root with a dataset and a finished run, and the run's result."""
     root = tmp_path_factory.mktemp("runs")
     publish(root / "datasets", coloured(COUNTS), name="colours")
-    return root, train(root, "colours", settings(run={"epochs": 2}))
+    return root, train_here(root, "colours", settings(run={"epochs": 2}))
 
 
 def command(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> str:
@@ -51,6 +52,9 @@ def test_evaluate_measures_what_training_measured(
     assert Path(result["predictions"]["test"]).read_bytes() == before
     shown = command(capsys, "evaluate", name, "--split", "train", *places)
     assert f"{name} on colours@1, train: 40 examples" in shown
+    figures = json.loads(command(capsys, "evaluate", name, "--split", "train", *places, "--json"))["metrics"]
+    assert re.search(rf"  accuracy +{figures['accuracy']:.2%}\n", shown), "in percent, as train says it"
+    assert re.search(rf"  loss +{figures['loss']:.4f}\n", shown)
     rows = pq.read_table(Path(result["run_dir"]) / "predictions-train.parquet")
     assert rows.num_rows == 40
     report = Path(result["report"]).read_text(encoding="utf-8")
@@ -111,6 +115,8 @@ def test_runs_are_listed_and_compared(
     same = command(capsys, "compare", "colours-v1-one", "colours-v1-one", *places)
     assert "test: 17 records" in same
     assert same.count("no clear difference") == 3
+    assert f"{listed[0]['test_accuracy']:.2%}" in same
+    assert "+0.00 points" in same
     error = command(capsys, "compare", "colours-v1-one", "colours-v1-on", *places, status=2)
     assert "did you mean 'colours-v1-one'" in error
 
@@ -128,6 +134,26 @@ def test_runs_are_compared_on_another_version(
     assert (found["dataset"], found["num_examples"]) == ("others@1", 8)
     own = json.loads(command(capsys, "compare", name, name, "--dataset", "colours@1", *places, "--json"))
     assert own["num_examples"] == 17, "predictions of its own version are those that training wrote"
+
+
+def test_a_model_is_evaluated_though_its_own_version_is_gone(
+    trained: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The classes are those of the run's result; a version with others is refused."""
+    root, result = trained
+    publish(root / "datasets", coloured(COUNTS), name="same")
+    publish(root / "datasets", coloured({"test": {"blue": 2, "red": 2}}), name="foreign")
+    places = ["--runs", str(root / "runs"), "--root", str(root / "datasets"), "--json"]
+    manifest = root / "datasets" / "colours" / "manifests" / "000001.json"
+    kept = manifest.rename(root / "kept.json")
+    try:
+        name = Path(result["run_dir"]).name
+        found = json.loads(command(capsys, "evaluate", name, "--dataset", "same@1", *places))
+        assert found["metrics"] == result["metrics"]["test"]
+        refused = command(capsys, "evaluate", name, "--dataset", "foreign@1", *places, status=2)
+        assert "no dataset 'colours'" in refused
+    finally:
+        kept.rename(manifest)
 
 
 def test_the_report_of_a_run_is_drawn_again(

@@ -14,7 +14,7 @@ import pytest
 from infra.dataset.catalog import Catalog
 from infra.storage.filesystem import Storage
 from tests.samples.published import Picture, coloured, publish
-from tests.samples.trainer import Trainer, settings, train
+from tests.samples.trainer import Trainer, settings, train, train_here
 from training.reading import load_table
 from training.reading.shard_reader import open_records
 from training.results.metrics.confusion import confusion_matrix
@@ -130,7 +130,7 @@ def test_a_model_of_grey_records_sees_grey(tmp_path: Path) -> None:
     colours = coloured({"train": {"a": 12, "b": 12}})
     grey = [Picture(one.split, one.label_name, one.pixels[:, :, :1]) for one in colours]
     publish(tmp_path / "datasets", grey, name="grey")
-    result = train(tmp_path, "grey", settings(run={"epochs": 1}))
+    result = train_here(tmp_path, "grey", settings(run={"epochs": 1}))
     served = tf.saved_model.load(result["export_dir"]).signatures["serving_default"]
     pixels = colours[0].pixels
     luminance = np.rint(pixels @ [0.299, 0.587, 0.114]).astype(np.uint8)[:, :, np.newaxis]

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from tests.samples.published import Picture, publish
-from tests.samples.trainer import settings, train
+from tests.samples.trainer import settings, train_here
 
 
 @pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated")
@@ -24,7 +24,7 @@ def test_a_model_of_one_channel_trains_and_is_exported(tmp_path: Path) -> None:
         for _ in range(count)
     ]
     publish(tmp_path / "datasets", pictures, name="grey", encoding="png")
-    result = train(
+    result = train_here(
         tmp_path,
         "grey",
         settings(

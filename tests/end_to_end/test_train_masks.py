@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -43,7 +44,11 @@ def test_a_unet_is_trained_evaluated_and_exported(tmp_path: Path) -> None:
     assert result["metrics"]["validation"]["mean_iou"] > 0.8
     assert result["metrics"]["test"]["per_class"]["box"]["iou"] > 0.5
     (folder,) = (tmp_path / "runs").glob("d-v1-*")
-    assert "mean IoU" in (folder / "report.html").read_text()
+    page = (folder / "report.html").read_text()
+    assert "mean IoU" in page
+    assert "Left the mask of the record" in page
+    assert '#800000"/></svg>ground' in page
+    assert re.search(r'width="174" height="64"', page), "two pictures of 85 pixels side by side"
     predictions = pq.read_table(folder / "predictions-test.parquet").to_pylist()
     for row in predictions:
         label, predicted = decode_stored_mask(row["label"]), decode_stored_mask(row["predicted"])
@@ -57,3 +62,25 @@ def test_a_unet_is_trained_evaluated_and_exported(tmp_path: Path) -> None:
     assert served["sides"] == [64, 64, 3]
     wanted = painted(0)[1][np.ix_(np.arange(64) * 96 // 64, np.arange(64) * 128 // 64)]
     assert (np.array(served["mask"]) == wanted)[wanted != 255].mean() > 0.9
+    check_predicted_files(folder, source, tmp_path)
+
+
+def check_predicted_files(folder: Path, source: Path, place: Path) -> None:
+    """The predicted masks have the size of their files, and show what the files show."""
+    images = [*sorted((source / "images").iterdir())[:9], place / "missing.png"]
+    command = [sys.executable, "-m", "flows.cli", "predict", str(folder), *map(str, images), "--overlays"]
+    command += ["--format", "json", "--out", str(place / "found.json")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "9 files predicted, 1 refused" in done.stdout
+    rows = [json.loads(line) for line in (place / "found.json").read_text().splitlines()]
+    assert [row["reason"] for row in rows] == [None] * 9 + ["unreadable"]
+    for seed, row in enumerate(rows[:9]):
+        wanted = painted(seed)[1]  # of the upright image, whatever its orientation
+        found = decode_stored_mask((place / row["mask"]).read_bytes())
+        assert found.shape == wanted.shape == (row["height"], row["width"])
+        assert (found == wanted)[wanted != 255].mean() > 0.9
+        assert row["shares"]["disc"] == pytest.approx((found == 1).mean(), abs=1e-6)
+        assert (place / row["overlay"]).stat().st_size > 500
+    printed = subprocess.run([*command[:-4], "--format", "json"], capture_output=True, text=True, check=False)
+    assert "--out predictions.csv" in printed.stderr

@@ -13,7 +13,7 @@ import pytest
 
 from tests.samples.drawn_objects import HEIGHT, SHAPES, WIDTH, draw_objects, objects_config
 from tests.samples.prepared import run as prepare
-from tests.samples.trainer import Trainer, settings, train
+from tests.samples.trainer import Trainer, settings, train, train_here
 
 COUNTS = {"train": 24, "validation": 8, "test": 8}
 SMALL = settings(
@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def result(folder: Path) -> dict[str, Any]:
-    return train(folder, "d", SMALL)
+    return train_here(folder, "d", SMALL)
 
 
 def test_the_loss_falls_and_all_files_of_a_run_are_there(result: dict[str, Any], folder: Path) -> None:

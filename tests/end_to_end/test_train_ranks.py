@@ -13,6 +13,7 @@ import pytest
 from tests.samples.published import coloured, publish
 from tests.samples.ranks import assert_same_training, signal_rank_after
 from tests.samples.trainer import Trainer, settings, train
+from training.results.run_files.curve import read_curve
 
 # 50 records by 8 leave a padded step; 13 examples of validation leave a padded batch.
 COUNTS = {"train": {"a": 30, "b": 15, "c": 5}, "validation": {"a": 6, "b": 4, "c": 3}}
@@ -68,6 +69,14 @@ def test_two_unequal_ranks_of_which_one_is_killed_equal_one_device(
     logs = Path(result["run_dir"]) / "logs" / "ranks"
     names = {"rank-0.log", "rank-1.log", "restarts.jsonl", "balance.jsonl"}
     assert {path.name for path in logs.iterdir()} == names
+    points = read_curve(Path(result["run_dir"]))
+    steps = [point["step"] for point in points if point.get("split") == "train"]
+    assert steps == list(range(1, 22)), "the curve goes on after the restart, and begins at the beginning"
+    for rank, share in ((0, 0.75), (1, 0.25)):
+        own = [point for point in points if point.get("rank") == rank]
+        assert own[-1]["step"] == 21
+        assert {point["share"] for point in own} == {share}
+        assert all(point["step_seconds"] > 0 < point["memory_process_bytes"] for point in own)
 
 
 @pytest.mark.slow

@@ -56,6 +56,7 @@ def test_two_ranks_equal_one_device(root: Path, tmp_path: Path, config: dict[str
     assert_same_training(train(tmp_path / "two", "colours", by_two(config)), expected, rel)
 
 
+@pytest.mark.slow
 def test_ranks_stop_together_when_a_callback_of_one_asks_for_it(root: Path) -> None:
     config = with_options(run={"callbacks": ["tests.samples.keras_callbacks:make_stop_on_rank_one"]})
     result = train(root, "colours", by_two(config))

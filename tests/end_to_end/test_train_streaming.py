@@ -9,7 +9,7 @@ from typing import Any
 
 from infra.dataset.catalog import Catalog
 from tests.samples.published import coloured, publish
-from tests.samples.trainer import Trainer, settings, train
+from tests.samples.trainer import Trainer, settings, train_here
 from training.reading import load_table
 
 COUNTS = {"train": {"a": 40, "b": 30}, "validation": {"a": 5, "b": 5}}
@@ -30,11 +30,11 @@ def test_a_stream_that_was_interrupted_goes_on_as_if_it_had_not_been(tmp_path: P
         run={"epochs": 2, "log_every_steps": 1, "trace_records": True},
         reading=READING,
     )
-    whole = train(unbroken, "colours", config)
+    whole = train_here(unbroken, "colours", config)
     first = Trainer(broken, "colours", config)
     assert first.signal_after(4, signal.SIGTERM)
     assert first.finish()[0] == 75
-    resumed = train(broken, "colours", config)
+    resumed = train_here(broken, "colours", config)
     assert resumed["reading"] == whole["reading"]
     assert whole["reading"]["mode"] == "streaming"
     assert whole["reading"]["cache"]["place"] == "memory"

@@ -189,7 +189,7 @@ def test_killed_while_encoding(undisturbed: Undisturbed, tmp_path: Path) -> None
     assert outcome["reused"]["blocks"] >= undisturbed.num_blocks // 2
 
 
-@pytest.mark.parametrize("target", ["pool process", "fork server"])
+@pytest.mark.parametrize("target", ["pool process", pytest.param("fork server", marks=pytest.mark.slow)])
 def test_a_killed_pool_costs_nothing(target: Target, undisturbed: Undisturbed, tmp_path: Path) -> None:
     """The job goes on to its end when the system kills a process that works for it."""
     root = tmp_path / "root"

@@ -1,4 +1,4 @@
-"""``kill -9`` of all ranks that read through TensorFlow, and on with other ranks: 2, 3, 1, 2, ...
+"""``kill -9`` of all ranks that read through TensorFlow, and on with other ranks: 2, 1, 3, 2, ...
 
 What the ranks were given over all processes together is exactly the sequence of an unbroken run.
 """
@@ -24,7 +24,7 @@ from training.reading import BatchMaker
 
 READER = "tests.faults.reader_process"
 EPOCHS = 3
-NUM_RANKS = (2, 3, 1)
+NUM_RANKS = (2, 1, 3)
 COUNTS = {"train": {"a": 30, "b": 16, "c": 7}}
 STEPS = 14  # of 53 records
 
@@ -50,7 +50,7 @@ def read_till(count: int | None, num_ranks: int, told: dict[str, Any]) -> list[t
 @pytest.mark.parametrize(
     ("balance", "num_kills", "steps_between"),
     [
-        ("natural", 2, (8, 13)),
+        ("natural", 1, (8, 13)),
         pytest.param("natural", 10, (1, 3), marks=[pytest.mark.slow, pytest.mark.timeout(1200)]),
         pytest.param("uniform", 10, (1, 3), marks=[pytest.mark.slow, pytest.mark.timeout(1200)]),
     ],

@@ -71,8 +71,8 @@ def fake_prepare(behaviour: str, source: Path, dataset: str) -> list[str]:
     """`shardmill prepare`, with tests/unit/flows/flow_runs/fake_job.py in the place of the real job."""
     fake = Path(__file__).parents[1] / "unit" / "flows" / "flow_runs" / "fake_job.py"
     program = (
-        "import sys; from flows import cli; from flows.flow_runs import children\n"
-        f"children.PREPARE = (sys.executable, {str(fake)!r}, {behaviour!r})\n"
+        "import sys; from flows import cli; from flows.flow_runs.jobs import job_commands\n"
+        f"job_commands.PREPARE = (sys.executable, {str(fake)!r}, {behaviour!r})\n"
         "cli.main(sys.argv[1:])"
     )
     return [sys.executable, "-c", program, "prepare", str(source), "--dataset", dataset, "--json"]

@@ -1,7 +1,8 @@
-"""A real `shardmill up` for tests: one a session (it takes 10 s), on a free port, with a home of its own.
+"""A real `shardmill up` for tests (it takes 10 s to start), on a free port, with a home of its own.
 
-The fixture ``shardmill_up`` is known to all tests (tests/conftest.py). Everything goes through the commands
-and the HTTP API that a user has::
+The fixture ``shardmill_up`` is known to all tests (tests/conftest.py). The tests of a folder share a server,
+stopped after the last of them: an idle one takes a tenth of a core. With several processes of tests,
+tests/conftest.py says how many start one. Everything goes through the commands and the HTTP API of users::
 
     def test_something(shardmill_up: RunningServer) -> None:
         run = shardmill_up.deployment_run("prepare/prepare", source=str(folder), dataset="photos")
@@ -21,16 +22,18 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.samples.waiting import eventually
+
 FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 
-_RUN_SECONDS = 240.0
+_RUN_SECONDS = 900.0
 
 # Stops it when its own input ends: when the session closes it, or is killed, be it while it still starts.
 _STOP_AT_END = """
@@ -52,6 +55,7 @@ class RunningServer:
     Attributes:
         ui_url: of the web interface.
         api_url: of Prefect's API.
+        page_url: of the platform's own page.
         pid: of `shardmill up` itself.
         root: folder of the worker's datasets.
         runs: folder of the worker's training runs.
@@ -60,16 +64,17 @@ class RunningServer:
 
     ui_url: str
     api_url: str
+    page_url: str
     pid: int
     root: Path
     runs: Path
     env: Mapping[str, str]
 
-    def shardmill(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    def shardmill(self, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
         """Run a `shardmill` command against this server."""
         return run_command([sys.executable, "-m", "flows.cli", *arguments], self.env, timeout)
 
-    def prefect(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    def prefect(self, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
         """Run a `prefect` command against this server."""
         env = {**self.env, "PREFECT_API_URL": self.api_url}
         return run_command([sys.executable, "-m", "prefect", *arguments], env, timeout)
@@ -107,6 +112,16 @@ class RunningServer:
         found: dict[str, Any] = run
         return found
 
+    def comes_true(self, holds: Callable[[], bool], seconds: float = 120.0) -> bool:
+        """Wait until the server says something, without asking it all the time; whether it did."""
+        return eventually(holds, seconds, every=0.5)
+
+    def find_run(self, name: str, state: str) -> dict[str, Any] | None:
+        """The flow run of this name, if it is in this state."""
+        time.sleep(0.3)  # callers ask in a loop
+        runs = self.post("/flow_runs/filter", flow_runs={"name": {"any_": [name]}})
+        return next((run for run in runs if run["state_type"] == state), None)
+
     def state_of(self, name: str) -> str:
         """The type of the state of the flow run of this name."""
         return str(self.run_named(name)["state_type"])
@@ -117,9 +132,13 @@ class RunningServer:
         children = self.post(
             "/flow_runs/filter", flow_runs={"parent_flow_run_id": {"any_": [run_id]}}, limit=50
         )
-        runs += [child["id"] for child in children]
+        return self.artifacts_of(*runs, *(child["id"] for child in children))
+
+    def artifacts_of(self, *run_ids: str) -> list[dict[str, Any]]:
+        """The artifacts of these flow runs themselves, oldest first."""
+        wanted = {"flow_run_id": {"any_": list(run_ids)}}
         found: list[dict[str, Any]] = self.post(
-            "/artifacts/filter", artifacts={"flow_run_id": {"any_": runs}}, sort="CREATED_DESC", limit=100
+            "/artifacts/filter", artifacts=wanted, sort="CREATED_DESC", limit=100
         )
         return [artifact for artifact in reversed(found) if artifact["key"]]
 
@@ -147,10 +166,16 @@ class RunningServer:
 
     def post(self, path: str, **body: Any) -> Any:
         """POST to the API."""
+        return _request(self.api_url + path, body, self._csrf())
+
+    def delete(self, path: str) -> None:
+        """DELETE of the API."""
+        _request(self.api_url + path, None, self._csrf(), method="DELETE")
+
+    def _csrf(self) -> dict[str, str]:
         client = str(uuid.uuid4())
         token = self.get(f"/csrf-token?client={client}")["token"]
-        csrf = {"Prefect-Csrf-Client": client, "Prefect-Csrf-Token": token}
-        return _request(self.api_url + path, body, csrf)
+        return {"Prefect-Csrf-Client": client, "Prefect-Csrf-Token": token}
 
 
 def run_command(
@@ -162,10 +187,12 @@ def run_command(
     )
 
 
-def _request(url: str, body: Mapping[str, Any] | None, csrf: Mapping[str, str] | None = None) -> Any:
+def _request(
+    url: str, body: Mapping[str, Any] | None, csrf: Mapping[str, str] | None = None, method: str | None = None
+) -> Any:
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json", **(csrf or {})}
-    request = urllib.request.Request(url, data=data, headers=headers)
+    request = urllib.request.Request(url, data=data, headers=headers, method=method)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     deadline = time.monotonic() + 60
     while True:
@@ -203,14 +230,16 @@ def started_up(folder: Path, *options: str) -> Iterator[RunningServer]:
         done = run_command(command, env, timeout=300)
         assert done.returncode == 0, done.stderr
         where = json.loads(done.stdout.splitlines()[-1])
-        yield RunningServer(where["ui_url"], where["api_url"], where["pid"], root, runs, env)
+        yield RunningServer(
+            where["ui_url"], where["api_url"], where["page_url"], where["pid"], root, runs, env
+        )
     finally:
         stopper.communicate(timeout=120)
     assert stopper.returncode == 0
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shardmill_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """A running `shardmill up`, one for the session."""
+    """A running `shardmill up`, one for the tests of a folder."""
     with started_up(tmp_path_factory.mktemp("shardmill-up")) as server:
         yield server

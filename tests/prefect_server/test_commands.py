@@ -1,79 +1,39 @@
-"""The commands as flow runs without a server: on a brief API of their own, whose history stays."""
+"""The commands under a running `shardmill up`, and under a server that dies."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
-import signal
-import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
+from flows.server import services
 from infra.dataset.catalog import Catalog
-from infra.dataset.verify import verify
 from infra.errors import GO_ON
-from tests.prefect_server.jobs import fake_prepare, held_after_a_block, wait_for_text
+from tests.prefect_server.jobs import fake_prepare, wait_for_text
 from tests.prefect_server.server import RunningServer, run_command, user_environment
-from tests.samples.image_folders import write_image_folder, write_many_large_images
-
-SHARDMILL = [sys.executable, "-m", "flows.cli"]
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("home")
+from tests.samples.image_folders import write_image_folder
+from tests.samples.waiting import before_its_end
 
 
-def flow_runs(home: Path) -> list[tuple[str, str]]:
-    """(name, state) of the runs in the history, oldest first."""
-    with sqlite3.connect(f"file:{home}/prefect/prefect.db?mode=ro", uri=True) as database:
-        found = database.execute("select name, state_type from flow_run order by created").fetchall()
-    database.close()
-    return found
-
-
-def test_two_first_commands_at_once_both_work(home: Path, tmp_path: Path) -> None:
-    # The first of this module: neither finds a database.
-    assert not (home / "prefect").exists()
-    commands = [fake_prepare("works", tmp_path, name) for name in ("first", "second")]
-    started = [
-        subprocess.Popen(command, env=user_environment(home), stderr=subprocess.PIPE, text=True)
-        for command in commands
-    ]
-    said = [process.communicate(timeout=300)[1] for process in started]
-    assert [process.returncode for process in started] == [0, 0], said
-    assert sorted(flow_runs(home)) == [("prepare-first", "COMPLETED"), ("prepare-second", "COMPLETED")]
-
-
-def test_prepare_publishes_and_leaves_its_history(home: Path, tmp_path: Path) -> None:
-    source = write_image_folder(tmp_path / "photos")
-    command = [
-        *SHARDMILL,
-        "prepare",
-        str(source),
-        "--dataset",
-        "shapes",
-        "--root",
-        str(tmp_path / "datasets"),
-        "--json",
-    ]
-    done = run_command(command, user_environment(home), timeout=180)
-
-    assert done.returncode == 0, done.stderr
-    (line,) = done.stdout.splitlines()
-    result = json.loads(line)
-    assert (result["dataset"], result["version"], result["num_records"]) == ("shapes", 1, 40)
-    assert "encode" in done.stderr
-    assert "prefect" not in done.stderr.lower().replace("first use of prefect", ""), "its own talk stays away"
-    assert flow_runs(home)[-1] == ("prepare-shapes", "COMPLETED")
-
-    again = run_command(command, user_environment(home), timeout=180)
-    assert json.loads(again.stdout.splitlines()[-1])["unchanged"]
-    assert verify(Catalog(tmp_path / "datasets").open("shapes")).problems == []
+@contextlib.contextmanager
+def mortal_server(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """The environment of a user of a server that nobody starts again, and that a fake job can kill."""
+    monkeypatch.setenv("PREFECT_HOME", str(home / "prefect"))
+    port = services.free_port()
+    server = services.Server("127.0.0.1", port, log_path=home / "server.log", env={})
+    with server:
+        server.wait_until_healthy()
+        yield user_environment(home) | {
+            "PREFECT_API_URL": server.api_url,
+            "PREFECT_CLIENT_MAX_RETRIES": "1",
+            "FAKE_JOB_SERVER": str(server.process.pid),
+        }
 
 
 def test_too_many_broken_images_are_status_3_and_publish_nothing(
@@ -89,92 +49,50 @@ def test_too_many_broken_images_are_status_3_and_publish_nothing(
     assert done.stderr.splitlines()[-1].startswith("remedy: ")
     assert "Traceback" not in done.stderr
     assert Catalog(tmp_path / "datasets").datasets() == []
-    assert shardmill_up.state_of("prepare-bad") == "FAILED"
-
-
-@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
-def test_an_interrupted_prepare_is_status_130_and_goes_on(
-    home: Path, tmp_path: Path, how: signal.Signals
-) -> None:
-    source = write_many_large_images(tmp_path / "large", 60)
-    root = tmp_path / "datasets"
-    command = [*SHARDMILL, "prepare", str(source), "--dataset", "large", "--root", str(root), "--json"]
-    command += ["--set", "runner.block_images=16"]
-    environment = user_environment(home)
-    with subprocess.Popen(
-        command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as process:
-        tree = held_after_a_block(source, root / "large", lambda: process.poll() is not None)
-        os.killpg(process.pid, how)
-        _, said = process.communicate(timeout=120)
-    assert process.returncode == 130, said
-    assert "remedy: run the same command again" in said
-    _, alive = psutil.wait_procs(tree, timeout=60)
-    assert not alive
-    assert flow_runs(home)[-1] == ("prepare-large", "CANCELLED")
-
-    again = run_command(command, environment, timeout=240)
-    assert again.returncode == 0, again.stderr
-    result = json.loads(again.stdout.splitlines()[-1])
-    assert result["num_records"] == 60
-    assert result["reused"]["blocks"] > 0, "it went on from the finished blocks"
-
-
-def test_a_killed_command_leaves_nothing_behind_and_the_next_marks_its_run(
-    home: Path, tmp_path: Path
-) -> None:
-    environment = user_environment(home) | {"FAKE_JOB_MARKER": str(tmp_path / "pids")}
-    with subprocess.Popen(fake_prepare("waits", tmp_path, "lost"), env=environment) as process:
-        wait_for_text(tmp_path / "pids", process)
-        tree = psutil.Process(process.pid).children(recursive=True)
-        assert len(tree) >= 3, "the server, the job and its child"
-        process.kill()
-    _, alive = psutil.wait_procs(tree, timeout=60)
-    assert not alive
-    assert ("prepare-lost", "RUNNING") in flow_runs(home), "nobody was there to say how it ended"
-
-    done = run_command(fake_prepare("works", tmp_path, "next"), environment, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert ("prepare-lost", "CRASHED") in flow_runs(home)
-    assert flow_runs(home)[-1] == ("prepare-next", "COMPLETED")
-    assert not list((home / "running").iterdir())
-
-
-def test_a_server_that_dies_hides_no_result(home: Path, tmp_path: Path) -> None:
-    # Nobody restarts the server: its client does not wait for it for minutes.
-    done = run_command(fake_prepare("kills-the-server", tmp_path, "alone"), user_environment(home), 120)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1])["version"] == 1
-    warning = done.stderr.splitlines()[-1]
-    assert warning.startswith("warning: Prefect's API at http://127.0.0.1:")
-    assert warning.endswith("; the run's history in Prefect stays incomplete")
-    assert "Traceback" not in done.stderr
-    assert "prefect." not in done.stderr
-    assert flow_runs(home)[-1] == ("prepare-alone", "RUNNING")
-    assert len(list((home / "running").iterdir())) == 1, "the next command marks it"
+    run = shardmill_up.run_named("prepare-bad")
+    assert run["state_name"] == "Failed"
+    assert run["state"]["message"].startswith("prepare failed: ")
+    assert "\nWhat to do: " in run["state"]["message"]
 
 
 @pytest.mark.slow
-def test_a_server_that_dies_hides_no_error_of_the_job(home: Path, tmp_path: Path) -> None:
-    command = fake_prepare("kills-the-server-and-fails", tmp_path, "alone")
-    done = run_command(command, user_environment(home), 120)
+@pytest.mark.parametrize("command", ["prepare", "run"])
+def test_a_server_that_dies_hides_no_result(
+    tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with mortal_server(tmp_path, monkeypatch) as environment:
+        arguments = fake_prepare("kills-the-server", tmp_path, "alone")
+        arguments[arguments.index("prepare")] = command
+        done = run_command(arguments, environment, 180)
+    assert "Traceback" not in done.stderr
+    lost = f"Prefect's API at {environment['PREFECT_API_URL']} failed"
+    if command == "prepare":
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout.splitlines()[-1])["version"] == 1
+        warning = done.stderr.splitlines()[-1]
+        assert warning.startswith(f"warning: {lost}")
+        assert warning.endswith("; the run's history in Prefect stays incomplete")
+        assert len(list((tmp_path / "running").iterdir())) == 1, "the next command marks it"
+    else:
+        assert done.returncode == 4
+        error, remedy = done.stderr.splitlines()[-2:]
+        assert error.startswith(f"error: {lost}")
+        assert error.endswith("; before that, fake@1 was published")
+        assert remedy.endswith(f", then {GO_ON}")
+
+
+@pytest.mark.slow
+def test_a_server_that_dies_hides_no_error_of_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with mortal_server(tmp_path, monkeypatch) as environment:
+        command = fake_prepare("kills-the-server-and-fails", tmp_path, "alone")
+        done = run_command(command, environment, 180)
     assert done.returncode == 3
     assert done.stderr.splitlines()[-2:] == [
         "error: 9 of 10 inputs cannot be decoded",
         "remedy: raise failure_budget",
     ]
-
-
-@pytest.mark.slow
-def test_a_server_that_dies_before_the_training_says_what_was_published(home: Path, tmp_path: Path) -> None:
-    command = fake_prepare("kills-the-server", tmp_path, "alone")
-    command[command.index("prepare")] = "run"
-    done = run_command(command, user_environment(home), 120)
-    assert done.returncode == 4
-    error, remedy = done.stderr.splitlines()[-2:]
-    assert error.startswith("error: Prefect's API at http://127.0.0.1:")
-    assert error.endswith("; before that, fake@1 was published")
-    assert remedy.endswith(f", then {GO_ON}")
 
 
 @pytest.mark.parametrize(
@@ -193,9 +111,11 @@ def test_a_stop_in_prefect_ends_the_command(
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
         wait_for_text(tmp_path / "pids", process)
         job = psutil.Process(process.pid).children(recursive=True)
-        run = shardmill_up.run_named(f"prepare-{name}")
+        run = before_its_end(
+            lambda: shardmill_up.find_run(f"prepare-{name}", "RUNNING"), lambda: process.poll() is not None
+        )
         shardmill_up.post(f"/flow_runs/{run['id']}/set_state", state=state)
-        _, stderr = process.communicate(timeout=120)
+        _, stderr = process.communicate(timeout=300)
     assert process.returncode == 130, stderr
     assert stderr.splitlines()[-2:] == [
         f"error: {said}",
@@ -209,9 +129,87 @@ def test_a_stop_in_prefect_ends_the_command(
 def test_a_job_that_is_killed_is_tried_again(shardmill_up: RunningServer, tmp_path: Path) -> None:
     command = fake_prepare("dies-once", tmp_path, "again")
     environment = {**shardmill_up.env, "FAKE_JOB_MARKER": str(tmp_path / "died")}
-    done = run_command(command, environment, timeout=120)
+    done = run_command(command, environment, timeout=300)
 
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "died").exists()
     assert json.loads(done.stdout.splitlines()[-1])["dataset"] == "fake"
     assert shardmill_up.state_of("prepare-again") == "COMPLETED"
+
+
+def test_an_unchanged_source_is_answered_before_prefect_is_there(
+    shardmill_up: RunningServer, tmp_path: Path
+) -> None:
+    source = write_image_folder(tmp_path / "photos", per_class=5)
+    command = ["prepare", str(source), "--dataset", "same", "--root", str(tmp_path / "datasets"), "--json"]
+    first = shardmill_up.shardmill(*command)
+    assert first.returncode == 0, first.stderr
+    assert shardmill_up.ui_url in first.stderr, "the run's page is printed"
+    assert shardmill_up.run_named("prepare-same")["state"]["message"] == "Published same@1"
+
+    again = shardmill_up.shardmill(*command)
+    assert json.loads(again.stdout.splitlines()[-1])["unchanged"]
+    assert "Run page" not in again.stderr, "it did not wait for Prefect"
+
+    def messages() -> list[str]:
+        found = shardmill_up.post("/flow_runs/filter", flow_runs={"name": {"any_": ["prepare-same"]}})
+        said = [run["state"]["message"] or run["state_type"] for run in found]
+        return sorted(message.partition(", ")[0] for message in said)
+
+    told = ["Nothing changed: same@1 is up to date (ran without a server", "Published same@1"]
+    assert shardmill_up.comes_true(lambda: messages() == told), (
+        f"shardmill up takes the record over: {messages()}"
+    )
+
+
+def test_a_run_without_a_server_that_was_killed_becomes_a_crashed_run(
+    shardmill_up: RunningServer, tmp_path: Path
+) -> None:
+    program = (
+        "import time; from flows.flow_runs.run_records import RunRecord\n"
+        "with RunRecord('train', 'train-killed-alone', {'dataset': 'x'}).kept():\n"
+        "    print('kept', flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], env=dict(shardmill_up.env), stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"kept\n"
+        process.kill()
+
+    def found() -> list[dict[str, object]]:
+        runs = shardmill_up.post("/flow_runs/filter", flow_runs={"name": {"any_": ["train-killed-alone"]}})
+        return [run for run in runs if run["state_type"] == "CRASHED"]
+
+    assert shardmill_up.comes_true(lambda: len(found()) == 1)
+    assert found()[0]["parameters"] == {"dataset": "x"}
+
+
+def test_the_page_of_a_failed_run_says_what_failed_and_what_to_do(
+    shardmill_up: RunningServer, tmp_path: Path
+) -> None:
+    done = run_command(fake_prepare("over-budget", tmp_path, "overdone"), shardmill_up.env, timeout=300)
+    assert done.returncode == 3, done.stderr
+    assert "truncated: a/broken.jpg (it ends early)" in done.stderr
+
+    run = shardmill_up.run_named("prepare-overdone")
+    assert run["state_type"] == "FAILED"
+    said = "prepare failed: 9 of 10 inputs cannot be decoded\nWhat to do: raise failure_budget"
+    assert run["state"]["message"] == said
+    shown = {artifact["key"]: artifact for artifact in shardmill_up.artifacts(run["id"])}
+    assert set(shown) == {"overdone-prepare-progress", "overdone-failure"}
+    assert shown["overdone-prepare-progress"]["data"] < 100
+    text = shown["overdone-failure"]["data"]
+    for words in (
+        "9 of 10 inputs",
+        "raise failure\\_budget",
+        "`a/broken.jpg`",
+        "(data:image/png",
+        "a line of the",
+    ):
+        assert words in text
+    assert f"`shardmill prepare {tmp_path} --dataset overdone --root" in text
+    errors = shardmill_up.post(
+        "/logs/filter", logs={"flow_run_id": {"any_": [run["id"]]}, "level": {"ge_": 40}}, limit=50
+    )
+    assert "9 of 10 inputs cannot be decoded" in [entry["message"] for entry in errors]

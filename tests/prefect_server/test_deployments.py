@@ -8,10 +8,13 @@ import re
 import time
 import urllib.error
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
+from beam_jobs.config import PrepareConfig
+from flows.flow_runs.artifacts.keys import Keys
 from infra.dataset.catalog import Catalog
 from infra.dataset.verify import verify
 from tests.prefect_server.jobs import held_after_a_block, job_processes, resume
@@ -42,23 +45,26 @@ def test_a_deployment_run_publishes_and_shows_what_it_did(
     assert verify(version).problems == []
     assert (version.manifest.accounting.num_records, version.manifest.accounting.num_quarantined) == (40, 1)
 
-    shown = {artifact["key"]: artifact for artifact in shardmill_up.artifacts(run)}
+    series = Keys.of("shapes", PrepareConfig(failure_budget=0.1)).series
+    shown = {artifact["key"].removeprefix(f"{series}-"): artifact for artifact in shardmill_up.artifacts(run)}
     assert set(shown) == {
-        "shapes-prepare-progress",
-        "shapes-splits-and-shards",
-        "shapes-accounting",
-        "shapes-quarantine",
-        "shapes-class-balance",
-        "shapes-where-to-look",
+        "prepare-progress",
+        "summary",
+        "splits-and-shards",
+        "accounting",
+        "quarantine",
+        "class-balance",
     }
-    assert shown["shapes-prepare-progress"]["data"] == 100
-    accounting = {row["outcome"]: row["inputs"] for row in json.loads(shown["shapes-accounting"]["data"])}
+    assert shown["prepare-progress"]["data"] == 100
+    assert "published shapes@1" in shown["prepare-progress"]["description"]
+    accounting = {row["outcome"]: row["inputs"] for row in json.loads(shown["accounting"]["data"])}
     assert (accounting["records"], accounting["quarantined"], accounting["all inputs"]) == (40, 1, 41)
-    shards = json.loads(shown["shapes-splits-and-shards"]["data"])
+    shards = json.loads(shown["splits-and-shards"]["data"])
     assert {row["split"]: row["examples"] for row in shards} == {"train": 32, "validation": 4, "test": 4}
-    picture = shown["shapes-class-balance"]["data"]
-    assert b"circle" in base64.b64decode(picture.removeprefix("data:image/svg+xml;base64,"))
-    assert "report.html" in shown["shapes-where-to-look"]["data"]
+    picture = shown["class-balance"]["description"].partition("data:image/svg+xml;base64,")[2]
+    assert b"circle" in base64.b64decode(picture.removesuffix(")"))
+    assert "`circle/broken.jpg`" in shown["quarantine"]["data"]
+    assert "report.html" in shown["summary"]["data"]
     assert shardmill_up.logged(run, "encode"), "progress is in the run's logs"
 
 
@@ -72,21 +78,57 @@ def test_a_pipeline_trains_until_a_training_has_finished(shardmill_up: RunningSe
     parameters = {
         "source": str(source),
         "dataset": name,
-        "train_config": {"data": {"image_size": 32, "global_batch_size": 16}, "run": {"epochs": 2}},
+        "train_config": {"data": {"image_size": 32, "global_batch_size": 16}, "run": {"epochs": 30}},
         "only_when_changed": True,
     }
     run = shardmill_up.deployment_run("pipeline/pipeline", **parameters)
+    percents, cards = _watched(shardmill_up, run)
     ended = shardmill_up.wait(run)
-    assert ended["state"]["message"] == f"Trained on {name}@1", shardmill_up.logs(run)
-    keys = {artifact["key"] for artifact in shardmill_up.artifacts(run)}
-    assert {f"{name}-training-curve", f"{name}-final-figures", f"{name}-train-progress"} <= keys
+    said = ended["state"]["message"]
+    assert said.startswith(f"Trained on {name}@1: test accuracy "), (
+        said,
+        shardmill_up.logs(run),
+    )
+    assert percents == sorted(percents), "progress never falls back"
+    assert len(set(percents)) >= 3, "progress moves while the training runs"
+    assert len(cards) >= 2, "the curve moves while the training runs"
+    assert "data:image/svg+xml;base64," in cards.pop()
+    own = _subjects(shardmill_up, run, with_children=False)
+    assert set(own) == {"prepare-progress", "train-progress", "training-curve", "pipeline"}
+    assert "/runs/flow-run/" in own["pipeline"]["data"]
+    assert f"[TensorBoard]({shardmill_up.page_url}/tensorboard/)" in own["pipeline"]["data"]
+    assert f"[Report]({shardmill_up.page_url}/runs/{name}-v1-" in own["pipeline"]["data"]
+    assert "after 30 epochs in" in own["train-progress"]["description"]
+    assert {"summary", "final-figures", "per-class", "confusion-test"} <= set(_subjects(shardmill_up, run))
     (trained,) = shardmill_up.runs.glob(f"{name}-*")
     assert list(trained.glob("export/**/saved_model.pb")), "the model was exported"
 
     again = shardmill_up.deployment_run("pipeline/pipeline", **parameters)
     ended = shardmill_up.wait(again)
     assert ended["state_type"] == "COMPLETED", shardmill_up.logs(again)
-    assert ended["state"]["message"] == f"Nothing changed: {name}@1 is up to date and was trained on before"
+    assert ended["state"]["message"] == f"Nothing trained: {name}@1 was trained on before"
+
+
+def _subjects(server: RunningServer, run: str, *, with_children: bool = True) -> dict[str, Any]:
+    """The artifacts of a run by what their keys end in."""
+    endings = ("prepare-progress", "train-progress", "training-curve", "final-figures", "per-class")
+    endings += ("confusion-test", "summary", "pipeline")
+    found = server.artifacts(run) if with_children else server.artifacts_of(run)
+    return {ending: one for one in found for ending in endings if one["key"].endswith(f"-{ending}")}
+
+
+def _watched(server: RunningServer, run: str) -> tuple[list[float], set[str]]:
+    """Look at a pipeline until it ends; (progress of its training, each look of its curve)."""
+    percents: list[float] = []
+    cards: set[str] = set()
+    while not server.has_ended(run):
+        shown = _subjects(server, run, with_children=False)
+        if "train-progress" in shown:
+            percents.append(float(shown["train-progress"]["data"]))
+        if "training-curve" in shown:
+            cards.add(shown["training-curve"]["description"])
+        time.sleep(0.5)
+    return percents, cards
 
 
 @pytest.mark.parametrize(
@@ -94,6 +136,7 @@ def test_a_pipeline_trains_until_a_training_has_finished(shardmill_up: RunningSe
     [
         ("prepare/prepare", {"source": "not/absolute", "dataset": "x"}, "source"),
         ("prepare/prepare", {"source": "/data", "dataset": "../x"}, "dataset"),
+        ("prepare/prepare", {"source": "/data", "dataset": "x\n"}, "dataset"),
         ("prepare/prepare", {"source": "/data"}, "dataset"),
         (
             "prepare/prepare",
@@ -114,43 +157,6 @@ def test_bad_parameters_are_refused_before_there_is_a_run(
         assert answer.code == 409
         assert named in answer.read().decode()
     assert shardmill_up.post("/flow_runs/count") == before
-
-
-def test_a_scheduled_prepare_does_nothing_when_nothing_changed(
-    shardmill_up: RunningServer, tmp_path: Path
-) -> None:
-    source = write_image_folder(tmp_path / "photos", per_class=6)
-    published = shardmill_up.shardmill(
-        "prepare", str(source), "--dataset", "regular", "--root", str(shardmill_up.root), "--json"
-    )
-    assert published.returncode == 0, published.stderr
-    assert shardmill_up.ui_url in published.stderr, "the run's page is printed"
-
-    scheduled = shardmill_up.shardmill("schedule", str(source), "--dataset", "regular", "--every", "10s")
-    assert scheduled.returncode == 0, scheduled.stderr
-    try:
-        run = _next_scheduled_run(shardmill_up, "prepare-regular")
-        ended = shardmill_up.wait(run)
-    finally:
-        assert shardmill_up.shardmill("schedule", "--dataset", "regular", "--remove").returncode == 0
-
-    assert ended["state_type"] == "COMPLETED", shardmill_up.logs(run)
-    assert ended["state"]["message"] == "Nothing changed: regular@1 is up to date"
-    assert ended["auto_scheduled"]
-    assert ended["total_run_time"] < 30, "seconds, not a whole preparation"
-    assert Catalog(shardmill_up.root).versions("regular") == [1]
-
-
-def _next_scheduled_run(server: RunningServer, name: str) -> str:
-    """Id of the first run that the scheduler made and the worker started."""
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        runs = server.post("/flow_runs/filter", sort="EXPECTED_START_TIME_ASC", limit=200)
-        for run in runs:
-            if run["auto_scheduled"] and run["state_type"] in ("RUNNING", "COMPLETED", "FAILED"):
-                return str(run["id"])
-        time.sleep(0.5)
-    raise AssertionError("the schedule did not fire")
 
 
 def test_a_cancel_takes_the_whole_tree_and_leaves_what_is_done(
@@ -178,6 +184,7 @@ def test_a_cancel_takes_the_whole_tree_and_leaves_what_is_done(
     assert verify(version).problems == []
 
 
+@pytest.mark.slow
 def test_a_killed_flow_process_takes_the_job_with_it(shardmill_up: RunningServer, tmp_path: Path) -> None:
     source = write_many_large_images(tmp_path / "large", NUM_LARGE)
     run = shardmill_up.deployment_run(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,8 +34,8 @@ def test_nobody_gets_in_without_it(locked: RunningServer, tmp_path: Path) -> Non
 
     elsewhere = user_environment(tmp_path / "home") | {"PREFECT_API_URL": locked.api_url}
     command = fake_prepare("works", tmp_path, "locked")
-    without = run_command(command, elsewhere, timeout=60)
-    wrong = run_command(command, elsewhere | {"PREFECT_API_AUTH_STRING": "team:wrong"}, timeout=60)
+    without = run_command(command, elsewhere, timeout=300)
+    wrong = run_command(command, elsewhere | {"PREFECT_API_AUTH_STRING": "team:wrong"}, timeout=300)
     assert (without.returncode, wrong.returncode) == (4, 4)
     assert without.stderr.splitlines() == [
         f"error: the Prefect server at PREFECT_API_URL={locked.api_url} asks for a password",
@@ -41,12 +43,24 @@ def test_nobody_gets_in_without_it(locked: RunningServer, tmp_path: Path) -> Non
     ]
     assert "does not accept the password in PREFECT_API_AUTH_STRING" in wrong.stderr
 
-    right = run_command(command, elsewhere | {"PREFECT_API_AUTH_STRING": AUTH}, timeout=120)
+    right = run_command(command, elsewhere | {"PREFECT_API_AUTH_STRING": AUTH}, timeout=300)
     assert right.returncode == 0, right.stderr
 
 
+def test_the_page_and_what_is_behind_it_ask_too(locked: RunningServer) -> None:
+    for path in ("/", "/metrics", "/tensorboard/data/runs"):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"{locked.page_url}{path}")
+        with refused.value as answer:
+            assert answer.code == 401
+    token = base64.b64encode(AUTH.encode()).decode()
+    request = urllib.request.Request(f"{locked.page_url}/", headers={"Authorization": f"Basic {token}"})
+    with urllib.request.urlopen(request) as answer:
+        assert b"ProcessWorker" in answer.read(), "the page itself got into Prefect"
+
+
 def test_our_own_commands_and_the_worker_know_it(locked: RunningServer, tmp_path: Path) -> None:
-    done = run_command(fake_prepare("works", tmp_path, "own"), locked.env, timeout=120)
+    done = run_command(fake_prepare("works", tmp_path, "own"), locked.env, timeout=300)
     assert done.returncode == 0, done.stderr
     assert locked.ui_url in done.stderr, "it ran on this server"
     status = locked.shardmill("status", "--json")

@@ -2,6 +2,7 @@
 
 ``python -m tests.samples.fake_rank FOLDER STEPS DEEDS``: DEEDS is JSON, a list of
 ``{"rank": r, "attempt": a, "step": s, "deed": name}``. Steps are kept in FOLDER, as a checkpoint would.
+A file ``enough`` there ends the training.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ def _meet(folder: Path, place: object, rank: int, step: int) -> None:
         file.write(".")
     own = places[rank].stat().st_size
     while any(not other.exists() or other.stat().st_size < own for other in places):
+        if (folder / "enough").exists():
+            return
         time.sleep(0.005)
 
 
@@ -77,7 +80,7 @@ def _run(folder: Path, steps: int, deeds: list[dict[str, object]]) -> int:
     step = int(saved.read_text()) if saved.exists() else 0
     _do(own.get((attempt, "start"), ""))
     events.stage("train", steps)
-    while step < steps:
+    while step < steps and not (folder / "enough").exists():
         _do(own.get((attempt, step), ""))
         heart.beat()
         step += 1

@@ -8,14 +8,17 @@ import random
 import socket
 import struct
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+
+from tests.samples.forwarding import Answer, Forwarder, Headers, forwarding
 
 FAULTS = ("500", "503", "reset", "cut", "lost")
-_HOP_HEADERS = {"connection", "keep-alive", "transfer-encoding", "content-length"}
+ALL_FAULTS = (*FAULTS, "slow", "stale")
+_STALE_SECONDS = 2.0
+_SLOW_SECONDS = 1.0
 
 
 @dataclass
@@ -29,9 +32,11 @@ class FaultyProxy:
         kinds: faults to choose from. A number: the store is not asked, and this HTTP status is the answer.
             reset: the store is not asked, and the connection is reset. cut: the body of the answer ends half
             way. lost: the store does what it was asked, and the connection is reset in place of its answer.
-            stall: nothing is answered.
+            stall: nothing is answered. slow: the second half of the answer comes a second late. stale: a
+            listing is answered as the same request was answered before, up to 2 seconds ago.
         methods: HTTP methods that meet faults; empty for all.
         most: how many faults of a kind to inject at most.
+        delay_seconds: pause before every request, as of a long way to the store.
         alter_request: changes the headers of every request on its way to the store.
         injected: fault -> how often it happened.
     """
@@ -42,8 +47,10 @@ class FaultyProxy:
     kinds: tuple[str, ...] = FAULTS
     methods: frozenset[str] = frozenset()
     most: int = 1 << 30
+    delay_seconds: float = 0.0
     alter_request: Callable[[http.client.HTTPMessage], None] | None = None
     injected: Counter[str] = field(default_factory=Counter)
+    _listings: dict[str, tuple[float, Answer]] = field(default_factory=dict)
     _random: random.Random = field(default_factory=lambda: random.Random(7))
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -58,16 +65,23 @@ class FaultyProxy:
             self.injected[kind] += 1
             return kind
 
+    def listing(self, path: str, answer: Answer, *, stale: bool) -> Answer:
+        """Keep the answer to a listing, or give the one that was kept before."""
+        with self._lock:
+            kept_at, kept = self._listings.get(path, (0.0, answer))
+            if stale and time.monotonic() - kept_at < _STALE_SECONDS:
+                return kept
+            self._listings[path] = (time.monotonic(), answer)
+            return answer
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+
+class _Handler(Forwarder):
     proxy: FaultyProxy
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Say nothing."""
-
-    def _forward(self) -> None:
-        body = self._body()
+    def answer(self) -> None:
+        """Pass the request on, or do what the next fault says."""
+        body = self.read_body()
+        time.sleep(self.proxy.delay_seconds)
         if self.proxy.alter_request is not None:
             self.proxy.alter_request(self.headers)
         fault = self.proxy.next_fault(self.command)
@@ -80,54 +94,27 @@ class _Handler(BaseHTTPRequestHandler):
             return self._reset()
         if fault is not None and fault.isdecimal():
             text = b"<Error><Code>Injected</Code><Message>injected</Message></Error>"
-            return self._send(int(fault), [], b"" if self.command == "HEAD" else text, len(text))
-        status, headers, answer = self._ask(body)
+            return self.send(int(fault), [], b"" if self.command == "HEAD" else text, len(text))
+        status, headers, answer = self.ask(self.command, self.path, self.headers.items(), body)
         if fault == "lost":
             return self._reset()
-        length = next(
-            (int(value) for name, value in headers if name.lower() == "content-length"), len(answer)
-        )
-        self._send(status, headers, answer[: len(answer) // 2] if fault == "cut" else answer, length)
+        if self.command == "GET" and ("list-type=2" in self.path or "comp=list" in self.path):
+            found = self.proxy.listing(self.path, (status, headers, answer), stale=fault == "stale")
+            status, headers, answer = found
+        length = self.length_of(headers, answer)
+        if fault == "slow":
+            return self._send_slowly(status, headers, answer, length)
+        self.send(status, headers, answer[: len(answer) // 2] if fault == "cut" else answer, length)
         if fault == "cut" and answer:
             self._reset()
         return None
 
-    def _body(self) -> bytes:
-        if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
-            parts = []
-            while size := int(self.rfile.readline().split(b";")[0], 16):
-                parts.append(self.rfile.read(size))
-                self.rfile.readline()
-            while self.rfile.readline().strip():
-                pass
-            return b"".join(parts)
-        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-
-    def _ask(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-        upstream = http.client.HTTPConnection("127.0.0.1", self.proxy.upstream_port, timeout=60)
-        try:
-            upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-            for name, value in self.headers.items():
-                if name.lower() not in {*_HOP_HEADERS, "expect"}:
-                    upstream.putheader(name, value)
-            upstream.putheader("Content-Length", str(len(body)))
-            upstream.endheaders(body)
-            answer = upstream.getresponse()
-            return answer.status, answer.getheaders(), answer.read()
-        finally:
-            upstream.close()
-
-    def _send(self, status: int, headers: list[tuple[str, str]], body: bytes, length: int) -> None:
-        self.send_response_only(status)
-        for name, value in headers:
-            if name.lower() not in _HOP_HEADERS:
-                self.send_header(name, value)
-        if status != 204:
-            self.send_header("Content-Length", str(length))
-        self.end_headers()
+    def _send_slowly(self, status: int, headers: Headers, answer: bytes, length: int) -> None:
+        half = len(answer) // 2
+        self.send(status, headers, answer[:half], length)
+        time.sleep(_SLOW_SECONDS)
         if self.command != "HEAD":
-            self.wfile.write(body)
-        self.wfile.flush()
+            self.wfile.write(answer[half:])
 
     def _reset(self) -> None:
         self.close_connection = True
@@ -136,28 +123,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.shutdown(socket.SHUT_RD)
         self.connection.close()
 
-    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _forward  # noqa: N815
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of connections that clients or faults broke."""
-
 
 @contextlib.contextmanager
 def faulty_proxy(upstream_port: int) -> Iterator[FaultyProxy]:
     """A running proxy that injects nothing until ``share`` is set."""
     proxy = FaultyProxy(upstream_port)
-    handler = type("_BoundHandler", (_Handler,), {"proxy": proxy})
-    server = _Server(("127.0.0.1", 0), handler)
-    proxy.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with forwarding(_Handler, upstream_port, proxy=proxy) as proxy.port:
         yield proxy
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

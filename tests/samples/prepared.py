@@ -18,7 +18,7 @@ from tests.samples.photos import jpeg, make_photos, png, rotated_jpeg, write
 def prepare(source: Path, root: Path, *more: str) -> subprocess.CompletedProcess[str]:
     """Run the command to its end, whatever that is."""
     argv = prepare_command(source, root, *more)
-    return subprocess.run(argv, capture_output=True, text=True, timeout=240, check=False)
+    return subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
 
 
 def prepared(source: Path, root: Path, *more: str) -> dict[str, Any]:

@@ -55,6 +55,15 @@ def assert_same_training(result: dict[str, Any], expected: dict[str, Any], rel: 
         assert row["validation"]["loss"] == pytest.approx(wanted["validation"]["loss"], rel=10 * rel)
 
 
+def relative_distance(result: dict[str, Any], expected: dict[str, Any]) -> float:
+    """The L2 distance of the weights of two runs, as a fraction of the norm of the expected ones."""
+    found = weights_of(result)
+    weights = {name: value for name, value in weights_of(expected).items() if value.dtype.kind == "f"}
+    apart = [np.sum((found[name] - value) ** 2, dtype=np.float64) for name, value in weights.items()]
+    norms = [np.sum(np.square(value), dtype=np.float64) for value in weights.values()]
+    return float(np.sqrt(sum(apart) / sum(norms)))
+
+
 class Progress(threading.Thread):
     """Follows the events of a training; times are on the system's monotonic clock (seconds).
 

@@ -37,7 +37,7 @@ def trained(
     version: DatasetVersion, run_dir: Path, *overrides: str, stop: StopFlag | None = None
 ) -> tuple[Any, Any]:
     """The loop with the best model of a run restored, and its evaluation on the validation split."""
-    from training.loop.data_and_outputs import TrainingData
+    from training.loop.epochs.data_and_outputs import TrainingData
     from training.loop.parts import build_parts
     from training.loop.session import train_and_restore_best
     from training.ranks import tensorflow_runtime

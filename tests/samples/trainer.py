@@ -1,4 +1,4 @@
-"""Real training processes for tests: started, watched through their events, killed."""
+"""Trainings for tests: processes that are started, watched and killed, or in this process."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -71,3 +72,19 @@ def train(root: Path, ref: str, config: dict[str, Any]) -> dict[str, Any]:
     assert status == 0, err
     result: dict[str, Any] = json.loads(out.splitlines()[-1])
     return result
+
+
+def train_here(root: Path, ref: str, config: dict[str, Any]) -> dict[str, Any]:
+    """Train to the end in this process, which has TensorFlow already; the result as ``--json`` prints it.
+
+    For one device, and not for ``run.deterministic``, which would hold for the tests that follow.
+    """
+    from training.config import TrainConfig
+    from training.train import train_dataset
+
+    asked = TrainConfig.model_validate(config)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")  # as in a process of its own: what Keras warns of is no error
+        result = train_dataset(ref, asked, root=root / "datasets", runs=root / "runs")
+    found: dict[str, Any] = json.loads(json.dumps(result))
+    return found

@@ -10,12 +10,12 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def eventually(holds: Callable[[], bool], seconds: float = 60.0) -> bool:
-    """Wait until something holds; whether it does."""
+def eventually(holds: Callable[[], bool], seconds: float = 60.0, every: float = 0.02) -> bool:
+    """Wait until something holds; whether it does. ``every`` is the pause between two looks (seconds)."""
     end = time.monotonic() + seconds
-    while not holds() and time.monotonic() < end:
-        time.sleep(0.02)
-    return holds()
+    while not (held := holds()) and time.monotonic() < end:
+        time.sleep(every)
+    return held
 
 
 def before_its_end(find: Callable[[], T | None], has_ended: Callable[[], bool], seconds: float = 300.0) -> T:

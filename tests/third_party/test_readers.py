@@ -25,6 +25,8 @@ from infra.dataset.version import DatasetVersion
 from infra.format.examples import ImageRecord, parse_example
 from infra.format.records import iter_records
 from tests.environments import NotInstallable, environment
+from tests.samples.photos import make_photos
+from tests.samples.prepared import run as prepare
 from tests.samples.published import coloured, publish
 
 REPOSITORY = Path(__file__).parents[2]
@@ -177,7 +179,9 @@ dataset = mlcroissant.Dataset(sys.argv[1])  # raises where it is not valid
 rows = [(row["records/id"].decode(), row["records/split"].decode(), row["records/label"])
         for row in dataset.records("records")]
 classes = [row["classes/name"] for row in dataset.records("classes")]
-print(json.dumps({"errors": sorted(dataset.metadata.ctx.issues.errors), "rows": rows, "classes": classes}))
+terms = [dataset.metadata.license, dataset.metadata.cite_as]
+errors = sorted(dataset.metadata.ctx.issues.errors)
+print(json.dumps({"errors": errors, "rows": rows, "classes": classes, "terms": terms}))
 """
 
 
@@ -195,3 +199,22 @@ def test_mlcroissant_accepts_the_description_and_reads_the_indexes(tmp_path: Pat
     assert found["classes"] == ["red fox", "späte\nEule"]
     table = version.scan(["id", "split", "label"]).to_table().to_pylist()
     assert sorted(map(tuple, found["rows"])) == sorted(tuple(row.values()) for row in table)
+
+
+@pytest.mark.slow
+def test_mlcroissant_reads_the_licence_that_a_table_gives(tmp_path: Path) -> None:
+    python = interpreter("mlcroissant", "mlcroissant")
+    source = make_photos(tmp_path / "photos", {"fox": 8})
+    names = sorted(path.name for path in (source / "fox").iterdir())
+    lines = [f"fox/{name},fox,https://creativecommons.org/licenses/by/4.0/,Jane Doe" for name in names]
+    (source / "images.csv").write_text("\n".join(["path,label,licence,attribution", *lines]) + "\n")
+    table = {"file": "images.csv", "features": ["licence", "attribution"]}
+    prepare(source, tmp_path / "root", source={"kind": "table", "table": table})
+    path = tmp_path / "root" / "d" / "croissant-000001.json"
+    done = subprocess.run(
+        [python, "-c", _CROISSANT, path], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["errors"] == []
+    assert found["terms"] == [["https://creativecommons.org/licenses/by/4.0/"], "Jane Doe"]

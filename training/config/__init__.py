@@ -40,21 +40,21 @@ class TrainConfig(Settings):
     """The table [train]."""
 
     model: ModelSettings = Field(default_factory=ModelSettings, description="the model")
+    run: RunSettings = Field(default_factory=RunSettings, description="how the run is carried out")
     data: DataSettings = Field(default_factory=DataSettings, description="examples and their order")
-    reading: ReadingSettings = Field(
-        default_factory=ReadingSettings, description="how stored records become batches"
-    )
     augment: AugmentSettings = Field(
         default_factory=AugmentSettings, description="augmentation of training examples"
     )
     optimizer: OptimizerSettings = Field(
         default_factory=OptimizerSettings, description="optimizer and schedule"
     )
+    reading: ReadingSettings = Field(
+        default_factory=ReadingSettings, description="how stored records become batches"
+    )
+    ranks: RankSettings = Field(default_factory=RankSettings, description="training by several processes")
     export: ExportSettings = Field(
         default_factory=ExportSettings, description="forms of the trained model besides the SavedModel"
     )
-    run: RunSettings = Field(default_factory=RunSettings, description="how the run is carried out")
-    ranks: RankSettings = Field(default_factory=RankSettings, description="training by several processes")
     tracking: TrackingSettings = Field(
         default_factory=TrackingSettings, description="what other systems are told about a run"
     )
@@ -71,6 +71,11 @@ class TrainConfig(Settings):
         if pruning.final_sparsity and (pruning.end_epochs or 0) > self.run.epochs:
             end = f"{pruning.end_epochs:g}"
             raise ValueError(f"optimizer.pruning.end_epochs = {end} is beyond run.epochs = {self.run.epochs}")
+        if self.ranks.launcher == "ray" and self.data.global_batch_size == "auto":
+            raise ValueError(
+                "data.global_batch_size = 'auto' would be tried on this machine, not on those of the Ray "
+                "cluster: give a number"
+            )
         check_framework(self)
         return self
 
@@ -80,8 +85,10 @@ class TrainConfig(Settings):
         return self.run.epochs - self.model.warm_head_epochs
 
 
-def with_devices(config: TrainConfig, devices: str | None, workers: str | None) -> TrainConfig:
-    """Return ``config`` with the values of ``--devices`` and ``--workers``; None leaves a setting alone.
+def with_devices(
+    config: TrainConfig, devices: str | None, workers: str | None, launcher: str | None = None
+) -> TrainConfig:
+    """Return ``config`` with ``--devices``, ``--workers`` and ``--launcher``; None leaves a setting alone.
 
     Raises:
         ConfigError: a value is wrong.
@@ -91,6 +98,8 @@ def with_devices(config: TrainConfig, devices: str | None, workers: str | None) 
         values["run"]["devices"] = devices
     if workers is not None:
         values["ranks"]["workers"] = workers
+    if launcher is not None:
+        values["ranks"]["launcher"] = launcher
     return validate(TrainConfig, values, where="the command")
 
 

@@ -13,6 +13,7 @@ from training.models.spec import Fit
 
 Balance = Literal["natural", "uniform", "sqrt", "effective-number", "repeat-factor", "weights"]
 WeightRuleName = Literal["none", "balanced", "effective-number"]
+_MOST_IMAGES: Final = 1 << 24
 DEFAULT_BETA: Final = 0.9999
 DEFAULT_THRESHOLD: Final = 0.001
 BalanceWeight = Annotated[float, Field(ge=0, le=1e6)]
@@ -38,7 +39,7 @@ class DataSettings(Settings):
         "central square; or 'stretch', all of it, squeezed into a square; default: 'stretch' for objects, "
         "which need it, and for masks, else 'crop'",
     )
-    global_batch_size: int | Literal["auto"] = Field(
+    global_batch_size: Annotated[int, Field(ge=1, le=_MOST_IMAGES)] | Literal["auto"] = Field(
         default=64,
         description="examples a step, over all devices together; 'auto': the largest power of two times the "
         "devices that fits into memory, found by trial before a run begins",
@@ -51,7 +52,8 @@ class DataSettings(Settings):
     balance: Balance = Field(
         default="natural",
         description="how often classes come in an epoch: 'natural' (each record once), 'uniform' (equally "
-        "often), 'sqrt', 'effective-number', 'repeat-factor', or 'weights' (by balance_weights)",
+        "often), 'sqrt', 'effective-number', 'repeat-factor', or 'weights' (by balance_weights); with "
+        "several labels or objects 'natural' or 'repeat-factor'",
     )
     balance_beta: float = Field(
         default=DEFAULT_BETA,
@@ -83,10 +85,16 @@ class DataSettings(Settings):
         "records are read together), for storage with slow random reads",
     )
     block_records: int = Field(
-        default=32, ge=1, description="with granularity 'block': neighbouring records that are read together"
+        default=32,
+        ge=1,
+        le=1 << 20,
+        description="with granularity 'block': neighbouring records that are read together",
     )
     window_blocks: int = Field(
-        default=256, ge=1, description="with granularity 'block': blocks that are mixed record by record"
+        default=256,
+        ge=1,
+        le=1 << 20,
+        description="with granularity 'block': blocks that are mixed record by record",
     )
     folds: int | None = Field(
         default=None,
@@ -97,6 +105,7 @@ class DataSettings(Settings):
     left_out_fold: int | None = Field(
         default=None,
         ge=1,
+        le=100,
         description="train without this fold (from 1 to folds) and predict its examples in the end; "
         "`shardmill label-errors` sets both",
     )
@@ -111,8 +120,9 @@ class DataSettings(Settings):
     @classmethod
     def _number_or_auto(cls, value: Any) -> Any:
         """Check the value here, since pydantic's message for a union would name both types."""
-        if value != "auto" and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-            raise ValueError("give 'auto', or a number greater than or equal to 1")
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        if value != "auto" and not (is_number and 1 <= value <= _MOST_IMAGES):
+            raise ValueError(f"give 'auto', or a number from 1 to {_MOST_IMAGES}")
         return value
 
     @field_validator("class_weights", mode="before")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -28,7 +28,7 @@ class ModelSettings(Settings):
     dropout: float = Field(
         default=0.2, ge=0, lt=1, description="share of features dropped before the classifier"
     )
-    freeze: Literal["none", "backbone"] | int | tuple[str, ...] = Field(
+    freeze: Literal["none", "backbone"] | Annotated[int, Field(ge=1, le=1_000_000)] | tuple[str, ...] = Field(
         default="none",
         description="layers that training leaves alone: 'none', 'backbone' (all but the last layer with "
         "weights), the number of layers with weights from the input on, or patterns of their names. Frozen "
@@ -37,6 +37,7 @@ class ModelSettings(Settings):
     warm_head_epochs: int = Field(
         default=0,
         ge=0,
+        le=1_000_000,
         description="first epochs of the run in which only the classifier learns, at "
         "optimizer.head_learning_rate; then optimizer.schedule begins, with all layers but those of freeze",
     )
@@ -51,7 +52,7 @@ class ModelSettings(Settings):
     def _one_of_three(cls, value: Any) -> Any:
         """Check the kind of value here, since pydantic's message for a union would name all types."""
         named = isinstance(value, list | tuple) and value and all(isinstance(name, str) for name in value)
-        counted = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        counted = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 1_000_000
         if value not in ("none", "backbone") and not named and not counted:
             raise ValueError("give 'none', 'backbone', a number of layers, or a list of names of layers")
         return tuple(value) if named else value

@@ -22,12 +22,20 @@ class PruningSettings(Settings):
         description="share of the weights of each layer that are zero in the end, biases and normalisation "
         "layers excepted; 0 turns pruning off",
     )
-    begin_epochs: float = Field(default=0.0, ge=0, description="epochs after which pruning begins")
+    begin_epochs: float = Field(
+        default=0.0, ge=0, le=1_000_000, description="epochs after which pruning begins"
+    )
     end_epochs: float | None = Field(
-        default=None, gt=0, description="epochs after which final_sparsity is reached; must be set"
+        default=None,
+        gt=0,
+        le=1_000_000,
+        description="epochs after which final_sparsity is reached; must be set",
     )
     every_steps: int = Field(
-        default=100, ge=1, description="steps between two choices of the weights that become zero"
+        default=100,
+        ge=1,
+        le=1_000_000_000,
+        description="steps between two choices of the weights that become zero",
     )
 
     @model_validator(mode="after")
@@ -55,12 +63,14 @@ class OptimizerSettings(Settings):
     learning_rate: float | None = Field(
         default=None,
         gt=0,
+        le=1000,
         description="the highest, after warm-up; default: 0.002 for adamw and lamb, 0.05 for sgd, 0.0003 for "
         "lion, 1 for adadelta, 0.01 for adagrad, otherwise 0.001",
     )
     head_learning_rate: float | None = Field(
         default=None,
         gt=0,
+        le=1000,
         description="constant rate of the classifier in the epochs of model.warm_head_epochs; default: the "
         "default of learning_rate",
     )
@@ -73,7 +83,10 @@ class OptimizerSettings(Settings):
         default=0.1, ge=0, lt=1, description="share of the steps in which the rate rises"
     )
     warmup_steps: int | None = Field(
-        default=None, ge=0, description="steps in which the rate rises; default: by warmup_fraction"
+        default=None,
+        ge=0,
+        le=1_000_000_000,
+        description="steps in which the rate rises; default: by warmup_fraction",
     )
     final_factor: float | None = Field(
         default=None,
@@ -91,6 +104,7 @@ class OptimizerSettings(Settings):
     weight_decay: float | None = Field(
         default=None,
         ge=0,
+        le=1000,
         description="decoupled: each step takes rate * decay * weight away, but not from biases and "
         "normalisation layers. Default: 0.01 for adamw and lamb, 0.0005 for sgd, 0.1 for lion, 0.004 for "
         "muon, otherwise 0",
@@ -105,6 +119,7 @@ class OptimizerSettings(Settings):
     clip_norm: float | None = Field(
         default=None,
         gt=0,
+        le=1e9,
         description="longest gradient (L2 norm over all weights); longer ones are scaled down",
     )
     ema_decay: float | None = Field(

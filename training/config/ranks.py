@@ -7,6 +7,10 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from infra.settings import Settings
+from training.ranks.launchers.kubernetes.settings import KubernetesSettings
+from training.ranks.launchers.ray.settings import RaySettings
+from training.ranks.launchers.registry import LauncherName
+from training.ranks.launchers.slurm.settings import SlurmSettings
 from training.ranks.supervision.slots import RankCount
 
 
@@ -25,6 +29,16 @@ class RankSettings(Settings):
         description="train with so many supervised processes, one a device; a range such as '2..4' goes on "
         "with fewer when a device is gone; unset: one process for all devices",
     )
+    launcher: LauncherName = Field(
+        default="local",
+        description="who places the ranks: 'local', this command on this machine; 'ray', this command on the "
+        "machines of a Ray cluster; 'slurm' and 'kubernetes' write the job for such a cluster",
+    )
+    slurm: SlurmSettings = Field(default_factory=SlurmSettings, description="the batch job of Slurm")
+    kubernetes: KubernetesSettings = Field(
+        default_factory=KubernetesSettings, description="the JobSet of Kubernetes"
+    )
+    ray: RaySettings = Field(default_factory=RaySettings, description="training on a Ray cluster")
     shares: Literal["auto", "equal", "measured"] | list[Annotated[int, Field(ge=1)]] = Field(
         default="auto",
         description="how the ranks share the examples of a step: 'equal' parts; 'measured': each rank "
@@ -32,7 +46,7 @@ class RankSettings(Settings):
         "devices of the ranks have different names, else equal; or a number for each rank, such as [3, 1]",
     )
     max_restarts: int = Field(
-        default=3, ge=0, description="restarts in a row that gain no step, before the run fails"
+        default=3, ge=0, le=10_000, description="restarts in a row that gain no step, before the run fails"
     )
     collectives: Literal["auto", "ring", "nccl"] = Field(
         default="auto",
@@ -42,23 +56,38 @@ class RankSettings(Settings):
     peer_timeout_seconds: float = Field(
         default=60.0,
         ge=1,
+        le=604_800,
         description="ranks give up on one whose process is silent for so long; a parent notices a "
         "dead rank at once",
     )
     start_timeout_seconds: float = Field(
         default=600.0,
         gt=0,
+        le=604_800,
         description="time for a rank to find the others, to compile and to take its first steps",
     )
     step_timeout_seconds: float | None = Field(
         default=None,
         gt=0,
+        le=604_800,
         description="a rank without a step for so long counts as hung; unset: 20 times the slowest step "
         "so far, at least 60 s",
     )
     stop_timeout_seconds: float = Field(
-        default=120.0, gt=0, description="time for all ranks to save and end when a signal asks them to stop"
+        default=120.0,
+        gt=0,
+        le=604_800,
+        description="time for all ranks to save and end when a signal asks them to stop",
     )
+
+    @model_validator(mode="after")
+    def _known_number_of_ranks(self) -> RankSettings:
+        if self.launcher != "local" and self.workers is None:
+            raise ValueError(
+                f"ranks.launcher = {self.launcher!r} needs ranks.workers, the number of ranks on all "
+                "machines: --workers 4, or a range such as 2..4"
+            )
+        return self
 
     @model_validator(mode="after")
     def _a_share_for_each_rank(self) -> RankSettings:

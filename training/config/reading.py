@@ -30,11 +30,13 @@ class ReadingSettings(Settings):
     ram_budget_bytes: int = Field(
         default=2 << 30,
         ge=1 << 26,
+        le=1 << 50,
         description="most memory that reading may take: shuffle buffer, cache in memory, batches under way",
     )
     shuffle_buffer: int | None = Field(
         default=None,
         ge=0,
+        le=1 << 40,
         description="examples in the shuffle buffer of streaming; default: 10,000, or as many as a quarter "
         "of ram_budget_bytes holds; 0 keeps the stored order within shards",
     )
@@ -52,6 +54,7 @@ class ReadingSettings(Settings):
     cache_bytes: int | None = Field(
         default=None,
         ge=0,
+        le=1 << 60,
         description="most that a cache may take; default: half of ram_budget_bytes in memory, half of the "
         "free space on disk",
     )
@@ -72,11 +75,13 @@ class ReadingSettings(Settings):
     staging_bytes: int | None = Field(
         default=None,
         ge=1,
+        le=1 << 60,
         description="most that staging_dir may hold, over all datasets and processes; default: half of the "
         "free space of its disk",
     )
     max_bad_records: int = Field(
         default=0,
         ge=0,
+        le=1 << 40,
         description="damaged records that a run leaves out, each named in its result; one more ends it",
     )

@@ -37,12 +37,12 @@ def _devices(value: object) -> str:
 class RunSettings(Settings):
     """How the run is carried out."""
 
+    epochs: int = Field(default=12, ge=1, le=1_000_000, description="passes over the train split")
     framework: Literal["tensorflow", "torch"] = Field(
         default="tensorflow",
         description="'tensorflow', or 'torch': PyTorch, with small_cnn, models of torchvision and modules of "
         "PyTorch of your own; one process per device",
     )
-    epochs: int = Field(default=12, ge=1, description="passes over the train split")
     devices: Annotated[str, BeforeValidator(_devices)] = Field(
         default="all",
         description="'all': every visible GPU (or the CPU); 'one': the first; a number: so many GPUs; "
@@ -51,6 +51,7 @@ class RunSettings(Settings):
     gpu_memory_limit_bytes: int | None = Field(
         default=None,
         ge=1 << 27,
+        le=1 << 50,
         description="memory of each GPU that the run takes when it starts and never exceeds; unset: as much "
         "as it needs, when it needs it",
     )
@@ -60,6 +61,7 @@ class RunSettings(Settings):
     accumulate_steps: int = Field(
         default=1,
         ge=1,
+        le=65_536,
         description="take the examples of a step in so many parts and add up their gradients: less memory "
         "for the same global batch. Batch normalisation then has the statistics of a part",
     )
@@ -75,7 +77,7 @@ class RunSettings(Settings):
         default=False, description="only operations whose result is the same bit for bit each time (slower)"
     )
     validate_every_epochs: int = Field(
-        default=1, ge=1, description="epochs between looks at the validation split"
+        default=1, ge=1, le=1_000_000, description="epochs between looks at the validation split"
     )
     best_metric: BestMetric = Field(
         default="auto",
@@ -86,6 +88,7 @@ class RunSettings(Settings):
     patience: int | None = Field(
         default=None,
         ge=1,
+        le=1_000_000,
         description="stop after so many looks at the validation split without a better best_metric",
     )
     callbacks: list[str] = Field(
@@ -93,13 +96,23 @@ class RunSettings(Settings):
         description="callbacks of Keras, each as 'module:factory', a function that makes it",
     )
     checkpoint_every_steps: int | None = Field(
-        default=None, ge=1, description="steps between checkpoints, besides that at the end of each epoch"
+        default=None,
+        ge=1,
+        le=1_000_000_000,
+        description="steps between checkpoints, besides that at the end of each epoch",
     )
     checkpoint_every_seconds: float = Field(
-        default=300.0, gt=0, description="longest time without a checkpoint, at the next step boundary"
+        default=300.0,
+        gt=0,
+        le=604_800,
+        description="longest time without a checkpoint, at the next step boundary",
     )
-    keep_checkpoints: int = Field(default=2, ge=1, description="latest checkpoints kept, besides the best")
-    log_every_steps: int = Field(default=10, ge=1, description="steps between figures of the train split")
+    keep_checkpoints: int = Field(
+        default=2, ge=1, le=10_000, description="latest checkpoints kept, besides the best"
+    )
+    log_every_steps: int = Field(
+        default=10, ge=1, le=1_000_000_000, description="steps between figures of the train split"
+    )
     log_pictures: bool = Field(
         default=True,
         description="pictures in TensorBoard: the first training examples as augmented, and the hardest "

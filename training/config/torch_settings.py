@@ -32,8 +32,8 @@ _KNOWN: Final = {
     "best_metric patience checkpoint_every_steps checkpoint_every_seconds keep_checkpoints log_every_steps "
     "log_pictures trace_records preemption_signal fresh",
     "tracking": "experiment registered_model alias",
-    "ranks": "workers max_restarts collectives peer_timeout_seconds start_timeout_seconds "
-    "step_timeout_seconds stop_timeout_seconds shares",
+    "ranks": "workers launcher ray slurm kubernetes max_restarts collectives peer_timeout_seconds "
+    "start_timeout_seconds step_timeout_seconds stop_timeout_seconds shares",
 }
 # Further values that mean the same as the default.
 _ALSO_FINE: Final = {

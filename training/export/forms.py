@@ -21,7 +21,7 @@ from training.reading import BatchMaker, RecordReader
 from training.reading.batches.iterate import NumpyBatches
 
 _CALIBRATION_IMAGES = 128
-_BATCH = 64
+_BATCH, _BATCH_OF_MASKS = 64, 4
 # Other kernels round differently; a wrong conversion differs by far more.
 _MOST_DIFFERENCE = 1e-3
 
@@ -30,7 +30,7 @@ _FILES: dict[ExportFormat, str] = {
     "litert-int8": "model-int8.tflite",
     "onnx": "model.onnx",
 }
-# images uint8 [b, S, S, C] -> float32 [b, K]
+# images uint8 [b, S, S, C] -> float32 [b, K], or of masks [b, S, S, K]
 Values = Callable[[Any], np.ndarray[Any, Any]]
 
 
@@ -61,9 +61,16 @@ class Exported:
     fit: Fit = "crop"
 
     def output(self, images: Any) -> Any:
-        """Return the most important output, as graphs of other forms compute it: float32 [b, K]."""
+        """Return the output by which forms are compared, as their graphs compute it: float32 [b, ...]."""
         served = self.task.served(in_float32(self.model(images, training=False)))
-        return next(iter(served.values()))
+        measure = self.task.form_measure()
+        assert measure is not None, "forms are offered for the task"
+        return served[measure.output_name]
+
+    @property
+    def num_together(self) -> int:
+        """The number of images that are compared at a time: few if each pixel has values."""
+        return _BATCH if len(self.model.output_shape) == 2 else _BATCH_OF_MASKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +190,7 @@ def compare(exported: Exported, values: Values, reader: RecordReader, measure: F
     """
     score = model_score = largest = 0.0
     same = count = 0
-    for batch in _batches(exported, reader, _BATCH):
+    for batch in _batches(exported, reader, exported.num_together):
         wanted, found = np.asarray(exported.output(batch.images), np.float64), values(batch.images)
         score += float(measure.scores(found, batch.labels).sum())
         model_score += float(measure.scores(wanted, batch.labels).sum())

@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 Values = npt.NDArray[np.floating]
+_SAME_PIXELS = 0.99
 _CLOSE = 0.1  # of the deviation of a number, within which two models agree
 
 
 class FormMeasure(Protocol):
-    """Compares what two models return for the same examples: values [b, K] each.
+    """Compares what two models return for the same examples: values [b, K], or of masks [b, S, S, C].
 
     Attributes:
         output_name: the name of the values in exported models.
@@ -101,3 +102,32 @@ class NumbersMeasure:
     def differences(self, values: Values, others: Values) -> npt.NDArray[Any]:
         """Return the differences in deviations of the targets: [b, T]."""
         return np.asarray(np.abs(values - others) / np.array(self.std))
+
+
+@dataclass(frozen=True, slots=True)
+class MaskMeasure:
+    """Probabilities of the classes of each pixel: values [b, S, S, C]. Implements ``FormMeasure``.
+
+    Attributes:
+        ignore: number of the pixels in labels that belong to no class.
+    """
+
+    ignore: int
+    output_name = "probabilities"
+    score_name = "pixel_accuracy"
+
+    def scores(self, values: Values, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the share of the pixels with a class whose class was predicted: [b]; 1 if none has one."""
+        counts = labels != self.ignore
+        right = (values.argmax(axis=-1) == labels) & counts
+        totals = counts.sum(axis=(1, 2))
+        return np.where(totals > 0, right.sum(axis=(1, 2)) / np.maximum(totals, 1), 1.0)
+
+    def agree(self, values: Values, others: Values) -> npt.NDArray[np.bool_]:
+        """Return where both predict the same class for 99 % of the pixels and more: bool [b]."""
+        same = values.argmax(axis=-1) == others.argmax(axis=-1)
+        return np.asarray(same.mean(axis=(1, 2)) >= _SAME_PIXELS)
+
+    def differences(self, values: Values, others: Values) -> npt.NDArray[Any]:
+        """Return the differences of the probabilities: [b, S, S, C]."""
+        return np.abs(values - others)

@@ -19,9 +19,10 @@ from training.config import TrainConfig, image_size_of
 from training.dataset import Dataset
 from training.export.packages import check_packages
 from training.loop.checkpoints.checkpoints import Progress
-from training.loop.data_and_outputs import RunOutputs, TrainingData
 from training.loop.ending.export import export_model
 from training.loop.ending.result import run_result
+from training.loop.epochs.data_and_outputs import RunOutputs, TrainingData
+from training.loop.epochs.to_best import train_to_best
 from training.loop.evaluating.final_evaluation import evaluate_left_out, evaluate_splits, write_label_errors
 from training.loop.loop import TrainingLoop
 from training.loop.memory.fallback import settle_parts
@@ -33,7 +34,6 @@ from training.loop.sharing.speed import measured_rank
 from training.loop.stopping.agreed_stop import AgreedStop
 from training.loop.stopping.interruption import StopFlag, raise_when_preempted, stop_at_boundaries
 from training.loop.stopping.second_signal import end_at_second_signal
-from training.loop.to_best import train_to_best
 from training.ranks.cluster import Cluster
 from training.ranks.group import RankGroup, group_of
 from training.ranks.heartbeat import Heart

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from training.loop.reports import StepTotals
+from training.loop.epochs.reports import StepTotals
 
 
 class DeviceTotals:

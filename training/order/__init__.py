@@ -36,6 +36,9 @@ most once in a pass. Passes follow each other in time, so repeats are spread ove
 epochs the counts of two records of a class differ by at most one: large classes rotate through all their
 records.
 
+*Several labels a record* (``balance.several_labels``). Only repeat factors draw them. The class of a record
+is then its rarest label, if this label has a factor above 1; all other records are one more class.
+
 One bias remains. Which records of a large class share an epoch depends on the circle, which stays the same
 for the whole run; their order within the epoch does not. A record may come twice at short distance where one
 pass ends and the next begins.

@@ -16,7 +16,8 @@ from training.arrays import Floats, Ints
 from training.config.data import DataSettings
 from training.order.balance import class_weights
 from training.order.balance.class_weights import WeightRule
-from training.order.balance.rules import RULES, Rule, by_weights, effective_number, repeat_factor
+from training.order.balance.rules import RULES, Rule, by_weights, effective_number, natural, repeat_factor
+from training.order.balance.several_labels import LabelSets, by_leading_label
 from training.order.blocks import BlockSizes
 from training.order.epochs import TrainingOrder
 
@@ -31,6 +32,10 @@ class SplitLabels(Protocol):
     @property
     def shard_sizes(self) -> Ints:
         """int64 [S]: the number of records in each shard."""
+
+    @property
+    def label_sets(self) -> LabelSets | None:
+        """Several labels of each record; None if the records have other labels."""
 
     def __len__(self) -> int:
         """Return the number of records, N."""
@@ -53,16 +58,16 @@ def order_from_settings(data: DataSettings, table: SplitLabels, classes: Sequenc
             "data.left_out_fold is for training runs alone",
             "take data.folds and data.left_out_fold out of the settings",
         )
-    labels = table.label
-    if labels.size and labels.min() == NO_CLASS:
-        _check_draws_no_classes(data)
-        labels = np.zeros_like(labels)
+    if len(table) and table.label.min() == NO_CLASS:
+        labels, balance = _without_single_classes(data, table)
+    else:
+        labels, balance = table.label, balance_rule(data, classes)
     blocks = BlockSizes(data.block_records, data.window_blocks) if data.granularity == "block" else None
     return TrainingOrder(
         labels,
         seed=data.seed,
         global_batch_size=data.batch_size,
-        balance=balance_rule(data, classes),
+        balance=balance,
         last_batch=data.last_batch,
         blocks=blocks,
         shard_sizes=table.shard_sizes,
@@ -70,21 +75,28 @@ def order_from_settings(data: DataSettings, table: SplitLabels, classes: Sequenc
     )
 
 
-def _check_draws_no_classes(data: DataSettings) -> None:
-    """Check that the order of records without a class asks for no classes.
+def _without_single_classes(data: DataSettings, table: SplitLabels) -> tuple[npt.NDArray[np.int32], Rule]:
+    """Return the class by which each record is drawn, and the rule, for other labels than one class each.
 
     Raises:
-        ConfigError: it does.
+        ConfigError: the settings ask for one class each.
     """
-    for key, value, plain in (
-        ("balance", data.balance, "natural"),
-        ("class_weights", data.class_weights, "none"),
-    ):
-        if value != plain:
-            raise ConfigError(
-                f"data.{key} = {value!r} needs one class an image; this dataset has other labels, or none",
-                f"leave it out: data.{key} = {plain!r}",
-            )
+    sets = table.label_sets
+    repeats = data.balance == "repeat-factor" and sets is not None
+    why = "needs one class an image; this dataset has other labels, or none"
+    if data.balance != "natural" and not repeats:
+        raise ConfigError(
+            f"data.balance = {data.balance!r} {why}",
+            "leave it out: data.balance = 'natural'"
+            + (", or choose 'repeat-factor', which draws several labels too" if sets is not None else ""),
+        )
+    if data.class_weights != "none":
+        raise ConfigError(
+            f"data.class_weights = {data.class_weights!r} {why}", "leave it out: data.class_weights = 'none'"
+        )
+    if repeats and sets is not None:
+        return by_leading_label(sets, data.balance_threshold)
+    return np.zeros_like(table.label), natural
 
 
 def balance_rule(data: DataSettings, classes: Sequence[str]) -> Rule:

@@ -26,6 +26,7 @@ class Input:
         path: as given, or the folder as given with the path below it.
         image: a PNG of what the model sees, in its size; None: refused.
         height, width: of the upright image (pixels); 0: refused.
+        shown: the upright image in the size for people, uint8 [h, w, 3]; None: it was not asked for.
         reason, message: why it was refused: a code, and a sentence for people.
     """
 
@@ -33,6 +34,7 @@ class Input:
     image: bytes | None = None
     height: int = 0
     width: int = 0
+    shown: Pixels | None = None
     reason: str | None = None
     message: str | None = None
 
@@ -57,13 +59,14 @@ def _below(folder: Path) -> Iterator[Path]:
             yield folder / entry.name
 
 
-def read_input(path: Path, size: int, fit: Fit = "crop") -> Input:
+def read_input(path: Path, size: int, fit: Fit = "crop", shown_side: int = 0) -> Input:
     """Read and decode one file.
 
     Args:
         path: the file.
         size: height and width of the model's input (pixels).
         fit: what the model sees of images that are not square.
+        shown_side: the longer side of the image for people, at most (pixels); 0: none is wanted.
     """
     name = uri_of(str(path))
     try:
@@ -78,7 +81,18 @@ def read_input(path: Path, size: int, fit: Fit = "crop") -> Input:
     seen = pixels if fit == "stretch" else _central_square(pixels)
     out = np.empty((size, size, 3), np.uint8)
     resize_into(np.ascontiguousarray(seen), out)
-    return Input(name, _png(out), height, width)
+    return Input(name, _png(out), height, width, _shown(pixels, shown_side))
+
+
+def _shown(pixels: Pixels, side: int) -> Pixels | None:
+    """Return an image whose longer side has at most so many pixels; None for 0."""
+    height, width = pixels.shape[:2]
+    if not side or max(height, width) <= side:
+        return pixels if side else None
+    ratio = side / max(height, width)
+    out = np.empty((max(1, round(height * ratio)), max(1, round(width * ratio)), 3), np.uint8)
+    resize_into(np.ascontiguousarray(pixels), out)
+    return out
 
 
 def _central_square(pixels: Pixels) -> Pixels:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal, Protocol
 
 import pyarrow as pa
@@ -29,12 +29,14 @@ class Prediction:
         path: of the file.
         values: the probability of each class, or the number for each target; empty: the file was refused.
         reason, message: why it was refused.
+        further: columns that do not follow from the values, by name.
     """
 
     path: str
     values: Sequence[float]
     reason: str | None = None
     message: str | None = None
+    further: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Output(Protocol):
@@ -86,7 +88,7 @@ class CsvOutput:
             return ""
         if isinstance(value, list):
             return _LIST_SEPARATOR.join(value)
-        return value if isinstance(value, str) else self._decisions.number.format(value)
+        return str(value) if isinstance(value, str | int) else self._decisions.number.format(value)
 
     def _write(self, row: Sequence[str]) -> None:
         text = io.StringIO()
@@ -149,4 +151,5 @@ class ParquetOutput:
 
 def _decided(decisions: Decisions, names: Sequence[str], one: Prediction) -> dict[str, Any]:
     """Return the decision of a prediction by column; None in each of a file that was refused."""
-    return decisions.decide(names, one.values) if one.values else dict.fromkeys(decisions.columns)
+    decided = {**decisions.decide(names, one.values), **one.further} if one.values else {}
+    return {name: decided.get(name) for name in decisions.columns}

@@ -6,16 +6,21 @@ settings alone if they are there before it is made; ``tests/unit/training/ranks`
 
 Idle threads of TensorFlow look for work in a loop before they sleep. Ranks that share the cores of a machine
 take them from each other so: a step of two ranks on two cores then costs a fifth more CPU time. The setting
-that turns it off can only be given to sessions in public.
+that turns it off is part of the context's configuration, which no public function changes once TensorFlow is
+imported. It is set in the releases of TensorFlow that it was tested with; in others ranks are only slower.
 """
 
 from __future__ import annotations
 
+import tensorflow as tf
 from tensorflow.compiler.xla.tsl.protobuf import coordination_config_pb2
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.eager import context
 
+from infra import progress as events
+
 _LEADER = "/job:worker/replica:0/task:0"
+_TESTED = ("2.21.",)
 
 
 def set_patience(num_ranks: int, silence_seconds: float, start_seconds: float) -> None:
@@ -35,8 +40,21 @@ def set_patience(num_ranks: int, silence_seconds: float, start_seconds: float) -
     )
 
 
-def let_idle_threads_sleep() -> None:
-    """Let idle threads sleep at once, for ranks that share cores. Call it before the strategy is made."""
+def let_idle_threads_sleep(release: str = tf.__version__) -> bool:
+    """Let idle threads sleep at once, for ranks that share cores. Call it before the strategy is made.
+
+    Args:
+        release: the release of TensorFlow.
+
+    Returns:
+        Whether it could be set.
+    """
+    if not release.startswith(_TESTED):
+        events.log(
+            f"TensorFlow {release} was not tested with ranks on one machine: its idle threads may spin"
+        )
+        return False
     config = config_pb2.ConfigProto()
     config.experimental.disable_thread_spinning = True
     context.context()._config = config
+    return True

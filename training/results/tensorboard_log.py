@@ -63,18 +63,18 @@ class TensorBoardLog:
             folder.mkdir(parents=True, exist_ok=True)
             # TensorBoard reads the files of a folder in the order of their names, that is of their times.
             name = f"events.out.tfevents.{time.time_ns():020d}.{socket.gethostname()}.{os.getpid()}"
-            self._files[split] = (folder / name).open("wb")
+            # Unbuffered: those who watch a run see each point as soon as it is written.
+            self._files[split] = (folder / name).open("wb", buffering=0)
             self._append(split, Event(wall_time=time.time(), file_version="brain.Event:2"))
         self._files[split].write(frame(event.SerializeToString()))
 
     def flush(self) -> None:
         """Put all points on disk: a process that is killed after a checkpoint does not make them again."""
         for file in self._files.values():
-            file.flush()
             os.fsync(file.fileno())
 
     def close(self) -> None:
-        """Write the buffered curves and close all files."""
+        """Close all files."""
         for file in self._files.values():
             file.close()
         self._files.clear()

@@ -42,6 +42,10 @@ class _Labels:
     def shard_sizes(self) -> Ints:
         return np.array([self.label.size], np.int64)
 
+    @property
+    def label_sets(self) -> None:
+        return None
+
     def __len__(self) -> int:
         return int(self.label.size)
 

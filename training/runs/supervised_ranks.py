@@ -1,17 +1,20 @@
-"""Train with several supervised ranks on this machine. Imports no TensorFlow: the ranks do."""
+"""Train with several supervised ranks, on this machine or on others. Imports no TensorFlow: the ranks do."""
 
 from __future__ import annotations
 
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from infra.dataset.version import DatasetVersion
 from training.config import TrainConfig
+from training.ranks.launchers import registry
+from training.ranks.supervision.hosts import RankHosts
 from training.ranks.supervision.silence import Limits
-from training.ranks.supervision.slots import RankCount, Slots
+from training.ranks.supervision.slots import RankCount, Slot
 from training.ranks.supervision.supervisor import RankPlan, Supervisor
 
 
@@ -34,28 +37,61 @@ def train_with_supervised_ranks(
     Raises:
         ShardmillError: see ``Supervisor.run``.
     """
+    with _hosts(config) as hosts:
+        plan = RankPlan(
+            command=rank_command(config, version, root, run_dir),
+            log_folder=run_dir / "logs" / "ranks",
+            limits=limits_of(config),
+            max_restarts=config.ranks.max_restarts,
+            preemption_signals=preemption_signals(config),
+            hosts=hosts,
+            more_parts=more_parts,
+        )
+        return Supervisor(plan).run()
+
+
+def limits_of(config: TrainConfig) -> Limits:
+    """Return when a rank counts as hung."""
     settings = config.ranks
-    slots = Slots(RankCount.parse(settings.workers or "1"), config.run.devices)
-    limits = Limits(
+    return Limits(
         settings.start_timeout_seconds, settings.step_timeout_seconds, settings.stop_timeout_seconds
     )
-    plan = RankPlan(
-        command=_command(config, version, root, run_dir),
-        log_folder=run_dir / "logs" / "ranks",
-        limits=limits,
-        max_restarts=settings.max_restarts,
-        preemption_signals=(signal.SIGTERM, signal.Signals[config.run.preemption_signal]),
-        slots=slots,
-        more_parts=more_parts,
-    )
-    return Supervisor(plan).run()
 
 
-def _command(config: TrainConfig, version: DatasetVersion, root: str | Path, run_dir: Path) -> list[str]:
+def preemption_signals(config: TrainConfig) -> tuple[int, ...]:
+    """Return the signals by which the system asks a run to save and to end."""
+    return (signal.SIGTERM, signal.Signals[config.run.preemption_signal])
+
+
+def rank_command(config: TrainConfig, version: DatasetVersion, root: str | Path, run_dir: Path) -> list[str]:
     """Return the command of a rank. Its parent gives each rank the one device that it shall see."""
-    own = config.model_copy(update={"run": config.run.model_copy(update={"devices": "one"})})
     return [
         *(sys.executable, "-m", "training.train_rank", version.ref),
         *("--root", str(root), "--run-dir", str(run_dir)),
-        *("--config-json", own.model_dump_json()),
+        *("--config-json", of_a_rank(config).model_dump_json()),
     ]
+
+
+def of_a_rank(config: TrainConfig) -> TrainConfig:
+    """Return the configuration of one rank, which sees one device."""
+    return config.model_copy(update={"run": config.run.model_copy(update={"devices": "one"})})
+
+
+def first_places(config: TrainConfig) -> list[Slot]:
+    """Return the places of the ranks with which a run would begin now.
+
+    Raises:
+        ConfigError: there are fewer devices than ranks.
+    """
+    with _hosts(config) as hosts:
+        return hosts.choose()
+
+
+def _hosts(config: TrainConfig) -> AbstractContextManager[RankHosts]:
+    name = config.ranks.launcher
+    return registry.open_hosts(
+        name,
+        RankCount.parse(config.ranks.workers or "1"),
+        config.run.devices,
+        getattr(config.ranks, name, None),
+    )

@@ -11,6 +11,7 @@ from infra.dataset.version import DatasetVersion
 from infra.errors import UsageError
 from infra.format.masks import MASK
 from training.config import TrainConfig, image_size_of
+from training.export.measures import MaskMeasure
 from training.results.metrics.segmentation import SegmentationTally
 from training.results.predictions.segmentation_columns import SegmentationColumns
 from training.tasks.task import LabelSpec
@@ -69,8 +70,9 @@ class Segmentation:
         """Return ``mask`` of the type of masks [b, S, S] and ``probabilities`` float32 [b, S, S, C]."""
         return {"mask": self.predictions(outputs)["predicted"], "probabilities": tf.nn.softmax(outputs)}
 
-    def form_measure(self) -> None:
-        """Return None: other forms of the model are not offered."""
+    def form_measure(self) -> MaskMeasure:
+        """Return the comparison of probabilities."""
+        return MaskMeasure(self.ignore)
 
     def tally(self) -> SegmentationTally:
         """Return an empty tally."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from training.config import TrainConfig
     from training.config.data import DataSettings
 
-Setting = Literal["classes", "mixing", "smoothing", "forms"]
+Setting = Literal["classes", "repeats", "mixing", "smoothing", "forms"]
 # A kind of labels that is learned, or objects in images: their labels of kind multi are only their classes.
 Learned = LabelKind | Literal["objects"]
 
@@ -38,8 +38,9 @@ class TaskTraits:
         output: what the model gives for an image.
         finds_places: the whole image is seen in evaluation, and augmentation must move what is annotated.
         settings: the groups of settings that have a meaning for it. "classes": what counts or draws one class
-            an example (class balance, class weights, folds and label errors); "mixing": MixUp and CutMix;
-            "smoothing": label smoothing; "forms": forms of the exported model besides the SavedModel.
+            an example (class balance, class weights, folds and label errors); "repeats": repeat factors,
+            which know several labels too; "mixing": MixUp and CutMix; "smoothing": label smoothing; "forms":
+            forms of the exported model besides the SavedModel.
     """
 
     name: str
@@ -53,12 +54,12 @@ TRAITS: Final[Mapping[Learned, TaskTraits]] = {
     "class": TaskTraits(
         "single-label",
         ("accuracy", "balanced_accuracy", "macro_f1", "loss"),
-        frozenset({"classes", "mixing", "smoothing", "forms"}),
+        frozenset({"classes", "repeats", "mixing", "smoothing", "forms"}),
     ),
     "multi": TaskTraits(
         "multi-label",
         ("mean_average_precision", "macro_f1", "micro_f1", "exact_match", "loss"),
-        frozenset({"mixing", "smoothing", "forms"}),
+        frozenset({"repeats", "mixing", "smoothing", "forms"}),
     ),
     "targets": TaskTraits(
         "regression",
@@ -68,14 +69,14 @@ TRAITS: Final[Mapping[Learned, TaskTraits]] = {
     "objects": TaskTraits(
         "detection",
         ("average_precision", "average_precision_50", "average_recall", "loss"),
-        frozenset(),
+        frozenset({"repeats"}),
         "objects",
         finds_places=True,
     ),
     "mask": TaskTraits(
         "segmentation",
         ("mean_iou", "pixel_accuracy", "loss"),
-        frozenset(),
+        frozenset({"forms"}),
         "pixels",
         finds_places=True,
     ),
@@ -124,13 +125,13 @@ def settings_for(config: TrainConfig, version: DatasetVersion) -> TrainConfig:
             raise ConfigError(
                 f"{key} = {value!r} has no meaning for {traits.name}: {version.ref} has "
                 f"{_WORDS[learned(version)]}",
-                f"leave it out: {key} = {plain!r}",
+                f"leave it out: {key} = {plain!r}" + _instead(key, traits),
             )
     if traits.finds_places:
         if config.run.framework != "tensorflow":
             raise ConfigError(
                 f"{version.ref} has {_WORDS[learned(version)]}, which are learned with TensorFlow only",
-                "leave run.framework out, or read boxes with open_dataset(...).torch in a loop of your own",
+                "leave run.framework out, or read them with open_dataset(...).torch in a loop of your own",
             )
         check_moves_objects(config.augment)
         config = config.model_copy(update={"data": _seen(config.data, traits)})
@@ -158,10 +159,18 @@ def _seen(data: DataSettings, traits: TaskTraits) -> DataSettings:
     return data.model_copy(update={"fit": "stretch", "image_size": size})
 
 
+def _instead(key: str, traits: TaskTraits) -> str:
+    """Return what another setting of this name does for the task, for a remedy; empty if there is none."""
+    if key == "data.balance" and "repeats" in traits.settings:
+        return ", or draw images with rare labels more often: data.balance = 'repeat-factor'"
+    return ""
+
+
 def _special(config: TrainConfig) -> Iterator[tuple[Setting, str, object, object]]:
     """Yield the settings that not every task has a meaning for: group, key, value and neutral value."""
     data, augment = config.data, config.augment
-    yield "classes", "data.balance", data.balance, "natural"
+    repeats: Setting = "repeats" if data.balance == "repeat-factor" else "classes"
+    yield repeats, "data.balance", data.balance, "natural"
     yield "classes", "data.class_weights", data.class_weights, "none"
     yield "classes", "data.left_out_fold", data.left_out_fold, None
     yield "mixing", "augment.mixup", augment.mixup, 0.0

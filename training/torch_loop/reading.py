@@ -10,6 +10,7 @@ from infra.errors import ConfigError
 from training.augment.batch_parameters import check_pairs
 from training.config import TrainConfig
 from training.config.augment import AugmentSettings
+from training.loop.sharing.division import planned_division, unit_of_rows
 from training.order import Order, rank_slice
 from training.reading import BatchMaker, RecordReader
 from training.reading.batches.iterate import NumpyBatches
@@ -148,19 +149,18 @@ def check_rows(config: TrainConfig, num_ranks: int) -> None:
     """Check that each rank has a row for every part of a step, and each mixed row a partner on its rank.
 
     Raises:
-        ConfigError: the global batch is too small, or cannot be divided so. UsageError: ``ranks.shares`` do
-            not fit the ranks.
+        ConfigError: the global batch is too small, or cannot be divided so; or ``ranks.shares`` do not fit
+            the ranks.
     """
     size, parts = config.data.batch_size, config.run.accumulate_steps
-    for rank in range(num_ranks):
-        rows = rank_slice(size, rank, num_ranks, _shares(config, num_ranks))
-        if rows.stop - rows.start < parts:
+    for rows in planned_division(config, num_ranks, unit_of_rows(config)).rows:
+        if rows < parts:
             in_parts = f" in {parts} parts (run.accumulate_steps)" if parts > 1 else ""
             raise ConfigError(
                 f"data.global_batch_size = {size} has too few rows for {num_ranks} ranks{in_parts}",
                 f"set it to at least {num_ranks * parts}",
             )
-        check_pairs(config.augment, rows.stop - rows.start)
+        check_pairs(config.augment, rows)
 
 
 def _shares(config: TrainConfig, num_ranks: int) -> tuple[int, ...] | None:

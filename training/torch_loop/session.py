@@ -18,8 +18,9 @@ from training.config import TrainConfig
 from training.dataset import Dataset
 from training.export.packages import check_packages
 from training.loop.checkpoints.checkpoints import Progress
-from training.loop.data_and_outputs import RunOutputs, TrainingData
 from training.loop.ending.common_result import common_result
+from training.loop.epochs.data_and_outputs import RunOutputs, TrainingData
+from training.loop.epochs.to_best import train_to_best
 from training.loop.evaluating.final_evaluation import evaluate_left_out, evaluate_splits, write_label_errors
 from training.loop.memory.fallback import settle_parts
 from training.loop.sharing.balance_record import BalanceRecord, RankLabels
@@ -27,7 +28,6 @@ from training.loop.sharing.division import Division, measured_division, planned_
 from training.loop.stopping.agreed_stop import AgreedStop
 from training.loop.stopping.interruption import StopFlag, raise_when_preempted, stop_at_boundaries
 from training.loop.stopping.second_signal import end_at_second_signal
-from training.loop.to_best import train_to_best
 from training.order import Order
 from training.ranks.heartbeat import Heart
 from training.reading import RecordReader

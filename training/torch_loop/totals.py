@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from training.loop.reports import StepTotals
+from training.loop.epochs.reports import StepTotals
 from training.torch_loop.ranks.group import TorchRanks
 
 

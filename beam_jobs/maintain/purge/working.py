@@ -77,5 +77,5 @@ def _remove_the_rest(catalog: Catalog, storage: Storage, name: str) -> None:
     """Remove the spools, and all files that no version names any more."""
     for run in storage.list_folders("spool"):
         storage.delete_tree(f"spool/{run}")
-    remove_files(storage, [entry.path for entry in find_garbage(catalog, name).files])
+    remove_files(storage, find_garbage(catalog, name))
     storage.sweep("data")

@@ -38,7 +38,12 @@ class ChangesSince:
         if self.difference is None:
             return {}
         found = self.difference
-        return {"added": found.records_added, "relabelled": found.relabelled, "moved": found.moved}
+        return {
+            "added": found.records_added,
+            "relabelled": found.relabelled,
+            "features": found.features_changed,
+            "moved": found.moved,
+        }
 
     def record_ids(self) -> set[str]:
         """Return the ids of the records of this version that the page shows as changes."""

@@ -156,10 +156,12 @@ def count_by_class(inputs: pa.Table, manifest: Manifest) -> list[ClassRow]:
     return _class_rows(before, manifest)
 
 
-def reason_rows(inputs: pa.Table, outcome: str) -> list[ReasonRow]:
+def reason_rows(inputs: pa.Table | Iterable[pa.RecordBatch], outcome: str) -> list[ReasonRow]:
     """Return the reasons of inputs with this outcome, the most frequent first."""
     found = _Reasons()
-    found.add(inputs.filter(pc.equal(inputs["outcome"], outcome)))
+    for batch in inputs.to_batches() if isinstance(inputs, pa.Table) else inputs:
+        table = pa.Table.from_batches([batch])
+        found.add(table.filter(pc.equal(table["outcome"], outcome)))
     return found.rows()
 
 

@@ -19,6 +19,9 @@ from markupsafe import Markup
 from beam_jobs.report.figures.survey import CANDIDATES_PER_CLASS, Candidate, Survey
 from infra.codecs import ImageRejected, Pixels, decode, encode_jpeg, resize_short_side
 from infra.codecs.jpeg.decode import decode_jpeg_small
+from infra.codecs.mask_colors import lay_over
+from infra.codecs.masks import decode_stored_mask, fit_mask
+from infra.codecs.resize import Geometry
 from infra.errors import CorruptDataError, NotFoundError
 from infra.format.contract import Manifest
 from infra.format.examples import ImageRecord, parse_example
@@ -115,7 +118,7 @@ def _read(reader: RangeReader, manifest: Manifest, candidate: Candidate) -> Thum
     try:
         stored = reader.read(candidate.shard, candidate.offset_bytes, candidate.length_bytes)
         record = parse_example(unpack_record(stored, manifest.container))
-        pixels = _small(_pixels(record, manifest.image_encoding))
+        pixels = _with_mask(_small(_pixels(record, manifest.image_encoding)), record.mask, manifest)
     except (CorruptDataError, ImageRejected, NotFoundError) as error:
         raise CorruptDataError(
             f"{candidate.shard} at byte {candidate.offset_bytes}: {error.message}; nothing was published",
@@ -144,8 +147,16 @@ def _pixels(record: ImageRecord, encoding: str) -> Pixels:
     return np.frombuffer(record.image, np.uint8).reshape(shape)
 
 
+def _with_mask(pixels: Pixels, stored: bytes | None, manifest: Manifest) -> Pixels:
+    """Lay the mask of a record over its picture, if it has one, and cut off what is too long."""
+    if stored is not None and manifest.mask is not None:
+        mask = decode_stored_mask(stored)
+        (height, width), (rows, columns) = pixels.shape[:2], mask.shape
+        whole = Geometry((0, 0, rows, columns), (height, width), (height, width), (0, 0))
+        pixels = lay_over(pixels, fit_mask(mask, whole, manifest.mask.ignore), len(manifest.classes))
+    top, left = (max(0, side - THUMBNAIL_LONG_SIDE) // 2 for side in pixels.shape[:2])
+    return np.ascontiguousarray(pixels[top : top + THUMBNAIL_LONG_SIDE, left : left + THUMBNAIL_LONG_SIDE])
+
+
 def _small(pixels: Pixels) -> Pixels:
-    pixels = resize_short_side(pixels, THUMBNAIL_SHORT_SIDE)
-    height, width = pixels.shape[:2]
-    top, left = (max(0, side - THUMBNAIL_LONG_SIDE) // 2 for side in (height, width))
-    return pixels[top : top + THUMBNAIL_LONG_SIDE, left : left + THUMBNAIL_LONG_SIDE]
+    return resize_short_side(pixels, THUMBNAIL_SHORT_SIDE)

@@ -10,7 +10,6 @@ from beam_jobs.sources.kinds.table.tables import Table, find_files_named
 from infra.errors import ConfigError, NotFoundError
 from infra.readable import counted
 
-SETTING = "source.objects.image_sets"
 FILES = {"train.txt": "train", "val.txt": "validation", "test.txt": "test"}
 
 
@@ -19,11 +18,13 @@ class ImageSets:
     """The splits of images.
 
     Attributes:
+        setting: names their folder.
         files: the lists.
         splits: name of an image without ending -> its split.
         contradictions: name -> why it has no split, of images in several lists.
     """
 
+    setting: str
     files: list[Table] = field(default_factory=list)
     splits: dict[str, str] = field(default_factory=dict)
     contradictions: dict[str, str] = field(default_factory=dict)
@@ -39,34 +40,41 @@ class ImageSets:
         found = []
         listed = {*self.splits, *self.contradictions}
         if free := sum(1 for name in annotated if name not in listed):
-            found.append(f"{counted(free, 'annotated image')} in none of the lists of {SETTING}")
+            found.append(f"{counted(free, 'annotated image')} in none of the lists of {self.setting}")
         if lost := len(listed.difference(annotated)):
-            found.append(f"{counted(lost, 'name')} in the lists of {SETTING} without an annotation")
+            found.append(f"{counted(lost, 'name')} in the lists of {self.setting} without an annotation")
         return found
 
 
-def read_image_sets(folder: SourceFolder, place: str | None) -> ImageSets:
+def read_image_sets(
+    folder: SourceFolder, place: str | None, setting: str = "source.objects.image_sets"
+) -> ImageSets:
     """Read the lists in a folder of the source; none if the settings name no folder.
 
     The first word of a line is the name. Lists that are not there are left out.
+
+    Args:
+        folder: the source.
+        place: the folder of the lists.
+        setting: that names it.
 
     Raises:
         NotFoundError: none of them is there. ConfigError: one is not text.
     """
     if place is None:
-        return ImageSets()
-    sets = ImageSets()
+        return ImageSets(setting)
+    sets = ImageSets(setting)
     seen: dict[str, str] = {}
     for name, split in FILES.items():
         try:
-            (table,) = find_files_named(folder, f"{place.rstrip('/')}/{name}", SETTING)
+            (table,) = find_files_named(folder, f"{place.rstrip('/')}/{name}", setting)
         except NotFoundError:
             continue
         sets.files.append(table)
         try:
             text = table.folder.read_bytes(table.path).decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise ConfigError(f"{table.name} is no list of images: {error}", f"look at {SETTING}") from error
+            raise ConfigError(f"{table.name} is no list of images: {error}", f"look at {setting}") from error
         for line in text.splitlines():
             for image in line.split()[:1]:
                 if seen.setdefault(image, name) != name:
@@ -74,6 +82,6 @@ def read_image_sets(folder: SourceFolder, place: str | None) -> ImageSets:
                 sets.splits.setdefault(image, split)
     if not sets.files:
         raise NotFoundError(
-            f"the folder {place} holds none of {', '.join(FILES)}", f"name another with {SETTING}"
+            f"the folder {place} holds none of {', '.join(FILES)}", f"name another with {setting}"
         )
     return sets

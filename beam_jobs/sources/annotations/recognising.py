@@ -7,10 +7,18 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from beam_jobs.config import BoxTableConfig
 from beam_jobs.sources.classes.names import quoted
 from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
-from beam_jobs.sources.kinds.table.recognising import LABEL_NAMES, PATH_NAMES, TABLE_ENDINGS, columns_of
+from beam_jobs.sources.kinds.table.recognising import (
+    LABEL_NAMES,
+    PATH_NAMES,
+    TABLE_ENDINGS,
+    columns_of,
+    list_columns_of,
+)
 from beam_jobs.sources.recognition.glance import Glance, Recognised
+from infra.errors import UsageError
 
 _HEAD_BYTES = 1 << 16
 _MAX_FILES = 20  # that are looked into
@@ -24,6 +32,8 @@ _OPEN_IMAGES = {
     "path_column": "ImageID", "label_column": "LabelName", "box_columns": ("XMin", "YMin", "XMax", "YMax"),
     "units": "relative",
 }  # fmt: skip
+_BOX_LISTS = ("boxes", "bboxes", "bbox", "box")
+_LABEL_LISTS = ("labels", "classes", "categories", "class_names", *LABEL_NAMES)
 _VOC_NAME = re.compile(rb"<filename>\s*([^<]+?)\s*</filename>")
 
 
@@ -71,15 +81,18 @@ def recognise_voc(glance: Glance) -> Recognised | None:
     return Recognised(why, {"objects": objects}, image_folders=folders)
 
 
-def recognise_box_table(glance: Glance) -> Recognised | None:
-    """Return the tables with a column of images, one of classes and four of edges of boxes.
+def recognise_box_table(glance: Glance, settings: BoxTableConfig) -> Recognised | None:
+    """Return the tables with a column of images, one of classes, and four of edges of boxes or one of lists.
 
     Of several tables the names must give different splits: ``train-annotations-bbox.csv``.
+
+    Raises:
+        UsageError: a table has boxes as lists, and the settings do not say what their numbers mean.
     """
     found = {}
     for uri in [uri for uri in glance.ending_in(*TABLE_ENDINGS) if uri.count("/") <= 1][:_MAX_FILES]:
         columns = columns_of(glance, uri, floats=True)
-        if (named := _columns_of_boxes(columns)) is not None:
+        if (named := _columns_of_boxes(columns) or _column_of_lists(glance, uri, columns)) is not None:
             found[uri] = named
     splits = [_split_of(uri) for uri in found]
     if not glance.images or not found or any(named != found[next(iter(found))] for named in found.values()):
@@ -87,6 +100,7 @@ def recognise_box_table(glance: Glance) -> Recognised | None:
     if len(found) > 1 and (None in splits or len(set(splits)) < len(splits)):
         return None
     table = next(iter(found.values()))
+    _check_meaning(next(iter(found)), table["box_columns"], settings)
     parts: list[dict[str, str | None]] = [
         {"file": uri, "images": _folder_of_row(glance, uri, table["path_column"])} for uri in found
     ]
@@ -112,6 +126,34 @@ def _columns_of_boxes(columns: Sequence[str]) -> dict[str, Any] | None:
     sizes = tuple(known[name] for name in ("height", "width") if name in known)
     size_columns = {"size_columns": sizes} if len(sizes) == 2 else {}
     return {"path_column": path, "label_column": label, "box_columns": edges, **size_columns}
+
+
+def _column_of_lists(glance: Glance, uri: str, columns: Sequence[str]) -> dict[str, Any] | None:
+    """Return the settings of a table that has boxes as lists: those of an object, or of all of an image."""
+    known = {name.strip().lower(): name for name in reversed(columns)}
+    lists = {name.strip().lower(): name for name in reversed(list_columns_of(glance, uri))}
+    path = next((known[name] for name in PATH_NAMES if name in known and name not in lists), None)
+    boxes = next((lists[name] for name in _BOX_LISTS if name in lists), None)
+    label = next((lists[name] for name in _LABEL_LISTS if name in lists), None)
+    label = label or next((known[name] for name in LABEL_NAMES if name in known), None)
+    if path is None or boxes is None or label is None:
+        return None
+    return {"path_column": path, "label_column": label, "box_columns": (boxes,)}
+
+
+def _check_meaning(uri: str, box_columns: Sequence[str], settings: BoxTableConfig) -> None:
+    """Check that the meaning of the four numbers is known: the name of a column of lists does not tell it.
+
+    Raises:
+        UsageError: it is not.
+    """
+    if len(box_columns) == 1 and "box_format" not in settings.model_fields_set:
+        raise UsageError(
+            f"{uri} has boxes as lists in its column {box_columns[0]!r}, and does not say what their numbers "
+            "mean",
+            "say it with --set source.objects.table.box_format=xyxy (the edges; or xywh, yxyx, cxcywh), and "
+            "units=relative if they are not pixels; --source-kind table takes no boxes",
+        )
 
 
 def _folder_of_row(glance: Glance, uri: str, column: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from infra.errors import UsageError
 from infra.storage.filesystem import Storage
-from infra.storage.locations import default_runs
+from infra.storage.locations import below, default_runs
 from infra.storage.names import uri_of
 
 
@@ -36,7 +36,7 @@ def folders_of_ours(source: str, root: str, dataset: str) -> list[str]:
     Raises:
         UsageError: the source is the folder of the datasets, or lies where the dataset is written.
     """
-    datasets, own = place_of(root), place_of(f"{root.rstrip('/')}/{dataset}")
+    datasets, own = place_of(root), place_of(below(root, dataset))
     if is_within(source, own):
         raise UsageError(
             f"the source {uri_of(source)} is in the folder of the dataset {dataset} ({own})",

@@ -70,7 +70,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
     """Recognise tables by the names of the columns of boxes."""
-    return recognise_box_table(glance)
+    return recognise_box_table(glance, settings.objects.table)
 
 
 @dataclass

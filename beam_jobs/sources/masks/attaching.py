@@ -12,6 +12,8 @@ from beam_jobs.schemas import (
     FILTER_REASONS,
     MASK_COLUMNS,
     MASK_FILE,
+    MASK_MEMBER_COLUMNS,
+    MEMBER_COLUMNS,
     MISSING_MASK,
     NO_MASK,
     NOT_IN_TABLE,
@@ -34,7 +36,8 @@ def attach_masks(listing: pa.Table, images: Int64, masks: Int64, settings: Masks
         settings: say what becomes of images without a mask.
 
     Returns:
-        The listing with MASK_COLUMNS. The rows of masks are filtered.
+        The listing with MASK_COLUMNS, and MASK_MEMBER_COLUMNS if it has MEMBER_COLUMNS. The rows of masks
+        are filtered.
     """
     reason = UNMASKED if settings.unmasked == "leave_out" else NO_MASK
     listing = with_reason(listing, images[masks < 0], reason, "it has no mask")
@@ -53,7 +56,10 @@ def attach_masks(listing: pa.Table, images: Int64, masks: Int64, settings: Masks
     places = np.full(listing.num_rows, -1, np.int64)
     places[images] = masks
     at = pa.array(places, mask=places < 0)
-    for field, name in zip(MASK_COLUMNS, _FILE_COLUMNS, strict=True):
+    columns = [*zip(MASK_COLUMNS, _FILE_COLUMNS, strict=True)]
+    if "container" in listing.schema.names:
+        columns += zip(MASK_MEMBER_COLUMNS, (field.name for field in MEMBER_COLUMNS), strict=True)
+    for field, name in columns:
         listing = listing.append_column(field, listing[name].take(at))
     return listing
 

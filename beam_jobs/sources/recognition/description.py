@@ -15,25 +15,33 @@ from beam_jobs.sources.recognition.kind_modules import built_in_kinds
 
 # Groups of settings of SourceConfig, by kind.
 _GROUPS = {
-    "table": ("table",),
-    "urls": ("table", "urls"),
+    "table": ("table", "masks"),
+    "urls": ("table", "urls", "masks"),
     "coco": ("objects",),
     "voc": ("objects",),
     "box_table": ("objects", "objects.table"),
     "masks": ("masks",),
-    "archive": ("archive",),
-    "parquet": ("rows",),
+    "archive": ("archive", "masks"),
+    "parquet": ("rows", "masks"),
     "arrays": ("rows",),
     "tfrecord": ("rows",),
     "array_record": ("rows",),
     "tfds": ("tfds", "rows"),
 }
+_OF_FOLDERS_OF_MASKS = {"image_sets", "images", "masks", "image_suffix", "mask_suffix"}
 # Settings of these groups that a kind does not take.
 _NOT_TAKEN = {
     "coco": {"table", "image_sets"},
     "voc": {"table"},
     "box_table": {"table", "image_sets"},
-    "tfds": {"features", "label_columns", "label_separator", "target_columns", "compression"},
+    "table": _OF_FOLDERS_OF_MASKS,
+    "urls": _OF_FOLDERS_OF_MASKS,
+    "archive": {"image_sets"},
+    "parquet": _OF_FOLDERS_OF_MASKS,
+    "arrays": {"mask"},
+    "tfrecord": {"mask"},
+    "array_record": {"mask"},
+    "tfds": {"mask", "features", "label_columns", "label_separator", "target_columns", "compression"},
 }
 _OF_FOLDERS = ("image_folder", "archive")
 
@@ -62,7 +70,7 @@ def _options(kind: str) -> Iterator[dict[str, Any]]:
         yield _option(f"source.{name}", SourceConfig, name, getattr(defaults, name))
     for group in _GROUPS.get(kind, ()):
         settings = attrgetter(group)(defaults)
-        left_out = _NOT_TAKEN.get(kind, set()) if group in ("rows", "objects") else set()
+        left_out = _NOT_TAKEN.get(kind, set()) if group in ("rows", "objects", "masks") else set()
         for name in type(settings).model_fields:
             if name not in left_out:
                 yield _option(f"source.{group}.{name}", type(settings), name, getattr(settings, name))

@@ -11,6 +11,7 @@ import importlib
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +23,7 @@ from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from beam_jobs.sources.recognition.glance import Glance, Recognised, glance_at
 from beam_jobs.sources.recognition.kind_modules import built_in_kinds
+from beam_jobs.sources.recognition.previous import previous_settings
 from infra.errors import NotFoundError, UsageError
 from infra.progress import log
 from infra.settings import validate
@@ -40,7 +42,8 @@ _DIGITS = re.compile(r"[0-9]+$")
 def settled(request: JobRequest) -> JobRequest:
     """Return a request whose source is a folder, and whose kind is known.
 
-    A file or a pattern as source becomes its folder with ``source.files``.
+    A file or a pattern as source becomes its folder with ``source.files``. If the data set has a version of
+    the same source, its settings are kept.
 
     Raises:
         UsageError: the kind is to be recognised, and none fits, or several do.
@@ -52,8 +55,11 @@ def settled(request: JobRequest) -> JobRequest:
         location, files = folder_and_files(location)
         source = source.model_copy(update={"files": files})
     if source.kind == AUTO:
-        folder = SourceFolder(location, only=source.files)
-        source = _recognised(folder, source, files_of_vectors(folder, request.config))
+        folder, given = SourceFolder(location, only=source.files), source
+        look = partial(_recognised, folder, given, files_of_vectors(folder, request.config))
+        asked = given.model_dump(exclude_defaults=True, exclude={"kind"})
+        previous = previous_settings(request.root, request.dataset, folder.uri, asked)
+        source = look() if previous is None else previous.keep(look)
     if source is request.config.source and location == request.source:
         return request
     config = request.config.model_copy(update={"source": source})

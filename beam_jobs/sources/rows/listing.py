@@ -98,7 +98,8 @@ def list_contents(folder: SourceFolder, config: PrepareConfig, contents: Content
     """
     settings = config.source.rows
     names = class_numbers(settings.class_names, settings.classes_file, folder, "source.rows")
-    kind = config.source.label_kind
+    # Masks are no labels of rows: they are read with the images.
+    kind: LabelKind = "none" if config.source.label_kind == "mask" else config.source.label_kind
     files = without_lists_of_one(contents.rows)
     num_targets = count_targets(files)
     typed = [type_rows(rows, settings, kind, names or rows.names, num_targets) for rows in files]

@@ -12,7 +12,10 @@ from infra.readable import readable_bytes
 
 if TYPE_CHECKING:
     from infra.dataset.catalog import Catalog
-    from infra.dataset.compare import Changes, VersionDiff
+    from infra.dataset.compare import Change, Changes, VersionDiff
+    from infra.dataset.drift.figures import Drift
+    from infra.dataset.drift.limits import DriftLimits
+    from infra.dataset.version import DatasetVersion
 
 _SHOWN = {
     "inputs_added": ("input", "added"),
@@ -22,9 +25,11 @@ _SHOWN = {
     "records_added": ("record", "added"),
     "records_removed": ("record", "removed"),
     "relabelled": ("record", "with another label"),
+    "features_changed": ("record", "with another mask, other boxes or other features"),
     "moved": ("record", "in another split"),
 }
 _CLASSES_SHOWN = 20
+_FIGURES_SHOWN = 8
 
 After = Annotated[
     str | None,
@@ -38,7 +43,7 @@ def diff(
     root: options.Root = None,
     json_output: options.Json = False,
 ) -> None:
-    """Show what differs between two versions: inputs, records, labels, splits, classes.
+    """Show what differs between two versions: inputs, records, labels, splits, classes, drift of the images.
 
     A name alone compares the newest version with the one before it.
 
@@ -52,12 +57,41 @@ def diff(
     from infra.dataset.compare import diff as compare
 
     catalog = catalog_at(root)
-    old, new = _two_versions(catalog, before, after)
-    found = compare(catalog.open(old), catalog.open(new))
+    old, new = map(catalog.open, _two_versions(catalog, before, after))
+    found, drift = compare(old, new), _drift(old, new)
     if json_output:
-        output.print_json(found.to_json())
+        output.print_json(found.to_json() | {"drift": drift.to_json() if drift else None})
     else:
         _show(found)
+        _show_drift(drift)
+
+
+def _drift(old: DatasetVersion, new: DatasetVersion) -> Drift | None:
+    """The drift between two versions; None if their indexes cannot be read."""
+    from flows.cli import output
+    from infra.dataset.drift.measuring import measure
+    from infra.errors import CorruptDataError
+
+    try:
+        return measure(old, new, _limits(new))
+    except CorruptDataError as error:
+        output.note(f"the drift of the images is not known: {error.message}")
+        return None
+
+
+def _limits(version: DatasetVersion) -> DriftLimits:
+    """The limits of the version's configuration; the usual ones if it has none that this release knows."""
+    from pydantic import ValidationError
+
+    from infra.dataset.drift.limits import DriftLimits
+
+    kept = version.manifest.config.get("drift", {})
+    try:
+        return DriftLimits.model_validate(
+            {name: kept[name] for name in DriftLimits.model_fields if name in kept}
+        )
+    except ValidationError:
+        return DriftLimits()
 
 
 def _two_versions(catalog: Catalog, before: str, after: str | None) -> tuple[str, str]:
@@ -98,14 +132,40 @@ def _show(found: VersionDiff) -> None:
     )
 
 
+def _show_drift(drift: Drift | None) -> None:
+    from flows.cli import output
+
+    exceeded = drift.exceeded if drift else []
+    if exceeded:
+        output.say(f"  {output.counted(len(exceeded), 'figure')} of drift beyond the limits")
+    figures = drift.farthest(_FIGURES_SHOWN) if drift else []
+    if figures:
+        rows = [
+            [
+                f"{'! ' if figure.is_exceeded else ''}{figure.subject}",
+                figure.before,
+                figure.after,
+                f"{figure.distance:.2f}",
+                f"{figure.chance:.2f}",
+                f"{figure.limit:.2f}",
+            ]
+            for figure in figures
+        ]
+        output.print_table("", ["drift", "before", "after", "distance", "by chance", "limit"], rows)
+
+
 def _lines(changes: Changes) -> list[str]:
     lines = [
-        f"    {example.uri}"
-        + (f"  {_short(example.before)} -> {_short(example.after)}" if example.before else "")
+        f"    {example.uri}" + (f"  {_values(example)}" if example.before or example.feature else "")
         for example in changes.examples
     ]
     rest = changes.count - len(changes.examples)
     return lines + ([f"    and {rest:,} more"] if rest else [])
+
+
+def _values(change: Change) -> str:
+    feature = f"{change.feature}: " if change.feature else ""
+    return f"{feature}{_short(change.before)} -> {_short(change.after)}"
 
 
 def _short(value: str | None) -> str:

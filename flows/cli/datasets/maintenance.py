@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +14,7 @@ from infra.readable import readable_bytes
 if TYPE_CHECKING:
     from beam_jobs.maintain.purge import ToPurge
     from infra.dataset.maintenance.garbage import Garbage
+    from training.promotion.purged import AffectedRun
 
 
 def _whole_dataset(name: str) -> str:
@@ -33,19 +35,38 @@ _SHOWN = 10
 
 
 def rollback(
-    dataset: Annotated[str, typer.Argument(metavar="NAME@VERSION", help="The version to bring back")],
+    dataset: Annotated[
+        str, typer.Argument(metavar="NAME@VERSION|NAME@ALIAS", help="The version or alias to bring back")
+    ],
+    alias: Annotated[
+        str | None, typer.Option("--alias", metavar="ALIAS", help="An alias of the models of NAME")
+    ] = None,
+    reason: Annotated[
+        str | None, typer.Option("--reason", metavar="TEXT", help="Why an alias goes back, for its history")
+    ] = None,
     root: options.Root = None,
+    runs: options.Runs = None,
     json_output: options.Json = False,
 ) -> None:
-    """Publish the content of an earlier version as the newest. Copies and deletes nothing.
+    """Bring back an earlier version of a dataset, or the run that had an alias before.
+
+    The content of the version is published as the newest. Nothing is copied or deleted.
 
     [bold]Examples[/bold]
 
       shardmill rollback photos@2
+
+      shardmill rollback photos@production --reason "wrong on night pictures"
     """
     from flows.cli import output
     from infra.dataset.maintenance.rollback import rollback as bring_back
+    from training.aliases.names import names_an_alias
 
+    if alias is not None or names_an_alias(dataset):
+        from flows.cli.training_runs.promoting import roll_back
+
+        roll_back(dataset, alias, reason, runs, json_output)
+        return
     restored = bring_back(catalog_at(root), dataset)
     if json_output:
         output.print_json(
@@ -58,7 +79,9 @@ def rollback(
         )
 
 
-def compact(dataset: Name, root: options.Root = None, json_output: options.Json = False) -> None:
+def compact(
+    dataset: Name, root: options.Root = None, now: options.Now = False, json_output: options.Json = False
+) -> None:
     """Rewrite the newest version in as few balanced shards as possible, without decoding images.
 
     [bold]Examples[/bold]
@@ -67,9 +90,12 @@ def compact(dataset: Name, root: options.Root = None, json_output: options.Json 
     """
     import sys
 
+    from flows import home
     from flows.cli import output
     from flows.cli.jobs.job_process import result_of
 
+    if not now:
+        home.take_turns()
     argv = [sys.executable, "-m", "beam_jobs.maintain.compaction", "--dataset", dataset]
     found = result_of([*argv, "--root", catalog_at(root).storage.location])
     if json_output:
@@ -135,12 +161,14 @@ def purge(
     ] = None,
     apply: Apply = False,
     root: options.Root = None,
+    runs: options.Runs = None,
     json_output: options.Json = False,
 ) -> None:
     """Delete inputs from every version for good, for deletion requests. Does nothing without --apply.
 
     Deletes all other inputs with the same bytes too. Purged inputs never come back, even if the file is still
-    in the source. An interrupted purge is finished by the next one, also without --source.
+    in the source. An interrupted purge is finished by the next one, also without --source. Training runs that
+    used the inputs are named and marked.
 
     [bold]Examples[/bold]
 
@@ -151,8 +179,19 @@ def purge(
     from beam_jobs.maintain.purge import find_to_purge
     from beam_jobs.maintain.purge import purge as remove
     from flows.cli import output
+    from flows.cli.training_runs.folder import runs_folder, runs_location
+    from training.promotion.purged import affected_runs, mark_runs
+    from training.runs.stored import opened_run
 
-    found = (remove if apply else find_to_purge)(catalog_at(root), dataset, source or [])
+    catalog, folder = catalog_at(root), runs_folder(runs)
+    found = find_to_purge(catalog, dataset, source or [])
+    models = affected_runs(catalog, folder, dataset, found.ids, found.rows)
+    if apply:
+        # First: a purge that is killed has removed some of it.
+        for model in models:
+            with opened_run(model.run, runs_location(runs)) as run:
+                mark_runs(run.path.parent, [model], found.ids)
+        found = remove(catalog, dataset, source or [])
     if json_output:
         output.print_json(
             {
@@ -163,10 +202,12 @@ def purge(
                 "rows": found.rows,
                 "finished_an_earlier_one": found.pending,
                 "purged_before": found.gone,
+                "models": [asdict(model) for model in models],
             }
         )
     else:
         _show_purge(found, applied=apply)
+        _show_models(models, applied=apply)
 
 
 def _show_purge(found: ToPurge, *, applied: bool) -> None:
@@ -188,11 +229,20 @@ def _show_purge(found: ToPurge, *, applied: bool) -> None:
         ),
     )
     if applied:
-        output.say(
-            "Not touched: the source itself, copies and backups of the dataset, and models trained on it"
-        )
+        output.say("Not touched: the source itself, copies and backups of the dataset, and training runs")
     else:
         output.say("Nothing was removed; use --apply to do it")
+
+
+def _show_models(models: list[AffectedRun], *, applied: bool) -> None:
+    from flows.cli import output
+    from training.promotion.purged import in_words
+
+    if not models:
+        return
+    done = "were marked" if applied else "would be marked"
+    output.say(f"Training runs that used them, which {done}:", *(f"  {in_words(model)}" for model in models))
+    output.say("To be rid of them: train on the newest version, promote that model, delete these folders")
 
 
 def _show_garbage(garbage: Garbage, *, applied: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra.dataset.croissant import croissant_json
+from infra.dataset.croissant import croissant_json, terms_of
 from infra.dataset.version import DatasetVersion
 from infra.errors import UsageError
 
@@ -16,4 +16,4 @@ def print_croissant(opened: DatasetVersion) -> None:
     if opened.view is not None:
         whole = f"{opened.name}@{opened.version}"
         raise UsageError(f"{opened.ref} is a view, and only versions are described", f"show {whole}")
-    print(croissant_json(opened.manifest).decode("ascii"), end="")
+    print(croissant_json(opened.manifest, terms_of(opened.storage, opened.manifest)).decode("ascii"), end="")

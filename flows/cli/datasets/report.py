@@ -79,9 +79,11 @@ def report(
 
 def _run(subject: str, runs: str | None) -> RunFolder | None:
     from flows.cli.training_runs.folder import runs_folder
-    from training.results.run_files.run_folder import find_run
+    from training.aliases.names import names_an_alias
+    from training.results.run_files.run_folder import find_run, open_run
 
-    return find_run(subject, runs_folder(runs))
+    folder = runs_folder(runs)
+    return open_run(subject, folder) if names_an_alias(subject) else find_run(subject, folder)
 
 
 def _run_page(run: RunFolder, root: str | None) -> str:

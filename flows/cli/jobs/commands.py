@@ -1,4 +1,4 @@
-"""prepare, train and run: each command runs a Prefect flow."""
+"""prepare, import, train and run: each command runs a flow."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.cli import options
-from flows.cli.jobs.settings import checked_source, prepare_settings, train_settings, with_kind
+from flows.cli.jobs.settings import checked_source, prepare_settings, train_settings, with_options
 from infra.dataset.views.references import reference_of
 
 if TYPE_CHECKING:
     from beam_jobs.config import PrepareConfig
+    from training.config import TrainConfig
 
 DryRun = Annotated[
     bool,
@@ -31,7 +32,10 @@ def prepare(
     overrides: options.Overrides = None,
     failure_budget: options.FailureBudget = None,
     source_kind: options.SourceKind = None,
+    runner: options.Runner = None,
+    flink_master: options.FlinkMaster = None,
     dry_run: DryRun = False,
+    now: options.Now = False,
     json_output: options.Json = False,
 ) -> None:
     """Turn a folder of images into a published version of a dataset.
@@ -45,10 +49,14 @@ def prepare(
       shardmill prepare photos --dataset photos --dry-run
 
       shardmill prepare "shards/train-*.tar" --dataset photos --source-kind auto
+
+      shardmill prepare s3://bucket/photos --dataset photos --flink-master flink.example.org:8081
     """
+    _take_turns(now)
     from flows.parameters import root_or_default
 
-    settings = prepare_settings(config, with_kind(overrides or [], source_kind), failure_budget, recipe)
+    changes = with_options(overrides or [], source_kind, runner, flink_master)
+    settings = prepare_settings(config, changes, failure_budget, recipe)
     source, folder = checked_source(source, dataset, settings.source.kind), root_or_default(root)
     if dry_run:
         _dry_run(source, dataset, folder, settings, json_output)
@@ -64,7 +72,10 @@ def import_(
     overrides: options.Overrides = None,
     failure_budget: options.FailureBudget = None,
     source_kind: options.ImportedKind = None,
+    runner: options.Runner = None,
+    flink_master: options.FlinkMaster = None,
     dry_run: DryRun = False,
+    now: options.Now = False,
     json_output: options.Json = False,
 ) -> None:
     """Take over a data set of TensorFlow Datasets or WebDataset; images are copied, not encoded again.
@@ -79,11 +90,12 @@ def import_(
 
       shardmill import "shards/train-*.tar" --dataset photos
     """
+    _take_turns(now)
     from flows.cli.jobs.importing import recognised_import
     from flows.parameters import root_or_default
 
     folder = root_or_default(root)
-    changes = with_kind(overrides or [], source_kind)
+    changes = with_options(overrides or [], source_kind, runner, flink_master)
     request = recognised_import(source, dataset, folder, config, changes, failure_budget)
     if dry_run:
         _dry_run(request.source, dataset, folder, request.config, json_output)
@@ -95,12 +107,14 @@ def train(
     dataset: options.ViewRef,
     devices: options.Devices = None,
     workers: options.Workers = None,
+    launcher: options.Launcher = None,
     framework: options.Framework = None,
     root: options.Root = None,
     runs: options.Runs = None,
     recipe: options.Recipe = None,
     config: options.Config = None,
     overrides: options.Overrides = None,
+    now: options.Now = False,
     json_output: options.Json = False,
 ) -> None:
     """Train a model on a version of a dataset, evaluate it and export it.
@@ -117,20 +131,24 @@ def train(
 
       shardmill train photos --framework torch --set model.name=resnet50
     """
+    _take_turns(now)
     from flows.parameters import root_or_default, runs_or_default
     from infra.dataset.catalog import Catalog
     from training.config import with_devices
+    from training.ranks.launchers.registry import is_rendering
 
     changes = [*(overrides or []), *([] if framework is None else [f"run.framework={framework}"])]
-    settings = with_devices(train_settings(config, changes, recipe), devices, workers)
+    settings = with_devices(train_settings(config, changes, recipe), devices, workers, launcher)
     folder = root_or_default(root)
     # The newest version now, not when the run starts.
     ref = Catalog(folder).open_view(dataset).ref
+    if is_rendering(settings.ranks.launcher):
+        _write_job(ref, folder, runs_or_default(runs), settings, json_output)
+        return
+    from flows.cli.jobs.calls import train_call
     from flows.cli.jobs.flow_runs import run_flow
 
-    result = run_flow(
-        _load_train, ("train",), dataset=ref, root=folder, runs=runs_or_default(runs), config=settings
-    )
+    result = run_flow(train_call(ref, folder, runs_or_default(runs), settings))
     _show(result, json_output, _print_trained)
 
 
@@ -144,6 +162,9 @@ def run(
     overrides: options.Overrides = None,
     failure_budget: options.FailureBudget = None,
     source_kind: options.SourceKind = None,
+    runner: options.Runner = None,
+    flink_master: options.FlinkMaster = None,
+    now: options.Now = False,
     json_output: options.Json = False,
 ) -> None:
     """Prepare a folder of images, then train on the published version.
@@ -154,62 +175,52 @@ def run(
 
       shardmill run photos --dataset photos --set prepare.image.size=128 --set train.run.epochs=5
     """
+    _take_turns(now)
     from flows.parameters import root_or_default, runs_or_default
     from infra.settings import split_overrides
 
     by_section = split_overrides(overrides or [])
-    changes = with_kind(by_section["prepare"], source_kind)
+    changes = with_options(by_section["prepare"], source_kind, runner, flink_master)
     for_prepare = prepare_settings(config, changes, failure_budget, recipe)
     for_train = train_settings(config, by_section["train"], recipe)
     source = checked_source(source, dataset, for_prepare.source.kind)
+    from flows.cli.jobs.calls import pipeline_call
     from flows.cli.jobs.flow_runs import run_flow
 
-    result = run_flow(
-        _load_pipeline,
-        ("prepare", "train"),
-        source=source,
-        dataset=dataset,
-        root=root_or_default(root),
-        runs=runs_or_default(runs),
-        prepare_config=for_prepare,
-        train_config=for_train,
-    )
+    folders = (root_or_default(root), runs_or_default(runs))
+    result = run_flow(pipeline_call(source, dataset, *folders, for_prepare, for_train))
     _show(result, json_output, _print_run)
 
 
+def _take_turns(now: bool) -> None:
+    from flows import home
+
+    if not now:
+        home.take_turns()
+
+
 def _run_prepare(source: str, dataset: str, root: str, settings: PrepareConfig, json_output: bool) -> None:
+    from flows.cli.jobs.calls import prepare_call
     from flows.cli.jobs.flow_runs import run_flow
 
-    result = run_flow(_load_prepare, ("prepare",), source=source, dataset=dataset, root=root, config=settings)
-    _show(result, json_output, _print_prepared)
+    _show(run_flow(prepare_call(source, dataset, root, settings)), json_output, _print_prepared)
 
 
-def _load_prepare() -> Any:
-    from flows.prepare import prepare as flow
+def _write_job(ref: str, root: str, runs: str, settings: TrainConfig, json_output: bool) -> None:
+    """Write the files of a job without a flow: nothing is trained yet."""
+    from flows.cli.jobs.job_process import result_of
+    from flows.flow_runs.jobs.job_commands import train_command
 
-    return flow
-
-
-def _load_train() -> Any:
-    from flows.train import train as flow
-
-    return flow
-
-
-def _load_pipeline() -> Any:
-    from flows.pipeline import pipeline as flow
-
-    return flow
+    _show(result_of(train_command(ref, root, runs, settings)), json_output, _print_trained)
 
 
 def _dry_run(source: str, dataset: str, root: str, settings: PrepareConfig, json_output: bool) -> None:
     """Run the job without a flow: nothing happens that belongs into a history."""
     from flows.cli import output
     from flows.cli.jobs.job_process import result_of
-    from flows.flow_runs.children import PREPARE
+    from flows.flow_runs.jobs.job_commands import prepare_command
 
-    command = [*PREPARE, source, "--dataset", dataset, "--root", root, "--dry-run"]
-    command += ["--config-json", settings.model_dump_json()]
+    command = [*prepare_command(source, dataset, root, settings), "--dry-run"]
     result = result_of(command, on_line=output.note if json_output else output.say)
     if json_output:
         output.print_json(result)

@@ -1,27 +1,74 @@
-"""Run a flow from the command line: find or start Prefect's API, show progress, return the result."""
+"""Run a flow from the command line: under a Prefect server where one runs, else its jobs alone.
+
+The first job starts at once. Under a server, Prefect is imported meanwhile, and the flow run takes over the
+running job. A job that ends before that, such as prepare of an unchanged source, needs no flow run by
+Prefect: like a run without a server it is kept as a record, which `shardmill up` shows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from flows import home
 from flows.cli.output import nothing_on_stdout
 from flows.flow_runs import lost_runs
-from flows.home import home
+from flows.flow_runs.jobs.early_job import run_job, started_early
+from flows.flow_runs.jobs.retries import tried_again
+from flows.flow_runs.run_records import RunRecord
 from flows.server.api import Api, ApiLost, prefect_api, standing_api
 from infra.dataset.views.references import reference_of
 from infra.errors import GO_ON, Cancelled, ShardmillError, from_event
 from infra.progress import Event, TerminalProgress, subscribe
 
+JobResult = dict[str, Any]
 
-def run_flow(load: Callable[[], Any], jobs: tuple[str, ...], **parameters: object) -> dict[str, Any]:
-    """Run a flow in this process.
+# A source of so many files that listing them takes longer gets its flow run while the listing goes on.
+_LISTING_SECONDS = 5.0
 
-    Args:
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job of a flow.
+
+    Attributes:
+        name: "prepare" or "train".
+        command: returns its command, from the results of the jobs before it.
+        in_words: returns its outcome, from its result.
+    """
+
+    name: str
+    command: Callable[[Sequence[JobResult]], list[str]]
+    in_words: Callable[[JobResult], str]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowCall:
+    """A flow with its parameters.
+
+    Attributes:
+        name: of the flow.
+        run_name: of its run.
         load: imports the flow and returns it; called once Prefect's settings are in place.
-        jobs: names of the jobs that the flow runs, in order.
-        parameters: of the flow.
+        jobs: what the flow runs, in order.
+        parameters: of the flow, as values of Python.
+        given: of the flow, as values of JSON.
+    """
+
+    name: str
+    run_name: str
+    load: Callable[[], Any]
+    jobs: tuple[Job, ...]
+    parameters: dict[str, Any]
+    given: dict[str, Any]
+
+
+def run_flow(call: FlowCall) -> JobResult:
+    """Run a flow in this process.
 
     Returns:
         The result of the flow's only job, or {job: result}.
@@ -30,34 +77,65 @@ def run_flow(load: Callable[[], Any], jobs: tuple[str, ...], **parameters: objec
         ShardmillError: the job failed. ApiLost: Prefect's API went away before all jobs were done.
         Cancelled: the run was stopped, here or from Prefect.
     """
-    outcomes = _Outcomes(jobs)
-    with nothing_on_stdout(), TerminalProgress() as show:
-        unsubscribers = [subscribe(show), subscribe(outcomes.record)]
+    api = standing_api()
+    outcomes = _Outcomes([job.name for job in call.jobs])
+    with nothing_on_stdout(), TerminalProgress() as show, _heard_by(show, outcomes.record):
         try:
-            if standing_api() is None and not (home() / "prefect" / "prefect.db").exists():
-                show.say(
-                    "First use of Prefect on this machine: making the database of its history, about 10 s"
-                )
-            with prefect_api() as api:
-                lost_runs.mark_lost_commands()
-                return _call(load(), api, show, parameters)
+            if api is None:
+                _run_jobs(call)
+                return outcomes.result()
+            with started_early(call.jobs[0].command(())) as ends_soon:
+                if _is_all(call, api) and ends_soon(_LISTING_SECONDS):
+                    _run_jobs(call)
+                    return outcomes.result()
+                with prefect_api(api):
+                    lost_runs.mark_lost_commands()
+                    return _call(call, api, show)
         except ApiLost as lost:
             result = outcomes.result_despite_lost_api(lost)
             show.say(f"{lost.message}; the run's history in Prefect stays incomplete", level="warning")
             return result
         except Cancelled as stop:
             raise outcomes.with_finished_jobs(stop) from stop
-        finally:
-            for unsubscribe in unsubscribers:
-                unsubscribe()
+
+
+@contextlib.contextmanager
+def _heard_by(*listeners: Callable[[Event], None]) -> Iterator[None]:
+    """Let these listeners hear the events of this process within the block."""
+    with ExitStack() as ends:
+        for listener in listeners:
+            ends.callback(subscribe(listener))
+        yield
+
+
+def _is_all(call: FlowCall, api: Api) -> bool:
+    """Tell whether the flow may end as a record: it only prepares, and this home's `shardmill up` runs."""
+    up = home.running_up()
+    return [job.name for job in call.jobs] == ["prepare"] and up is not None and up.api_url == api.url
+
+
+def _run_jobs(call: FlowCall) -> None:
+    """Run the jobs of a flow without Prefect, and keep a record of the run."""
+    results: list[JobResult] = []
+    with RunRecord(call.name, call.run_name, call.given).kept() as record:
+        for job in call.jobs:
+            results.append(tried_again(partial(_result_of, job.command(results))))
+            record.outcome(job.in_words(results[-1]))
+
+
+def _result_of(command: list[str]) -> JobResult:
+    try:
+        return run_job(command, on_event=lambda _: None, on_line=lambda _: None).reported()
+    except KeyboardInterrupt:
+        raise Cancelled("stopped on request", GO_ON) from None
 
 
 class _Outcomes:
     """The results and the error that the jobs of a flow reported, kept apart from Prefect."""
 
-    def __init__(self, jobs: tuple[str, ...]) -> None:
+    def __init__(self, jobs: Sequence[str]) -> None:
         self._jobs = jobs
-        self._results: list[dict[str, Any]] = []
+        self._results: list[JobResult] = []
         self._error: Event | None = None
 
     def record(self, event: Event) -> None:
@@ -67,7 +145,11 @@ class _Outcomes:
         elif event.get("event") == "error":
             self._error = event
 
-    def result_despite_lost_api(self, lost: ApiLost) -> dict[str, Any]:
+    def result(self) -> JobResult:
+        """Return the result of the flow, whose jobs have all finished."""
+        return self._results[0] if len(self._jobs) == 1 else dict(zip(self._jobs, self._results, strict=True))
+
+    def result_despite_lost_api(self, lost: ApiLost) -> JobResult:
         """Return the flow's result although the Prefect API was lost, if all its jobs had finished.
 
         Raises:
@@ -77,9 +159,7 @@ class _Outcomes:
             raise from_event(self._error) from lost
         if len(self._results) < len(self._jobs):
             raise self.with_finished_jobs(lost) from lost
-        if len(self._jobs) == 1:
-            return self._results[0]
-        return dict(zip(self._jobs, self._results, strict=True))
+        return self.result()
 
     def with_finished_jobs(self, error: ShardmillError) -> ShardmillError:
         """Return the error with a message that also lists the jobs already finished."""
@@ -93,18 +173,16 @@ class _Outcomes:
         return type(error)(f"{error.message}; before that, {' and '.join(finished)}", error.remedy)
 
 
-def _call(flow: Any, api: Api, show: TerminalProgress, parameters: dict[str, object]) -> dict[str, Any]:
+def _call(call: FlowCall, api: Api, show: TerminalProgress) -> JobResult:
     from prefect.exceptions import CancelledRun, TerminationSignal
 
     def begins(_flow: object, run: Any, _state: object) -> None:
         ends.enter_context(lost_runs.known_run(run.id))
-        page = api.run_page(run.id)
-        if page:
-            show.say(f"Run page: {page}")
+        show.say(f"Run page: {api.run_page(run.id)}")
 
     with ExitStack() as ends:
         try:
-            result: dict[str, Any] = flow.with_options(on_running=[begins])(**parameters)
+            result: JobResult = call.load().with_options(on_running=[begins])(**call.parameters)
         except CancelledRun as stop:
             raise Cancelled(str(stop), GO_ON) from stop
         except TerminationSignal as stop:

@@ -46,7 +46,7 @@ def profile(
     from flows.cli import output
     from flows.cli.jobs.job_process import result_of
     from flows.cli.jobs.settings import train_settings
-    from flows.flow_runs.children import PROFILE
+    from flows.flow_runs.jobs.job_commands import PROFILE
     from flows.parameters import root_or_default
 
     settings = train_settings(config, overrides or [])

@@ -56,9 +56,21 @@ def _file_of(recipe: str | None) -> Path | None:
     return None if recipe is None else recipe_path(recipe)
 
 
-def with_kind(overrides: list[str], kind: str | None) -> list[str]:
-    """Overrides of prepare, with the kind of source that an option gives."""
-    return overrides if kind is None else [*overrides, f"source.kind={kind}"]
+def with_options(
+    overrides: list[str], kind: str | None, runner: str | None, flink_master: str | None
+) -> list[str]:
+    """Overrides of prepare, with what its options stand for.
+
+    Args:
+        overrides: each as KEY=VALUE.
+        kind: of the source.
+        runner: of the Beam jobs.
+        flink_master: HOST:PORT of a Flink cluster.
+    """
+    from beam_jobs.config.runner import runner_overrides
+
+    of_source = [] if kind is None else [f"source.kind={kind}"]
+    return [*overrides, *of_source, *runner_overrides(runner, flink_master)]
 
 
 def checked_source(source: str, dataset: str, kind: str = "image_folder") -> str:

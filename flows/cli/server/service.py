@@ -1,4 +1,4 @@
-"""up, down and status: run the Prefect server of this machine."""
+"""up and down: run the Prefect server of this machine."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,11 +17,12 @@ from flows.cli import options
 from infra.errors import EnvironmentFault
 
 if TYPE_CHECKING:
+    from flows.home import RunningUp
     from flows.server.up import UpOptions
 
 _DEFAULT_PORT = 4200
 _STOP_SECONDS = 60.0
-_DETACH_SECONDS = 300.0
+_DETACH_SECONDS = 600.0
 
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the server; 0 takes a free one")]
 Host = Annotated[
@@ -33,9 +35,30 @@ Auth = Annotated[
         "--auth",
         metavar="USER:PASSWORD",
         envvar="PREFECT_SERVER_API_AUTH_STRING",
-        help="Password of the server; required with any --host but loopback",
+        help="Password of server and page; required with any --host but loopback",
     ),
 ]
+PagePort = Annotated[
+    int | None,
+    typer.Option(
+        "--page-port",
+        min=0,
+        max=65535,
+        help=r"Port of the platform's page; 0 takes a free one \[default: the server's port + 1]",
+    ),
+]
+Database = Annotated[
+    str | None,
+    typer.Option(
+        "--database",
+        metavar="URL",
+        envvar="PREFECT_SERVER_DATABASE_CONNECTION_URL",
+        show_envvar=True,
+        help="Database of Prefect's server, for example postgresql+asyncpg://user:password@host/name "
+        r"\[default: SQLite in SHARDMILL_HOME]",
+    ),
+]
+NoTensorBoard = Annotated[bool, typer.Option("--no-tensorboard", help="Do not start TensorBoard")]
 Detach = Annotated[bool, typer.Option("--detach", help="Run in the background; `shardmill down` stops it")]
 
 
@@ -44,11 +67,14 @@ def up(
     host: Host = "127.0.0.1",
     root: options.Root = None,
     runs: options.Runs = None,
+    page_port: PagePort = None,
+    no_tensorboard: NoTensorBoard = False,
     auth: Auth = None,
+    database: Database = None,
     detach: Detach = False,
     json_output: options.Json = False,
 ) -> None:
-    """Start a Prefect server, the deployments and a worker on this machine; Ctrl-C stops them all.
+    """Start the platform on this machine: Prefect's server, a worker, the page, TensorBoard. Ctrl-C stops it.
 
     [bold]Examples[/bold]
 
@@ -57,23 +83,34 @@ def up(
       shardmill up --detach --port 4300 --root /data/datasets
 
       shardmill up --host 0.0.0.0 --auth team:LONG-PASSWORD
+
+      shardmill up --database postgresql+asyncpg://prefect:PASSWORD@localhost/prefect
     """
     from flows import home
     from flows.cli import output
     from flows.parameters import root_or_default, runs_or_default
     from flows.server import services, up
 
+    server_port = port or services.free_port()
+    after_server = server_port + 1 if port else 0
     chosen = up.UpOptions(
-        host, port or services.free_port(), root_or_default(root), runs_or_default(runs), auth or None
+        host,
+        server_port,
+        root_or_default(root),
+        runs_or_default(runs),
+        (after_server if page_port is None else page_port) or services.free_port(),
+        auth or None,
+        not no_tensorboard,
+        database or None,
     )
     if detach:
         _detach(chosen)
         _say_where(json_output)
         return
-    with up.running(chosen, output.note) as watch:
+    with up.running(chosen, output.note if sys.stderr.isatty() else _note_with_time) as watch:
         _say_where(json_output)
         if not json_output:
-            output.say(f"Logs:      {home.logs_folder()}", "", "Ctrl-C stops it all.")
+            output.say(f"Logs:        {home.logs_folder()}", "", "Ctrl-C stops it all.")
         watch.keep_running()
 
 
@@ -105,47 +142,6 @@ def down() -> None:
     output.say("Stopped; interrupted runs continue when they are run again")
 
 
-def status(json_output: options.Json = False) -> None:
-    """Print whether `shardmill up` is running, and what is scheduled.
-
-    [bold]Examples[/bold]
-
-      shardmill status
-
-      shardmill status --json
-    """
-    from flows.cli import output
-    from flows.server.api import prefect_api, standing_api
-
-    api = standing_api()
-    if api is None:
-        if json_output:
-            output.print_json({"running": False})
-        else:
-            output.say(
-                "shardmill up is not running; each command starts a server of its own",
-                "Start it: shardmill up --detach",
-            )
-        return
-    with prefect_api():
-        from flows.server.deployments import schedules
-
-        found = schedules()
-    if json_output:
-        entries = [
-            {"flow": entry.flow, "name": entry.slug, "when": str(entry), **entry.parameters}
-            for entry in found
-        ]
-        output.print_json({"running": True, "ui_url": api.ui_url, "api_url": api.url, "schedules": entries})
-        return
-    output.say(f"Prefect UI: {api.ui_url}", f"API:        {api.url}")
-    if found:
-        rows = [[entry.flow, entry.slug, str(entry), entry.parameters.get("source", "")] for entry in found]
-        output.print_table("Schedules", ["flow", "dataset", "when", "source"], rows)
-    else:
-        output.say("No schedules. Make one: shardmill schedule SOURCE --dataset NAME --every 1h")
-
-
 def _detach(chosen: UpOptions) -> None:
     """Start `shardmill up` in the background, and wait until it is healthy.
 
@@ -154,10 +150,12 @@ def _detach(chosen: UpOptions) -> None:
     """
     from flows import home
     from flows.cli import output
+    from flows.server.database import check_database
     from flows.server.up import check_address
 
     with home.up_lock():
         check_address(chosen)  # refuse here, not in a log
+        check_database(chosen.database)
     log_path = home.logs_folder() / "up.log"
     arguments = [
         "--host",
@@ -168,26 +166,44 @@ def _detach(chosen: UpOptions) -> None:
         chosen.root,
         "--runs",
         chosen.runs,
+        "--page-port",
+        str(chosen.page_port),
+        *([] if chosen.has_tensorboard else ["--no-tensorboard"]),
     ]
-    with log_path.open("wb") as log:
+    # The log of an `up` that was killed tells what happened before.
+    with log_path.open("ab") as log:
+        begin = log.tell()
         process = subprocess.Popen(
             [sys.executable, "-m", "flows.cli", "up", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            # Not as an argument: every user of the machine can read those.
-            env={**os.environ, **({"PREFECT_SERVER_API_AUTH_STRING": chosen.auth} if chosen.auth else {})},
+            env={**os.environ, **_passwords(chosen)},
         )
-    output.note("Starting Prefect's server, the deployments and a worker ...")
+    output.note("Starting Prefect's server, the deployments, a worker and the page ...")
     deadline = time.monotonic() + _DETACH_SECONDS
     while home.running_up() is None:
         if process.poll() is not None or time.monotonic() > deadline:
             process.kill()
-            raise EnvironmentFault(
-                f"it did not start:\n{log_path.read_text('utf-8', 'replace').strip()}", f"see {log_path}"
-            )
+            said = log_path.read_bytes()[begin:].decode("utf-8", "replace").strip()
+            raise EnvironmentFault(f"it did not start:\n{said}", f"see {log_path}")
         time.sleep(0.2)
+
+
+def _note_with_time(text: str) -> None:
+    from flows.cli import output
+
+    output.note(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {text}")
+
+
+def _passwords(chosen: UpOptions) -> dict[str, str]:
+    """Return the options that hold passwords as environment: every user of the machine can read arguments."""
+    found = {
+        "PREFECT_SERVER_API_AUTH_STRING": chosen.auth,
+        "PREFECT_SERVER_DATABASE_CONNECTION_URL": chosen.database,
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def _say_where(json_output: bool) -> None:
@@ -201,18 +217,27 @@ def _say_where(json_output: bool) -> None:
             {
                 "ui_url": running.ui_url,
                 "api_url": running.api_url,
+                "page_url": running.page_url,
+                "tensorboard_url": _board_url(running),
                 "pid": running.pid,
                 "root": running.root,
                 "runs": running.runs,
             }
         )
         return
+    board = _board_url(running)
     output.say(
-        f"Prefect UI: {running.ui_url}",
-        f"Datasets:  {running.root}",
+        f"Page:        {running.page_url}",
+        f"Prefect UI:  {running.ui_url}",
+        *([f"TensorBoard: {board}"] if board else []),
+        f"Datasets:    {running.root}",
         "",
         "Next:",
         f"  shardmill prepare SOURCE --dataset NAME --root {running.root}      (its run shows in the UI)",
         "  shardmill schedule SOURCE --dataset NAME --every 1h",
         f"  or start a run from the form: {running.ui_url}/deployments",
     )
+
+
+def _board_url(running: RunningUp) -> str | None:
+    return f"{running.page_url}/tensorboard/" if running.has_tensorboard else None

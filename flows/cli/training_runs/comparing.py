@@ -48,6 +48,7 @@ def compare(
     from flows.cli.training_runs.folder import runs_folder
     from flows.parameters import root_or_default
     from infra.dataset.catalog import Catalog
+    from training.results.metrics.figures import FIGURES
     from training.results.predictions import comparison
     from training.results.run_files.run_folder import open_run
 
@@ -64,11 +65,11 @@ def compare(
         return
     rows: list[list[object]] = [
         [
-            name,
-            f"{each.first:.4f}",
-            f"{each.second:.4f}",
-            f"{each.second - each.first:+.4f}",
-            f"{each.low:+.4f} to {each.high:+.4f}",
+            FIGURES[name].words,
+            FIGURES[name].exact(each.first),
+            FIGURES[name].exact(each.second),
+            FIGURES[name].change(each.second - each.first),
+            f"{FIGURES[name].change(each.low)} to {FIGURES[name].change(each.high)}",
             _verdict(name, each),
         ]
         for name, each in found.figures.items()

@@ -5,18 +5,37 @@ from __future__ import annotations
 from pathlib import Path
 
 
+def runs_location(runs: str | None) -> str:
+    """Return the folder of the runs as an absolute path or a URI."""
+    from flows.parameters import runs_or_default
+
+    return runs_or_default(runs).removeprefix("file://")
+
+
 def runs_folder(runs: str | None) -> Path:
-    """Return the folder of the runs as an absolute path.
+    """Return the folder of the runs as an absolute path; of an object store, a copy of the results in it.
+
+    Raises:
+        StorageError: the store cannot be read.
+    """
+    from training.runs.stored import local_runs
+
+    return local_runs(runs_location(runs))
+
+
+def own_runs_folder(runs: str | None) -> Path:
+    """Return the folder of the runs as an absolute path, for commands that write there.
 
     Raises:
         UsageError: it is not local.
     """
-    from flows.parameters import runs_or_default
     from infra.errors import UsageError
+    from infra.storage.locations import public_location
 
-    location = runs_or_default(runs).removeprefix("file://")
+    location = runs_location(runs)
     if "://" in location:
         raise UsageError(
-            f"training runs are in a local folder; {location} is not local", "give --runs a folder"
+            f"this command works on runs in a local folder; {public_location(location)} is not local",
+            "give --runs a folder",
         )
     return Path(location)

@@ -8,7 +8,9 @@ import typer
 
 from flows.cli import options
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help="Folder of a training run, or its name under --runs")]
+Run = Annotated[
+    str, typer.Argument(metavar="RUN", help="Folder of a training run, its name under --runs, or NAME@ALIAS")
+]
 Split = Annotated[str, typer.Option("--split", help="train, validation or test")]
 
 

@@ -10,11 +10,11 @@ import typer
 
 from flows.cli import options
 from flows.cli.training_runs.looking import Run, Split
+from infra.errors import UsageError
 
 if TYPE_CHECKING:
     from training.results.run_files.run_folder import RunFolder
 
-EVALUATE: tuple[str, ...] = (sys.executable, "-m", "training.evaluate")
 PREDICT: tuple[str, ...] = (sys.executable, "-m", "training.predict")
 
 OtherDataset = Annotated[
@@ -28,6 +28,11 @@ Format = Annotated[str, typer.Option("--format", help="csv, parquet or json (an 
 Out = Annotated[
     Path | None,
     typer.Option("--out", metavar="FILE", help="Write this file; without it, csv and json are printed"),
+]
+
+
+Overlays = Annotated[
+    bool, typer.Option("--overlays", help="Of predicted masks: also write each image with its mask")
 ]
 
 
@@ -50,14 +55,14 @@ def evaluate(
       shardmill evaluate photos-v1-3f2a --dataset photos@4
     """
     from flows.cli import output
-    from flows.cli.training_runs.folder import runs_folder
+    from flows.cli.training_runs.folder import runs_location
     from flows.parameters import root_or_default
     from training.evaluate import summary
-    from training.results.run_files.run_folder import open_run
+    from training.runs.stored import opened_run
 
-    found = open_run(run, runs_folder(runs))
-    found.finished()
-    result = evaluate_in_child(found, split, dataset, root_or_default(root))
+    with opened_run(run, runs_location(runs)) as found:
+        found.finished()
+        result = evaluate_in_child(found, split, dataset, root_or_default(root))
     if json_output:
         output.print_json(result)
     else:
@@ -67,9 +72,9 @@ def evaluate(
 def evaluate_in_child(run: RunFolder, split: str, dataset: str | None, root: str) -> dict[str, Any]:
     """Evaluate a run in a process that loads TensorFlow; see ``training.evaluate.evaluate_run``."""
     from flows.cli.jobs.job_process import result_of
+    from flows.flow_runs.jobs.job_commands import evaluate_command
 
-    command = [*EVALUATE, str(run.path), "--split", split, "--root", root]
-    return result_of([*command, *(["--dataset", dataset] if dataset is not None else [])])
+    return result_of(evaluate_command(str(run.path), split, dataset, root))
 
 
 def predict(
@@ -77,12 +82,13 @@ def predict(
     paths: Paths,
     format_name: Format = "csv",
     out: Out = None,
+    overlays: Overlays = False,
     runs: options.Runs = None,
     json_output: options.Json = False,
 ) -> None:
     """Predict image files with the exported model of a finished run.
 
-    A file that cannot be decoded gets a row with the reason.
+    A file that cannot be decoded gets a row with the reason. Masks are PNG files beside the table.
 
     [bold]Examples[/bold]
 
@@ -100,8 +106,13 @@ def predict(
     folder = runs_folder(runs)
     found = open_run(run, folder)
     found.finished()
+    if out is None and found.task == "segmentation":
+        raise UsageError(
+            f"the run {found.name} predicts masks, which are files beside the table that names them",
+            "name the table: --out predictions.csv",
+        )
     if out is not None:
-        result = _predicted(found.path, paths, format_name, out)
+        result = _predicted(found.path, paths, format_name, out, overlays=overlays)
         if json_output:
             output.print_json(result)
         else:
@@ -109,7 +120,7 @@ def predict(
         return
     with tempfile.TemporaryDirectory() as place:
         made = Path(place) / "predictions"
-        result = _predicted(found.path, paths, format_name, made)
+        result = _predicted(found.path, paths, format_name, made, overlays=overlays)
         with made.open(encoding="utf-8", newline="") as lines:
             for line in lines:
                 sys.stdout.write(line)
@@ -119,8 +130,6 @@ def predict(
 
 
 def _check(format_name: str, out: Path | None, json_output: bool) -> None:
-    from infra.errors import UsageError
-
     if format_name not in ("csv", "parquet", "json"):
         raise UsageError(f"--format {format_name!r} is not known", "there are: csv, parquet, json")
     if out is None and format_name == "parquet":
@@ -131,11 +140,13 @@ def _check(format_name: str, out: Path | None, json_output: bool) -> None:
         )
 
 
-def _predicted(run: Path, paths: list[Path], format_name: str, out: Path) -> dict[str, Any]:
+def _predicted(
+    run: Path, paths: list[Path], format_name: str, out: Path, *, overlays: bool
+) -> dict[str, Any]:
     from flows.cli.jobs.job_process import result_of
 
     command = [*PREDICT, str(run), "--format", format_name, "--out", str(out.absolute())]
-    return result_of([*command, "--", *map(str, paths)])
+    return result_of([*command, *(["--overlays"] if overlays else []), "--", *map(str, paths)])
 
 
 def _counts(result: dict[str, Any]) -> str:

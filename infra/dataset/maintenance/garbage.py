@@ -8,7 +8,7 @@ any more are removed by the next collection.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from infra.dataset.catalog import Catalog
 from infra.dataset.lock import lock_for_removing
@@ -29,6 +29,7 @@ class Garbage:
         kept: numbers of the versions that stay, in ascending order.
         files: files that no kept version needs, sorted by path.
         in_work: folders of data from which an interrupted run can continue; they stay.
+        needed: files that kept versions need.
     """
 
     dataset: str
@@ -36,6 +37,7 @@ class Garbage:
     kept: list[int]
     files: list[FileEntry]
     in_work: list[str]
+    needed: frozenset[str] = field(default_factory=frozenset, repr=False)
 
     @property
     def num_bytes(self) -> int:
@@ -83,7 +85,7 @@ def find_garbage(
         for entry in storage.list_files(_DATA)
         if entry.path not in needed and entry.path.rpartition("/")[0] not in in_work
     ]
-    return Garbage(name, dropped, kept, files, sorted(in_work))
+    return Garbage(name, dropped, kept, files, sorted(in_work), frozenset(needed))
 
 
 def collect_garbage(
@@ -101,20 +103,26 @@ def collect_garbage(
         for version in garbage.dropped:
             storage.delete(manifest_file(version))
             storage.delete(croissant_file(version))
-        remove_files(storage, [entry.path for entry in garbage.files])
+        remove_files(storage, garbage)
         # Temporary files of writers that were killed, also while they published a manifest.
         storage.sweep(_DATA)
         storage.sweep(_MANIFESTS)
     return garbage
 
 
-def remove_files(storage: Storage, paths: Collection[str]) -> None:
-    """Remove files of the dataset, and the folders that become empty."""
-    for path in paths:
-        storage.delete(path)
-    for folder in {path.rpartition("/")[0] for path in paths}:
+def remove_files(storage: Storage, garbage: Garbage) -> None:
+    """Remove the files, and the folders that become empty."""
+    for entry in garbage.files:
+        storage.delete(entry.path)
+    # Not a folder with needed files, even if an old listing of an object store calls it empty.
+    used = {_folder(path) for path in garbage.needed}
+    for folder in {_folder(entry.path) for entry in garbage.files} - used:
         if not storage.list_files(folder):
             storage.delete_tree(folder)
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
 
 
 def folders_in_work(storage: Storage) -> set[str]:

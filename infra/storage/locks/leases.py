@@ -1,21 +1,20 @@
-"""Locks between processes on any machines, by an object that lists who holds the lock and until when.
+"""Locks between processes on any machines, by a file or object that lists who holds the lock.
 
-The object is JSON: ``{"holders": [...]}``. Every change of it is a conditional replacement, so two processes
-never change it at once. A holder is listed for 60 seconds and renews its entry every 15; it is exclusive, or
-shares the lock with others that do. A process that dies stops renewing. Its entry is removed by the next
-process that wants the lock: 30 seconds after it ended, or at once on the same machine, where the death can be
-seen.
+The list is JSON: ``{"holders": [...], "written_by": ID}``. Every change of it is a conditional replacement,
+so two processes never change it at once. A holder renews its entry every 15 seconds; an entry lasts for 60
+seconds. It is exclusive, or shares the lock with others that do. A process that dies or is stopped renews
+nothing. The next process that wants the lock removes its entry: 30 seconds after it ended, or at once where
+the death can be seen on the same machine.
 
-Clocks: the end of an entry is written by the holder's clock and read by the clocks of others. The lock is
-safe while the clocks of all writers differ by less than 30 seconds. A holder itself trusts only its monotonic
-clock: ``ensure_held`` fails as soon as its last renewal was 60 seconds ago, so a process that was suspended
-does not go on with a lock that another has taken meanwhile.
+Clocks: ages of entries are differences of times of the store itself (of its file system or its objects), so
+the clocks of the machines may differ. A holder trusts its own clock for 60 seconds after its last renewal.
+Later, ``ensure_held`` asks the store before anything is written: if another process has removed the entry,
+the holder stops, and otherwise it goes on. So a process that was suspended never works on with a lost lock.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import random
@@ -24,15 +23,17 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
 
-from infra.errors import GO_ON, LockedError, StorageError
+from infra.errors import GO_ON, EnvironmentFault, LockedError, StorageError
+from infra.storage.locks.holder_lists import HolderList, ListChanged, Written
 from infra.storage.locks.locking import Lock
-from infra.storage.objects.conditional import ConditionalObjects, ObjectChanged
+from infra.storage.locks.process_identity import has_ended, machine, started_at
 
-_MAX_UPDATES = 100  # attempts to change the object against others who change it too
+_MAX_UPDATES = 100  # attempts to change the list against others who change it too
 _UPDATE_PAUSE_SECONDS = 0.1
+_FAULTS = (OSError, EnvironmentFault)  # of the store, which may pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +43,21 @@ class LeaseTimes:
     Attributes:
         lease_seconds: from a renewal to the end of the entry.
         renew_seconds: from one renewal to the next.
-        clock_seconds: how much the clocks of two writers may differ.
+        margin_seconds: how much later another process may take the lock. A request that the holder sent
+            just before may still arrive, and stores round the times of their objects.
     """
 
     lease_seconds: float = 60.0
     renew_seconds: float = 15.0
-    clock_seconds: float = 30.0
+    margin_seconds: float = 30.0
+
+
+DEFAULT_TIMES = LeaseTimes()
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """One entry of the object.
+    """One entry of the list.
 
     Attributes:
         id: unique to this lease.
@@ -61,7 +66,9 @@ class Holder:
         machine: the boot and the process namespace: within one, process ids are comparable.
         pid: its process id.
         started: when its process started (clock ticks since the boot).
-        expires_at: when the entry ends (seconds since the epoch).
+        renewals: how often it was renewed.
+        renewed_at: when it was renewed, by the clock of the store (seconds since the epoch). The list has it
+            for all entries but the one that was renewed last: that one is as old as the list.
     """
 
     id: str
@@ -70,39 +77,27 @@ class Holder:
     machine: str
     pid: int
     started: int
-    expires_at: float
-
-    def is_gone(self, times: LeaseTimes) -> bool:
-        """Tell whether the entry has ended, or its process is known to be dead."""
-        if time.time() > self.expires_at + times.clock_seconds:
-            return True
-        return self.machine == _machine() and _started(self.pid) != self.started
+    renewals: int = 0
+    renewed_at: float = 0.0
 
 
 @contextlib.contextmanager
 def lease(
-    objects: ConditionalObjects,
-    key: str,
-    *,
-    exclusive: bool,
-    purpose: str,
-    name: str,
-    times: LeaseTimes = LeaseTimes(),
+    holders: HolderList, *, exclusive: bool, purpose: str, name: str, times: LeaseTimes = DEFAULT_TIMES
 ) -> Iterator[Lock]:
-    """Hold a lock by an entry in the object ``key``, which stays behind.
+    """Hold a lock by an entry in a list of holders, which stays behind.
 
     Args:
-        objects: of the bucket.
-        key: of the object.
-        exclusive: hold it alone; otherwise others may share it.
+        holders: the list.
+        exclusive: hold the lock alone; otherwise others may share it.
         purpose: the work of the holder, for the errors of other processes.
-        name: of the object, for people.
+        name: of the list, for people.
         times: how long an entry lasts.
 
     Raises:
-        LockedError: another process holds it. OSError: the store cannot be reached.
+        LockedError: another process holds it. OSError: the list cannot be read or written.
     """
-    held = _Lease(objects, key, exclusive, purpose, name, times)
+    held = _Lease(holders, exclusive, purpose, name, times)
     held.acquire()
     stop = threading.Event()
     renewal = threading.Thread(target=held.renew_until, args=(stop,), name=f"lease {name}", daemon=True)
@@ -119,42 +114,46 @@ class _Lease:
     """One entry, from its creation to its removal."""
 
     def __init__(
-        self,
-        objects: ConditionalObjects,
-        key: str,
-        exclusive: bool,
-        purpose: str,
-        name: str,
-        times: LeaseTimes,
+        self, holders: HolderList, exclusive: bool, purpose: str, name: str, times: LeaseTimes
     ) -> None:
-        self._objects = objects
-        self._key = key
+        self._list = holders
         self._purpose = purpose
         self._name = name
         self._times = times
-        self._valid_until = 0.0  # by the monotonic clock
+        self._renewing = threading.Lock()
+        self._is_gone = False
+        self._valid_until = 0.0  # by this machine's clock
         self._entry = Holder(
             id=uuid.uuid4().hex,
             exclusive=exclusive,
             host=socket.gethostname(),
-            machine=_machine(),
+            machine=machine(),
             pid=os.getpid(),
-            started=_started(os.getpid()),
-            expires_at=0.0,
+            started=started_at(os.getpid()),
         )
 
     def ensure_held(self) -> None:
-        """Check that the entry has not ended.
+        """Check that no other process can have taken the lock.
 
         Raises:
-            LockedError: it has.
+            LockedError: another process has taken it, or the store cannot tell.
         """
-        if time.monotonic() > self._valid_until:
+        if _clock() <= self._valid_until and not self._is_gone:
+            return
+        try:
+            self._renew()
+        except _EntryGone:
+            raise LockedError(
+                f"the lock {self._name} was lost: it was not renewed for "
+                f"{self._times.lease_seconds:g} seconds, and another process took it",
+                GO_ON,
+            ) from None
+        except _FAULTS as error:
             raise LockedError(
                 f"the lock {self._name} was lost: it could not be renewed for "
-                f"{self._times.lease_seconds:g} seconds, and another process may hold it now",
+                f"{self._times.lease_seconds:g} seconds, and another process may hold it now ({error})",
                 f"check the network, then {GO_ON}",
-            )
+            ) from error
 
     def acquire(self) -> None:
         """Add the entry.
@@ -164,54 +163,72 @@ class _Lease:
         """
 
         def add(holders: list[Holder]) -> list[Holder]:
-            present = [holder for holder in holders if not holder.is_gone(self._times)]
-            for other in present:
-                if other.exclusive or self._entry.exclusive:
-                    raise self._locked_by(other)
-            return [*present, self._renewed()]
+            others = [holder for holder in holders if not _is_dead(holder) and self._excludes(holder)]
+            now = self._list.now() if others else 0.0
+            expired = {holder.id for holder in others if self._seconds_left(holder, now) < 0}
+            for other in others:
+                if other.id not in expired:
+                    raise self._locked_by(other, self._seconds_left(other, now))
+            present = [holder for holder in holders if holder.id not in expired and not _is_dead(holder)]
+            return [*present, self._entry]
 
         self._update(add)
 
     def renew_until(self, stop: threading.Event) -> None:
         """Renew the entry until ``stop`` is set, or the entry is gone."""
+        while not stop.wait(self._times.renew_seconds):
+            try:
+                self._renew()
+            except _EntryGone:
+                return
+            except _FAULTS:
+                continue  # the entry may last long enough for the next renewal; ensure_held tells
+
+    def release(self) -> None:
+        """Remove the entry; if the store cannot be reached, the entry expires."""
+        with contextlib.suppress(*_FAULTS):
+            self._update(lambda holders: [holder for holder in holders if holder.id != self._entry.id])
+        self._is_gone = True
+
+    def _renew(self) -> None:
+        """Renew the entry.
+
+        Raises:
+            _EntryGone: another process has removed it.
+        """
 
         def extend(holders: list[Holder]) -> list[Holder]:
             others = [holder for holder in holders if holder.id != self._entry.id]
             if len(others) == len(holders):
                 raise _EntryGone
-            return [*others, self._renewed()]
+            return [*others, self._entry]
 
-        while not stop.wait(self._times.renew_seconds):
+        with self._renewing:
+            if self._is_gone:
+                raise _EntryGone
+            self._entry = replace(self._entry, renewals=self._entry.renewals + 1)
             try:
                 self._update(extend)
             except _EntryGone:
-                self._valid_until = 0.0
-                return
-            except (OSError, StorageError):
-                continue  # the entry may last long enough for the next renewal; ensure_held tells
+                self._is_gone = True
+                raise
 
-    def release(self) -> None:
-        """Remove the entry; if the store cannot be reached, the entry expires."""
-        self._valid_until = 0.0
-        with contextlib.suppress(OSError, StorageError):
-            self._update(lambda holders: [holder for holder in holders if holder.id != self._entry.id])
+    def _excludes(self, other: Holder) -> bool:
+        return other.exclusive or self._entry.exclusive
 
-    def _renewed(self) -> Holder:
-        return replace(self._entry, expires_at=time.time() + self._times.lease_seconds)
+    def _seconds_left(self, other: Holder, now: float) -> float:
+        return other.renewed_at + self._times.lease_seconds + self._times.margin_seconds - now
 
     def _update(self, change: Callable[[list[Holder]], list[Holder]]) -> None:
         """Replace the list of holders by the result of ``change``."""
         for _ in range(_MAX_UPDATES):
-            found = self._objects.read(self._key)
-            began = time.monotonic()
-            holders = change(self._parse(found[0]) if found else [])
-            data = json.dumps({"holders": [asdict(holder) for holder in holders]}, indent=1).encode()
+            found = self._list.read()
+            began = _clock()
+            holders = change(_parse(found, self._name))
+            listed = {"holders": [asdict(holder) for holder in holders], "written_by": self._entry.id}
             try:
-                if found is None:
-                    self._objects.create(self._key, data)
-                else:
-                    self._objects.replace(self._key, data, found[1])
-            except (FileExistsError, ObjectChanged):
+                self._list.write(json.dumps(listed, indent=1).encode(), found)
+            except ListChanged:
                 time.sleep(random.uniform(0, _UPDATE_PAUSE_SECONDS))
                 continue
             self._valid_until = began + self._times.lease_seconds
@@ -222,21 +239,12 @@ class _Lease:
             "run again in a minute",
         )
 
-    def _parse(self, data: bytes) -> list[Holder]:
-        try:
-            return [Holder(**entry) for entry in json.loads(data)["holders"]]
-        except (ValueError, KeyError, TypeError) as error:
-            raise StorageError(
-                f"{self._name} is not a lock of Shardmill: {error}",
-                "delete it, once nothing works on the dataset",
-            ) from error
-
-    def _locked_by(self, other: Holder) -> LockedError:
-        left = max(other.expires_at + self._times.clock_seconds - time.time(), 0)
+    def _locked_by(self, other: Holder, seconds_left: float) -> LockedError:
         return LockedError(
             f"another process (pid {other.pid} on {other.host}) is busy with {self._purpose}; "
             f"it locks {self._name}",
-            f"wait for it to end, or stop it; if it is dead, its lock ends in {left:.0f} seconds",
+            "wait for it to end, or stop it; "
+            f"if it is dead, its lock ends in {max(seconds_left, 0):.0f} seconds",
         )
 
 
@@ -244,21 +252,37 @@ class _EntryGone(Exception):
     """Another process removed the entry, since it was not renewed in time."""
 
 
-@functools.cache
-def _machine() -> str:
-    """Return a name that is equal in all processes that can see each other's process ids."""
+def _parse(found: Written | None, name: str) -> list[Holder]:
+    """The holders of a list; none where a kernel's lock left the number of a process."""
+    if found is None or found.data.strip().isdigit() or not found.data.strip():
+        return []
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
-    except OSError:  # not Linux
-        return f"{socket.gethostname()}/{uuid.getnode()}"
+        # A writer that is killed may leave the end of an older, longer list behind.
+        listed, _ = json.JSONDecoder().raw_decode(found.data.decode())
+        return [_holder(entry, listed.get("written_by"), found) for entry in listed["holders"]]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StorageError(
+            f"{name} is not a lock of Shardmill: {error}",
+            "delete it, once nothing works on the dataset",
+        ) from error
 
 
-def _started(pid: int) -> int:
-    """Return when a process of this machine started (clock ticks since the boot); -1 if there is none."""
-    try:
-        # proc(5): the name of the program, in brackets, may hold spaces; the state is the next field.
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return -1 if Path("/proc/self/stat").exists() else 0  # 0: not Linux, nobody can tell
-    return -1 if fields[0] == "Z" else int(fields[19])
+_FIELDS = frozenset(field.name for field in fields(Holder))
+
+
+def _holder(entry: dict[str, Any], written_by: str | None, found: Written) -> Holder:
+    """One entry. Those of earlier releases, which have times of other clocks, are as old as the list."""
+    holder = Holder(**{name: value for name, value in entry.items() if name in _FIELDS})
+    is_newest = holder.id == written_by or not holder.renewed_at
+    return replace(holder, renewed_at=found.modified_at) if is_newest else holder
+
+
+def _is_dead(holder: Holder) -> bool:
+    """Tell whether the process is known to be dead: it can be known on its own machine only."""
+    return holder.machine == machine() and has_ended(holder.pid, holder.started)
+
+
+def _clock() -> float:
+    """A clock of this machine that goes on while the machine sleeps (seconds)."""
+    boot_time = getattr(time, "CLOCK_BOOTTIME", None)  # Linux
+    return time.monotonic() if boot_time is None else time.clock_gettime(boot_time)

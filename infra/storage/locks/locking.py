@@ -1,4 +1,4 @@
-"""Locks between processes of one machine, by the kernel (``flock``)."""
+"""What a lock is, the locks that a process holds, and locks of one machine by its kernel (``flock``)."""
 
 from __future__ import annotations
 
@@ -21,6 +21,31 @@ class Lock(Protocol):
         Raises:
             LockedError: the lock was lost.
         """
+
+
+class HeldLocks:
+    """The locks under which a process writes to a storage."""
+
+    def __init__(self) -> None:
+        self._held: list[Lock] = []
+
+    @contextlib.contextmanager
+    def holding(self, lock: Lock) -> Iterator[None]:
+        """Let nothing be written in the block once ``lock`` is lost."""
+        self._held.append(lock)
+        try:
+            yield
+        finally:
+            self._held.remove(lock)
+
+    def ensure_held(self) -> None:
+        """Check every lock of the blocks that are running.
+
+        Raises:
+            LockedError: one of them was lost.
+        """
+        for lock in list(self._held):
+            lock.ensure_held()
 
 
 class KernelLock:

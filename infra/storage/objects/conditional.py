@@ -1,30 +1,34 @@
 """Conditional writes to an object store: create an object if it is absent, replace it if it is unchanged.
 
 ``pyarrow.fs`` has neither, so these few requests go through ``obstore`` (``If-None-Match`` and ``If-Match``
-on S3, generation matches on Google Cloud Storage). Everything else goes through ``pyarrow.fs``.
+on S3 and Azure, generation matches on Google Cloud Storage). So do uploads to Azure: Arrow's writer shows an
+empty blob until it is closed. Everything else goes through ``pyarrow.fs``: its clients survive a fork, and a
+read through ``obstore`` in a forked process never ends.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import re
 import threading
 import uuid
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from infra.errors import StorageError
 from infra.storage.local import TEMPORARY_PREFIX
-from infra.storage.locations import ObjectLocation, object_location, public_location, without_secrets
-from infra.storage.locks.locking import Lock
+from infra.storage.locks.holder_lists import ListChanged, Written
 from infra.storage.objects.retries import retry
+from infra.storage.objects.stores import (
+    ONE_ATTEMPT,
+    SEVERAL_ATTEMPTS,
+    errors_of_the_store,
+    has_own_uploads,
+    open_store,
+)
 
 if TYPE_CHECKING:  # loaded when the first conditional write is made: readers do without
     from obstore.store import ObjectStore
 
-_REQUEST_SECONDS = 20  # the longest that one attempt may take
 _REFUSED = re.compile(r"status code: (?:400|501)")  # of stores that know no conditions
 
 Tag = dict[str, str]  # the ETag or generation of an object, as obstore takes it
@@ -34,8 +38,16 @@ class ObjectChanged(Exception):
     """The object is not the one that was to be replaced."""
 
 
+class StoredObject(NamedTuple):
+    """An object as it was read: its bytes, its tag, and when it was written by the store's clock (s)."""
+
+    data: bytes
+    tag: Tag
+    modified_at: float
+
+
 class BucketWrites:
-    """Conditional writes of one bucket, and the locks that are held in it; shared by its writers.
+    """Conditional writes of one bucket, shared by its writers.
 
     The bucket is opened, and the store checked, when the first conditional write is made.
     """
@@ -44,26 +56,8 @@ class BucketWrites:
         self._location = location
         self._region = region
         self._objects: ConditionalObjects | None = None
+        self._uploads: ObjectStore | None = None
         self._lock = threading.Lock()
-        self._held: list[Lock] = []
-
-    @contextlib.contextmanager
-    def holding(self, lock: Lock) -> Iterator[None]:
-        """Let nothing be written in the block once ``lock`` is lost."""
-        self._held.append(lock)
-        try:
-            yield
-        finally:
-            self._held.remove(lock)
-
-    def ensure_locks_held(self) -> None:
-        """Check every lock of the blocks that are running.
-
-        Raises:
-            LockedError: one of them was lost.
-        """
-        for lock in list(self._held):
-            lock.ensure_held()
 
     def objects(self, folder: str, name: str) -> ConditionalObjects:
         """The objects of the bucket, which can be written under conditions.
@@ -77,17 +71,33 @@ class BucketWrites:
         """
         with self._lock:
             if self._objects is None:
-                objects = ConditionalObjects(_open_store(self._location, self._region))
+                objects = ConditionalObjects(open_store(self._location, self._region, ONE_ATTEMPT))
                 if not objects.heeds_conditions(folder):
                     raise StorageError(
                         f"cannot write to {name}: this store does not support conditional writes "
                         "(If-None-Match and If-Match), without which two writers could lose "
                         "each other's version",
-                        "use a store that supports them, such as Amazon S3, Google Cloud Storage or MinIO, "
+                        "use a store that supports them, such as Amazon S3, Google Cloud Storage, Azure or "
+                        "MinIO, "
                         "or write to a local folder and copy it to the store",
                     )
                 self._objects = objects
             return self._objects
+
+    @property
+    def has_own_uploads(self) -> bool:
+        """Tell whether objects must be written by ``upload``, not by Arrow's filesystem."""
+        return has_own_uploads(self._location)
+
+    def upload(self, key: str, data: BinaryIO) -> None:
+        """Write a whole object, in parts if it is large. Readers see the old object until the end."""
+        import obstore
+
+        with self._lock:
+            if self._uploads is None:
+                self._uploads = open_store(self._location, self._region, SEVERAL_ATTEMPTS)
+        with errors_of_the_store():
+            obstore.put(self._uploads, key, data)
 
 
 class ConditionalObjects:
@@ -117,19 +127,33 @@ class ConditionalObjects:
         """
         return self._put(key, data, tag, ObjectChanged(f"{key} has changed"))
 
-    def read(self, key: str) -> tuple[bytes, Tag] | None:
-        """The object's bytes and tag; None if there is no such object."""
+    def read(self, key: str) -> StoredObject | None:
+        """The object; None if there is no such object."""
         import obstore
 
-        def attempt() -> tuple[bytes, Tag] | None:
+        def attempt() -> StoredObject | None:
             try:
-                with _errors_of_the_store():
+                with errors_of_the_store():
                     found = obstore.get(self._store, key)
-                    return bytes(found.bytes()), _tag(found.meta)
+                    modified_at = found.meta["last_modified"].timestamp()
+                    return StoredObject(bytes(found.bytes()), _tag(found.meta), modified_at)
             except FileNotFoundError:
                 return None
 
         return retry(attempt)
+
+    def now(self, folder: str) -> float:
+        """The store's time (seconds since the epoch), by an object in ``folder`` that is deleted again."""
+        import obstore
+
+        key = f"{folder}/{TEMPORARY_PREFIX}{uuid.uuid4().hex}".lstrip("/")
+        self.create(key, b"")
+        try:
+            probe = self.read(key)
+            return probe.modified_at if probe is not None else 0.0
+        finally:
+            with contextlib.suppress(OSError), errors_of_the_store():
+                obstore.delete(self._store, key)
 
     def heeds_conditions(self, folder: str) -> bool:
         """Tell whether the store heeds conditions, tried with an object in ``folder`` that is deleted again.
@@ -146,7 +170,7 @@ class ConditionalObjects:
                 raise
             return False
         finally:
-            with contextlib.suppress(OSError), _errors_of_the_store():
+            with contextlib.suppress(OSError), errors_of_the_store():
                 obstore.delete(self._store, key)
 
     def _heeds_conditions(self, key: str) -> bool:
@@ -173,11 +197,11 @@ class ConditionalObjects:
         def attempt() -> Tag:
             nonlocal answer_lost
             try:
-                with _errors_of_the_store():
+                with errors_of_the_store():
                     return _tag(obstore.put(self._store, key, data, mode=mode, use_multipart=False))
-            except FileNotFoundError as error:
+            except FileNotFoundError:
                 if mode == "create":  # there is no such bucket
-                    raise FileNotFoundError(_first_line(error)) from None
+                    raise
                 raise conflict from None
             except (AlreadyExistsError, PreconditionError):
                 found = self.read(key)
@@ -193,96 +217,37 @@ class ConditionalObjects:
         return retry(attempt)
 
 
+class HolderObject:
+    """The list of the holders of a lock, as an object. Implements infra.storage.locks.HolderList."""
+
+    def __init__(self, objects: ConditionalObjects, key: str) -> None:
+        self._objects = objects
+        self._key = key
+
+    def read(self) -> Written | None:
+        """The list; None if nobody has ever held the lock."""
+        found = self._objects.read(self._key)
+        return None if found is None else Written(*found)
+
+    def write(self, data: bytes, found: Written | None) -> None:
+        """Replace the list that was found.
+
+        Raises:
+            ListChanged: it is another one by now.
+        """
+        try:
+            if found is None:
+                self._objects.create(self._key, data)
+            else:
+                assert found.tag is not None
+                self._objects.replace(self._key, data, found.tag)
+        except (FileExistsError, ObjectChanged):
+            raise ListChanged from None
+
+    def now(self) -> float:
+        """The time by the clock of the store (seconds since the epoch)."""
+        return self._objects.now(self._key.rpartition("/")[0])
+
+
 def _tag(meta: Any) -> Tag:
     return {name: meta[name] for name in ("e_tag", "version") if meta.get(name) is not None}
-
-
-@contextlib.contextmanager
-def _errors_of_the_store() -> Iterator[None]:
-    """Raise errors of obstore as ``OSError``, without their page of details; failed conditions stay."""
-    from obstore import exceptions
-
-    try:
-        yield
-    except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
-        raise
-    except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
-        raise PermissionError(_first_line(error)) from None
-    except exceptions.BaseError as error:
-        raise OSError(_first_line(error)) from None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0].partition("<?xml")[0].strip()
-
-
-_CLIENT: Any = {"timeout": f"{_REQUEST_SECONDS}s", "connect_timeout": "5s", "allow_http": True}
-_ONE_ATTEMPT: Any = {"max_retries": 0}  # a condition that failed after a lost answer must be seen here
-
-
-def _open_store(location: str, region: str | None) -> ObjectStore:
-    found = object_location(location)
-    assert found is not None, "for object stores"
-    try:
-        if found.scheme == "s3":
-            return _s3_store(found, region)
-        if found.scheme in ("gs", "gcs"):
-            return _google_store(found)
-    except (ValueError, TypeError) as error:
-        raise StorageError(
-            f"cannot open storage {public_location(location)}: "
-            + without_secrets(_first_line(error), location),
-            f"check the URI and the credentials of {found.scheme}://",
-        ) from None
-    raise StorageError(
-        f"cannot write to {public_location(location)}: writing to {found.scheme}:// is not supported",
-        "write to a local folder, s3:// or gs://",
-    )
-
-
-def _s3_store(location: ObjectLocation, region: str | None) -> ObjectStore:
-    from obstore.store import S3Store
-
-    config: dict[str, Any] = {"region": location.region or region or "us-east-1"}
-    endpoint = (
-        location.endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    )
-    if endpoint is not None:
-        config["endpoint"] = endpoint
-    if location.user:
-        config |= {"access_key_id": location.user, "secret_access_key": location.password}
-    has_keys = location.user or "AWS_ACCESS_KEY_ID" in os.environ
-    return S3Store(
-        location.bucket,
-        config=config,  # type: ignore[arg-type]
-        client_options=_CLIENT,
-        retry_config=_ONE_ATTEMPT,
-        credential_provider=None if has_keys else _profile_credentials(),
-    )
-
-
-def _profile_credentials() -> Any:
-    """The credentials of ``~/.aws`` or of the machine's role, as AWS's own tools find them; or None."""
-    import boto3
-    from obstore.auth.boto3 import Boto3CredentialProvider
-
-    session = boto3.Session()
-    return Boto3CredentialProvider(session) if session.get_credentials() is not None else None
-
-
-def _google_store(location: ObjectLocation) -> ObjectStore:
-    from obstore.store import GCSStore
-
-    config: dict[str, Any] = {} if location.endpoint is None else {"base_url": location.endpoint}
-    if location.user == "anonymous":
-        # With skip_signature alone, writing asks for a token all the same.
-        account = {"disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
-        if location.endpoint is not None:
-            account["gcs_base_url"] = location.endpoint
-        config = {"service_account_key": json.dumps(account)}
-    return GCSStore(
-        location.bucket,
-        config=config,  # type: ignore[arg-type]
-        client_options=_CLIENT,
-        retry_config=_ONE_ATTEMPT,
-    )

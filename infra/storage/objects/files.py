@@ -7,7 +7,7 @@ import io
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
@@ -76,19 +76,27 @@ class ObjectReader(io.RawIOBase):
 
 
 @contextlib.contextmanager
-def object_writer(filesystem: pafs.FileSystem, key: str) -> Iterator[BinaryIO]:
+def object_writer(upload: Callable[[BinaryIO], None]) -> Iterator[BinaryIO]:
     """A binary writer whose object appears whole when the block ends without an error.
 
     The bytes are kept until then, so that the upload can be repeated and a failed block leaves no half
     upload.
+
+    Args:
+        upload: writes the object from a file that holds its bytes.
     """
     with tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES) as kept:
         yield cast(BinaryIO, kept)
-        retry(lambda: _upload(filesystem, key, cast(BinaryIO, kept)))
+        retry(lambda: _from_the_start(upload, cast(BinaryIO, kept)))
 
 
-def _upload(filesystem: pafs.FileSystem, key: str, data: BinaryIO) -> None:
+def _from_the_start(upload: Callable[[BinaryIO], None], data: BinaryIO) -> None:
     data.seek(0)
+    upload(data)
+
+
+def upload(filesystem: pafs.FileSystem, key: str, data: BinaryIO) -> None:
+    """Write an object from the current position of a file, in parts if it is large."""
     # Without compression=None, Arrow would compress an object whose name ends in .gz.
     stream = filesystem.open_output_stream(key, compression=None)
     try:

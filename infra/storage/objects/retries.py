@@ -13,7 +13,7 @@ T = TypeVar("T")
 ATTEMPTS = 8
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 8.0
-_DEADLINE_SECONDS = 60.0  # no attempt begins later than this after the first one
+DEADLINE_SECONDS = 60.0  # no attempt begins later than this after the first one
 
 _FINAL_ERRORS = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
 # How clients name the requests that will never succeed. Other statuses, 408 and 429 among them, may pass.
@@ -21,6 +21,7 @@ _FINAL_TEXT = re.compile(
     r"ACCESS_DENIED|ACCESS_KEY|SIGNATURE_DOES_NOT_MATCH|NO_SUCH_BUCKET"
     r"|AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|NoSuchBucket"
     r"|(?:HTTP status|status code:) (?:400|401|403|404|405|501)"
+    r"|Azure Error: \[\w*\] (?:400|401|403|404|405|501)"
 )
 
 
@@ -41,7 +42,7 @@ def retry(operation: Callable[[], T]) -> T:
     Raises:
         OSError: the failure is final, or the last attempt failed.
     """
-    deadline = time.monotonic() + _DEADLINE_SECONDS
+    deadline = time.monotonic() + DEADLINE_SECONDS
     longest_pause = _FIRST_PAUSE_SECONDS
     for _ in range(ATTEMPTS - 1):
         try:

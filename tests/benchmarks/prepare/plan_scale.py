@@ -7,7 +7,9 @@ and the tables that planning is given. They are synthetic: URIs of 36 characters
 size, 1 % exact duplicates, 1 % near-duplicates, a group for one file in twenty.
 
 *plan* is ``plan_version`` without the search for near-duplicates, and all rows of its inputs and records made
-once. *near* is the search for near-duplicates alone.
+once. *ranges* is the same plan by ranges, one range after the other in one process, with the tables in a
+temporary folder, and all rows read once; ``--no-looks`` leaves out the looks of the images, which halves the
+bytes on disk. *near* is the search for near-duplicates alone; it takes about 2 GB for a million.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +160,84 @@ def _near(listing: pa.Table, facts: pa.Table) -> Callable[[], dict[str, Any]]:
 PARTS = {"plan": _plan, "near": _near}
 
 
+def measure_ranges(folder: Path, references: int, with_looks: bool) -> dict[str, Any]:
+    """Plan by ranges, in this process."""
+    from beam_jobs.config import PrepareConfig
+    from beam_jobs.plan_by_ranges import plan_on_storage
+    from beam_jobs.publish.accounting import account
+
+    gathering = _written_ranges(folder, references, with_looks)
+    given, given_disk = _peak_bytes(), _disk_bytes(folder)
+    config = PrepareConfig.model_validate({"groups": {"near_duplicates": False}})
+    started, cpu_started = time.monotonic(), time.process_time()
+    steps: dict[str, float] = {}
+    most = 0
+
+    def run(task: Any, numbers: Any) -> None:
+        nonlocal most
+        before = time.process_time()
+        for number in numbers:
+            task.do(number)
+        steps[task.name] = round(time.process_time() - before, 1)
+        most = max(most, _disk_bytes(folder) - given_disk)
+        print(task.name, steps[task.name], _peak_bytes() // MIB, file=sys.stderr, flush=True)
+
+    plan = plan_on_storage(gathering, config, run=run)
+    accounting = account(plan.input_rows.batches())
+    records = sum(batch.num_rows for batch in plan.planned.batches())
+    assert records == accounting.num_records
+    return {
+        "seconds": time.monotonic() - started,
+        "cpu_seconds": time.process_time() - cpu_started,
+        "given_bytes": given,
+        "peak_bytes": _peak_bytes(),
+        "disk_bytes": most,
+        "steps": steps,
+        "records": records,
+        "shards": len(plan.shards),
+    }
+
+
+def _written_ranges(folder: Path, references: int, with_looks: bool) -> Any:
+    """Write the listing and the blocks of facts that a plan by ranges is given."""
+    from beam_jobs.encode.blocks import Block, write_facts
+    from beam_jobs.plan_by_ranges import GatherFacts, plan_tables
+    from beam_jobs.plan_by_ranges.choice import FILES_OF_A_RANGE
+    from beam_jobs.plan_by_ranges.files import LISTED, FileRange
+    from beam_jobs.schemas import FACTS_SCHEMA, LISTING_SCHEMA, PLACED_FACTS_SCHEMA
+    from infra.storage.filesystem import Storage
+
+    rng = np.random.default_rng(0)
+    ranges = max(4, -(-references // FILES_OF_A_RANGE))
+    shares = 1 / np.arange(1, CLASSES + 1)
+    labels = np.sort(rng.choice(CLASSES, references, p=shares / shares.sum()).astype(np.int16))
+    spool = Storage.at(str(folder))
+    tables = plan_tables(spool, "scale", ranges)
+    bounds = [number * references // ranges for number in range(ranges + 1)]
+    parts, blocks = [], 0
+    for number, (start, stop) in enumerate(pairwise(bounds)):
+        listing, found = [], []
+        for first in range(start, stop, BATCH):
+            part = labels[first : min(first + BATCH, stop)]
+            listing.append(_listing(part, first, rng, LISTING_SCHEMA))
+            facts = pa.Table.from_batches([_facts(len(part), first, rng, PLACED_FACTS_SCHEMA)])
+            facts = facts.select(FACTS_SCHEMA.names)
+            if not with_looks:
+                at = FACTS_SCHEMA.get_field_index("look")
+                facts = facts.set_column(at, FACTS_SCHEMA.field(at), pa.nulls(len(part), pa.binary()))
+            block = Block(f"block-{blocks}", first, len(part))
+            write_facts(spool, block.digest, facts)
+            found.append((blocks, block))
+            blocks += 1
+        tables.write(LISTED, number, pa.Table.from_batches(listing))
+        parts.append(FileRange(start, stop, found, 0, stop - start))
+    return GatherFacts(tables, parts, FACTS_SCHEMA)
+
+
+def _disk_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
 def make(folder: Path, references: int) -> None:
     """Write the tables, each as one record batch: read again they take just what they hold."""
     for name, table in zip(("listing", "facts"), synthetic(references), strict=True):
@@ -200,28 +281,39 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--references", type=int, nargs="+", default=[1_000_000, 10_000_000])
-    parser.add_argument("--part", choices=[*PARTS, "make"], help=argparse.SUPPRESS)
+    parser.add_argument("--parts", choices=[*PARTS, "ranges"], nargs="+", default=["plan", "ranges", "near"])
+    parser.add_argument("--no-looks", action="store_true", help="leave out the looks in the plan by ranges")
+    parser.add_argument("--part", choices=[*PARTS, "ranges", "make"], help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.part == "make":
         make(arguments.folder, arguments.references[0])
         return 0
+    if arguments.part == "ranges":
+        print(json.dumps(measure_ranges(arguments.folder, arguments.references[0], not arguments.no_looks)))
+        return 0
     if arguments.part:
         print(json.dumps(measure(arguments.part, arguments.folder)))
         return 0
-    print("| part | references | seconds | CPU-seconds | peak MiB | of it given MiB | found |")
-    print("|---|---|---|---|---|---|---|")
+    print("| part | references | seconds | CPU-seconds | peak MiB | of it given MiB | disk MiB | found |")
+    print("|---|---|---|---|---|---|---|---|")
     for references in arguments.references:
         with tempfile.TemporaryDirectory() as folder:
-            _child("--part", "make", "--folder", folder, "--references", str(references))
-            for part in PARTS:
-                row = json.loads(_child("--part", part, "--folder", folder))
+            if set(arguments.parts) & set(PARTS):
+                _child("--part", "make", "--folder", folder, "--references", str(references))
+            for part in arguments.parts:
+                more = ["--no-looks"] if arguments.no_looks else []
+                in_folder = str(Path(folder) / "ranges") if part == "ranges" else folder
+                child = ["--part", part, "--folder", in_folder, "--references", str(references), *more]
+                row = json.loads(_child(*child))
                 found = ", ".join(
                     f"{row[name]:,} {name}" for name in ("records", "shards", "groups") if name in row
                 )
                 print(
                     f"| {part} | {references:,} | {row['seconds']:.1f} | {row['cpu_seconds']:.1f} "
-                    f"| {row['peak_bytes'] / MIB:,.0f} | {row['given_bytes'] / MIB:,.0f} | {found} |"
+                    f"| {row['peak_bytes'] / MIB:,.0f} | {row['given_bytes'] / MIB:,.0f} "
+                    f"| {row.get('disk_bytes', 0) / MIB:,.0f} | {found} |",
+                    flush=True,
                 )
     return 0
 

@@ -33,7 +33,7 @@ from training.results.tracking.trackers import Trackers
 
 CASES = {
     "small_cnn, 64 pixels, batch 32": ("small_cnn", 64, 32),
-    "small_cnn, 192 pixels, batch 64": ("small_cnn", 192, 64),
+    "compact_resnet, 192 pixels, batch 64": ("compact_resnet", 192, 64),
 }
 CHECKPOINTED = ("small_cnn", "ResNet50")
 CHECKPOINT_SECONDS = 300
@@ -61,7 +61,7 @@ def overhead(folder: Path, case: tuple[str, int, int], steps: int, rounds: int) 
 
     from training.loop.checkpoints.checkpoints import Checkpoints, Progress
     from training.loop.checkpoints.shared import SharedCheckpoints
-    from training.loop.data_and_outputs import RunOutputs, TrainingData
+    from training.loop.epochs.data_and_outputs import RunOutputs, TrainingData
     from training.loop.loop import TrainingLoop
     from training.loop.stopping.interruption import StopFlag
     from training.ranks.group import group_of

@@ -21,7 +21,7 @@ class Step:
 
     Attributes:
         name: the key of the step in the record.
-        words: the words after ``python -m``; ``{source}`` and ``{root}`` stand for the folders.
+        words: as after ``python -m``; ``{source}`` and ``{root}`` stand for the folders.
         files: makes the files that the source holds from this step on; None leaves the source alone.
     """
 

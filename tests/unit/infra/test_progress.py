@@ -44,7 +44,7 @@ def test_the_rate_does_not_count_what_was_there_before(
     events: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
-    monkeypatch.setattr("infra.progress.time.monotonic", lambda: now)
+    monkeypatch.setattr("infra.progress.events.time.monotonic", lambda: now)
     progress.stage("encode", 1000, done=900)
     now = 110.0
     progress.progress("encode", 950, 1000)
@@ -71,7 +71,7 @@ def test_plain_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[st
     assert captured.out == ""
     assert captured.err.splitlines() == [
         "encode: 0 of 1,000 images",
-        "encode: 1,000 of 1,000 images (1,234/s)",
+        "encode: 1,000 of 1,000 images, 1,234 images/s",
         "warning: [odd] <text>",
     ]
 
@@ -84,5 +84,6 @@ def test_a_live_bar_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "encode" in captured.err
-    assert "10/10" in captured.err
+    assert "10 of 10 images" in captured.err
+    assert "100%" in captured.err
     assert "[odd] text" in captured.err

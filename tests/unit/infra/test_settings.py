@@ -48,10 +48,32 @@ def test_defaults_without_a_file() -> None:
         ('name="quoted"', "quoted"),
         ("name=a=b", "a=b"),
         ("name='1'", "1"),
+        ("name=12:00:00", "12:00:00"),
+        ("name=2026-11-23", "2026-11-23"),
     ],
 )
 def test_values_of_overrides(tmp_path: Path, override: str, expected: str) -> None:
     assert load(tmp_path, overrides=(override,)).name == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("seed", Config(image=Image(short_side=5, quality=50))),
+        ("prepare.seed", Config(image=Image(short_side=5, quality=50))),
+        ("image.quality", Config(image=Image(short_side=5), seed=7)),
+        ("image", Config(seed=7)),
+        ("fractions.train", Config(image=Image(short_side=5, quality=50), seed=7)),
+    ],
+)
+def test_an_empty_override_restores_the_default(tmp_path: Path, key: str, expected: Config) -> None:
+    toml = "[prepare]\nseed = 7\n[prepare.image]\nshort_side = 5\nquality = 50"
+    assert load(tmp_path, toml, (f"{key}=",)) == expected
+
+
+def test_an_empty_override_of_a_key_that_does_not_exist_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"unknown key 'image\.qualty'"):
+        load(tmp_path, overrides=("image.qualty=",))
 
 
 def test_overrides_of_tables(tmp_path: Path) -> None:
@@ -67,6 +89,7 @@ def test_overrides_of_tables(tmp_path: Path) -> None:
     [
         (("image.short_sid=1",), "unknown key 'image.short_sid'", "did you mean 'image.short_side'"),
         (("short_side=1",), "unknown key 'short_side'", "did you mean 'image.short_side'"),
+        (("image.fraction=1",), "unknown key 'image.fraction'", "did you mean 'fractions"),
         (
             ("prepare.short_side=1",),
             "unknown key 'short_side' in [prepare]",

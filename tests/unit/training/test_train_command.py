@@ -96,7 +96,6 @@ def test_a_missing_framework_is_said_before_a_run_begins(
         (["set", "--sett", "run.epochs=2"], "--sett"),
         (["set", "--config-json", "{"], "--config-json is not JSON"),
         (["set", "--set", "run.epoch=2"], "did you mean 'run.epochs'"),
-        (["set", "--runs", "s3://bucket/runs"], "training runs must be stored in a local folder"),
     ],
 )
 def test_wrong_commands_end_with_status_2(

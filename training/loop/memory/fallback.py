@@ -93,11 +93,27 @@ def settle_parts_of_ranks(config: TrainConfig, run_dir: Path, num_ranks: int) ->
     """
     settled = read_settled(run_dir) or settled_by(config)
     parts = settled.accumulate_steps or config.run.accumulate_steps
-    rows, rest = divmod(config.data.batch_size, num_ranks)
-    number = None if rest else more_parts(parts, rows, config.augment)
+    size = settled.with_batch_size(config).data.batch_size
+    rows, rest = divmod(size, num_ranks)
+    if rest:
+        number = _more_parts_of_unequal(parts, size, num_ranks, config.augment)
+    else:
+        number = more_parts(parts, rows, config.augment)
     if number is not None:
         settle_again(run_dir, replace(settled, accumulate_steps=number))
     return number
+
+
+def _more_parts_of_unequal(parts: int, size: int, num_ranks: int, augment: AugmentSettings) -> int | None:
+    """Return the next number of parts for ranks that cannot take the same number of rows.
+
+    Their rows are multiples of a part's (``training.loop.sharing.division``).
+    """
+    for number in range(2 * parts, size // num_ranks + 1):
+        unit = number * (2 if augment.mixes else 1)
+        if size % unit == 0 and size >= unit * num_ranks:
+            return number
+    return None
 
 
 def more_parts(parts: int, rows: int, augment: AugmentSettings) -> int | None:

@@ -1,8 +1,14 @@
-"""Find the largest batch that fits into memory, by a process that may die of it. Imports no framework."""
+"""Find the largest batch that fits into memory, by a process that may die of it. Imports no framework.
+
+If several ranks share a step, the process takes the part of one of them, with its device and its part of the
+host; the others are expected to need as much.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra import progress as events
@@ -12,6 +18,8 @@ from infra.processes.children import run_child
 from infra.progress import Event
 from infra.readable import readable_bytes
 from training.config import TrainConfig
+from training.ranks.cluster import Cluster, Meeting
+from training.runs.supervised_ranks import first_places, of_a_rank
 
 TRIAL = "trial"
 
@@ -22,30 +30,52 @@ _COMMANDS = {
 }
 
 
-def find_largest_batch(config: TrainConfig, version: DatasetVersion, root: str | Path) -> int:
-    """Return the largest batch size whose training steps fit into memory, among some powers of two.
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """The rank that is tried.
+
+    Attributes:
+        config: its configuration.
+        num_ranks: the ranks that share a step.
+        environment: variables that let a process see what the rank will see.
+    """
+
+    config: TrainConfig
+    num_ranks: int
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def find_largest_batch(
+    config: TrainConfig, version: DatasetVersion, root: str | Path, place: Cluster | Meeting | None = None
+) -> int:
+    """Return the largest global batch whose steps fit into memory: for each device a power of two.
 
     Args:
         config: the configuration of the run.
         version: the dataset version.
         root: the folder of the datasets.
+        place: the place of this process among ranks that an outer system started; None: it is no rank.
 
     Raises:
+        ConfigError: there are fewer devices than ranks.
         OutOfMemory: not even the smallest fits.
         ShardmillError: the process failed for another reason.
     """
+    tried = _tried(config, place)
     found: list[int] = []
 
     def on_event(event: Event) -> None:
         if event.get("event") == "metrics" and event.get("split") == TRIAL:
             found.append(int(event["global_batch_size"]))
             peak = readable_bytes(event["peak_bytes"])
-            events.log(f"steps of {event['global_batch_size']} examples fit, with {peak} at most")
+            each = " in each rank" if tried.num_ranks > 1 else ""
+            events.log(f"steps of {event['global_batch_size']} examples fit, with {peak} at most{each}")
 
     events.log("looking for the largest data.global_batch_size that fits into memory")
     argv = [sys.executable, "-m", _COMMANDS[config.run.framework], version.ref]
-    argv += ["--root", str(root), "--config-json", config.model_dump_json()]
-    outcome = run_child(argv, on_event=on_event)
+    argv += ["--root", str(root), "--config-json", tried.config.model_dump_json()]
+    argv += ["--ranks", str(tried.num_ranks)]
+    outcome = run_child(argv, on_event=on_event, env=tried.environment)
     if outcome.error is not None or not found:
         outcome.raise_for_status()  # a process that the system kills for its memory has tried too much
     if not found:
@@ -53,3 +83,11 @@ def find_largest_batch(config: TrainConfig, version: DatasetVersion, root: str |
             "not even the smallest step fits into memory", "take a smaller model or smaller images"
         )
     return found[-1]
+
+
+def _tried(config: TrainConfig, place: Cluster | Meeting | None) -> _Tried:
+    """Return the first rank of a run that begins."""
+    if config.ranks.workers is not None:
+        places = first_places(config)
+        return _Tried(of_a_rank(config), len(places), places[0].environment(len(places)))
+    return _Tried(config, 1 if place is None else place.num_ranks)

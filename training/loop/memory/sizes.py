@@ -12,6 +12,7 @@ import psutil
 from infra.errors import OutOfMemory
 from infra.processes.process import own_peak_rss_bytes
 from training.config import TrainConfig
+from training.loop.sharing.division import unit_of_rows
 
 # More examples a step make a run worse and hardly faster.
 _MOST = 4096
@@ -25,7 +26,7 @@ class Trial:
     """A batch size with which training steps were taken.
 
     Attributes:
-        global_batch_size: examples a step.
+        global_batch_size: examples a step, of all ranks together.
         peak_bytes: the most memory so far: of a GPU, or of this process if it trains on the CPU.
     """
 
@@ -34,11 +35,11 @@ class Trial:
 
 
 class TriedSteps(Protocol):
-    """Training steps of a run with batches of any size."""
+    """Training steps of one rank of a run, with batches of any size."""
 
     @property
     def num_replicas(self) -> int:
-        """The devices that share a step."""
+        """The devices of this process."""
 
     @property
     def num_records(self) -> int:
@@ -55,17 +56,27 @@ class TriedSteps(Protocol):
         """Return the most memory of each GPU so far (bytes), by name; empty if the CPU trains."""
 
 
-def fitting_sizes(config: TrainConfig, steps: TriedSteps, ram_bytes: int) -> Iterator[Trial]:
-    """Yield the batch sizes that fit, from small to large.
+def fitting_sizes(
+    config: TrainConfig, steps: TriedSteps, ram_bytes: int, num_ranks: int = 1
+) -> Iterator[Trial]:
+    """Yield the global batch sizes that fit, from small to large.
 
     On GPUs the last one is that before a step did not fit. On CPUs, where a process that takes too much is
-    killed, it is the last one whose double is not expected to exceed ``ram_bytes``: each doubling adds twice
-    what the one before it added.
+    killed, it is the last one whose double is not expected to exceed this rank's part of the memory: each
+    doubling adds twice what the one before it added.
+
+    Args:
+        config: the configuration of the run.
+        steps: the steps of the rank with the largest share.
+        ram_bytes: the memory for all ranks.
+        num_ranks: the ranks that share a step; none is expected to need more than this one.
     """
     last: Trial | None = None
-    for size in _sizes(config, steps):
+    ram_bytes //= num_ranks
+    shares = _shares(config, num_ranks)
+    for size in _sizes(config, steps, sum(shares)):
         try:
-            steps.take(sized(config, size))
+            steps.take(sized(config, size // sum(shares) * max(shares)))
         except OutOfMemory:
             return
         peaks = steps.peak_device_bytes()
@@ -98,9 +109,15 @@ def sized(config: TrainConfig, size: int) -> TrainConfig:
     return config.model_copy(update={"data": data, "reading": reading})
 
 
-def _sizes(config: TrainConfig, steps: TriedSteps) -> list[int]:
-    """Return sizes that all replicas share and all parts of a step divide, each twice the one before."""
-    sizes = [steps.num_replicas * config.run.accumulate_steps * (2 if config.augment.mixes else 1)]
+def _shares(config: TrainConfig, num_ranks: int) -> list[int]:
+    """Return the shares of the ranks in a step; measured ones are not known before the ranks begin."""
+    given = config.ranks.shares
+    return [1] * num_ranks if isinstance(given, str) or num_ranks == 1 else given
+
+
+def _sizes(config: TrainConfig, steps: TriedSteps, num_shares: int) -> list[int]:
+    """Return sizes that can be divided by shares, devices and parts, each twice the one before."""
+    sizes = [num_shares * unit_of_rows(config, steps.num_replicas)]
     while 2 * sizes[-1] <= min(_MOST, steps.num_records // _LEAST_STEPS_PER_EPOCH):
         sizes.append(2 * sizes[-1])
     return sizes

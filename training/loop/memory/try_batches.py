@@ -1,7 +1,7 @@
 """``python -m training.loop.memory.try_batches``: which batch sizes fit into memory, for a run that begins.
 
-Its parent reads each size that fits from the events, so that this process may die of the next one. Not for
-people.
+With ``--ranks`` it takes the steps of one of so many ranks. Its parent reads each size that fits from the
+events, so that this process may die of the next one. Not for people.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ def try_batches(module: str, argv: Sequence[str] | None, steps_of: StepsOf) -> i
     """
     parser = JobParser(f"python -m {module}", "Which batch sizes fit into memory.", "")
     parser.add_argument("dataset", metavar="NAME@VERSION")
+    parser.add_argument("--ranks", type=int, default=1, metavar="N")
     parser.add_job_arguments("train")
 
     def run() -> int:
         args = parser.parse_args(argv)
         config = settings_of(args, TrainConfig, "train")
         steps = steps_of(config, Catalog(args.root).open_view(args.dataset))
-        for trial in fitting_sizes(config, steps, available_ram_bytes()):
+        for trial in fitting_sizes(config, steps, available_ram_bytes(), args.ranks):
             events.metrics(split=TRIAL, **asdict(trial))
         return 0
 

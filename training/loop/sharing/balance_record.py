@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
+from infra import progress as events
 from training.arrays import Ints
 from training.loop.sharing.division import Division
 from training.order import Order
 from training.ranks.peers import Peers
 from training.reading import SplitTable
-from training.results.run_files.rank_balance import BALANCE_FILE, RankBalance, read_balance
+from training.results.run_files.rank_balance import (
+    BALANCE_FILE,
+    RankBalance,
+    read_balance,
+    waiting_seconds,
+)
+
+_TELL_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +86,46 @@ class BalanceRecord:
         self._labels = labels
         self._num_steps = 0
         self._seconds = self._input_seconds = 0.0
+        self._recent: list[tuple[float, float]] = []  # seconds and waiting of the steps since it was told
+        self._told_at = time.monotonic()
 
-    def count_step(self, seconds: float, input_seconds: float) -> None:
-        """Count a step that took so long, a part of it waiting for data."""
+    def count_step(self, run_step: int, seconds: float, input_seconds: float) -> None:
+        """Count a step that took so long, a part of it waiting for data; tell the parent now and then."""
         self._num_steps += 1
         self._seconds += seconds
         self._input_seconds += input_seconds
+        self._recent.append((seconds, input_seconds))
+        if time.monotonic() - self._told_at >= _TELL_SECONDS:
+            self._tell(run_step)
+
+    def _tell(self, run_step: int) -> None:
+        self._told_at = time.monotonic()
+        events.emit({"event": "rank", "step": run_step, **self._now()})
+
+    def _now(self) -> dict[str, Any]:
+        """Return what this rank did since it was last told."""
+        rank, rows = self._ranks.rank, self._division.rows
+        mean, waited = (sum(times) / len(self._recent) for times in zip(*self._recent, strict=True))
+        self._recent = []
+        return {
+            "rank": rank,
+            "device": self._device,
+            "share": rows[rank] / sum(rows),
+            "step_seconds": mean,
+            "input_wait_fraction": waited / mean if mean else 0.0,
+            "waiting_seconds": waiting_seconds(mean, waited, self._compute_seconds(rank)),
+            "memory_process_bytes": int(psutil.Process().memory_info().rss),
+        }
+
+    def _compute_seconds(self, rank: int) -> float | None:
+        """Return the measured time of a rank's rows of a step; None: it was not measured."""
+        speeds = self._division.seconds_per_example
+        return None if speeds is None else self._division.rows[rank] * speeds[rank]
 
     def end_epoch(self, epoch: int) -> None:
         """Write the line of ``epoch`` (from 0), which has ended, on rank 0. Every rank must call this."""
+        if self._recent:
+            self._tell((epoch + 1) * self._order.steps_per_epoch)
         rows = self._ranks.all_values(self._own_row(epoch))
         self._num_steps, self._seconds, self._input_seconds = 0, 0.0, 0.0
         if self._ranks.is_first:
@@ -98,7 +139,7 @@ class BalanceRecord:
         return read_balance(self._run_dir) if self._path.is_file() else None
 
     def _own_row(self, epoch: int) -> dict[str, Any]:
-        rank, speeds = self._ranks.rank, self._division.seconds_per_example
+        rank = self._ranks.rank
         rows, steps = self._division.rows[rank], max(self._num_steps, 1)
         counts, examples = self._class_counts(epoch)
         return {
@@ -110,7 +151,7 @@ class BalanceRecord:
             "num_steps": self._num_steps,
             "step_seconds": self._seconds / steps,
             "input_seconds": self._input_seconds / steps,
-            "compute_seconds": None if speeds is None else rows * speeds[rank],
+            "compute_seconds": self._compute_seconds(rank),
         }
 
     def _class_counts(self, epoch: int) -> tuple[Ints, int]:

@@ -55,7 +55,7 @@ def planned_division(config: TrainConfig, num_ranks: int, unit: int) -> Division
     """
     shares, size = config.ranks.shares, config.data.batch_size
     if isinstance(shares, str) or num_ranks == 1:
-        return equal_division(size, num_ranks)
+        return equal_division(size, num_ranks, unit)
     return given_division(shares, size, num_ranks, unit)
 
 
@@ -77,8 +77,7 @@ def given_division(shares: Sequence[int], global_batch_size: int, num_ranks: int
     Raises:
         ConfigError: the shares do not fit the ranks, or leave one without rows.
     """
-    unit = unit if global_batch_size % unit == 0 else 1
-    num_units = global_batch_size // unit
+    unit, num_units = _units(global_batch_size, num_ranks, unit)
     try:
         slices = [rank_slice(num_units, rank, num_ranks, shares) for rank in range(num_ranks)]
     except UsageError as error:
@@ -88,10 +87,20 @@ def given_division(shares: Sequence[int], global_batch_size: int, num_ranks: int
     return Division(tuple(unit * (part.stop - part.start) for part in slices))
 
 
-def equal_division(global_batch_size: int, num_ranks: int) -> Division:
-    """Return the division into parts that differ by one row at most."""
-    slices = [rank_slice(global_batch_size, rank, num_ranks) for rank in range(num_ranks)]
-    return Division(tuple(part.stop - part.start for part in slices))
+def equal_division(global_batch_size: int, num_ranks: int, unit: int = 1) -> Division:
+    """Return the division into parts that differ by ``unit`` rows at most, if it divides the global batch."""
+    unit, num_units = _units(global_batch_size, num_ranks, unit)
+    slices = [rank_slice(num_units, rank, num_ranks) for rank in range(num_ranks)]
+    return Division(tuple(unit * (part.stop - part.start) for part in slices))
+
+
+def _units(global_batch_size: int, num_ranks: int, unit: int) -> tuple[int, int]:
+    """Return the rows that stay together, and how many times the global batch has them.
+
+    They are single rows if ``unit`` does not divide the global batch, or leaves a rank without any.
+    """
+    unit = unit if global_batch_size % unit == 0 and global_batch_size >= unit * num_ranks else 1
+    return unit, global_batch_size // unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +174,9 @@ def division_of_speed(seconds: tuple[float, ...], global_batch_size: int, unit: 
     """
     units = shares_of_speed(seconds, global_batch_size // unit)
     balanced = tuple(unit * number for number in units)
-    equal = equal_division(global_batch_size, len(seconds)).rows
-    keeps_units = all(number % unit == 0 for number in equal)
+    equal = equal_division(global_batch_size, len(seconds), unit).rows
     gained = _slowest(balanced, seconds) <= (1 - _LEAST_GAIN) * _slowest(equal, seconds)
-    return Division(balanced if gained or not keeps_units else equal, seconds)
+    return Division(balanced if gained else equal, seconds)
 
 
 def _slowest(rows: tuple[int, ...], seconds: tuple[float, ...]) -> float:

@@ -15,7 +15,12 @@ from training.results.tensorboard_log import TensorBoardLog
 
 
 def log_first_batch(
-    log: TensorBoardLog, config: TrainConfig, strategy: Any, batch: Any, words: Callable[[Any, int], str]
+    log: TensorBoardLog,
+    config: TrainConfig,
+    strategy: Any,
+    batch: Any,
+    words: Callable[[Any, int], str],
+    num_mask_classes: int | None = None,
 ) -> None:
     """Write the first examples of a batch after all augmentation.
 
@@ -25,6 +30,7 @@ def log_first_batch(
         strategy: the strategy of the run; of several replicas the first one's rows are shown.
         batch: images, labels and the parameters of augmentation, as a training step takes them.
         words: labels and a row -> its label for people.
+        num_mask_classes: the number of classes, if the labels are masks.
     """
     rows = tf.nest.map_structure(
         lambda part: strategy.experimental_local_results(part)[0][:NUM_SHOWN], dict(batch)
@@ -34,4 +40,7 @@ def log_first_batch(
         images = BatchAugment(mixes=mixes)(images, rows["parameters"])
     labels = tf.nest.map_structure(np.asarray, rows["labels"])
     told = [words(labels, row) for row in range(len(images))]
-    log_training_examples(log, np.asarray(images), told, mixed=mixes)
+    masks = None if num_mask_classes is None else labels
+    log_training_examples(
+        log, np.asarray(images), told, mixed=mixes, masks=masks, num_classes=num_mask_classes or 0
+    )

@@ -12,15 +12,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from infra.codecs import resize_short_side
+from infra.codecs.mask_colors import lay_over
 from training.arrays import Ints
 from training.reading import RecordReader
 from training.reading.decode import Pixels
 from training.results.metrics.tally import Rows
+from training.results.pictures.annotated import Annotation
 from training.results.pictures.grid import Cell, grid_picture
+from training.results.predictions.annotations import annotation_of
 from training.results.predictions.columns import PredictionColumns
 from training.results.tensorboard_log import TensorBoardLog
 
 _COLUMNS, _ROWS = 6, 3
+_SHORT_SIDE = 168  # pixels of the examples, before anything is drawn into them
 NUM_SHOWN = _COLUMNS * _ROWS
 
 
@@ -30,6 +35,8 @@ def log_training_examples(
     labels: Sequence[str],
     *,
     mixed: bool,
+    masks: npt.NDArray[Any] | None = None,
+    num_classes: int = 0,
 ) -> None:
     """Write the first examples of a batch as the model sees them, after all augmentation.
 
@@ -38,34 +45,41 @@ def log_training_examples(
         images: numbers [b, S, S, C], 0 to 255.
         labels: what each is labelled, for people.
         mixed: an image may show two examples.
+        masks: [b, S, S], which are laid over the images; None: there are none.
+        num_classes: of the masks.
     """
     shown = np.clip(np.rint(images[:NUM_SHOWN].astype(np.float32)), 0, 255).astype(np.uint8)
-    cells = [
-        Cell(_in_colour(pixels), (label,)) for pixels, label in zip(shown, labels[:NUM_SHOWN], strict=True)
+    drawn = [
+        _in_colour(pixels) if masks is None else lay_over(pixels, masks[row], num_classes)
+        for row, pixels in enumerate(shown)
     ]
+    cells = [Cell(pixels, (label,)) for pixels, label in zip(drawn, labels[:NUM_SHOWN], strict=True)]
     about = "; mixed examples bear the label of the first image" if mixed else ""
     _write(log, "train", "examples", 0, f"training examples as augmented{about}", cells)
 
 
 class _Hard(NamedTuple):
-    """An example with a high loss: its record, its label, and how it was predicted."""
+    """An example with a high loss: its record, its label, how it was predicted, and what is drawn of both."""
 
     loss: float
     ordinal: int
     label: str
     outcome: str
+    annotation: Annotation | None
 
 
 class HardestExamples:
     """Keeps the examples of the highest losses of a split. Implements ``Sink``."""
 
-    def __init__(self, columns: PredictionColumns, names: Sequence[str]) -> None:
+    def __init__(self, columns: PredictionColumns, names: Sequence[str], *, is_whole: bool = True) -> None:
         """Keep examples of a task.
 
         Args:
             columns: of the task.
             names: of its classes or targets.
+            is_whole: the model sees whole images, not their central squares.
         """
+        self._is_whole = is_whole
         self._columns = columns
         self._names = names
         self._kept: list[_Hard] = []
@@ -77,7 +91,8 @@ class HardestExamples:
             taken = self._columns.predicted_words(self._names, rows, row)
             outcome = f"taken for {taken}" if wrong[row] else "predicted rightly"
             label = self._columns.label_words(self._names, labels, row)
-            self._kept.append(_Hard(float(losses[row]), int(ordinals[row]), label, outcome))
+            drawn = annotation_of(self._columns, len(self._names), labels, rows, row, is_whole=self._is_whole)
+            self._kept.append(_Hard(float(losses[row]), int(ordinals[row]), label, outcome, drawn))
         self._kept = heapq.nsmallest(NUM_SHOWN, self._kept, key=lambda one: (-one.loss, one.ordinal))
 
     def write(self, log: TensorBoardLog, step: int, reader: RecordReader) -> None:
@@ -92,7 +107,9 @@ class HardestExamples:
         for one in self._kept:
             (stored,) = reader.read_images(np.array([one.ordinal]))
             captions = (one.label, one.outcome, f"loss {one.loss:.2f}")
-            cells.append(Cell(reader.decoded(one.ordinal, stored), captions))
+            pixels = resize_short_side(reader.decoded(one.ordinal, stored), _SHORT_SIDE)
+            pixels = pixels if one.annotation is None else one.annotation.drawn(pixels)
+            cells.append(Cell(_in_colour(pixels), captions))
         split = reader.table.split
         _write(log, split, "hardest", step, f"hardest {split} examples after step {step}", cells)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from types import TracebackType
 
 from infra.errors import Cancelled, LossNotFinite, RankLost
 from infra.progress import Event
+from training.ranks.supervision.hosts import OnEvent, RunningRank
 from training.ranks.supervision.outcomes import (
     Failed,
     Finished,
@@ -19,7 +20,6 @@ from training.ranks.supervision.outcomes import (
     Regrown,
     Stopped,
 )
-from training.ranks.supervision.rank_process import RankProcess, RankStart
 from training.ranks.supervision.silence import AllowedSilence, Limits
 from training.ranks.supervision.stop_requests import StopRequests
 
@@ -40,11 +40,11 @@ class Attempt:
 
         Args:
             limits: when a rank counts as hung.
-            on_event: is called with the events of rank 0, and with warnings of the others.
+            on_event: is called with the events of rank 0, and with speeds and warnings of the others.
         """
         self._limits = limits
         self._on_event = on_event
-        self._ranks: list[RankProcess] = []
+        self._ranks: list[RunningRank] = []
         self._allowed: list[AllowedSilence] = []
 
     def __enter__(self) -> Attempt:
@@ -55,10 +55,10 @@ class Attempt:
     ) -> None:
         self._end_all(0.0 if isinstance(error, Cancelled) else _TERM_SECONDS)
 
-    def start(self, starts: Sequence[RankStart]) -> None:
-        """Start all ranks."""
-        for each in starts:
-            self._ranks.append(RankProcess(each, self._relay))
+    def start(self, start: Callable[[OnEvent], Iterable[RunningRank]]) -> None:
+        """Start all ranks with ``start``, which is given the function for their events."""
+        for rank in start(self._relay):
+            self._ranks.append(rank)
             self._allowed.append(AllowedSilence(self._limits))
 
     def wait(self, stop: StopRequests, may_grow: Callable[[], bool]) -> Outcome:
@@ -91,7 +91,7 @@ class Attempt:
         kind = event.get("event")
         if kind in ("result", "error"):
             return
-        if rank == 0:
+        if rank == 0 or kind == "rank":
             self._on_event(event)
         elif kind == "log" and event.get("level") != "info":
             self._on_event({**event, "message": f"rank {rank}: {event.get('message')}"})
@@ -120,13 +120,13 @@ class Attempt:
         while time.monotonic() < until and any(rank.poll() is None for rank in self._ranks):
             time.sleep(_LOOK_SECONDS)
 
-    def _first_to_blame(self) -> RankProcess | None:
+    def _first_to_blame(self) -> RunningRank | None:
         """Return the rank that failed by itself, not because another was lost; of several the first."""
         ended = [rank for rank in self._ranks if rank.poll() not in (None, 0)]
         if self._ranks[0].poll() == 0 and self._ranks[0].result is None:
             ended.append(self._ranks[0])
 
-        def follows(rank: RankProcess) -> int:
+        def follows(rank: RunningRank) -> int:
             if isinstance(rank.error, RankLost):
                 return 2
             # TensorFlow aborts a process whose peer is gone, at times; and an exception of its own is less
@@ -135,13 +135,15 @@ class Attempt:
 
         return min(ended, key=lambda rank: (follows(rank), rank.ended_at or 0.0), default=None)
 
-    def _described(self, rank: RankProcess) -> RankFailure:
+    def _described(self, rank: RunningRank) -> RankFailure:
         status, error = rank.poll() or 0, rank.error
         reason: Reason
         if isinstance(error, LossNotFinite):
             reason, message = "loss", f"reported: {error.message}"
         elif error is not None:
             reason, message = "error", f"reported: {error.message}"
+        elif rank.lost is not None:
+            reason, message = "machine", rank.lost
         elif status < 0:
             reason, message = "signal", f"was ended by {signal.Signals(-status).name}"
         else:
@@ -167,15 +169,14 @@ class Attempt:
                 return self._hang(behind, "silent", message)
         return None
 
-    def _hang(self, rank: RankProcess, reason: Reason, message: str) -> RankFailure:
+    def _hang(self, rank: RunningRank, reason: Reason, message: str) -> RankFailure:
         return RankFailure(rank.rank, len(self._ranks), reason, message, rank.beat.step)
 
     # -- ending ----------------------------------------------------------------------------------------
 
     def _failed(self, failure: RankFailure) -> Failed:
-        beats = [rank.beat for rank in self._ranks]
-        in_start = beats[failure.rank].number == 0
-        return Failed(failure, max(beat.step for beat in beats), in_start)
+        in_start = any(rank.beat.number == 0 for rank in self._ranks if rank.rank == failure.rank)
+        return Failed(failure, max(rank.beat.step for rank in self._ranks), in_start)
 
     def _signal(self, number: signal.Signals) -> None:
         for rank in self._ranks:

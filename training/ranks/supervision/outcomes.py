@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from infra.errors import ShardmillError
 
-Reason = Literal["signal", "stopped", "silent", "error", "exit", "loss"]
+Reason = Literal["signal", "stopped", "silent", "error", "exit", "loss", "machine"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,8 @@ class RankFailure:
         rank: its number.
         num_ranks: the number of ranks of the attempt.
         reason: "signal": a signal ended it; "stopped": SIGSTOP; "silent": no step for too long; "error": it
-            reported an error; "exit": it ended without saying why; "loss": the loss was not finite.
+            reported an error; "exit": it ended without saying why; "loss": the loss was not finite;
+            "machine": its machine is gone.
         message: for people, with the signal, the error or the seconds of silence.
         step: steps of the run that were done.
         error: the error that it reported, if any.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,14 +32,14 @@ class RankStart:
         rank: its number.
         command: the command of its process.
         environment: variables on top of this process's own.
-        log_path: the file for what it prints.
+        log_path: the file for what it prints; None: it goes to the standard error of this process.
         heartbeat_path: the file for its heartbeat.
     """
 
     rank: int
     command: Sequence[str]
     environment: Mapping[str, str]
-    log_path: Path
+    log_path: Path | None
     heartbeat_path: Path
 
 
@@ -58,7 +59,8 @@ class RankProcess:
         self._stopped_since: float | None = None
         self._started_at = time.monotonic()
         heartbeat.prepare(start.heartbeat_path)
-        start.log_path.parent.mkdir(parents=True, exist_ok=True)
+        if start.log_path is not None:
+            start.log_path.parent.mkdir(parents=True, exist_ok=True)
         variables = {**start.environment, heartbeat.PATH_VARIABLE: str(start.heartbeat_path)}
         self._resources = contextlib.ExitStack()
         self._process, events = self._resources.enter_context(started(start.command, variables, None))
@@ -66,7 +68,8 @@ class RankProcess:
         def relay(event: Event) -> None:
             on_event(start.rank, event)
 
-        self._output = ChildOutput(self._process, events, relay, None, start.log_path)
+        on_line = _print if start.log_path is None else None
+        self._output = ChildOutput(self._process, events, relay, on_line, start.log_path)
 
     @property
     def beat(self) -> Beat:
@@ -98,6 +101,11 @@ class RankProcess:
         return status
 
     @property
+    def lost(self) -> str | None:
+        """None: it runs on this machine."""
+        return None
+
+    @property
     def result(self) -> dict[str, Any] | None:
         """The result that it reported."""
         return self._output.result
@@ -125,3 +133,9 @@ class RankProcess:
         self._process.wait()
         self.poll()
         self._resources.close()
+
+
+def _print(line: str) -> None:
+    # Whoever watches a rank prints its error.
+    if not line.startswith(("error: ", "remedy: ")):
+        print(line, file=sys.stderr, flush=True)

@@ -1,14 +1,13 @@
-"""The parent of the ranks of one machine: start them, and start all of them again when one fails.
+"""The parent of the ranks: start them, and start all of them again when one fails.
 
 No TensorFlow here. An attempt ends when the first rank fails; all ranks are ended, and the next attempt
-continues from the last checkpoint, with fresh ports and with the devices that are there then. Restarts count
+continues from the last checkpoint, with fresh ports and with the places that are there then. Restarts count
 only if no step was gained since the last one.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,16 +16,22 @@ from pathlib import Path
 from typing import Any
 
 from infra import progress as events
-from infra.errors import GO_ON, Cancelled, DataError, EnvironmentFault, OutOfMemory, Preempted, UsageError
-from infra.processes.process import num_cpus
+from infra.errors import (
+    GO_ON,
+    Cancelled,
+    DataError,
+    EnvironmentFault,
+    OutOfMemory,
+    Preempted,
+    RankLost,
+    UsageError,
+)
 from infra.readable import counted
-from training.ranks.cluster import Cluster
-from training.ranks.rendezvous import free_port
 from training.ranks.supervision.attempt import Attempt
+from training.ranks.supervision.hosts import RankHosts, RankJob
 from training.ranks.supervision.outcomes import Failed, Finished, Outcome, RankFailure, Stopped
-from training.ranks.supervision.rank_process import RankStart
 from training.ranks.supervision.silence import Limits
-from training.ranks.supervision.slots import Slot, Slots
+from training.ranks.supervision.slots import Slot
 from training.ranks.supervision.stop_requests import StopRequests, stop_requests
 
 _LONGEST_PAUSE_SECONDS = 60.0
@@ -43,7 +48,7 @@ class RankPlan:
         limits: when a rank counts as hung.
         max_restarts: restarts in a row that gain no step.
         preemption_signals: signals that ask the run to save and to end.
-        slots: the devices of this machine.
+        hosts: the places for the ranks.
         more_parts: settles that so many ranks take each step in more parts, since one did not fit into
             memory; returns their number, or None if a part cannot be smaller.
     """
@@ -53,7 +58,7 @@ class RankPlan:
     limits: Limits
     max_restarts: int
     preemption_signals: tuple[int, ...]
-    slots: Slots
+    hosts: RankHosts
     more_parts: Callable[[int], int | None]
 
 
@@ -84,7 +89,9 @@ class Supervisor:
             stop_requests(self._plan.preemption_signals) as stop,
         ):
             while True:
-                slots = self._plan.slots.choose()
+                slots = self._plan.hosts.choose(lambda: not stop.asked)
+                if not slots:
+                    raise (Preempted if stop.preempted else Cancelled)("stopped on request", GO_ON)
                 outcome = self._attempt(slots, Path(folder), stop)
                 if isinstance(outcome, Finished):
                     restarts = _read_lines(self._plan.log_folder / _RECORD)
@@ -96,23 +103,14 @@ class Supervisor:
                     self._after(outcome, slots, stop)
 
     def _attempt(self, slots: Sequence[Slot], folder: Path, stop: StopRequests) -> Outcome:
+        hosts, job = self._plan.hosts, RankJob(self._plan.command, self._plan.log_folder, folder)
         with Attempt(self._plan.limits, events.emit) as attempt:
-            attempt.start(self._starts(slots, folder))
-            return attempt.wait(stop, lambda: self._plan.slots.has_more_than(slots))
-
-    def _starts(self, slots: Sequence[Slot], folder: Path) -> list[RankStart]:
-        addresses = tuple(f"localhost:{free_port()}" for _ in slots)
-        scratch = {"TMPDIR": str(folder)}  # removed with it, whatever a killed rank leaves there
-        return [
-            RankStart(
-                rank,
-                self._plan.command,
-                {**_environment(slot, Cluster(addresses, rank)), **scratch},
-                self._plan.log_folder / f"rank-{rank}.log",
-                folder / f"rank-{rank}",
-            )
-            for rank, slot in enumerate(slots)
-        ]
+            try:
+                attempt.start(lambda on_event: hosts.start(job, slots, on_event))
+            except RankLost as error:
+                lost = RankFailure(0, len(slots), "machine", f"did not start: {error.message}", 0, error)
+                return Failed(lost, 0, in_start=True)
+            return attempt.wait(stop, lambda: hosts.has_more_than(slots))
 
     def _after(self, failed: Failed, slots: Sequence[Slot], stop: StopRequests) -> None:
         """Record a failure and decide whether to start again. Returns when it is time to.
@@ -127,9 +125,9 @@ class Supervisor:
         _append_line(self._plan.log_folder / _RECORD, failure.to_result())
         self._check_worth(failure)
         if failed.in_start:
-            self._plan.slots.note_failed_start(slots[failure.rank])
+            self._plan.hosts.note_failed_start(slots[failure.rank])
         elif gained:
-            self._plan.slots.note_progress()
+            self._plan.hosts.note_progress()
         number = f"{self._without_progress} of {self._plan.max_restarts} without progress"
         events.log(
             f"{failure}; all ranks start again from the last checkpoint"
@@ -159,15 +157,6 @@ class Supervisor:
                 f"step; the last time {failure}",
                 f"see {self._plan.log_folder}; then {GO_ON}",
             ) from failure.error
-
-
-def _environment(slot: Slot, cluster: Cluster) -> Mapping[str, str]:
-    variables = {"CUDA_VISIBLE_DEVICES": slot.gpu or "-1"}
-    variables["TF_CONFIG"] = cluster.to_tf_config() if cluster.num_ranks > 1 else ""
-    if slot.gpu is None and "TF_NUM_INTRAOP_THREADS" not in os.environ:
-        # All ranks share the cores of this machine.
-        variables["TF_NUM_INTRAOP_THREADS"] = str(max(1, num_cpus() // cluster.num_ranks))
-    return variables
 
 
 def _pause(seconds: float, stop: StopRequests, without_progress: int) -> None:

@@ -104,7 +104,8 @@ class Staging:
 
     def read(self, path: str, offset: int, length: int) -> bytes:
         """Read ``length`` bytes of a shard from ``offset``; fewer only at its end."""
-        return os.pread(self.open_local(path).fileno(), length, offset)
+        shard = self.open_local(path)  # the name keeps it open: other threads may let go of it
+        return os.pread(shard.fileno(), length, offset)
 
     def open_local(self, path: str) -> Descriptor:
         """Open a staged shard, fetching it first if it is missing. It is in use while the descriptor lives.

@@ -117,7 +117,9 @@ class DetectionTally:
         return DetectionEvaluation(figures[0], figures[1], self._support.copy(), loss, self._num_examples)
 
 
-def precision_and_recall(hits: npt.NDArray[np.bool_], support: int) -> tuple[float, float]:
+def precision_and_recall(
+    hits: npt.NDArray[np.bool_], support: int, times: Ints | None = None
+) -> tuple[float, float]:
     """Return the average precision of boxes, and their recall.
 
     The precision is that of 101 levels of recall, at each the best that is reached there or later.
@@ -125,10 +127,12 @@ def precision_and_recall(hits: npt.NDArray[np.bool_], support: int) -> tuple[flo
     Args:
         hits: bool [n], which boxes are right, the surest first.
         support: the number of objects, above 0.
+        times: int64 [n], how many times each box counts, above 0; None: once.
     """
-    right = np.cumsum(hits)
+    each = np.ones(len(hits), np.int64) if times is None else times
+    right = np.cumsum(hits * each)
     recall = right / support
-    precision = right / np.arange(1, len(hits) + 1)
+    precision = right / np.cumsum(each)
     best = np.maximum.accumulate(precision[::-1])[::-1]
     places = np.searchsorted(recall, _RECALLS, side="left")
     reached = places < len(best)

@@ -24,9 +24,17 @@ class Figure:
         """Return a value of the figure for people."""
         return f"{value:.1%}" if self.is_share else f"{value:.3f}"
 
+    def exact(self, value: float) -> str:
+        """Return a value with a digit more than ``text``."""
+        return f"{value:.2%}" if self.is_share else f"{value:.4f}"
+
+    def change(self, difference: float) -> str:
+        """Return a difference of two values with its sign; of shares in percentage points."""
+        return f"{100 * difference:+.2f} points" if self.is_share else f"{difference:+.4f}"
+
     def precise(self, value: float) -> str:
         """Return the name of the figure and a value, with a digit more than ``text``."""
-        return f"{self.words} {value:.2%}" if self.is_share else f"{self.words} {value:.4f}"
+        return f"{self.words} {self.exact(value)}"
 
 
 # In the order in which a page shows them.

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 _FONT = 'font-size="11" font-family="sans-serif"'
 _LABEL_CHARACTERS = 24
+_LEAST_WIDTH = 280  # pixels, for the words
 _MAX_NUMBERED = 40  # beyond so many classes the numbers in the cells cannot be read
 
 
@@ -16,8 +17,8 @@ def confusion_svg(confusion: npt.NDArray[np.int64], classes: list[str], title: s
     """Draw a row for each true class and a column for each predicted one, shaded by share of the row."""
     size = len(classes)
     cell = max(6, min(40, 900 // max(size, 1)))
-    margin = 12 + 7 * min(_LABEL_CHARACTERS, max((len(name) for name in classes), default=1))
-    width, height = margin + size * cell + 20, margin + size * cell + 40
+    margin = 32 + 7 * min(_LABEL_CHARACTERS, max((len(name) for name in classes), default=1))
+    width, height = max(_LEAST_WIDTH, margin + size * cell + 20), margin + size * cell + 40
     shares = confusion / np.maximum(confusion.sum(axis=1, keepdims=True), 1)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" {_FONT}>',

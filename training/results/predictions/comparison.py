@@ -1,7 +1,7 @@
 """Compare two models by a paired bootstrap over the records of the same split (Efron and Tibshirani 1993).
 
 Each resample draws as many records as there are, with replacement, and takes the predictions of both models
-on them. The interval holds the middle 95 % of the differences.
+on them. The interval holds the middle 95 % of the differences, or the share that is asked for.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ import pyarrow as pa
 from infra.errors import DataError
 from training.arrays import Floats
 from training.results.metrics.tally import Rows
-from training.results.predictions.file import columns_of, read_all, read_classes
-from training.results.predictions.resampling import COMPARED, ResampledFigures, resampled_figures
+from training.results.predictions.file import columns_of, read_all, read_classes, read_predictions
+from training.results.predictions.resampling import COMPARED, SUMMARIES, ResampledFigures, resampled_figures
 
 RESAMPLES = 2000
+CONFIDENCE = 0.95
+_BY_LOSS = ("regression", "segmentation")  # hardly ever predicted exactly
 _SEED = 0  # the same comparison gives the same interval each time
 
 
@@ -31,7 +33,7 @@ class Difference:
 
     Attributes:
         first, second: its value for each model.
-        low, high: the ends of the 95 % interval of second less first.
+        low, high: the ends of the interval of second less first.
         share_above: share of the resamples in which the second value is greater.
     """
 
@@ -49,7 +51,7 @@ class Comparison:
     Attributes:
         num_examples: the records.
         only_first, only_second: records that only the first, or only the second, predicted rightly; of
-            numbers those that it predicted more closely.
+            numbers and masks those that it predicted more closely, with the lower loss.
         figures: those of the task, by name; ``loss`` is the last.
     """
 
@@ -73,8 +75,16 @@ class _Predictions:
     right: npt.NDArray[np.bool_]
 
 
-def compare(first: Path, second: Path) -> Comparison:
+def compare(
+    first: Path, second: Path, only: npt.NDArray[np.bytes_] | None = None, confidence: float = CONFIDENCE
+) -> Comparison:
     """Compare two files of predictions.
+
+    Args:
+        first: of one model.
+        second: of the other.
+        only: bytes [N], ids of the records that count; None: all.
+        confidence: share of the differences that the interval holds.
 
     Raises:
         DataError: they are of different tasks, records or classes, or of a task whose runs are not compared.
@@ -91,17 +101,18 @@ def compare(first: Path, second: Path) -> Comparison:
             f"the runs have different classes: {_differing(set(names), set(others))}",
             "compare runs on versions with the same classes",
         )
-    one, other = _read(first, names), _read(second, names)
+    one, other = (_read(path, names, only) for path in (first, second))
+    _check_same_sizes(one, other)
     _check_same_records(one, other)
     a, b = (resampled_figures(task, each.labels, each.rows, len(names)) for each in (one, other))
     whole = np.ones(one.ids.size, np.int64)
     found, also = a.of(whole), b.of(whole)
     drawn = list(_resampled(a, b, one.ids.size))
     figures = {
-        name: _difference(found[name], also[name], np.array([value[name] for value in drawn]))
+        name: _difference(found[name], also[name], np.array([value[name] for value in drawn]), confidence)
         for name in found
     }
-    if task == "regression":
+    if task in _BY_LOSS:
         closer = one.rows["losses"] < other.rows["losses"], other.rows["losses"] < one.rows["losses"]
     else:
         closer = one.right & ~other.right, ~one.right & other.right
@@ -117,18 +128,57 @@ def _resampled(a: ResampledFigures, b: ResampledFigures, size: int) -> Iterator[
         yield {name: second[name] - first[name] for name in first}
 
 
-def _difference(first: float, second: float, differences: Floats) -> Difference:
-    low, high = np.quantile(differences, [0.025, 0.975]).tolist()
+def _difference(first: float, second: float, differences: Floats, confidence: float) -> Difference:
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(differences, [tail, 1 - tail]).tolist()
     return Difference(first, second, low, high, float((differences > 0).mean()))
 
 
-def _read(path: Path, names: list[str]) -> _Predictions:
+def _read(path: Path, names: list[str], only: npt.NDArray[np.bytes_] | None) -> _Predictions:
     columns = columns_of(path)
-    table = read_all(path, ["id", "loss", *COMPARED[columns.task]])
+    wanted = ["id", "loss", *COMPARED[columns.task]]
+    if columns.task in SUMMARIES:
+        return _summarized(path, names, wanted, only)
+    table = read_all(path, wanted)
     ids = np.array(table["id"].to_pylist(), "S16")
     by_id = np.argsort(ids)
+    if only is not None:
+        by_id = by_id[np.isin(ids[by_id], only)]
     labels, rows = columns.read(names, table.take(pa.array(by_id)))
     return _Predictions(ids[by_id], labels, rows, ~columns.wrong(labels, rows))
+
+
+def _summarized(
+    path: Path, names: list[str], wanted: list[str], only: npt.NDArray[np.bytes_] | None
+) -> _Predictions:
+    """Read predictions in parts, and keep a summary of each record."""
+    columns = columns_of(path)
+    ids: list[str] = []
+    labels, rights, parts = [], [], []
+    for table in read_predictions(path, wanted):
+        of_part, rows = columns.read(names, table)
+        ids += table["id"].to_pylist()
+        rights.append(~columns.wrong(of_part, rows))
+        comparable, summary = SUMMARIES[columns.task](of_part, rows, len(names))
+        labels.append(comparable)
+        parts.append(summary)
+    all_ids = np.array(ids, "S16")
+    if not parts:
+        return _Predictions(all_ids, np.zeros(0, "S32"), {}, np.zeros(0, np.bool_))
+    by_id = np.argsort(all_ids)
+    if only is not None:
+        by_id = by_id[np.isin(all_ids[by_id], only)]
+    joined = {name: np.concatenate([part[name] for part in parts])[by_id] for name in parts[0]}
+    return _Predictions(all_ids[by_id], np.concatenate(labels)[by_id], joined, np.concatenate(rights)[by_id])
+
+
+def _check_same_sizes(one: _Predictions, other: _Predictions) -> None:
+    sizes = [int(each.rows["sides"].max(initial=0)) for each in (one, other) if "sides" in each.rows]
+    if len(set(sizes)) > 1:
+        raise DataError(
+            f"the first run predicted masks of {sizes[0]} pixels, the second of {sizes[1]}",
+            "compare runs with the same data.image_size: pixels of other sizes are other questions",
+        )
 
 
 def _check_same_records(one: _Predictions, other: _Predictions) -> None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from training.results.pictures.annotated import Annotation
+from training.results.predictions.annotations import annotation_of
 from training.results.predictions.columns import SingleLabelColumns
-from training.results.predictions.detection_columns import DetectionColumns
 from training.results.predictions.file import columns_of, read_classes, read_predictions
-
-Boxes = Sequence[Sequence[float]]
 
 
 class HardExample(NamedTuple):
@@ -23,8 +21,7 @@ class HardExample(NamedTuple):
         loss: of the task.
         id, source_uri: of the record.
         label, predicted: names of classes, or numbers with the names of their targets.
-        boxes, predicted_boxes: of objects, and those that were surely found: four edges each, relative to the
-            image.
+        annotation: boxes or masks that are drawn; None: there are none.
         label_probability, predicted_probability: what the model gives two single classes; None: they are not
             single classes.
     """
@@ -36,14 +33,18 @@ class HardExample(NamedTuple):
     predicted: str
     label_probability: float | None = None
     predicted_probability: float | None = None
-    boxes: Boxes = ()
-    predicted_boxes: Boxes = ()
+    annotation: Annotation | None = None
 
 
-def find_hardest(path: Path, num_examples: int) -> list[HardExample]:
+def find_hardest(path: Path, num_examples: int, *, is_whole: bool = True) -> list[HardExample]:
     """Return the examples of the highest losses in a file of predictions, the hardest first.
 
     Examples that were predicted rightly are never hard. Memory holds one part of the file.
+
+    Args:
+        path: the file.
+        num_examples: at most so many.
+        is_whole: the model sees whole images, not their central squares.
     """
     columns, names = columns_of(path), read_classes(path)
     kept: list[HardExample] = []
@@ -60,9 +61,7 @@ def find_hardest(path: Path, num_examples: int) -> list[HardExample]:
                     rows["probabilities"][row, index] for index in (labels[row], rows["predicted"][row])
                 )
                 hard = hard._replace(label_probability=float(own), predicted_probability=float(taken))
-            if isinstance(columns, DetectionColumns):
-                boxes, predicted = columns.shown_boxes(labels, rows, row)
-                hard = hard._replace(boxes=boxes, predicted_boxes=predicted)
-            kept.append(hard)
+            annotation = annotation_of(columns, len(names), labels, rows, row, is_whole=is_whole)
+            kept.append(hard._replace(annotation=annotation))
         kept = heapq.nsmallest(num_examples, kept, key=lambda example: (-example.loss, example.id))
     return kept

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -13,6 +13,12 @@ from training.arrays import Floats, Ints
 from training.results.metrics.average_precision import average_precision, bins_of, num_bins
 from training.results.metrics.confusion import mean_where, precision_recall_f1
 from training.results.metrics.tally import Rows
+from training.results.predictions.resampling_places import (
+    BoxFigures,
+    MaskFigures,
+    summarized_boxes,
+    summarized_masks,
+)
 
 
 class ResampledFigures(Protocol):
@@ -137,6 +143,14 @@ COMPARED: Final[Mapping[str, Sequence[str]]] = {
     "single-label": ("label_index", "predicted_index"),
     "multi-label": ("labels", "predicted", "probabilities"),
     "regression": ("target", "predicted"),
+    "segmentation": ("label", "predicted"),
+    "detection": ("labels", "boxes", "crowds", "predicted", "predicted_boxes", "scores"),
+}
+# task -> what is kept of n records, where labels and predictions would not fit into memory:
+# (labels, rows, number of classes) -> (comparable labels [n], rows [n])
+SUMMARIES: Final[Mapping[str, Callable[[Any, Rows, int], tuple[Any, Rows]]]] = {
+    "segmentation": summarized_masks,
+    "detection": summarized_boxes,
 }
 
 
@@ -146,10 +160,14 @@ def resampled_figures(task: str, labels: Any, rows: Rows, num_names: int) -> Res
     Args:
         task: one of ``COMPARED``.
         labels: of N records, as the task needs them.
-        rows: the predictions for them.
+        rows: the predictions for them; of tasks in ``SUMMARIES`` what these return.
         num_names: the number of classes or targets.
     """
     if task == "single-label":
         predicted, losses = rows["predicted"].astype(np.int64), rows["losses"].astype(np.float64)
         return ClassFigures(labels.astype(np.int64), predicted, losses, num_names)
+    if task == "segmentation":
+        return MaskFigures(rows)
+    if task == "detection":
+        return BoxFigures(rows)
     return LabelFigures(labels, rows) if task == "multi-label" else NumberFigures(labels, rows)

@@ -7,6 +7,7 @@
     writing     what the page shows, collected; the file
     label_errors_page  a page of its own about the label errors of all folds
     page        Jinja2 templates, and what fills them
+    examples    the first examples as a file, for other pages
     gallery     thumbnails of records, with links to their sources
     curves      the figures of all epochs as SVG
 """

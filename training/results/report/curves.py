@@ -1,4 +1,4 @@
-"""Curves of figures over epochs as inline SVG, coloured by the classes of the page's style sheet."""
+"""Curves of figures over epochs or steps as inline SVG, coloured by the classes of the page's style sheet."""
 
 from __future__ import annotations
 
@@ -8,22 +8,36 @@ from html import escape
 
 from markupsafe import Markup
 
+from infra.html.formatting import visible
+
 _WIDTH, _HEIGHT = 460, 240
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 12, 30
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 20, 12, 30
 _TICKS = 4
+_DOTTED = 60  # points of a curve up to which each has a dot that tells its value
+_POINTS = 400  # a curve has about as many pixels
 
 Points = Sequence[tuple[float, float]]
 
 
-def curves_svg(series: Mapping[str, Points], label: str, kind: str | None = None) -> Markup:
-    """Draw figures over epochs.
+def curves_svg(
+    series: Mapping[str, Points],
+    label: str,
+    kind: str | None = None,
+    *,
+    kinds: Mapping[str, str] | None = None,
+    across: str = "epoch",
+) -> Markup:
+    """Draw figures over epochs or steps.
 
     Args:
         series: split -> (epoch, value); the name of a split is the class of its curve.
         label: for those who cannot see the picture.
         kind: the class of all curves, if they are not those of splits.
+        kinds: name of a curve -> its class, if each has another one.
+        across: what the curves go over.
     """
-    points = [point for curve in series.values() for point in curve if math.isfinite(point[1])]
+    series = {name: _thinned(curve) for name, curve in series.items()}
+    points = [point for curve in series.values() for point in curve]
     if not points:
         return Markup()
     low, high, step = _ticks(min(value for _, value in points), max(value for _, value in points))
@@ -31,8 +45,8 @@ def curves_svg(series: Mapping[str, Points], label: str, kind: str | None = None
     first = min(epoch for epoch, _ in points)
 
     def x(epoch: float) -> float:
-        across = (epoch - first) / (last - first) if last > first else 0.5
-        return _LEFT + across * (_WIDTH - _LEFT - _RIGHT)
+        share = (epoch - first) / (last - first) if last > first else 0.5
+        return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
 
     def y(value: float) -> float:
         return _TOP + (high - value) / (high - low) * (_HEIGHT - _TOP - _BOTTOM)
@@ -41,19 +55,35 @@ def curves_svg(series: Mapping[str, Points], label: str, kind: str | None = None
     for number in range(round((high - low) / step) + 1):
         value = low + number * step
         parts.append(f'<path class="grid" d="M{_LEFT} {y(value):.1f} H{_WIDTH - _RIGHT}"/>')
-        parts.append(f'<text x="{_LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{value:.3g}</text>')
+        words = _tick(value, step)
+        parts.append(f'<text x="{_LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{words}</text>')
     for epoch in sorted({first, last}):
         parts.append(f'<text x="{x(epoch):.1f}" y="{_HEIGHT - 8}" text-anchor="middle">{epoch:g}</text>')
-    parts.append(f'<text x="{(_LEFT + _WIDTH) / 2}" y="{_HEIGHT - 8}" text-anchor="middle">epoch</text>')
+    middle = (_LEFT + _WIDTH) / 2 if last > first else _LEFT + 24  # beside the only number
+    parts.append(f'<text x="{middle}" y="{_HEIGHT - 8}" text-anchor="middle">{escape(across)}</text>')
     for split, curve in series.items():
-        shown = [(epoch, value) for epoch, value in curve if math.isfinite(value)]
-        path = " L".join(f"{x(epoch):.1f} {y(value):.1f}" for epoch, value in shown)
-        style = escape(kind or split)
-        parts.append(f'<path class="curve-{style}" d="M{path}"/>' if len(shown) > 1 else "")
-        for epoch, value in shown:
-            tip = f"{escape(split)}, epoch {epoch:g}: {value:.4g}"
+        path = " L".join(f"{x(epoch):.1f} {y(value):.1f}" for epoch, value in curve)
+        style = escape(kind or (kinds or {}).get(split, split))
+        parts.append(f'<path class="curve-{style}" d="M{path}"/>' if len(curve) > 1 else "")
+        for epoch, value in curve if len(curve) <= _DOTTED else ():
+            tip = f"{escape(visible(split))}, {escape(across)} {epoch:g}: {value:.4g}"
             parts.append(_dot(style, x(epoch), y(value), tip))
     return Markup("".join([*parts, "</svg>"]))
+
+
+def _thinned(curve: Points) -> Points:
+    """Return the finite points of a curve; of a long one, evenly chosen ones with the last."""
+    finite = [point for point in curve if math.isfinite(point[1])]
+    every = math.ceil(len(finite) / _POINTS)
+    return finite if every <= 1 else [*finite[:-1:every], finite[-1]]
+
+
+def _tick(value: float, step: float) -> str:
+    """Return the number at a tick, with as many digits as tell it from the next one."""
+    if step >= 1000:
+        return f"{value:,.0f}"
+    digits = max(0, 1 - math.floor(math.log10(step)))
+    return f"{round(value, digits) + 0.0:.6g}"
 
 
 def _dot(style: str, x: float, y: float, tip: str) -> str:

@@ -6,19 +6,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import cv2
 import numpy as np
 from markupsafe import Markup
 
-from infra.codecs import Pixels, encode_jpeg, resize_short_side
+from infra.codecs import encode_jpeg, resize_short_side
 from infra.errors import CorruptDataError
 from infra.html.page import data_uri
 from infra.storage.names import name_of
 from training.reading import RecordReader
-from training.results.predictions.hardest import Boxes
+from training.results.pictures.annotated import Annotation
 
 _SHORT_SIDE, _LONG_SIDE, _QUALITY = 112, 280, 75  # pixels, pixels, JPEG quality
-_WHITE, _RED = (255, 255, 255), (230, 40, 40)
+_LONG_ANNOTATED = 564  # pixels: two pictures side by side
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +39,14 @@ class Thumbnail:
 def read_thumbnails(
     reader: RecordReader,
     wanted: Iterable[tuple[str, str]],
-    boxes: Mapping[str, tuple[Boxes, Boxes]] | None = None,
+    annotations: Mapping[str, Annotation] | None = None,
 ) -> dict[str, Thumbnail]:
     """Read the pictures of records.
 
     Args:
         reader: the records of a split.
         wanted: id and source URI of each record.
-        boxes: record id -> the boxes of its objects and those that were found, which are drawn.
+        annotations: record id -> boxes or masks that are drawn.
 
     Returns:
         Record id -> picture; without records that are damaged, or not in the split.
@@ -58,45 +57,26 @@ def read_thumbnails(
     for ordinal in np.flatnonzero(np.isin(reader.table.id, ids)).tolist():
         record_id = reader.table.id[ordinal].decode("ascii")
         try:
-            drawn = (boxes or {}).get(record_id, ((), ()))
-            found[record_id] = _thumbnail(reader, ordinal, sources[record_id], *drawn)
+            drawn = (annotations or {}).get(record_id)
+            found[record_id] = _thumbnail(reader, ordinal, sources[record_id], drawn)
         except CorruptDataError:  # evaluation has reported it
             continue
     return found
 
 
-def _thumbnail(reader: RecordReader, ordinal: int, source_uri: str, boxes: Boxes, found: Boxes) -> Thumbnail:
+def _thumbnail(
+    reader: RecordReader, ordinal: int, source_uri: str, annotation: Annotation | None
+) -> Thumbnail:
     (stored,) = reader.read_images(np.array([ordinal]))
     pixels = resize_short_side(reader.decoded(ordinal, stored), _SHORT_SIDE)
-    if boxes or found:
-        pixels = with_boxes(with_boxes(pixels, boxes, _WHITE), found, _RED)
+    if annotation is not None:
+        pixels = annotation.drawn(pixels)
     height, width = pixels.shape[:2]
-    top, left = (max(0, side - _LONG_SIDE) // 2 for side in (height, width))
-    pixels = np.ascontiguousarray(pixels[top : top + _LONG_SIDE, left : left + _LONG_SIDE])
+    longest = _LONG_SIDE if annotation is None else _LONG_ANNOTATED
+    top, left = (max(0, side - longest) // 2 for side in (height, width))
+    pixels = np.ascontiguousarray(pixels[top : top + longest, left : left + longest])
     link = source_link(reader.split.version.manifest.source, source_uri)
     return Thumbnail(data_uri(encode_jpeg(pixels, _QUALITY)), pixels.shape[1], pixels.shape[0], link)
-
-
-def with_boxes(pixels: Pixels, boxes: Boxes, colour: tuple[int, int, int]) -> Pixels:
-    """Draw boxes into a copy of an image.
-
-    Args:
-        pixels: uint8 [h, w, 3], or one channel.
-        boxes: four edges each, relative to the image.
-        colour: red, green and blue.
-
-    Returns:
-        uint8 [h, w, 3].
-    """
-    drawn = np.array(np.broadcast_to(pixels, (*pixels.shape[:2], 3)))
-    height, width = drawn.shape[:2]
-    for top, left, bottom, right in boxes:
-        corners = [
-            (round(left * width), round(top * height)),
-            (round(right * width) - 1, round(bottom * height) - 1),
-        ]
-        cv2.rectangle(drawn, corners[0], corners[1], colour, 1)
-    return drawn
 
 
 def source_link(source: str, uri: str) -> str | None:

@@ -12,6 +12,7 @@ import numpy as np
 from jinja2 import Environment, Template
 from markupsafe import Markup, escape
 
+from infra.codecs.mask_colors import legend
 from infra.html.formatting import setting_rows
 from infra.html.page import environment, style_hash, style_sheet
 from training.results.metrics.figures import FIGURES
@@ -117,6 +118,7 @@ def render_page(contents: Contents) -> str:
         label_errors=contents.label_errors,
         label_errors_shown=contents.label_errors_shown,
         thumbnails=contents.thumbnails,
+        colours=legend(result["classes"]) if result.get("task") == "segmentation" else [],
         config=list(setting_rows(contents.environment["config"])),
         facts=list(_facts(contents.environment, result)),
     )

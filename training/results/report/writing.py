@@ -13,6 +13,7 @@ from training.results.predictions.file import has_one_label, predictions_file
 from training.results.predictions.hardest import HardExample, find_hardest
 from training.results.predictions.label_errors import OUT_OF_SAMPLE, LabelErrors, find_label_errors
 from training.results.predictions.scatters import scatters_of
+from training.results.report.examples import write_examples
 from training.results.report.gallery import Thumbnail, read_thumbnails
 from training.results.report.page import Contents, render_page
 
@@ -21,7 +22,7 @@ _HARDEST, _LABEL_ERRORS = 36, 36
 
 
 def write_run_report(run_dir: Path, result: Mapping[str, Any], readers: Mapping[str, RecordReader]) -> Path:
-    """Write ``report.html`` of a run.
+    """Write ``report.html`` of a run, and ``examples.json``, the first examples of it.
 
     Args:
         run_dir: the folder of the run, with its files of predictions and environment.json.
@@ -37,16 +38,21 @@ def write_run_report(run_dir: Path, result: Mapping[str, Any], readers: Mapping[
     paths = {split: run_dir / predictions_file(split) for split in result["metrics"]}
     files = {split: path for split, path in paths.items() if path.is_file()}
     single = {split: path for split, path in files.items() if has_one_label(path)}
-    hardest = {split: find_hardest(path, _HARDEST) for split, path in files.items()}
+    environment = json.loads((run_dir / "environment.json").read_bytes())
+    is_whole = environment["config"].get("data", {}).get("fit") == "stretch"
+    hardest = {split: find_hardest(path, _HARDEST, is_whole=is_whole) for split, path in files.items()}
     errors = find_label_errors({split: single[split] for split in OUT_OF_SAMPLE if split in single})
+    thumbnails = _thumbnails(readers, hardest, errors)
+    likely = [] if errors is None else list(errors.listed[:_LABEL_ERRORS])
+    write_examples(run_dir, hardest, likely, {key: str(one.picture) for key, one in thumbnails.items()})
     contents = Contents(
         run=run_dir.name,
         result=result,
-        environment=json.loads((run_dir / "environment.json").read_bytes()),
+        environment=environment,
         hardest=hardest,
         label_errors=errors,
-        label_errors_shown=[] if errors is None else list(errors.listed[:_LABEL_ERRORS]),
-        thumbnails=_thumbnails(readers, hardest, errors),
+        label_errors_shown=likely,
+        thumbnails=thumbnails,
         scatters={split: scatters_of(path) for split, path in files.items()},
     )
     Storage.at(run_dir).write_atomic(REPORT_FILE, render_page(contents).encode("utf-8"))
@@ -63,10 +69,6 @@ def _thumbnails(
     for split in hardest.keys() & readers.keys():
         wanted = {example.id: example.source_uri for example in hardest[split]}
         wanted |= {error.id: error.source_uri for error in listed if error.split == split}
-        boxes = {
-            one.id: (one.boxes, one.predicted_boxes)
-            for one in hardest[split]
-            if one.boxes or one.predicted_boxes
-        }
-        found |= read_thumbnails(readers[split], wanted.items(), boxes)
+        drawn = {one.id: one.annotation for one in hardest[split] if one.annotation is not None}
+        found |= read_thumbnails(readers[split], wanted.items(), drawn)
     return found

@@ -136,7 +136,9 @@ def balance_of(line: dict[str, Any]) -> RankBalance:
             class_skew=_distance(row["class_counts"], together),
             step_seconds=row["step_seconds"],
             input_seconds=row["input_seconds"],
-            waiting_seconds=_waiting(row),
+            waiting_seconds=waiting_seconds(
+                row["step_seconds"], row["input_seconds"], row["compute_seconds"]
+            ),
         )
         for row in found
     )
@@ -146,10 +148,11 @@ def balance_of(line: dict[str, Any]) -> RankBalance:
     return RankBalance(line["epoch"], tuple(line["classes"]), rows, tuple(warnings))
 
 
-def _waiting(row: dict[str, Any]) -> float | None:
-    if row["compute_seconds"] is None:
+def waiting_seconds(step_seconds: float, input_seconds: float, compute_seconds: float | None) -> float | None:
+    """Return the part of a step that is neither the wait for data nor the rows; None: not measured."""
+    if compute_seconds is None:
         return None
-    return max(0.0, float(row["step_seconds"] - row["input_seconds"] - row["compute_seconds"]))
+    return max(0.0, float(step_seconds - input_seconds - compute_seconds))
 
 
 def _distance(counts: Sequence[int], others: Sequence[int]) -> float:

@@ -10,8 +10,10 @@ from typing import Any
 from infra.dataset.views.references import parse_reference
 from infra.digests import digest_of
 from infra.errors import CorruptDataError, DataError, NotFoundError, near_miss
+from infra.storage.filesystem import Storage
+from training.aliases.history import AliasHistory, list_aliases
+from training.aliases.names import AliasName, names_an_alias, parse_alias
 from training.results.metrics.figures import FIGURES
-from training.results.predictions.file import predictions_file
 
 _RESULT, _IDENTITY, _ENVIRONMENT = "result.json", "run.json", "environment.json"
 
@@ -70,6 +72,24 @@ class RunFolder:
         return next(((name, float(found[name])) for name in FIGURES if name in found), None)
 
     @property
+    def dataset_name(self) -> str:
+        """The name of the dataset."""
+        return parse_reference(self.dataset).name
+
+    @property
+    def dataset_version(self) -> int:
+        """The number of the dataset version."""
+        return int(parse_reference(self.dataset).version)
+
+    @property
+    def manifest_sha256(self) -> str | None:
+        """The SHA-256 of the manifest of the dataset version; None: a run of an early release."""
+        if not self.environment_file.is_file():
+            return None
+        found = _read(self.environment_file).get("dataset", {}).get("manifest_sha256")
+        return None if found is None else str(found)
+
+    @property
     def environment_file(self) -> Path:
         """The file of code, packages, devices and configuration, written when training begins."""
         return self.path / _ENVIRONMENT
@@ -114,6 +134,8 @@ class RunFolder:
             DataError: the run is unfinished. NotFoundError: it has no such file.
         """
         self.finished()
+        from training.results.predictions.file import predictions_file  # with it come image libraries
+
         path = self.evaluation_dir(ref or self.dataset) / predictions_file(split)
         if not path.is_file():
             on, option = ("", "") if ref is None else (f" of {ref}", f" --dataset {ref}")
@@ -129,38 +151,69 @@ def list_runs(runs: Path) -> list[RunFolder]:
     """Return the runs below a folder, sorted by name; folders without run.json are no runs."""
     if not runs.is_dir():
         return []
-    found = sorted(path for path in runs.iterdir() if (path / _IDENTITY).is_file())
-    return [_opened(path) for path in found]
+    found = sorted(path for path in runs.iterdir() if is_run(path))
+    return [read_run(path) for path in found]
 
 
 def open_run(named: str, runs: Path) -> RunFolder:
-    """Open a run by its folder or by its name.
+    """Open a run by its folder, by its name, or by an alias.
 
     Args:
-        named: the path of the folder, or its name in ``runs``.
+        named: the path of the folder, its name in ``runs``, or an alias such as ``photos@production``.
         runs: the folder of the runs.
 
     Raises:
-        NotFoundError: there is no such run; suggests the near miss.
+        NotFoundError: there is no such run or alias; suggests the near miss.
     """
     found = find_run(named, runs)
     if found is not None:
         return found
+    if names_an_alias(named):
+        return _open_holder(parse_alias(named), runs)
     known = [run.name for run in list_runs(runs)]
     none = "there are none: `shardmill train NAME` makes one; --runs names another folder"
     remedy = near_miss(named, known) or none
     raise NotFoundError(f"no training run {named!r} under {runs}", remedy)
 
 
+def _open_holder(alias: AliasName, runs: Path) -> RunFolder:
+    """Open the run that has an alias."""
+    storage = Storage.at(runs)
+    holder = AliasHistory(storage, alias).current()
+    if holder is None:
+        known = [str(each.name) for each in list_aliases(storage)]
+        none = f"give it to a run: shardmill promote RUN --alias {alias.alias}"
+        raise NotFoundError(
+            f"no run under {runs} has the alias {alias}", near_miss(str(alias), known) or none
+        )
+    found = find_run(holder.run, runs)
+    if found is None:
+        raise NotFoundError(
+            f"{alias} is the run {holder.run}, which is not under {runs}",
+            f"bring its folder back, or give the alias to another run: shardmill rollback {alias}",
+        )
+    return found
+
+
 def find_run(named: str, runs: Path) -> RunFolder | None:
     """Open a run like ``open_run``; None: there is none."""
     for path in (runs / named, Path(named)):
-        if (path / _IDENTITY).is_file():
-            return _opened(path.resolve())
+        if is_run(path):
+            return read_run(path.resolve())
     return None
 
 
-def _opened(path: Path) -> RunFolder:
+def is_run(path: Path) -> bool:
+    """Tell whether a folder is that of a run."""
+    return (path / _IDENTITY).is_file()
+
+
+def read_run(path: Path) -> RunFolder:
+    """Read the run in a folder.
+
+    Raises:
+        CorruptDataError: one of its files is damaged.
+    """
     result = path / _RESULT
     return RunFolder(path, _read(path / _IDENTITY), _read(result) if result.is_file() else None)
 

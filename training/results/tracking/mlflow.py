@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from infra import progress as events
 from infra.html.formatting import setting_rows
 from training.results.metrics.figures import is_smaller_better
-from training.results.tracking.tracked import TrackedRun
+from training.results.tracking.tracked import TrackedRun, read_identity
 
 # MLflow's own defaults let an unreachable server hold up a training for minutes.
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
@@ -137,3 +138,21 @@ def _refusal(new: Mapping[str, str], holder: Mapping[str, str] | None) -> str | 
     return (
         None if is_better else f"{new['metric']} is {now:.4f}, that of the version which has it {before:.4f}"
     )
+
+
+def give_alias(run_dir: Path, alias: str) -> str | None:
+    """Give an alias to the model version that a run registered.
+
+    Returns:
+        The version, for people; None: the run registered none on the server of ``MLFLOW_TRACKING_URI``.
+    """
+    client = MlflowClient()
+    known = read_identity(run_dir, _SYSTEM)
+    if known is None or known["uri"] != client.tracking_uri:
+        return None
+    versions = client.search_model_versions(f"run_id='{known['run_id']}'")
+    if not versions:
+        return None
+    newest = max(versions, key=lambda version: int(version.version))
+    client.set_registered_model_alias(newest.name, alias, newest.version)
+    return f"{newest.name} version {newest.version}"

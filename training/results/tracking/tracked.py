@@ -49,18 +49,24 @@ class TrackedRun:
 
     def identity(self, system: str) -> dict[str, str] | None:
         """Return what ``remember`` kept of a system; None: the run is new to it."""
-        found: dict[str, str] | None = self._identities().get(system)
-        return found
+        return read_identity(self.run_dir, system)
 
     def remember(self, system: str, identity: dict[str, str]) -> None:
         """Keep the identity of this run in a system, so that a resumed run goes on there."""
-        content = json.dumps({**self._identities(), system: identity}, indent=1)
+        content = json.dumps({**_identities(self.run_dir), system: identity}, indent=1)
         Storage.at(self.run_dir).write_atomic(IDENTITIES_FILE, content.encode("ascii"))
 
-    def _identities(self) -> dict[str, Any]:
-        path = self.run_dir / IDENTITIES_FILE
-        found: dict[str, Any] = json.loads(path.read_bytes()) if path.is_file() else {}
-        return found
+
+def read_identity(run_dir: Path, system: str) -> dict[str, str] | None:
+    """Return the identity of the run in a folder in a system; None: the system does not know it."""
+    found: dict[str, str] | None = _identities(run_dir).get(system)
+    return found
+
+
+def _identities(run_dir: Path) -> dict[str, Any]:
+    path = run_dir / IDENTITIES_FILE
+    found: dict[str, Any] = json.loads(path.read_bytes()) if path.is_file() else {}
+    return found
 
 
 class Tracker(Protocol):

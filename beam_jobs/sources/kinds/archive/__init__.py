@@ -9,6 +9,7 @@ beside the archives has a row of its own, and so has an archive that is empty, d
     listing     one archive: its members as rows
     layouts     where labels and splits come from
     labelling   the label and split of each member
+    masked      the mask of each image
     reading     members by their position; compressed tars in the spool of the run
     first_members  some members, to see how images are encoded and labelled
 """
@@ -32,6 +33,7 @@ from beam_jobs.sources.kinds.archive.first_members import first_members
 from beam_jobs.sources.kinds.archive.labelling import labelled
 from beam_jobs.sources.kinds.archive.layouts import choose_layout
 from beam_jobs.sources.kinds.archive.listing import ListedArchive, json_label, list_archive
+from beam_jobs.sources.kinds.archive.masked import with_member_masks
 from beam_jobs.sources.kinds.archive.opening import ENDINGS, is_archive
 from beam_jobs.sources.kinds.archive.reading import ArchiveReader, unpack_compressed
 from beam_jobs.sources.kinds.archive.sidecar_values import asked_values, with_values
@@ -73,6 +75,8 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
             f"source {folder.uri} holds no archive with a file in it",
             "give a folder with .tar, .tar.gz or .zip files, one of them, or a pattern in quotes",
         )
+    if config.source.label_kind == "mask":
+        return _list_masked(listed, archives, config, walk.warnings())
     layout = choose_layout(archives, config)
     batches, warnings = labelled(archives, layout, config, folder.uri)
     num_members = sum(batch.num_rows for batch in batches)
@@ -90,6 +94,16 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
             )
         table = with_values(table, archives, config, folder)
     return Listing(table, [*walk.warnings(), *_damages(listed), *warnings])
+
+
+def _list_masked(
+    listed: list[ListedArchive], archives: list[ListedArchive], config: PrepareConfig, warnings: list[str]
+) -> Listing:
+    """Return the listing of images with masks."""
+    batches = [batch for archive in archives for batch in archive.batches]
+    batches += [archive.own for archive in listed if archive.own is not None]
+    table = pa.Table.from_batches(batches, MEMBER_LISTING_SCHEMA).unify_dictionaries().sort_by("uri")
+    return Listing(with_member_masks(table, archives, config), [*warnings, *_damages(listed)])
 
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:

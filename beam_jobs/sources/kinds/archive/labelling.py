@@ -86,7 +86,7 @@ def _by_sidecars(
     wanted = wanted_classes(classes, config)
     rows = []
     for archive in archives:
-        samples = {sample_key(name) for name in archive.image_names() if _is_image(name)}
+        samples = {sample_key(name) for name in archive.image_names() if is_image(name)}
         split = None if layout.splits is None else layout.splits[archive.uri]
         own = wanted if has_class else _NO_CLASSES
         rows += [_label_by_key(batch, archive, samples, split, own) for batch in archive.batches]
@@ -100,7 +100,8 @@ def _named(label: str, names: Sequence[str]) -> str:
     return names[int(label)] if is_number and int(label) < len(names) else label
 
 
-def _is_image(name: str) -> bool:
+def is_image(name: str) -> bool:
+    """Tell whether a member is an image, by its ending."""
     return name.rpartition(".")[2].lower() in _IMAGE_ENDINGS
 
 
@@ -122,7 +123,7 @@ def _label_by_key(
         name = archive.name_of(uri)
         if status[at] == Status.QUARANTINED:
             continue
-        if not _is_image(name) and (status[at] == Status.TO_READ or sample_key(name) in samples):
+        if not is_image(name) and (status[at] == Status.TO_READ or sample_key(name) in samples):
             status[at], reasons[at] = Status.FILTERED, SIDECAR
             messages[at] = "it is no image, and belongs to the sample of the same name"
         if status[at] != Status.TO_READ:

@@ -76,7 +76,7 @@ def choose_layout(archives: Sequence[ListedArchive], config: PrepareConfig) -> L
     kind = settings.layout
     if kind == "auto":
         kind = _recognised(archives, shape)
-    splits = _splits_by_name(archives, config) if kind != "archives" else None
+    splits = splits_by_name(archives, config) if kind != "archives" else None
     if kind == "folders" and splits is not None and _are_splits(shape):
         splits = None  # the folders in the archives say it
     return Layout(kind, prefix, splits)
@@ -133,7 +133,7 @@ def _are_splits(shape: Shape) -> bool:
     )
 
 
-def _splits_by_name(archives: Sequence[ListedArchive], config: PrepareConfig) -> dict[str, str] | None:
+def splits_by_name(archives: Sequence[ListedArchive], config: PrepareConfig) -> dict[str, str] | None:
     """Return archive -> split, if every archive's name has one and some are for training."""
     if not config.source.archive.splits_by_name or config.source.layout == "classes":
         return None

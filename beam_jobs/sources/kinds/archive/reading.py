@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from beam_jobs.schemas import DAMAGED_MEMBER, UNREADABLE, VANISHED, FileRef
+from beam_jobs.schemas import DAMAGED_MEMBER, UNREADABLE, VANISHED, FileRef, has_masks
 from beam_jobs.sources.files.containers import Containers
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.walking import SourceFault
@@ -92,12 +92,17 @@ def unpack_compressed(
 
     Args:
         folder: the source.
-        references: REFERENCE_SCHEMA and MEMBER_COLUMNS.
+        references: REFERENCE_SCHEMA and MEMBER_COLUMNS, and maybe those of masks.
         scratch: folder of the run.
         at_most_bytes: that an archive may unpack to; its listing has no member beyond.
     """
-    columns = references.select(["container", "mtime_ns"])
-    columns = columns.set_column(0, "container", columns["container"].cast(pa.string()))
+    places = [("container", "mtime_ns")]
+    if has_masks(references):
+        places.append(("mask_container", "mask_mtime_ns"))
+    columns = pa.concat_tables(
+        pa.table({"container": references[name].cast(pa.string()), "mtime_ns": references[changed]})
+        for name, changed in places
+    )
     for row in columns.group_by(["container", "mtime_ns"]).aggregate([]).sort_by("container").to_pylist():
         uri, mtime_ns = row["container"], row["mtime_ns"]
         path = unpacked_file(uri or "", mtime_ns)

@@ -9,6 +9,7 @@ Class names come from the file's own metadata, splits from a column or from the 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import BinaryIO, cast
 
@@ -20,6 +21,7 @@ from beam_jobs.sources.files.walking import SourceFault
 from beam_jobs.sources.kinds.parquet.columns import Columns, find_columns, holds_images
 from beam_jobs.sources.kinds.parquet.reading import ParquetImages, list_rows, open_parquet
 from beam_jobs.sources.listing import Listing
+from beam_jobs.sources.masks.in_rows import MaskedRowReader, with_row_masks
 from beam_jobs.sources.recognition.glance import Glance, Recognised
 from beam_jobs.sources.rows.listing import Contents, list_contents, read_all, walk_files
 from beam_jobs.sources.rows.reading import RowReader
@@ -52,7 +54,8 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
             return list_rows(file, parquet, columns, kind)
 
     rows, broken = read_all(folder, chosen, read)
-    return list_contents(folder, config, Contents(files, rows, broken, {}, warnings))
+    listing = list_contents(folder, config, Contents(files, rows, broken, {}, warnings))
+    return listing if kind != "mask" else replace(listing, table=with_row_masks(listing.table))
 
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
@@ -69,6 +72,13 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
     return None
 
 
-def open_reader(folder: SourceFolder, config: PrepareConfig, scratch: Storage | None) -> RowReader:
-    """Open the reader of rows."""
-    return RowReader(folder, partial(ParquetImages, settings=config.source.rows))
+def open_reader(
+    folder: SourceFolder, config: PrepareConfig, scratch: Storage | None
+) -> RowReader | MaskedRowReader:
+    """Open the reader of rows, and of their masks if they have some."""
+    settings = config.source.rows
+    images = RowReader(folder, partial(ParquetImages, settings=settings))
+    if config.source.label_kind != "mask" or settings.mask is None:
+        return images
+    masks = RowReader(folder, partial(ParquetImages, settings=settings, column=settings.mask))
+    return MaskedRowReader(images, masks, config.source.masks.unmasked)

@@ -71,7 +71,7 @@ def find_image(uri: str, file: pq.ParquetFile, settings: RowsConfig) -> tuple[st
         ConfigError: it is not there or of another type, or which one is meant cannot be told.
     """
     schema = file.schema_arrow
-    image = settings.image or _recognised_image(uri, schema, _features(schema))
+    image = settings.image or _recognised_image(uri, schema, _features(schema), settings.mask)
     _check_there(uri, schema, "image", image)
     kind = schema.field(image).type
     if not holds_images(kind):
@@ -113,6 +113,8 @@ def find_columns(
     label = None
     if needs_label(settings, kind):
         label = settings.label or (first.label if first else _recognised_label(uri, schema, features, kind))
+    if kind == "mask" and settings.mask is not None:
+        find_image(uri, file, settings.model_copy(update={"image": settings.mask}))
     others = asked_columns(settings, kind)
     named = [("label", label), ("split", settings.split), ("group", settings.group)]
     for key, column in [*named, *(("features", column) for column in others)]:
@@ -147,9 +149,10 @@ def _names(feature: Any) -> dict[int, str]:
     return dict(enumerate(names))
 
 
-def _recognised_image(uri: str, schema: pa.Schema, features: Mapping[str, Any]) -> str:
-    described = [name for name in schema.names if _is(features.get(name), "Image")]
-    typed = [field.name for field in schema if holds_images(field.type)]
+def _recognised_image(uri: str, schema: pa.Schema, features: Mapping[str, Any], mask: str | None) -> str:
+    """Return the column that must be the image; ``mask`` is that of the masks."""
+    typed = [field.name for field in schema if holds_images(field.type) and field.name != mask]
+    described = [name for name in typed if _is(features.get(name), "Image")]
     for candidates in (described, typed, [name for name in typed if name.lower() in IMAGE_NAMES]):
         if len(candidates) == 1:
             return str(candidates[0])

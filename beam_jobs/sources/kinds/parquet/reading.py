@@ -82,17 +82,20 @@ class ParquetImages:
     Args:
         file: the file.
         settings: names of columns that the user gives.
+        column: the column of the images; None: as the settings say, or recognised.
 
     Raises:
         RowFileBroken: it is no Parquet file. ConfigError: a column is not there.
     """
 
-    def __init__(self, file: RowFile, settings: RowsConfig) -> None:
+    def __init__(self, file: RowFile, settings: RowsConfig, column: str | None = None) -> None:
         local = file.folder.local_path(file.uri)
         # Through a Python object, reading would take longer than decompressing. Not mapped into memory: if
         # the file is cut meanwhile, that would end this process.
         self._stream = pa.OSFile(local, "rb") if local is not None else file.open()
         self._parquet = open_parquet(cast(BinaryIO, self._stream))
+        if column is not None:
+            settings = settings.model_copy(update={"image": column})
         self._image, self._is_struct = find_image(file.uri, self._parquet, settings)
         self._path = path_of_images(self._image, self._is_struct)
         metadata = self._parquet.metadata

@@ -79,15 +79,42 @@ def columns_of(glance: Glance, uri: str, *, floats: bool = False) -> list[str]:
         return []
 
 
-def _columns_of_parquet(glance: Glance, uri: str, *, floats: bool) -> list[str]:
-    try:
-        with glance.folder.open_container(uri) as file:
-            schema = pq.read_schema(pa.PythonFile(file, mode="r"))
-    except (SourceFault, pa.ArrowException, OSError):
+def list_columns_of(glance: Glance, uri: str) -> list[str]:
+    """Return the names of the columns of a table that hold lists; of csv, texts of lists in its first row."""
+    if uri.lower().endswith((".parquet", ".pq")):
+        lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+        return [field.name for field in _schema(glance, uri) if any(is_one(field.type) for is_one in lists)]
+    lines = glance.head(uri, _HEAD_BYTES).decode("utf-8-sig", "replace").splitlines()[:2]
+    if len(lines) < 2 and not uri.lower().endswith(("jsonl", ".ndjson")):
         return []
+    try:
+        if uri.lower().endswith(("jsonl", ".ndjson")):
+            row = json.loads(lines[0]) if lines else None
+            return (
+                [name for name, value in row.items() if isinstance(value, list)]
+                if isinstance(row, dict)
+                else []
+            )
+        rows = [list(csv.reader(lines, delimiter=mark)) for mark in ",;\t|"]
+    except (ValueError, csv.Error):
+        return []
+    header, first = max(rows, key=lambda found: len(found[0]))
+    return [name for name, value in zip(header, first, strict=False) if value.lstrip().startswith("[")]
+
+
+def _columns_of_parquet(glance: Glance, uri: str, *, floats: bool) -> list[str]:
     kinds = [pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_dictionary]
     kinds += [pa.types.is_floating] if floats else []
-    return [field.name for field in schema if any(kind(field.type) for kind in kinds)]
+    return [field.name for field in _schema(glance, uri) if any(kind(field.type) for kind in kinds)]
+
+
+def _schema(glance: Glance, uri: str) -> pa.Schema:
+    """Return the columns of a Parquet file; none if it cannot be read."""
+    try:
+        with glance.folder.open_container(uri) as file:
+            return pq.read_schema(pa.PythonFile(file, mode="r"))
+    except (SourceFault, pa.ArrowException, OSError):
+        return pa.schema([])
 
 
 def _named(columns: Sequence[str], settings: TableConfig, paths: Sequence[str]) -> tuple[str, str] | None:

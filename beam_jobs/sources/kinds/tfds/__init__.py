@@ -8,6 +8,7 @@ is an input too, and is quarantined. TensorFlow is not needed.
     metadata   the splits and their files
     features   the features that records have
     roles      which feature is the image, which the label, and which the records get beside them
+    objects    boxes with classes, as objects
     shards     the records of a file
 """
 
@@ -20,6 +21,7 @@ from itertools import islice
 import pyarrow.compute as pc
 
 from beam_jobs.config import PrepareConfig, RowsConfig, SourceConfig
+from beam_jobs.sources.classes.numbers import class_numbers
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.walking import FoundFile, SourceFault
 from beam_jobs.sources.kinds.array_record import ArrayRecords
@@ -32,6 +34,7 @@ from beam_jobs.sources.kinds.tfds.metadata import (
     read_info,
     read_json,
 )
+from beam_jobs.sources.kinds.tfds.objects import with_objects
 from beam_jobs.sources.kinds.tfds.roles import Roles, roles_of
 from beam_jobs.sources.kinds.tfds.shards import ShardRows, read_shard, records_of
 from beam_jobs.sources.kinds.tfrecord.reading import Records
@@ -92,7 +95,13 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     # The metadata say what names of files may say, and which type a feature has.
     rows = {"splits_from_names": False, "features": dataset.roles.asked()}
     source = settings.model_copy(update={"rows": settings.rows.model_copy(update=rows)})
-    return list_contents(folder, config.model_copy(update={"source": source}), contents)
+    if dataset.roles.objects is None:
+        return list_contents(folder, config.model_copy(update={"source": source}), contents)
+    source = source.model_copy(update={"labels": "none"})  # those of objects are made of features
+    listing = list_contents(folder, config.model_copy(update={"source": source}), contents)
+    names = class_numbers(settings.rows.class_names, settings.rows.classes_file, folder, "source.rows")
+    classes = [names[number] for number in range(len(names))] or list(dataset.roles.classes)
+    return with_objects(listing, dataset.roles.object_columns, classes)
 
 
 def open_reader(folder: SourceFolder, config: PrepareConfig, scratch: Storage | None) -> RowReader:
@@ -165,6 +174,11 @@ def _check_labels(dataset: _Dataset, settings: SourceConfig) -> None:
             f"--set source.labels={given}; shardmill import and --source-kind auto set it",
         )
     rows = settings.rows
+    if dataset.roles.objects is not None and (rows.drop_labels or rows.merge_labels):
+        raise ConfigError(
+            f"{dataset.info.name} has objects, and drop_labels and merge_labels are for images",
+            "leave them out, or write annotations of COCO, for which source.objects has both",
+        )
     if rows.features or rows.label_columns or rows.target_columns or rows.label_separator is not None:
         raise ConfigError(
             "the kind tfds reads no source.rows.features, label_columns, label_separator and target_columns",
@@ -229,6 +243,9 @@ def _warnings_of(shard: Shard, found: ShardRows, file: FoundFile | None) -> list
 def _in_words(dataset: _Dataset) -> str:
     roles = dataset.roles
     label = f"labels in {roles.label!r}" if roles.label else "no labels"
-    more = ", ".join(column.key for column in roles.columns)
+    own = {leaf.key for leaf in roles.objects.leaves} if roles.objects is not None else set()
+    if roles.objects is not None:
+        label = f"objects in {roles.objects.boxes.key!r} and {roles.objects.label.key!r}"
+    more = ", ".join(column.key for column in roles.columns if column.key not in own)
     features = f", further features: {more}" if more else ""
     return f"{dataset.info.name} of TensorFlow Datasets: images in {roles.image!r}, {label}{features}"

@@ -34,6 +34,7 @@ class Leaf:
             none of them.
         dtype, shape, length, is_text: see infra.format.features.Feature; of a class as it is stored.
         is_list: a sequence.
+        is_box: four edges relative to the image, or a list of them.
         channels: of an image; None if it does not say.
         num_classes: of a class; None if it does not say.
         why: it is unusable.
@@ -46,6 +47,7 @@ class Leaf:
     length: int | None = None
     is_text: bool = False
     is_list: bool = False
+    is_box: bool = False
     channels: int | None = None
     num_classes: int | None = None
     why: str = ""
@@ -121,7 +123,7 @@ def _leaf(key: str, node: Mapping[str, Any], length: int | None) -> Leaf:
         return Leaf(key, "values", "bytes", shape, count, is_text=True, is_list=length is not None)
     if "boundingBox" in node:
         shape, count = _shape([4], length)
-        return Leaf(key, "values", "float32", shape, count, is_list=length is not None)
+        return Leaf(key, "values", "float32", shape, count, is_list=length is not None, is_box=True)
     if "tensor" in node:
         return _tensor(key, _object(node, "tensor"), length)
     return Leaf(key, "unusable", why=f"features of the type {kind or 'that it has'} are not read")

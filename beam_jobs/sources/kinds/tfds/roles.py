@@ -12,6 +12,7 @@ from beam_jobs.config.table import FeatureKind
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.kinds.tfds.features import Leaf
 from beam_jobs.sources.kinds.tfds.metadata import read_text
+from beam_jobs.sources.kinds.tfds.objects import ObjectKeys, find_objects
 from infra.errors import ConfigError, NotFoundError
 from infra.format.contract import FEATURES, RESERVED_NAMES
 from infra.format.features import Dtype, Feature
@@ -46,6 +47,7 @@ class Roles:
         classes: names of the classes, in the order of their numbers; empty if they have none.
         columns: the further features, sorted by name.
         left_out: key -> why a feature is not taken.
+        objects: the features of the objects, which are columns too; None if the images have none.
     """
 
     image: str
@@ -55,6 +57,15 @@ class Roles:
     classes: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
     left_out: dict[str, str] = field(default_factory=dict)
+    objects: ObjectKeys | None = None
+
+    @property
+    def object_columns(self) -> list[str | None]:
+        """The names of the features with boxes, classes and crowds of objects."""
+        assert self.objects is not None, "the images have objects"
+        names = {column.key: column.feature.name for column in self.columns}
+        crowd = self.objects.crowd
+        return [names[leaf.key] if leaf else None for leaf in (self.objects.boxes, self.objects.label, crowd)]
 
     def asked(self) -> dict[str, FeatureColumn]:
         """Return the further features as settings: name -> how the values of its column are read."""
@@ -92,11 +103,29 @@ def roles_of(
                 f"source.rows.{name} = {key!r} is no feature of the data set", _there_are(leaves)
             )
     taken = {image.key, label.key if label else None}
-    columns, left_out = _columns([leaf for leaf in leaves if leaf.key not in taken], settings.tfds.features)
-    classes = () if label is None or settings.rows.class_names else _class_names(label, folder)
+    free = [leaf for leaf in leaves if leaf.key not in taken]
+    objects = find_objects(leaves) if label is None and settings.labels in (None, "multi") else None
+    others, left_out = _columns(_without(free, objects), settings.tfds.features)
+    columns = others
+    if objects is not None:
+        labels = "multi"
+        columns = (*others, *(_column(leaf, f"of_{_name(leaf.key)}") for leaf in objects.leaves))
+        own = {leaf.key for leaf in objects.leaves}
+        left_out |= {
+            leaf.key: "it belongs to the objects"
+            for leaf in free
+            if leaf.key.startswith(objects.prefix) and leaf.key not in own
+        }
+    named = label if objects is None else objects.label
+    classes = () if named is None or settings.rows.class_names else _class_names(named, folder)
     if settings.rows.classes_file:
         classes = ()
-    return Roles(image.key, image.channels, label.key if label else None, labels, classes, columns, left_out)
+    label_key = label.key if label else None
+    return Roles(image.key, image.channels, label_key, labels, classes, columns, left_out, objects)
+
+
+def _without(leaves: Sequence[Leaf], objects: ObjectKeys | None) -> list[Leaf]:
+    return [leaf for leaf in leaves if objects is None or not leaf.key.startswith(objects.prefix)]
 
 
 def _image(leaves: Sequence[Leaf], asked: str | None) -> Leaf:
@@ -194,19 +223,23 @@ def _columns(
         if name is None or name in columns:
             left_out[leaf.key] = "its name cannot be that of a feature, or is taken"
             continue
-        feature = Feature(
-            name=name,
-            dtype=leaf.dtype,
-            shape=leaf.shape,
-            length=leaf.length,
-            is_text=leaf.is_text,
-            column=leaf.key,
-        )
-        columns[name] = Column(leaf.key, feature)
+        columns[name] = _column(leaf, name)
     if asked is not None and left_out:
         key, why = next(iter(left_out.items()))
         raise ConfigError(f"source.tfds.features names {key!r}, which cannot be taken: {why}")
     return tuple(columns[name] for name in sorted(columns)), left_out
+
+
+def _column(leaf: Leaf, name: str) -> Column:
+    feature = Feature(
+        name=name,
+        dtype=leaf.dtype,
+        shape=leaf.shape,
+        length=leaf.length,
+        is_text=leaf.is_text,
+        column=leaf.key,
+    )
+    return Column(leaf.key, feature)
 
 
 def _name(key: str) -> str | None:

@@ -7,6 +7,7 @@ an image has changed, and fetches it again only if it has, or if it must be enco
 
     listing   the addresses of the table, and what fetching them found, as one listing
     images    reading of the fetched bytes
+    masks     the addresses of masks, and attaching what was fetched
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.config import PrepareConfig, SourceConfig
+from beam_jobs.schemas import MASK_COLUMNS, has_masks
 from beam_jobs.sources.fetching.rounds import fetch_all, settled_uris
 from beam_jobs.sources.fetching.store import ANSWERS_SCHEMA, KeptAnswers, RunStore
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.kinds.table.recognising import recognise_table
 from beam_jobs.sources.kinds.urls.images import FetchedImages
 from beam_jobs.sources.kinds.urls.listing import fill_in, last_answers, read_urls
+from beam_jobs.sources.kinds.urls.masks import attached
 from beam_jobs.sources.listing import Listing
 from beam_jobs.sources.recognition.glance import Glance, Recognised
 from beam_jobs.sources.workplace import Workplace
@@ -36,7 +39,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
         NotFoundError: there is no such table, no row in it, or no address.
         ConfigError: the table cannot be read as the settings say, or lacks a column that they name.
     """
-    return read_urls(folder, config).listing
+    return _complete(read_urls(folder, config).listing, config)
 
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
@@ -62,7 +65,12 @@ def list_fetched(folder: SourceFolder, config: PrepareConfig, place: Workplace) 
     answers = last_answers(store.answers(), requests)
     kept.write(_with_validators(answers, known))
     log(_summary(answers, known))
-    return fill_in(urls.listing, answers)
+    return _complete(fill_in(urls.listing, answers), config)
+
+
+def _complete(listing: Listing, config: PrepareConfig) -> Listing:
+    """Attach masks, if images have some."""
+    return attached(listing, config.source.masks) if config.source.label_kind == "mask" else listing
 
 
 def make_readable(
@@ -73,11 +81,14 @@ def make_readable(
     Args:
         source: holds the table.
         config: of the run.
-        references: REFERENCE_SCHEMA.
+        references: REFERENCE_SCHEMA, and MASK_COLUMNS of images with masks.
         scratch: the spool of the run.
     """
     store = RunStore(scratch)
-    missing = store.without_bytes(references["uri"].to_pylist())
+    wanted = references["uri"].to_pylist()
+    if has_masks(references):
+        wanted += references[MASK_COLUMNS[0].name].to_pylist()
+    missing = store.without_bytes(list(dict.fromkeys(wanted)))
     if not missing:
         return
     log(f"{counted(len(missing), 'image')} must be read again, and their bytes are fetched once more")

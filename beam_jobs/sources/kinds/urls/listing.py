@@ -20,6 +20,7 @@ from beam_jobs.sources.kinds.table import class_warnings, row_prefixes
 from beam_jobs.sources.kinds.table.rows import name_rows, settings_warnings, understand
 from beam_jobs.sources.kinds.table.settling import settle
 from beam_jobs.sources.kinds.table.tables import find_tables, read_tables
+from beam_jobs.sources.kinds.urls.masks import with_addresses_of_masks
 from beam_jobs.sources.listing import Listing
 from infra.errors import NotFoundError
 from infra.progress import log
@@ -35,8 +36,9 @@ class UrlTable:
     """A table of addresses.
 
     Attributes:
-        requests: REQUESTS_SCHEMA, each address once, sorted by URI.
-        listing: every address and every row without one, as if no address had been fetched.
+        requests: REQUESTS_SCHEMA, each address once, sorted by URI; those of masks too.
+        listing: every address and every row without one, as if no address had been fetched. Masks are not
+            attached to their images yet.
     """
 
     requests: pa.Table
@@ -74,6 +76,8 @@ def read_urls(folder: SourceFolder, config: PrepareConfig) -> UrlTable:
     classes = settled.classes(kind)
     listed = settled.listing(wanted_classes(classes, config))
     log(f"{rows.num_rows:,} rows of the table name {requests.num_rows:,} addresses")
+    if kind == "mask":
+        listed, requests = with_addresses_of_masks(listed, requests, settings.prefix, config.source.masks)
     contact = [] if config.source.urls.contact else [_NO_CONTACT]
     warnings = [*contact, *settings_warnings(raw, settings), *class_warnings(classes)]
     return UrlTable(requests, Listing(listed, warnings))

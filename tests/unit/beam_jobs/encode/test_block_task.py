@@ -11,9 +11,17 @@ import pytest
 
 from beam_jobs.config import FilterConfig, ImageConfig, PrepareConfig
 from beam_jobs.encode import block_task as encode_module
-from beam_jobs.encode.block_task import encode_block
-from beam_jobs.encode.blocks import Block, block_digest, read_facts, spool_file
+from beam_jobs.encode.block_task import EncodeBlocks, encode_block
+from beam_jobs.encode.blocks import (
+    Block,
+    block_digest,
+    cut_blocks,
+    read_facts,
+    spool_file,
+    write_references,
+)
 from beam_jobs.encode.facts import stable_message
+from beam_jobs.encode.known_digests import KnownContents
 from beam_jobs.images.convert import ImageFiltered, check_size, convert
 from beam_jobs.schemas import REFERENCE_SCHEMA, Status
 from beam_jobs.sources.files.folder import SourceFolder
@@ -78,6 +86,22 @@ def test_encoding_again_gives_the_same_bytes(tmp_path: Path) -> None:
         encoded(root, tmp_path / name, batch)
     for path in (tmp_path / "one/blocks").iterdir():
         assert path.read_bytes() == (tmp_path / "two/blocks" / path.name).read_bytes()
+
+
+def test_a_block_that_another_attempt_finished_is_left_alone(tmp_path: Path) -> None:
+    root = write(tmp_path / "source", {f"{number}.jpg": jpeg(number) for number in range(3)})
+    table = pa.Table.from_batches([references(root, [f"{number}.jpg" for number in range(3)])])
+    spool, blocks = Storage.at(tmp_path / "spool"), cut_blocks(table, 8)
+    write_references(spool, table, blocks)
+    KnownContents().write(spool)
+    for _ in range(2):
+        task = EncodeBlocks(SourceFolder(str(root)), spool, PrepareConfig())
+        task.open()
+        task.do(0)
+        task.close()
+        assert len(read_facts(spool, blocks[0])) == 3
+        spool.write_atomic(spool_file(blocks[0].digest), b"as it was left")
+    assert spool.read_bytes(spool_file(blocks[0].digest)) == b"as it was left"
 
 
 def test_whatever_a_library_raises_becomes_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

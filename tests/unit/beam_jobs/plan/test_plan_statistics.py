@@ -89,5 +89,5 @@ def test_parts_are_joined_as_if_they_were_one(monkeypatch: pytest.MonkeyPatch) -
     rng = np.random.default_rng(3)
     images = [rng.integers(0, rng.integers(2, 256), (9, 7, 3), np.uint8) for _ in range(50)]
     whole = of(images)
-    monkeypatch.setattr(statistics, "_IMAGES_AT_A_TIME", 7)
+    monkeypatch.setattr(statistics, "IMAGES_AT_A_TIME", 7)
     assert of(images) == whole

@@ -6,11 +6,14 @@ import base64
 import hashlib
 import itertools
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from beam_jobs.config import PrepareConfig
 from beam_jobs.report import write_report
 from beam_jobs.report.figures.balance import shard_balance
 from beam_jobs.report.figures.histogram import LogHistogram
@@ -290,3 +293,32 @@ def test_the_smallest_version_has_a_report(tmp_path: Path, container: Container)
     assert "1 record in 1 class, 1 shard" in page
     assert "record in one shard" in page
     assert 'id="quarantine"' not in page
+
+
+@pytest.mark.parametrize(
+    ("source", "shown", "hidden"),
+    [
+        (
+            {"kind": "image_folder"},
+            ["source.kind", "source.layout"],
+            ["source.urls.", "source.rows.", "source.masks."],
+        ),
+        (
+            {"kind": "table", "table": {"file": "a.csv", "mask_column": "m"}, "masks": {"classes": ["a"]}},
+            ["source.table.mask_column", "source.masks.classes"],
+            ["source.urls.", "source.archive.", "source.objects."],
+        ),
+        ({"kind": "of_another_release", "urls": {"x": 1}}, ["source.urls.x"], []),
+    ],
+)
+def test_settings_of_kinds_of_source_that_are_not_used_are_hidden(
+    maker: VersionMaker, source: dict[str, Any], shown: list[str], hidden: list[str]
+) -> None:
+    made = maker.write()
+    complete = source
+    if "x" not in source.get("urls", {}):
+        complete = PrepareConfig.model_validate({"source": source}).model_dump(mode="json")["source"]
+    config = {**made.manifest.config, "source": complete}
+    page = page_of(replace(made, manifest=made.manifest.model_copy(update={"config": config})))
+    assert [name for name in shown if name not in page] == []
+    assert [name for name in hidden if name in page] == []

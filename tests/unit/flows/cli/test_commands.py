@@ -16,7 +16,7 @@ import pytest
 from flows import cli
 from flows.cli import output
 from flows.cli.app import app
-from flows.cli.server.schedule import parse_interval
+from flows.cli.server.planned import parse_interval
 from infra.dataset.catalog import Catalog
 from infra.errors import UsageError
 from tests.samples.image_folders import write_image_folder
@@ -118,6 +118,22 @@ def test_help_has_examples_and_imports_nothing_heavy() -> None:
             "--timezone goes with --cron",
             "leave it out",
         ),
+        (["schedule", "."], "which dataset?", "--dataset NAME"),
+        (["schedule", ".", "--dataset", "x", "--pause"], "--pause needs no SOURCE", "--dataset NAME --pause"),
+        (["schedule", "--dataset", "x", "--pause", "--remove"], "--remove and --pause: give one", "--help"),
+        (["schedule", "--remove"], "which dataset?", "--dataset NAME --remove"),
+        (
+            ["schedule", ".", "--dataset", "x", "--inbox", "--every", "1h"],
+            "needs no --cron",
+            "leave out --inbox",
+        ),
+        (
+            ["schedule", ".", "--dataset", "x", "--every", "1h", "--batch", "9"],
+            "go with --inbox",
+            "add --inbox",
+        ),
+        (["schedule", ".", "--dataset", "x", "--every", "1h", "--maintain"], "not on a source", "--maintain"),
+        (["schedule", ".", "--dataset", "x", "--every", "1h", "--name", "a b"], "not a name", "nightly"),
         (["up", "--host", "0.0.0.0", "--port", "0"], "can run commands", "--auth user:password"),
         (["up", "--auth", "password", "--port", "0"], "not a user and a password", "--auth shardmill:"),
     ],
@@ -149,7 +165,7 @@ def test_a_taken_port_is_refused_at_once(detach: list[str], capsys: pytest.Captu
         assert cli.run(["up", "--port", str(port), *detach]) == 4
     assert capsys.readouterr().err.splitlines() == [
         f"error: port {port} of 127.0.0.1 is taken",
-        "remedy: use another port: shardmill up --port 0 finds a free one",
+        "remedy: use another port: --port 0 finds a free one",
     ]
 
 

@@ -12,12 +12,15 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
-
 from infra import progress
 from infra.errors import FailureBudgetExceeded
 from infra.processes.process import run_main
 
+# One grey pixel.
+PICTURE = (
+    "data:image/png;base64,"
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNoAAAAggCBd81ytgAAAABJRU5ErkJggg=="
+)
 RESULT = {
     "dataset": "fake",
     "version": 1,
@@ -48,6 +51,8 @@ def main() -> int:
         progress.metrics(split="train", step=1, loss=0.5)
         progress.result(RESULT | {"arguments": sys.argv[2:]})
     elif behaviour == "over-budget":
+        lost = {"uri": "a/broken.jpg", "reason": "truncated", "message": "it ends early", "picture": PICTURE}
+        progress.emit({"event": "lost", "reasons": {"truncated": 9}, "inputs": [lost]})
         raise FailureBudgetExceeded("9 of 10 inputs cannot be decoded", "raise failure_budget")
     elif behaviour == "dies-once":
         marker = Path(os.environ["FAKE_JOB_MARKER"])
@@ -56,9 +61,11 @@ def main() -> int:
             os.kill(os.getpid(), signal.SIGKILL)
         progress.result(RESULT)
     elif behaviour.startswith("kills-the-server"):
-        for descendant in psutil.Process(os.getppid()).children():
-            if "flows.server.service_process" in descendant.cmdline():
-                descendant.kill()
+        # Once there is a flow run, which the server does not see the end of.
+        running = Path(os.environ["SHARDMILL_HOME"]) / "running"
+        while not (running.is_dir() and any(running.iterdir())):
+            time.sleep(0.1)
+        os.kill(int(os.environ["FAKE_JOB_SERVER"]), signal.SIGKILL)
         if behaviour.endswith("and-fails"):
             raise FailureBudgetExceeded("9 of 10 inputs cannot be decoded", "raise failure_budget")
         progress.result(RESULT | {"unchanged": False})

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from flows.flow_runs import charts
+from flows.flow_runs.showing import charts
 
 _SVG = "{http://www.w3.org/2000/svg}"
 
@@ -61,7 +60,18 @@ def test_a_larger_value_stands_higher() -> None:
     assert high < low
 
 
-def test_a_data_uri_holds_the_picture() -> None:
-    head, _, body = charts.data_uri("<svg/>").partition(",")
-    assert head == "data:image/svg+xml;base64"
-    assert base64.b64decode(body) == b"<svg/>"
+def test_panels_share_colours_and_the_axis() -> None:
+    shown = [
+        charts.Panel("loss <1>", {"train": [(0, 1.0), (8, 0.5)], "validation": [(8, 0.7)]}),
+        charts.Panel("accuracy", {"validation": [(8, 0.7)]}),
+        charts.Panel("learning rate", {"train": [(0, 1e-5), (8, 12345.0)]}),
+    ]
+    root = ElementTree.fromstring(charts.panels("Training", shown, "step"))
+    lines = [line.get("stroke") for line in root.iter(f"{_SVG}polyline")]
+    assert lines[0] == lines[3] != lines[1] == lines[2]
+    words = texts(charts.panels("Training", shown, "step"))
+    assert {"loss <1>", "accuracy", "12,345", "1.0e-05"} <= set(words)
+    width, height = float(root.get("width", "")), float(root.get("height", ""))
+    for circle in root.iter(f"{_SVG}circle"):
+        assert 0 <= float(circle.get("cx", "")) <= width
+        assert 0 <= float(circle.get("cy", "")) <= height

@@ -15,7 +15,9 @@ from typing import Any
 import psutil
 import pytest
 
-from flows.flow_runs import children
+from flows.flow_runs.artifacts.failed import JobEnd
+from flows.flow_runs.artifacts.keys import Keys
+from flows.flow_runs.jobs import children
 from infra import progress
 from infra.errors import ChildDied, FailureBudgetExceeded
 
@@ -23,27 +25,9 @@ FAKE = (sys.executable, str(Path(__file__).parent / "fake_job.py"))
 LOG = logging.getLogger("test-jobs")
 
 
-class NoProgress:
-    """Stands for the live artifact where there is no Prefect."""
-
-    shown: list[tuple[float, str]]
-
-    def __init__(self, _key: str) -> None:
-        NoProgress.shown = []
-
-    def __enter__(self) -> NoProgress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def show(self, percent: float, text: str) -> None:
-        self.shown.append((percent, text))
-
-
-@pytest.fixture(autouse=True)
-def no_prefect(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(children, "LiveProgress", NoProgress)
+def run_job(behaviour: str, *arguments: str) -> children.JobReport:
+    """Run the fake job without a flow run, so that nothing is shown."""
+    return children.run_child_job([*FAKE, behaviour, *arguments], job="fake", keys=Keys("fake"), log=LOG)
 
 
 @pytest.fixture
@@ -58,41 +42,44 @@ def test_a_job_reports_its_result_and_its_figures(
     heard: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
-        report = children.run_child_job([*FAKE, "works", "--root", "x"], key="k", log=LOG)
+        report = run_job("works", "--root", "x")
     assert report.result["arguments"] == ["--root", "x"]
-    assert report.metrics == [{"split": "train", "step": 1, "loss": 0.5}]
     assert [event["event"] for event in heard] == ["stage", "progress", "metrics", "result"]
-    assert (100.0, "encode: 10 of 10 images") in [
-        (percent, text.split(",")[0]) for percent, text in NoProgress.shown
-    ]
     assert "a line of the fake job" in caplog.messages
-    assert "encode: 0 of 10 images" in caplog.messages
+    assert "0 %, encode: 0 of 10 images" in caplog.messages
+    assert any(line.startswith("100 %, encode: 10 of 10 images") for line in caplog.messages)
 
 
-def test_a_job_fails_with_its_own_error() -> None:
-    with pytest.raises(FailureBudgetExceeded, match="9 of 10 inputs") as raised:
-        children.run_child_job([*FAKE, "over-budget"], key="k", log=LOG)
+def test_a_job_fails_with_its_own_error(caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        caplog.at_level(logging.INFO),
+        pytest.raises(FailureBudgetExceeded, match="9 of 10 inputs") as raised,
+    ):
+        run_job("over-budget")
     assert raised.value.exit_code == 3
     assert raised.value.remedy == "raise failure_budget"
+    errors = [record.message for record in caplog.records if record.levelno == logging.ERROR]
+    assert errors == ["9 of 10 inputs cannot be decoded", "what to do: raise failure_budget"]
+    assert not any(line.startswith("error:") for line in caplog.messages)
+    end = raised.value.__cause__
+    assert isinstance(end, JobEnd)
+    assert end.stage == "at 0 %, encode: 0 of 10 images"
+    assert "a line of the fake job" in end.lines
+    assert end.lost["reasons"] == {"truncated": 9}
 
 
 def test_a_job_without_a_result_is_a_failure() -> None:
     with pytest.raises(ChildDied, match="without returning a result"):
-        children.run_child_job([*FAKE, "says-nothing"], key="k", log=LOG)
+        run_job("says-nothing")
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_a_job_ends_with_the_process_that_runs_it(tmp_path: Path, how: signal.Signals) -> None:
     marker = tmp_path / "pids"
     flow = (
-        "import logging, sys; from flows.flow_runs import children\n"
-        "class Quiet:\n"
-        "    def __init__(self, key): pass\n"
-        "    def __enter__(self): return self\n"
-        "    def __exit__(self, *_): pass\n"
-        "    def show(self, *_): pass\n"
-        "children.LiveProgress = Quiet\n"
-        "children.run_child_job(sys.argv[1:], key='k', log=logging.getLogger())\n"
+        "import logging, sys; from flows.flow_runs.jobs import children\n"
+        "from flows.flow_runs.artifacts.keys import Keys\n"
+        "children.run_child_job(sys.argv[1:], job='fake', keys=Keys('fake'), log=logging.getLogger())\n"
     )
     environment = {**os.environ, "FAKE_JOB_MARKER": str(marker)}
     with subprocess.Popen(

@@ -88,6 +88,11 @@ def test_without_a_server_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None
     assert api.standing_api() is None
 
 
-def test_the_page_of_a_run_is_on_the_interface_that_stays() -> None:
+def test_the_page_of_a_run_is_on_the_interface() -> None:
     assert api.Api("http://h/api", "http://h").run_page("7") == "http://h/runs/flow-run/7"
-    assert api.Api("http://h/api", None).run_page("7") is None
+
+
+def test_without_a_server_the_remedy_is_to_start_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    with pytest.raises(EnvironmentFault, match="no Prefect server is running"), api.prefect_api():
+        pass

@@ -10,13 +10,14 @@ import pytest
 
 from flows import cli
 from infra.dataset.catalog import Catalog
-from infra.dataset.croissant import croissant_json
+from infra.dataset.croissant import Terms, croissant_json, write_croissant
 from infra.dataset.maintenance.garbage import collect_garbage
 from infra.dataset.verify import verify
 from infra.dataset.version import DatasetVersion
 from infra.digests import sha256_hex
 from infra.format.contract import INDEX_SCHEMA, Manifest
 from infra.format.features import Feature
+from tests.samples.indexes import Image, indexed_version
 from tests.samples.published import coloured, publish
 from tests.samples.versions import VersionMaker
 
@@ -74,15 +75,58 @@ def test_further_features_are_described_with_their_types(version: DatasetVersion
         Feature(name="depth", dtype="float32", shape="variable"),
     ]
     manifest = Manifest(**dict(version.manifest) | {"extra_features": features})
-    sets = record_sets(json.loads(croissant_json(manifest)))
+    sets = record_sets(json.loads(croissant_json(manifest, Terms())))
     for name in ("records", "examples"):
         found = {field["name"]: field for field in sets[name]["field"]}
         assert found["licence"]["dataType"] == "sc:Text"
         assert (found["depth"]["dataType"], found["depth"]["repeated"]) == ("sc:Float", True)
 
 
+LICENCE = Feature(name="licence", dtype="bytes", is_text=True)
+CREDIT = Feature(name="attribution", dtype="bytes", is_text=True)
+BY, ZERO = (
+    "https://creativecommons.org/licenses/by/4.0/",
+    "https://creativecommons.org/publicdomain/zero/1.0/",
+)
+
+
+@pytest.mark.parametrize(
+    ("licences", "credited", "found"),
+    [
+        ([BY, BY, BY], ["A. Müller"] * 3, {"license": BY, "citeAs": "A. Müller"}),
+        ([BY, ZERO, BY], ["A", "A", "A"], {"citeAs": "A"}),
+        ([BY, BY, None], ["A", "B", None], {}),
+        ([None, None, None], ["", "", ""], {}),
+    ],
+)
+def test_a_licence_and_an_attribution_of_all_records_are_those_of_the_dataset(
+    tmp_path: Path, licences: list[str | None], credited: list[str | None], found: dict[str, str]
+) -> None:
+    images = [
+        Image(f"{number}", facts={"licence": licence, "attribution": credit})
+        for number, (licence, credit) in enumerate(zip(licences, credited, strict=True))
+    ]
+    shards = {"one": images[:2], "two": images[2:]}
+    version = indexed_version(tmp_path, 1, shards, extra_features=[LICENCE, CREDIT])
+    write_croissant(version.storage, version.manifest)
+    document = described(version)
+    assert {key: document[key] for key in ("license", "citeAs") if key in document} == found
+    for name in ("records", "examples"):
+        fields = {field["name"]: field for field in record_sets(document)[name]["field"]}
+        properties = [fields[key]["equivalentProperty"] for key in ("licence", "attribution")]
+        assert properties == ["sc:license", "sc:creditText"]
+        assert "equivalentProperty" not in fields["id"]
+
+
+def test_a_lost_index_is_only_a_warning(tmp_path: Path) -> None:
+    version = indexed_version(tmp_path, 1, {"one": [Image("a")]}, extra_features=[LICENCE])
+    version.storage.delete(version.manifest.shards[0].index_path)
+    write_croissant(version.storage, version.manifest)
+    assert not version.storage.exists("croissant-000001.json")
+
+
 def test_it_is_a_function_of_the_manifest_and_hides_the_source(version: DatasetVersion) -> None:
-    data = croissant_json(version.manifest)
+    data = croissant_json(version.manifest, Terms())
     assert version.storage.read_bytes("croissant-000001.json") == data
     assert version.manifest.source.encode() not in data
     assert described(version)["datePublished"] == version.manifest.created_at[:10]
@@ -107,7 +151,7 @@ def test_the_next_version_adds_what_a_killed_writer_left_out(
     verified.storage.delete("croissant-000001.json")
     assert verify(verified).problems == []
     next_version(verified, tmp_path, 2)
-    assert verified.storage.read_bytes("croissant-000001.json") == croissant_json(verified.manifest)
+    assert verified.storage.read_bytes("croissant-000001.json") == croissant_json(verified.manifest, Terms())
     assert verify(Catalog(tmp_path).open("birds@2")).problems == []
 
 
@@ -122,7 +166,7 @@ def test_it_goes_with_its_version(tmp_path: Path, version: DatasetVersion) -> No
     "change", [lambda data: data.replace(b'"sha256": "', b'"sha256": "0'), lambda data: b"{"]
 )
 def test_verify_finds_a_description_of_other_files(verified: DatasetVersion, change: Any) -> None:
-    verified.storage.write_atomic("croissant-000001.json", change(croissant_json(verified.manifest)))
+    verified.storage.write_atomic("croissant-000001.json", change(croissant_json(verified.manifest, Terms())))
     [problem] = verify(verified).problems
     assert "croissant-000001.json was changed" in problem
 

@@ -59,7 +59,9 @@ def test_an_object_is_replaced_only_if_it_is_unchanged(store: ObjectStore) -> No
     second = objects.replace("a/b", b"2", first)
     with pytest.raises(ObjectChanged):
         objects.replace("a/b", b"3", first)
-    assert objects.read("a/b") == (b"2", second)
+    found = objects.read("a/b")
+    assert found is not None
+    assert (found.data, found.tag) == (b"2", second)
     assert objects.read("absent") is None
     with pytest.raises(ObjectChanged):
         objects.replace("absent", b"3", second)

@@ -1,59 +1,70 @@
-"""Locks in object stores: who excludes whom, what dead holders leave, and how a holder learns of a loss."""
+"""Leases in folders and object stores: who excludes whom, what dead holders leave, how a loss is noticed."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from infra.errors import LockedError
 from infra.storage.filesystem import Storage
+from infra.storage.locks.holder_lists import HolderFile, HolderList, ListChanged, Written
 from infra.storage.locks.leases import LeaseTimes, lease
 from infra.storage.locks.locking import Lock
-from infra.storage.objects.conditional import BucketWrites, ConditionalObjects, ObjectChanged
+from infra.storage.objects import retries
+from infra.storage.objects.conditional import BucketWrites, HolderObject
 from tests.samples.faulty_proxy import faulty_proxy
 from tests.samples.object_store import KEY, SECRET, ObjectStore
 from tests.samples.waiting import eventually
 
-SHORT = LeaseTimes(lease_seconds=4.0, renew_seconds=0.4, clock_seconds=1.0)
+SHORT = LeaseTimes(lease_seconds=1.5, renew_seconds=0.2, margin_seconds=1.0)
+# Writes a file before and after it may have lost its lock; its input tells it to go on.
 HOLDER = """
-import sys, time
+import sys
 from infra.storage.filesystem import Storage
-with Storage.at(sys.argv[1]).exclusive_lock("lock"):
+from infra.storage.locks.leases import LeaseTimes
+storage = Storage.at(sys.argv[1])
+with storage.exclusive_lock("lock", times=LeaseTimes(*map(float, sys.argv[2:]))):
     print("held", flush=True)
-    time.sleep(300)
+    sys.stdin.readline()
+    storage.create_if_absent("manifests/000001.json", b"holder")
 """
 
 
-@pytest.fixture
-def folder(store: ObjectStore, request: pytest.FixtureRequest) -> str:
-    return store.location(request.node.name, credentials=f"{KEY}:{SECRET}@")
+@pytest.fixture(params=["folder", "store"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The location of an empty folder, on this machine or in an object store."""
+    if request.param == "folder":
+        return str(tmp_path / "place")
+    store: ObjectStore = request.getfixturevalue("store")
+    return store.location(f"lease-{uuid.uuid4().hex}", credentials=f"{KEY}:{SECRET}@")
 
 
-@pytest.fixture
-def objects(folder: str) -> ConditionalObjects:
-    return BucketWrites(folder, None).objects("", "s3://storage")
-
-
-@pytest.fixture
-def key(request: pytest.FixtureRequest) -> str:
-    return f"{request.node.name}/lock"
+def list_at(place: str) -> HolderList:
+    if "://" not in place:
+        return HolderFile(Path(place) / "lock")
+    key = f"{place.partition('?')[0].rpartition('/')[2]}/lock"
+    return HolderObject(BucketWrites(place, None).objects("", "s3://storage"), key)
 
 
 def hold(
-    objects: ConditionalObjects, key: str, *, exclusive: bool = True, times: LeaseTimes = SHORT
+    holders: HolderList, *, exclusive: bool = True, times: LeaseTimes = SHORT
 ) -> AbstractContextManager[Lock]:
-    return lease(objects, key, exclusive=exclusive, purpose="a test", name=key, times=times)
+    return lease(holders, exclusive=exclusive, purpose="a test", name="lock", times=times)
 
 
 def is_lost(lock: Lock) -> bool:
-    """Tell whether the lock says that it was lost: its holder notices at the next renewal."""
     try:
         lock.ensure_held()
     except LockedError as error:
@@ -61,93 +72,184 @@ def is_lost(lock: Lock) -> bool:
     return False
 
 
-def holders(objects: ConditionalObjects, key: str) -> list[dict[str, Any]]:
-    found = objects.read(key)
+def entries(holders: HolderList) -> list[dict[str, Any]]:
+    found = holders.read()
     assert found is not None
-    listed: list[dict[str, Any]] = json.loads(found[0])["holders"]
+    listed: list[dict[str, Any]] = json.loads(found.data)["holders"]
     return listed
 
 
-def leave_holder(objects: ConditionalObjects, key: str, *, expired_seconds: float) -> None:
-    """Write the lock as a holder on another machine left it, whose entry ended so many seconds ago."""
-    entry = {"id": "other", "exclusive": True, "host": "elsewhere", "machine": "another", "pid": 7}
-    entry |= {"started": 1, "expires_at": time.time() - expired_seconds}
-    objects.create(key, json.dumps({"holders": [entry]}).encode())
+def take_away(holders: HolderList) -> None:
+    """Remove all entries, as another process does that finds them expired."""
+    for _ in range(50):  # a renewal may change the list first
+        with suppress(ListChanged):
+            holders.write(b'{"holders": []}', holders.read())
+            return
+    raise AssertionError("the list changes all the time")
 
 
-def test_a_lock_has_one_exclusive_holder_or_several_that_share_it(folder: str) -> None:
-    one, other = Storage.at(folder), Storage.at(folder)
-    with one.exclusive_lock("lock", "a test") as lock:
+@contextmanager
+def holder(place: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that holds the lock."""
+    times = (SHORT.lease_seconds, SHORT.renew_seconds, SHORT.margin_seconds)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, place, *map(str, times)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_lock_has_one_exclusive_holder_or_several_that_share_it(place: str) -> None:
+    one, other = Storage.at(place), Storage.at(place)
+    with one.exclusive_lock("lock", "a test", times=SHORT) as lock:
         lock.ensure_held()
-        with pytest.raises(
-            LockedError, match=r"\(pid \d+ on .*\) is busy with a test; it locks s3://storage/"
-        ):
-            other.exclusive_lock("lock", "a test").__enter__()
+        with pytest.raises(LockedError, match=r"\(pid \d+ on .*\) is busy with a test; it locks .*/lock"):
+            other.exclusive_lock("lock", "a test", times=SHORT).__enter__()
         with pytest.raises(LockedError):
-            other.shared_lock("lock").__enter__()
-    with one.shared_lock("lock"), other.shared_lock("lock"), pytest.raises(LockedError):
-        other.exclusive_lock("lock").__enter__()
-    with other.exclusive_lock("lock"):
+            other.shared_lock("lock", times=SHORT).__enter__()
+    with (
+        one.shared_lock("lock", times=SHORT),
+        other.shared_lock("lock", times=SHORT),
+        pytest.raises(LockedError),
+    ):
+        other.exclusive_lock("lock", times=SHORT).__enter__()
+    with other.exclusive_lock("lock", times=SHORT):
         pass
 
 
-def test_many_processes_change_the_list_of_holders_at_once(objects: ConditionalObjects, key: str) -> None:
+def test_many_processes_change_the_list_of_holders_at_once(place: str) -> None:
+    holders = list_at(place)
     with ExitStack() as held:
         for _ in range(5):
-            held.enter_context(hold(objects, key, exclusive=False))
+            held.enter_context(hold(list_at(place), exclusive=False))
         time.sleep(3 * SHORT.renew_seconds)
-        assert len(holders(objects, key)) == 5
-    assert holders(objects, key) == []
+        assert len(entries(holders)) == 5
+    assert entries(holders) == []
 
 
-def test_the_lock_of_a_dead_process_of_this_machine_is_free_at_once(folder: str) -> None:
-    holder = subprocess.Popen([sys.executable, "-c", HOLDER, folder], stdout=subprocess.PIPE)
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == b"held\n"
-    storage = Storage.at(folder)
-    with pytest.raises(LockedError, match=f"pid {holder.pid} on"):
-        storage.exclusive_lock("lock").__enter__()
-    holder.kill()
-    holder.wait()
-    holder.stdout.close()
-    with storage.exclusive_lock("lock"):
-        pass
+def test_the_lock_of_a_killed_process_of_this_machine_is_free_at_once(place: str) -> None:
+    storage = Storage.at(place)
+    with holder(place) as process:
+        with pytest.raises(LockedError, match=f"pid {process.pid} on"):
+            storage.exclusive_lock("lock", times=SHORT).__enter__()
+        process.kill()
+        process.wait()
+        with storage.exclusive_lock("lock", times=LeaseTimes()):
+            pass
 
 
-def test_the_lock_of_another_machine_is_free_when_it_ended_by_any_clock(
-    objects: ConditionalObjects, key: str
-) -> None:
-    tolerant = LeaseTimes(lease_seconds=600.0, renew_seconds=60.0, clock_seconds=300.0)
-    leave_holder(objects, key, expired_seconds=1.0)
+def test_a_stopped_holder_that_wakes_up_publishes_nothing_over_the_winner(place: str) -> None:
+    storage = Storage.at(place)
+    with ExitStack() as held:
+
+        def take() -> bool:
+            with suppress(LockedError):
+                held.enter_context(storage.exclusive_lock("lock", times=SHORT))
+                return True
+            return False
+
+        process = held.enter_context(holder(place))
+        os.kill(process.pid, signal.SIGSTOP)
+        assert not take(), "its lease lasts"
+        deadline = time.monotonic() + 60
+        while not take():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        os.kill(process.pid, signal.SIGCONT)
+        _, errors = process.communicate(b"\n", timeout=60)
+        assert process.returncode != 0
+        assert b"another process took it" in errors
+        assert not storage.exists("manifests"), "and it published nothing"
+
+
+def test_a_stopped_holder_that_nobody_replaced_goes_on(place: str) -> None:
+    with holder(place) as process:
+        os.kill(process.pid, signal.SIGSTOP)
+        time.sleep(SHORT.lease_seconds + SHORT.margin_seconds)
+        os.kill(process.pid, signal.SIGCONT)
+        _, errors = process.communicate(b"\n", timeout=60)
+        assert process.returncode == 0, errors
+    assert Storage.at(place).read_bytes("manifests/000001.json") == b"holder"
+
+
+class OtherClock:
+    """A list of holders in a store whose clock is wrong."""
+
+    def __init__(self, holders: HolderList, seconds: float) -> None:
+        self._holders, self.seconds = holders, seconds
+
+    def read(self) -> Written | None:
+        found = self._holders.read()
+        return None if found is None else replace(found, modified_at=found.modified_at + self.seconds)
+
+    def write(self, data: bytes, found: Written | None) -> None:
+        self._holders.write(data, found)
+
+    def now(self) -> float:
+        return self._holders.now() + self.seconds
+
+
+@pytest.mark.parametrize("wrong_by", [-86400.0, 86400.0])
+def test_only_the_clock_of_the_store_counts(place: str, wrong_by: float) -> None:
+    holders = OtherClock(list_at(place), wrong_by)
+    entry = {"id": "other", "exclusive": True, "host": "elsewhere", "machine": "another", "pid": 7}
+    entry |= {"started": 1}
+    data = json.dumps({"holders": [entry], "written_by": "other"}).encode()
+    holders.write(data, None)
     with pytest.raises(LockedError, match="pid 7 on elsewhere") as caught:
-        hold(objects, key, times=tolerant).__enter__()
+        hold(holders).__enter__()
     assert "if it is dead, its lock ends in" in str(caught.value)
-    old = f"{key}-old"
-    leave_holder(objects, old, expired_seconds=tolerant.clock_seconds + 1.0)
-    with hold(objects, old, times=tolerant):
-        assert [entry["machine"] != "another" for entry in holders(objects, old)] == [True]
+    time.sleep(SHORT.lease_seconds + 2 * SHORT.margin_seconds)
+    with hold(holders):
+        assert [entry["machine"] != "another" for entry in entries(holders)] == [True]
 
 
-def test_a_lock_that_is_held_is_renewed(objects: ConditionalObjects, key: str) -> None:
-    with hold(objects, key) as lock:
-        first = holders(objects, key)[0]["expires_at"]
-        time.sleep(SHORT.lease_seconds + SHORT.clock_seconds)
+def test_an_entry_is_as_old_as_its_last_renewal_not_as_the_list(place: str) -> None:
+    holders = list_at(place)
+    dead = {
+        "id": "dead",
+        "exclusive": False,
+        "host": "elsewhere",
+        "machine": "another",
+        "pid": 7,
+        "started": 1,
+    }
+    holders.write(json.dumps({"holders": [dead], "written_by": "dead"}).encode(), None)
+    with hold(holders, exclusive=False):  # renews itself, and with it the list, all the time
+        time.sleep(SHORT.lease_seconds + 2 * SHORT.margin_seconds)
+    with hold(holders):
+        assert len(entries(holders)) == 1
+
+
+def test_a_lock_that_is_held_is_renewed(place: str) -> None:
+    holders = list_at(place)
+    with hold(holders) as lock:
+        time.sleep(SHORT.lease_seconds + 2 * SHORT.margin_seconds)
         lock.ensure_held()
-        assert holders(objects, key)[0]["expires_at"] > first
+        assert entries(holders)[0]["renewals"] > 2
         with pytest.raises(LockedError):
-            hold(objects, key).__enter__()
+            hold(list_at(place)).__enter__()
 
 
-def test_a_holder_learns_that_its_entry_was_removed(objects: ConditionalObjects, key: str) -> None:
-    with hold(objects, key) as lock:
-        for _ in range(20):  # the renewal may change the object first
-            found = objects.read(key)
-            assert found is not None
-            try:
-                objects.replace(key, b'{"holders": []}', found[1])
-                break
-            except ObjectChanged:
-                continue
+@pytest.mark.parametrize("left", [b"", b"4711\n", b'{"holders": []}ers": []}'])
+def test_the_file_of_an_earlier_release_or_a_killed_writer_locks_nothing(left: bytes, tmp_path: Path) -> None:
+    (tmp_path / "lock").write_bytes(left)
+    with hold(HolderFile(tmp_path / "lock")) as lock:
+        lock.ensure_held()
+
+
+def test_a_holder_learns_that_its_entry_was_removed(place: str) -> None:
+    holders = list_at(place)
+    with hold(holders) as lock:
+        take_away(holders)
         assert eventually(lambda: is_lost(lock))
 
 
@@ -159,10 +261,12 @@ def cut_off(store: ObjectStore) -> Iterator[tuple[Any, str]]:
         yield proxy, f"s3://{KEY}:{SECRET}@{place}"
 
 
-def test_a_holder_without_a_network_stops_in_time(cut_off: tuple[Any, str]) -> None:
+def test_a_holder_without_a_network_stops_in_time(
+    cut_off: tuple[Any, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     proxy, folder = cut_off
-    objects = BucketWrites(folder, None).objects("cut-off", "s3://storage/cut-off")
-    with hold(objects, "cut-off/lock") as lock:
+    monkeypatch.setattr(retries, "ATTEMPTS", 3)
+    with hold(list_at(folder)) as lock:
         proxy.kinds, proxy.share = ("reset",), 1.0
         time.sleep(SHORT.lease_seconds + 0.5)
         with pytest.raises(LockedError, match="could not be renewed"):
@@ -170,17 +274,12 @@ def test_a_holder_without_a_network_stops_in_time(cut_off: tuple[Any, str]) -> N
         proxy.share = 0.0
 
 
-def test_a_holder_that_lost_its_lock_writes_nothing_more(store: ObjectStore, folder: str) -> None:
-    root = Storage.at(folder)
+def test_a_holder_that_lost_its_lock_writes_nothing_more(place: str) -> None:
+    root = Storage.at(place)
     dataset = root.child("set")
-    with dataset.exclusive_lock("lock") as lock:
+    with root.exclusive_lock("lock", times=SHORT) as lock:
         dataset.write_atomic("before", b"1")
-        [key] = [key for key in store.all_keys("") if key.endswith("nothing_more/set/lock")]
-        objects = BucketWrites(folder, None).objects("", "s3://storage")
-        found = objects.read(key)
-        assert found is not None
-        objects.replace(key, b'{"holders": []}', found[1])
-        lock.ensure_held()
+        take_away(list_at(place))
         assert eventually(lambda: is_lost(lock))
         for change in (
             lambda: root.child("set").write_atomic("after", b"1"),
@@ -190,5 +289,5 @@ def test_a_holder_that_lost_its_lock_writes_nothing_more(store: ObjectStore, fol
         ):
             with pytest.raises(LockedError, match="was lost"):
                 change()
-    assert [entry.path for entry in dataset.list_files()] == ["before", "lock"]
+    assert [entry.path for entry in dataset.list_files()] == ["before"]
     dataset.write_atomic("after", b"1")

@@ -9,7 +9,14 @@ import pytest
 
 from infra.errors import StorageError
 from infra.storage.filesystem import Storage
-from infra.storage.locations import absolute_path, below, public_location, without_secrets
+from infra.storage.locations import (
+    absolute_path,
+    below,
+    object_location,
+    object_path,
+    public_location,
+    without_secrets,
+)
 
 OPTIONS = "?endpoint_override=127.0.0.1:9000&scheme=http"
 
@@ -27,6 +34,11 @@ OPTIONS = "?endpoint_override=127.0.0.1:9000&scheme=http"
         (f"s3://KEY:se%2Fcret@bucket/a@b{OPTIONS}", "s3://bucket/a@b"),
         ("s3://KEY:sec/ret@bucket/a", "s3://bucket/a"),
         ("hdfs://host:9000/a@b", "hdfs://host:9000/a@b"),
+        ("az://account:key@container/a", "az://container/a"),
+        (
+            "abfs://container@account.dfs.core.windows.net/a/",
+            "abfs://container@account.dfs.core.windows.net/a",
+        ),
         ("gs://anonymous@bucket/a?retry_limit_seconds=5", "gs://bucket/a"),
     ],
 )
@@ -79,3 +91,28 @@ def test_a_folder_has_one_path_from_wherever_it_is_given(
     assert absolute_path("../newest/2026") == f"{tmp_path}/newest/2026", "links keep their names"
     assert absolute_path("away/../missing") == f"{tmp_path}/elsewhere/missing", "as the system understands it"
     assert absolute_path("..") == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("location", "account"),
+    [
+        ("az://container/a/b", ""),
+        ("az://account@container/a/b?region=x", "account"),
+        ("abfs://container@account.dfs.core.windows.net/a/b", "account"),
+        ("abfss://container@account.blob.core.windows.net/a/b/", "account"),
+    ],
+)
+def test_each_form_of_an_azure_location_names_its_container(location: str, account: str) -> None:
+    found = object_location(location)
+    assert found is not None
+    assert (found.scheme, found.bucket, found.user) == ("az", "container", account)
+    assert object_path(location) == "container/a/b"
+
+
+def test_azure_needs_an_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
+    with pytest.raises(StorageError, match="no storage account is named; set AZURE_STORAGE_ACCOUNT_NAME"):
+        Storage.at("az://container/a")
+    with pytest.raises(StorageError, match="does not name a container and an account"):
+        Storage.at("abfs://container/a")
+    assert Storage.at("az://account:a2V5@container/a").uri == "az://container/a"

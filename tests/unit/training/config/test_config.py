@@ -31,7 +31,7 @@ def config(*overrides: str) -> TrainConfig:
         ("model.name=training..models", "unknown model"),
         ("data.image_sise=64", "data.image_size"),
         ("data.balance=even", "natural"),
-        ("data.global_batch_size=0", "greater than or equal to 1"),
+        ("data.global_batch_size=0", "a number from 1 to 16777216"),
         ("augment.scale=[0.9, 0.1]", "must be two numbers above 0 and at most 1, smaller first"),
         ("augment.ratio=[0, 1]", "must be two positive numbers, smaller first"),
         ("run.epochs=0", "greater than or equal to 1"),

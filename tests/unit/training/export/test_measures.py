@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from training.export.measures import ClassMeasure, FormMeasure, LabelsMeasure, NumbersMeasure
+from training.export.measures import ClassMeasure, FormMeasure, LabelsMeasure, MaskMeasure, NumbersMeasure
 
 SHARES = np.array([[0.9, 0.1], [0.4, 0.6], [0.5, 0.2]])
 
@@ -35,3 +35,17 @@ def test_agreement_and_differences(
 ) -> None:
     assert measure.agree(SHARES, np.array(others)).tolist() == agree
     assert measure.differences(SHARES, np.array(others)).max() == pytest.approx(largest)
+
+
+def test_masks_are_measured_by_the_pixels_that_have_a_class() -> None:
+    measure = MaskMeasure(255)
+    labels = np.array([[[0, 1], [255, 1]], [[255, 255], [255, 255]]], np.uint8)
+    values = np.zeros((2, 2, 2, 2))
+    values[..., 0] = 0.75
+    values[..., 1] = 0.25
+    others = values.copy()
+    others[0, 0, 1] = [0.4, 0.6]
+    assert measure.scores(values, labels) == pytest.approx([1 / 3, 1.0])
+    assert measure.scores(others, labels) == pytest.approx([2 / 3, 1.0])
+    assert measure.agree(values, others).tolist() == [False, True]
+    assert measure.differences(values, others).max() == pytest.approx(0.35)

@@ -12,8 +12,9 @@ from infra.errors import ConfigError, EnvironmentFault, UsageError
 from training.config import TrainConfig, with_devices
 from training.ranks.cluster import Cluster, Meeting, cluster_from_environment
 from training.ranks.devices import DeviceRequest
+from training.ranks.launchers.local import LocalHosts
 from training.ranks.rendezvous import free_port, meet
-from training.ranks.supervision.slots import RankCount, Slots
+from training.ranks.supervision.slots import RankCount
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
 
@@ -134,10 +135,10 @@ def test_devices_and_workers_of_the_command_become_settings() -> None:
 def test_ranks_get_a_device_each(
     workers: str, devices: str, gpus: list[str], expected: list[str | None]
 ) -> None:
-    slots = Slots(RankCount.parse(workers), devices, lambda: gpus)
+    slots = LocalHosts(RankCount.parse(workers), devices, lambda: gpus)
     assert [slot.gpu for slot in slots.choose()] == expected
 
 
 def test_more_ranks_than_devices_are_refused() -> None:
     with pytest.raises(ConfigError, match="at least 3 ranks, one a device, but there are 2 devices"):
-        Slots(RankCount(3, 4), "all", lambda: ["0", "1"])
+        LocalHosts(RankCount(3, 4), "all", lambda: ["0", "1"])

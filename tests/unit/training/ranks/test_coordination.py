@@ -1,4 +1,4 @@
-"""The one private part of TensorFlow that ranks need: a process of its own, since a strategy is made once."""
+"""The private parts of TensorFlow that ranks need: a process of its own, since a strategy is made once."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ os.environ["TF_CONFIG"] = cluster.to_tf_config()
 tensorflow_runtime.start(in_cluster=True)
 from tensorflow.python.eager import context
 from training.ranks.group import group_of
+from training.ranks.coordination import let_idle_threads_sleep
 from training.ranks.strategy import Communication, make_rank_strategy
 
+assert not let_idle_threads_sleep("2.22.0")  # another release may keep its configuration elsewhere
+assert not context.context().config.experimental.disable_thread_spinning
 strategy = make_rank_strategy(cluster, Communication("ring", 77.0, 88.0))
 kept = context.context().coordination_service
 assert kept.heartbeat_timeout_in_ms == 77_000, kept

@@ -131,17 +131,13 @@ def test_the_part_and_size_of_images_that_are_seen(
         ("multi", {"data": {"class_weights": "balanced"}}, "data.class_weights"),
         ("multi", {"data": {"folds": 5, "left_out_fold": 1}}, "data.left_out_fold = 1"),
         ("targets", {"data": {"balance": "sqrt"}}, "has numbers"),
+        ("mask", {"data": {"balance": "repeat-factor"}}, "data.balance = 'repeat-factor' has no meaning"),
         (
             "targets",
             {"optimizer": {"label_smoothing": 0.1}},
             "optimizer.label_smoothing = 0.1 has no meaning",
         ),
         ("objects", {"export": {"formats": ["onnx"]}}, r"export\.formats = .* has no meaning for detection"),
-        (
-            "mask",
-            {"export": {"formats": ["litert"]}},
-            r"export\.formats = .* has no meaning for segmentation",
-        ),
     ],
 )
 def test_settings_without_a_meaning_are_refused(
@@ -149,6 +145,18 @@ def test_settings_without_a_meaning_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=told):
         settings_for(config(**tables), versions.by_kind[kind])
+
+
+@pytest.mark.parametrize("kind", ["class", "multi", "objects"])
+def test_repeat_factors_fit_classes_several_labels_and_objects(versions: Versions, kind: str) -> None:
+    asked = config(data={"balance": "repeat-factor"})
+    assert settings_for(asked, versions.by_kind[kind]).data.balance == "repeat-factor"
+
+
+def test_a_refused_rule_names_the_one_for_several_labels(versions: Versions) -> None:
+    with pytest.raises(ConfigError, match="balance = 'sqrt' has no meaning for multi-label") as error:
+        settings_for(config(data={"balance": "sqrt"}), versions.by_kind["multi"])
+    assert "data.balance = 'repeat-factor'" in str(error.value.remedy)
 
 
 def test_mixing_fits_every_task_that_finds_no_places(versions: Versions) -> None:

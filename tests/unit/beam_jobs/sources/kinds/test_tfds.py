@@ -283,3 +283,69 @@ def test_dictionaries_without_end_are_refused_in_words() -> None:
         nested = dictionary({"x": nested})
     with pytest.raises(ConfigError, match="too many dictionaries within each other"):
         leaves_of(nested)
+
+
+OBJECTS = {
+    "image": image(),
+    "objects": sequence(
+        dictionary({"bbox": BOX, "label": class_label(), "is_crowd": tensor("bool"), "area": tensor("int64")})
+    ),
+}
+NAMES = {"objects/label": ("owl", "fox", "bear")}
+
+
+def with_boxes(number: int, boxes: list[float], labels: list[int], crowds: list[int] | None = None) -> bytes:
+    crowds = [0] * len(labels) if crowds is None else crowds
+    values: dict[str, Any] = {
+        "objects/bbox": boxes, "objects/label": labels, "objects/is_crowd": crowds,
+        "objects/area": [9] * len(labels),
+    }  # fmt: skip
+    return example(image=[jpeg(number)], **values)
+
+
+def test_boxes_with_classes_become_objects(tmp_path: Path) -> None:
+    one, other = [0.125, 0.25, 0.5, 0.75], [0.5, 0.5, 1.25, 1.0]
+    records = [
+        with_boxes(0, one + other, [1, 0], [0, 1]),
+        with_boxes(1, [], []),
+        with_boxes(2, [*one, 0.5, 0.5, 0.5, 0.9, *one], [2, 2, 7]),
+        with_boxes(3, one, [1, 1]),
+        with_boxes(4, one + one, [1, 1]),
+    ]
+    listing = listed(make_tfds(tmp_path, {"train": [records]}, OBJECTS, names=NAMES), labels="multi")
+    table = listing.table.filter([value is not None for value in listing.table["position"].to_pylist()])
+    rows = table.to_pylist()
+    assert [row["feature:objects/bbox"] for row in rows[:3]] == [[*one, 0.5, 0.5, 1.0, 1.0], [], one]
+    assert [row["feature:objects/label"] for row in rows[:3]] == [["fox", "owl"], [], ["bear"]]
+    assert [row["feature:labels"] for row in rows[:3]] == [["fox", "owl"], [], ["bear"]]
+    assert [row["label"] for row in rows[:3]] == ["fox, owl", "", "bear"]
+    assert rows[0]["feature:objects/is_crowd"] == [0, 1]
+    assert [row["feature:objects/num_left_out"] for row in rows[:3]] == [0, 0, 2]
+    assert (rows[3]["reason"], rows[3]["feature:objects/bbox"]) == ("broken_row", [])
+    assert rows[4]["feature:labels"] == ["fox"]
+    said = "\n".join(listing.warnings)
+    assert "1 object of no known class left out" in said
+    assert "1 object without an area within the image left out" in said
+    assert "the feature 'objects/area' is left out: it belongs to the objects" in said
+    plain = listed(tmp_path, labels="none").table
+    assert {"feature:objects_bbox", "feature:objects_label"} <= set(plain.column_names)
+
+
+def test_one_object_an_image_is_a_list_too_and_labels_win_over_objects(tmp_path: Path) -> None:
+    box = [0.0, 0.0, 0.5, 0.5]
+    records = [with_boxes(number, box, [number]) for number in range(2)]
+    folder = make_tfds(tmp_path / "one", {"train": [records]}, OBJECTS, names=NAMES)
+    rows = listed(folder, labels="multi").table.to_pylist()
+    assert [row["feature:labels"] for row in rows if "#" in row["uri"]] == [["owl"], ["fox"]]
+    features = {**OBJECTS, "label": class_label()}
+    values: dict[str, Any] = {"objects/bbox": box, "objects/label": [1], "objects/is_crowd": [0]}
+    records = [example(image=[jpeg(0)], label=[2], **values, **{"objects/area": [1]})]
+    folder = make_tfds(
+        tmp_path / "labelled", {"train": [records]}, features, names={"label": CLASSES, **NAMES}
+    )
+    (row,) = (row for row in listed(folder).table.to_pylist() if "#" in row["uri"])
+    assert (row["label"], row["feature:objects_bbox"]) == ("coat", box)
+    twice = {**OBJECTS, "parts": OBJECTS["objects"]}
+    folder = make_tfds(tmp_path / "twice", {"train": [records]}, twice, names=NAMES)
+    with pytest.raises(ConfigError, match="has several lists of objects"):
+        listed(folder, labels="multi")

@@ -286,3 +286,40 @@ def test_masks_beside_other_folders_of_images_are_refused(tmp_path: Path) -> Non
     write(tmp_path, {"images/1.jpg": b"", "masks/1.png": b"", "cat/2.jpg": b""})
     with pytest.raises(UsageError, match=r"may be of several kinds: image_folder .*; masks "):
         settled(asked(tmp_path))
+
+
+BOX_LISTS: dict[str, bytes] = {
+    "labels.jsonl": b'{"path": "1.jpg", "boxes": [[10, 5, 30, 35], [1, 2, 3, 4]], '
+    b'"labels": ["cat", "dog"]}\n',
+    "labels.parquet": _parquet(
+        {"path": ["1.jpg"], "boxes": [[[10.0, 5, 30, 35], [1, 2, 3, 4]]], "labels": [["cat", "dog"]]}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BOX_LISTS)
+def test_lists_of_boxes_are_recognised_once_their_numbers_have_a_meaning(tmp_path: Path, name: str) -> None:
+    write(tmp_path, {"1.jpg": jpeg(1), name: BOX_LISTS[name]})
+    with pytest.raises(UsageError, match=f"{name} has boxes as lists in its column 'boxes'") as error:
+        settled(asked(tmp_path))
+    assert "--set source.objects.table.box_format=xyxy" in str(error.value.remedy)
+    request = settled(asked(tmp_path, objects={"table": {"box_format": "xyxy"}}))
+    table = request.config.source.objects.table
+    assert request.config.source.kind == "box_table"
+    assert (table.path_column, table.label_column, table.box_columns) == ("path", "labels", ("boxes",))
+    (row,) = [
+        row
+        for row in list_inputs(open_source(request), request.config).table.to_pylist()
+        if row["uri"] == "1.jpg"
+    ]
+    assert row["feature:labels"] == ["cat", "dog"]
+
+
+def test_a_row_an_object_with_its_box_as_a_list(tmp_path: Path) -> None:
+    rows = b'image,bbox,class\n1.jpg,"[1, 2, 30, 20]",cat\n1.jpg,"[5, 5, 9, 9]",dog\n'
+    write(tmp_path, {"1.jpg": jpeg(1), "boxes.csv": rows})
+    request = settled(asked(tmp_path, objects={"table": {"box_format": "xywh"}}))
+    table = request.config.source.objects.table
+    assert (request.config.source.kind, table.box_columns, table.label_column) == (
+        "box_table", ("bbox",), "class",
+    )  # fmt: skip

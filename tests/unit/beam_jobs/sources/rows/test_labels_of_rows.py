@@ -36,6 +36,17 @@ def tfrecord(folder: Path, rows: list[dict[str, Any]], name: str = "train.tfreco
     return folder
 
 
+def array_record(folder: Path, rows: list[dict[str, Any]]) -> Path:
+    from array_record.python.array_record_module import ArrayRecordWriter
+
+    folder.mkdir(parents=True, exist_ok=True)
+    writer = ArrayRecordWriter(str(folder / "train.array_record"), "group_size:1")
+    for at, row in enumerate(rows):
+        writer.write(example(image=[jpeg(at, 16, 16)], **row))
+    writer.close()
+    return folder
+
+
 def arrays(folder: Path, **named: Any) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     count = len(next(iter(named.values())))
@@ -77,6 +88,13 @@ SEVERAL: dict[str, tuple[str, Callable[[Path], Path], dict[str, Any]]] = {
     "values of a feature": (
         "tfrecord",
         lambda at: tfrecord(at, [{"labels": [b"dog", b"cat"]}, {"labels": [b" "]}, {}, {"labels": [b"cow"]}]),
+        {"labels": "multi"},
+    ),
+    "values of a feature of ArrayRecord": (
+        "array_record",
+        lambda at: array_record(
+            at, [{"labels": [b"dog", b"cat"]}, {"labels": [b" "]}, {}, {"labels": [b"cow"]}]
+        ),
         {"labels": "multi"},
     ),
     "features of 0 and 1": (
@@ -157,6 +175,11 @@ def test_names_in_the_metadata_of_lists(tmp_path: Path) -> None:
             {"labels": "targets"},
         ),
         (
+            "array_record",
+            lambda at: array_record(at, [{"x": [1.5], "y": [-3]}, {"x": [2.0], "y": [4]}, {"y": [5]}]),
+            {"target_columns": ["x", "y"]},
+        ),
+        (
             "arrays",
             lambda at: arrays(at, y=np.array([[1.5, -3], [2, 4], [np.nan, 5]])),
             {"labels": "targets"},
@@ -200,6 +223,13 @@ def test_no_labels_and_further_features(tmp_path: Path) -> None:
         (None, None, [4], 2.0),
         (None, None, [9], 3.0),
     ]
+
+
+def test_features_of_array_record(tmp_path: Path) -> None:
+    rows = [{"caption": [b"a cat"], "marks": [1, 2], "label": [3]}, {"marks": [4], "label": [5]}]
+    features = {"caption": {"dtype": "text"}, "marks": {}}
+    found = said(array_record(tmp_path, rows), "array_record", "caption", "marks", features=features)
+    assert found == [("3", None, "a cat", [1, 2]), ("5", None, None, [4])]
 
 
 def test_features_of_arrays_and_of_parquet(tmp_path: Path) -> None:

@@ -15,7 +15,9 @@ from infra.settings import load_settings
 from tests.samples.published import coloured, publish
 from tests.samples.sessions import last_state, trained
 from training.config import AugmentSettings, TrainConfig
-from training.loop.memory.fallback import more_parts, within_memory
+from training.loop.memory.fallback import more_parts, settle_parts_of_ranks, within_memory
+from training.loop.sharing.division import equal_division, unit_of_rows
+from training.runs.settled import read_settled, run_record, settled_by
 from training.train import train_dataset
 
 pytest.importorskip("tensorflow")
@@ -52,6 +54,23 @@ def test_a_run_whose_steps_do_not_fit_goes_on_in_parts(version: DatasetVersion, 
     assert [name for name in expected if not np.allclose(found[name], expected[name], rtol=1e-6)] == []
 
 
+@pytest.mark.slow
+def test_unequal_ranks_whose_step_does_not_fit_go_on_in_parts(
+    version: DatasetVersion, tmp_path: Path
+) -> None:
+    """Three ranks with 8, 9 and 9 of 26 examples have no memory. With 8, 8 and 10 each takes two parts."""
+    root = Path(version.storage.location).parent
+    overrides = [*HUNGRY, "data.global_batch_size=26", "ranks.workers=3", "run.devices=cpu:3"]
+    config = load_settings(TrainConfig, section="train", overrides=overrides)
+    result = train_dataset("set", config, root=root, runs=tmp_path / "runs")
+    assert result is not None
+    assert "taken in 2 parts" in " ".join(result["notes"])
+    assert result["restarts"][0]["message"].startswith("reported: a training step does not fit into memory")
+    trained(version, tmp_path / "alone", *HUNGRY, "data.global_batch_size=26", "run.accumulate_steps=13")
+    found, expected = last_state(Path(result["run_dir"])), last_state(tmp_path / "alone")
+    assert [name for name in expected if not np.allclose(found[name], expected[name], rtol=1e-5)] == []
+
+
 def test_a_step_that_fits_in_no_parts_ends_the_run() -> None:
     asked: list[int] = []
     remembered: list[int] = []
@@ -64,6 +83,37 @@ def test_a_step_that_fits_in_no_parts_ends_the_run() -> None:
         within_memory(TrainConfig(), 6, attempt, remembered.append)
     assert asked == [1, 2, 6]
     assert remembered == [2, 6]
+
+
+@pytest.mark.parametrize(
+    ("size", "num_ranks", "mixup", "expected"),
+    [
+        (16, 2, 0.0, [2, 4, 8, None]),
+        (16, 3, 0.0, [2, 4, None]),  # 5, 5 and 6 examples, then 4, 6 and 6, then 4, 4 and 8
+        (16, 3, 0.2, [2, None]),  # pairs in each part
+        (5, 2, 0.0, [None]),
+    ],
+)
+def test_ranks_take_steps_in_more_parts(
+    tmp_path: Path, size: int, num_ranks: int, mixup: float, expected: list[int | None]
+) -> None:
+    config = load_settings(
+        TrainConfig, section="train", overrides=["data.global_batch_size=auto", f"augment.mixup={mixup}"]
+    )
+    (tmp_path / "run.json").write_bytes(
+        run_record({"config": config.model_dump(mode="json")}, config, settled_by(config, size))
+    )
+    assert [settle_parts_of_ranks(config, tmp_path, num_ranks) for _ in expected] == expected
+    settled = read_settled(tmp_path)
+    assert settled is not None
+    assert settled.global_batch_size == size
+    for number in expected[:-1]:
+        unit = unit_of_rows(with_parts(config, number))
+        assert all(rows % unit == 0 for rows in equal_division(size, num_ranks, unit).rows)
+
+
+def with_parts(config: TrainConfig, number: int | None) -> TrainConfig:
+    return config.model_copy(update={"run": config.run.model_copy(update={"accumulate_steps": number})})
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_shares_that_do_not_fit(shares: list[int], num_ranks: int, message: str)
         ((1.0, 2.0), 2, 1, (1, 1)),
         ((1.0, 1000.0), 8, 1, (7, 1)),  # each rank keeps a row
         ((1.0, 3.0), 64, 8, (48, 16)),
-        ((1.0, 1.0), 24, 8, (16, 8)),  # equal parts of 12 are no multiples of 8
+        ((1.0, 1.0), 24, 8, (8, 16)),  # parts of 12 are no multiples of 8
         ((0.01, 0.02, 0.01), 50, 1, (20, 10, 20)),
     ],
 )
@@ -72,5 +72,17 @@ def test_devices_of_one_name_count_as_equally_fast(
     assert wants_measuring(shares, devices) is measured
 
 
-def test_equal_parts_differ_by_one_row_at_most() -> None:
-    assert equal_division(10, 4).rows == (2, 3, 2, 3)
+@pytest.mark.parametrize(
+    ("size", "num_ranks", "unit", "rows"),
+    [
+        (10, 4, 1, (2, 3, 2, 3)),
+        (512, 3, 2, (170, 170, 172)),
+        (16, 2, 4, (8, 8)),
+        (10, 4, 4, (2, 3, 2, 3)),  # the unit does not divide the global batch
+        (4, 2, 4, (2, 2)),  # one rank would have no rows
+    ],
+)
+def test_equal_parts_differ_by_a_unit_at_most(
+    size: int, num_ranks: int, unit: int, rows: tuple[int, ...]
+) -> None:
+    assert equal_division(size, num_ranks, unit).rows == rows

@@ -16,8 +16,9 @@ import pytest
 
 from infra import progress
 from infra.errors import Cancelled, DataError, EnvironmentFault, LossNotFinite, OutOfMemory, Preempted
+from training.ranks.launchers.local import LocalHosts
 from training.ranks.supervision.silence import Limits
-from training.ranks.supervision.slots import RankCount, Slots
+from training.ranks.supervision.slots import RankCount
 from training.ranks.supervision.supervisor import RankPlan, Supervisor
 
 STEPS = 25
@@ -38,7 +39,7 @@ def plan(tmp_path: Path, *deeds: dict[str, Any], **changes: Any) -> RankPlan:
         "limits": Limits(start=60.0, step=20.0, stop=20.0),
         "max_restarts": 2,
         "preemption_signals": (signal.SIGTERM,),
-        "slots": Slots(RankCount(2, 2), "all", list),
+        "hosts": LocalHosts(RankCount(2, 2), "all", list),
         "more_parts": lambda _num_ranks: None,
     }
     return RankPlan(**{**values, **changes})
@@ -172,8 +173,8 @@ def test_a_device_that_is_gone_costs_a_rank_and_comes_back(tmp_path: Path) -> No
         return ["0", "1"] if not (tmp_path / "attempt-0-0").exists() or returned else ["0"]
 
     returned: list[int] = []
-    slots = Slots(RankCount(1, 2), "all", gpus, look_seconds=0.1)
-    supervisor = Supervisor(plan(tmp_path, deed("kill"), slots=slots, steps=200))
+    slots = LocalHosts(RankCount(1, 2), "all", gpus, look_seconds=0.1)
+    supervisor = Supervisor(plan(tmp_path, deed("kill"), hosts=slots, steps=200))
 
     def give_back() -> None:
         while not (tmp_path / "attempt-1-0").exists():
@@ -189,6 +190,6 @@ def test_a_device_that_is_gone_costs_a_rank_and_comes_back(tmp_path: Path) -> No
 
 def test_a_device_on_which_ranks_never_start_is_left_out(tmp_path: Path) -> None:
     faults = [deed("kill", rank=1, attempt=attempt, step="start") for attempt in range(2)]
-    slots = Slots(RankCount(1, 2), "all", list)
-    result = Supervisor(plan(tmp_path, *faults, slots=slots)).run()
+    slots = LocalHosts(RankCount(1, 2), "all", list)
+    result = Supervisor(plan(tmp_path, *faults, hosts=slots)).run()
     assert result["num_ranks"] == 1

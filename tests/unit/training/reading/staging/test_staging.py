@@ -13,6 +13,7 @@ import pytest
 
 from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError, StorageError
+from infra.storage.range_reader import Descriptor
 from tests.samples.object_store import ObjectStore
 from tests.samples.staged_set import NUM_SHARDS, fetched, sizes
 from tests.samples.waiting import eventually
@@ -162,3 +163,13 @@ def test_a_shard_that_is_held_gives_way_to_what_is_needed_now(
     for number in range(4):
         reader = (one, other)[number % 2]
         assert reader.read(paths[number % len(paths)], 0, 10)
+
+
+def test_a_shard_stays_open_while_it_is_read(
+    version: DatasetVersion, make: Callable[..., Staging], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Another thread may let go of the shard between its opening and its reading."""
+    staging = make()
+    (tmp_path / "shard").write_bytes(b"0123456789")
+    monkeypatch.setattr(staging, "open_local", lambda _: Descriptor(os.open(tmp_path / "shard", os.O_RDONLY)))
+    assert staging.read(version.shards("train")[0].path, 2, 3) == b"234"

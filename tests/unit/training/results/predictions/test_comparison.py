@@ -115,21 +115,51 @@ def shown_mask(size: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     return mask, {"losses": np.ones(1, np.float32), "predicted": mask}
 
 
-@pytest.mark.parametrize(
-    ("columns", "predictions"),
-    [
-        (DetectionColumns(), [found_boxes(1), found_boxes(3)]),
-        (SegmentationColumns(), [shown_mask(8), shown_mask(16)]),
-    ],
-)
-def test_tasks_without_a_comparison_are_refused(
-    runs: Runs, columns: PredictionColumns, predictions: list[tuple[Any, Any]]
-) -> None:
+def written(runs: Runs, columns: PredictionColumns, predictions: list[tuple[Any, Any]]) -> list[Path]:
+    """Write a file of predictions of one record for each run."""
     paths = []
     for number, (labels, rows) in enumerate(predictions):
-        folder, name = Storage.at(runs.folder), f"{number}.parquet"
+        folder, name = Storage.at(runs.folder), f"{columns.task}-{number}.parquet"
         with PredictionsWriter(folder, runs.version, runs.table, name, columns) as writer:
             writer.add(np.array([0]), labels, rows)
         paths.append(runs.folder / name)
-    with pytest.raises(DataError, match=f"runs that learned {columns.task} cannot be compared"):
-        compare(*paths)
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("columns", "predictions", "words"),
+    [
+        (DetectionColumns(), [found_boxes(1), found_boxes(3)], "1 of 1 records have another label"),
+        (SegmentationColumns(), [shown_mask(8), shown_mask(16)], "masks of 8 pixels, the second of 16"),
+    ],
+)
+def test_other_labels_of_places_are_refused(
+    runs: Runs, columns: PredictionColumns, predictions: list[tuple[Any, Any]], words: str
+) -> None:
+    with pytest.raises(DataError, match=words):
+        compare(*written(runs, columns, predictions))
+
+
+def test_masks_are_compared_by_their_pixels(runs: Runs) -> None:
+    label, right = shown_mask(8)
+    half = right["predicted"].copy()
+    half[:, :4] = 1
+    worse = {"losses": right["losses"] * 2, "predicted": half}
+    found = compare(*written(runs, SegmentationColumns(), [(label, worse), (label, right)]))
+    assert found.figures["pixel_accuracy"].first == 0.5
+    assert found.figures["mean_iou"].first == 0.25, (
+        "class 1 was taken for half of the pixels, and never right"
+    )
+    assert found.figures["mean_iou"].second == found.figures["pixel_accuracy"].low + 0.5 == 1.0
+    assert (found.only_first, found.only_second) == (0, 1)
+
+
+def test_boxes_are_compared_by_average_precision(runs: Runs) -> None:
+    labels, right = found_boxes(2)
+    labels["boxes"][:] = right["boxes"][:] = [[[0, 0, 0.5, 0.5], [0.5, 0.5, 1, 1]]]
+    worse = right | {"boxes": right["boxes"] + np.float32([0, 0, 0, 0.4])}
+    found = compare(*written(runs, DetectionColumns(), [(labels, worse), (labels, right)]))
+    assert found.figures["average_precision"].second == 1.0
+    assert found.figures["average_precision_50"].first == 1.0
+    assert 0.1 < found.figures["average_precision"].first < 0.3
+    assert list(found.figures) == ["average_precision", "average_precision_50", "average_recall", "loss"]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from training.results.metrics.detection import DetectionTally
 from training.results.metrics.multi_label import MultiLabelTally
-from training.results.predictions.resampling import resampled_figures
+from training.results.metrics.segmentation import SegmentationTally
+from training.results.predictions.resampling import SUMMARIES, resampled_figures
 
 CLASSES = 5
 
@@ -29,3 +31,46 @@ def test_figures_of_several_labels_are_those_of_the_drawn_records(seed: int) -> 
     tally.add(labels[drawn], {name: values[drawn] for name, values in rows.items()})
     wanted = tally.evaluation().figures()
     assert figures == pytest.approx({name: wanted[name] for name in figures}, rel=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_figures_of_masks_are_those_of_the_drawn_records(seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    labels = chance.choice(np.array([0, 1, 2, 255], np.uint8), (60, 6, 6))
+    predicted = np.where(chance.random(labels.shape) < 0.6, labels, chance.integers(0, 3, labels.shape))
+    predicted = np.where(predicted == 255, 0, predicted).astype(np.uint8)
+    rows = {"losses": chance.random(60).astype(np.float32), "predicted": predicted}
+    drawn = chance.integers(0, 60, 60)
+    _, summary = SUMMARIES["segmentation"](labels, rows, CLASSES)
+    figures = resampled_figures("segmentation", None, summary, CLASSES).of(np.bincount(drawn, minlength=60))
+    tally = SegmentationTally(CLASSES)
+    tally.add(labels[drawn], {name: values[drawn] for name, values in rows.items()})
+    assert figures == pytest.approx(tally.evaluation().figures(), rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_figures_of_boxes_are_those_of_the_drawn_records(seed: int) -> None:
+    """Crowds, records without objects, boxes near objects and elsewhere, classes that nobody has."""
+    chance = np.random.default_rng(seed)
+    count, most, found = 40, 4, 7
+    corner, size = chance.random((count, most, 2)) * 0.6, 0.1 + chance.random((count, most, 2)) * 0.3
+    labels = {
+        "boxes": np.concatenate([corner, corner + size], axis=2).astype(np.float32),
+        "classes": chance.integers(-1, 3, (count, most)).astype(np.int32),
+        "crowds": chance.random((count, most)) < 0.2,
+    }
+    near = np.repeat(labels["boxes"], 2, axis=1)[:, :found]
+    rows = {
+        "losses": chance.random(count).astype(np.float32),
+        "boxes": (near + chance.normal(0, 0.02, near.shape)).astype(np.float32),
+        "classes": np.repeat(labels["classes"], 2, axis=1)[:, :found],
+        "scores": chance.random((count, found)).astype(np.float32),
+    }
+    drawn = chance.integers(0, count, count)
+    _, summary = SUMMARIES["detection"](labels, rows, CLASSES)
+    times = np.bincount(drawn, minlength=count)
+    figures = resampled_figures("detection", None, summary, CLASSES).of(times)
+    tally = DetectionTally(CLASSES)
+    tally.add(*({name: values[drawn] for name, values in part.items()} for part in (labels, rows)))
+    assert 0.05 < figures["average_precision"] < 0.95
+    assert figures == pytest.approx(tally.evaluation().figures(), rel=1e-6)

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from infra import progress
+from training.aliases.record import AliasRecord
 from training.config import TrainConfig
+from training.results.tracking.aliases import tell_trackers
 from training.results.tracking.tracked import TrackedRun
 from training.results.tracking.trackers import Trackers
 
@@ -124,6 +126,47 @@ def test_only_a_better_version_of_the_registered_model_takes_over_the_alias(
     assert version.tags == {"dataset": "photos@3", "metric": "accuracy", "value": "0.9"}
     uploaded = Path(version.source.removeprefix("file://")) / "saved_model.pb"
     assert uploaded.read_bytes() == b"model"
+
+
+@pytest.mark.filterwarnings("ignore")  # of MLflow's own
+def test_an_alias_that_moves_is_given_to_the_registered_version_of_the_run(
+    client: Any, tmp_path: Path, warnings: list[str]
+) -> None:
+    runs = [run_in(tmp_path / name, registered_model="moved") for name in ("first", "second")]
+    for run in runs:
+        finish(run)
+    for run, version in ((runs[0], "1"), (runs[1], "2"), (runs[0], "1")):
+        tell_trackers(run.run_dir, moved_to(run.name))
+        assert str(client.get_model_version_by_alias("moved", "production").version) == version
+    finish(run_in(tmp_path / "unregistered"))
+    tell_trackers(tmp_path / "unregistered", moved_to("unregistered"))
+    assert str(client.get_model_version_by_alias("moved", "production").version) == "1"
+    assert warnings == []
+
+
+def moved_to(run: str) -> AliasRecord:
+    return AliasRecord(
+        dataset="photos",
+        alias="production",
+        action="promoted",
+        run=run,
+        at="2026-01-02T03:04:05+00:00",
+        by="ann@box",
+        trained_on="photos@3",
+        verdict="better",
+    )
+
+
+def test_an_mlflow_that_fails_does_not_undo_a_move(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warnings: list[str]
+) -> None:
+    pytest.importorskip("mlflow")
+    run = run_in(tmp_path / "run")
+    run.remember("mlflow", {"uri": "http://127.0.0.1:9", "run_id": "1"})
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    tell_trackers(run.run_dir, moved_to("run"))
+    (warning,) = warnings
+    assert warning.startswith("MLflow was not told of the alias production")
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -1,0 +1,39 @@
+"""The settings of the maintenance of a dataset."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from infra.settings import Settings
+
+
+class MaintainConfig(Settings):
+    """What a maintenance does, in this order: compaction, retention, removal of what no version needs."""
+
+    compact: bool = Field(
+        True, description="Publish the newest version again in as few shards as possible, if it needs it"
+    )
+    compact_after: int = Field(
+        4, ge=2, le=1000, description="Compact when the shards come from so many ingests, or more"
+    )
+    keep_last: int | None = Field(
+        None, ge=1, le=100_000, description="Keep so many of the newest versions; unset: no rule"
+    )
+    keep_days: float | None = Field(
+        None,
+        ge=0,
+        le=36_500,
+        description="Keep versions that are not older than so many days; unset: no rule",
+    )
+    keep_trained: bool = Field(
+        True, description="Keep versions that a training run of the runs folder or an alias used"
+    )
+    remove_garbage: bool = Field(True, description="Remove files that no version needs")
+    abandoned_days: float = Field(
+        7.0,
+        ge=0.01,
+        le=3650,
+        description="Remove the unfinished work of a run that was interrupted so many days ago; it could be "
+        "continued until then",
+    )
+    dry_run: bool = Field(False, description="Report what would be removed, and remove nothing")

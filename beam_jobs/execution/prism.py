@@ -1,0 +1,86 @@
+"""Beam's local runner Prism: its program is started for a pipeline, on ports of this machine, and ended then.
+
+Beam would download the program. Here its path is given, so nothing comes from the network.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from infra.errors import GO_ON, ConfigError, EnvironmentFault
+from infra.processes.process import die_at_once_with_parent
+
+_START_SECONDS = 60.0
+_END_SECONDS = 10.0
+
+
+def check_prism(program: str | None) -> Path:
+    """Return the path of the program.
+
+    Raises:
+        ConfigError: it is not given, or is no program.
+    """
+    if program is None:
+        raise ConfigError(
+            'runner.name = "prism" needs runner.prism_program, the path of the program',
+            "build it with: go install github.com/apache/beam/sdks/v2/go/cmd/prism@v2.77.0",
+        )
+    path = Path(program).expanduser()
+    if not path.is_file() or not os.access(path, os.X_OK):
+        raise ConfigError(
+            f"runner.prism_program = {program!r} is no program", "give the path of Beam's prism"
+        )
+    return path
+
+
+@contextmanager
+def running_prism(program: str | None, given: Collection[str]) -> Iterator[list[str]]:
+    """Start Prism for the block, and give it the options of Beam that lead there.
+
+    Args:
+        program: path of the program.
+        given: names of the options that the user gives.
+
+    Raises:
+        ConfigError: there is no such program. EnvironmentFault: it does not start.
+    """
+    path, port = check_prism(program), _free_port()
+    command = [str(path), f"-job_port={port}", "-serve_http=false", "-log_level=error"]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(
+        command, stdin=quiet, stdout=quiet, stderr=quiet, preexec_fn=die_at_once_with_parent
+    ) as process:
+        try:
+            _wait_until_it_listens(process, port)
+            # Workers in this process: the pool of processes does the work, as with the embedded runner.
+            workers = [] if "environment_type" in given else ["--environment_type=LOOPBACK"]
+            yield [f"--job_endpoint=localhost:{port}", *workers]
+        finally:
+            process.terminate()
+            try:
+                process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("localhost", 0))
+        return int(listener.getsockname()[1])
+
+
+def _wait_until_it_listens(process: subprocess.Popen[bytes], port: int) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            with socket.create_connection(("localhost", port), timeout=1):
+                return
+        except OSError:
+            time.sleep(0.05)
+    raise EnvironmentFault(f"Prism does not listen at port {port}", f"see whether it starts, then {GO_ON}")

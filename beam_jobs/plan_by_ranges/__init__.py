@@ -1,0 +1,41 @@
+"""Planning beyond memory: the same plan as ``beam_jobs.plan`` makes, by ranges, with tables in the spool.
+
+One process holds only what is small: counts of classes, and the records that are in groups. The rest is done
+by tasks, as numbers of a Beam job::
+
+    task            a range of     does                                                sends
+    --------------  -------------  --------------------------------------------------  ---------------
+    SendFiles       the listing    joins listing and facts                             files by hash
+    FindDuplicates  hashes         makes records of files, counts them by class        members by key
+    GroupByKey      keys           groups records
+    (this process)                 near-duplicates, units, leaks, seats of the splits
+    AssignSplits    hashes         gives each record its split                         fates by file
+                                                                                       records by hash
+    DealRecords     other hashes   counts the turns in which records go to shards      turns by file
+    (this process)                 number of shards of each split
+    WriteInputs     the listing    rows of the inputs                                  records by shard
+    OrderShards     shards         rows of the records, in stored order
+
+    tables          the tables, and the exchange of rows between ranges
+    files hashes grouping shards   the tasks
+    splitting dealing statistics   what is decided from counts
+    choice          how many ranges there are
+    planning        the steps in order
+
+A table that is there is complete, so a plan that was interrupted continues. Rows in exchange are removed once
+all ranges have received them.
+"""
+
+from beam_jobs.plan_by_ranges.choice import cut_files, num_ranges, plan_tables
+from beam_jobs.plan_by_ranges.files import GatherFacts, read_stored_before
+from beam_jobs.plan_by_ranges.planning import PlanOnStorage, plan_on_storage
+
+__all__ = [
+    "GatherFacts",
+    "PlanOnStorage",
+    "cut_files",
+    "num_ranges",
+    "plan_on_storage",
+    "plan_tables",
+    "read_stored_before",
+]

@@ -1,0 +1,282 @@
+"""Files: what listing and reading say of a range of the listing, sent to the ranges of hashes.
+
+The other direction is here too: once every record has its split and its place in its shard, the rows of the
+inputs of a range are made, and the rows of its records go to the ranges of shards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.encode.blocks import Block, read_facts
+from beam_jobs.encode.placing import place_facts
+from beam_jobs.images.features import move_to_listing
+from beam_jobs.plan.columns import Rows, rows_where, split_codes
+from beam_jobs.plan.inputs import FACTS_OF_INPUTS, InputRows
+from beam_jobs.plan.pseudo_random_order import SPLIT, hash_ranks
+from beam_jobs.plan.records import PlannedRecords
+from beam_jobs.plan.similarity.duplicates import Duplicates, Files
+from beam_jobs.plan.splits.leaks import Dropped
+from beam_jobs.plan_by_ranges.dealing import Dealing
+from beam_jobs.plan_by_ranges.tables import PlanTables, RangeTask, range_of
+from beam_jobs.reuse.facts import fill_in_stored_before, merge_facts
+from beam_jobs.reuse.previous import PreviousVersion
+from beam_jobs.schemas import IMAGE_NAMES, Status
+from beam_jobs.tables.features import feature_columns, features_of
+from beam_jobs.tables.ids import digest_bytes, record_ids
+from beam_jobs.tables.text_columns import code_texts
+
+LISTING, FACTS, INPUTS, FIGURES, PLANNED = "listing", "facts", "inputs", "figures", "planned"
+TO_HASHES, TO_SHARDS, FATES, PLACES = "to-hashes", "to-shards", "fates", "places"
+SHARD_COLUMN = "number_of_shard"
+
+
+@dataclass(frozen=True)
+class FileRange:
+    """Rows [start, stop) of the listing, and the blocks that hold the facts of those that were encoded.
+
+    Attributes:
+        start, stop: rows of the listing.
+        blocks: (number, block) in order; the first may begin before the range, and the last end behind it.
+        skip: files of the first block that lie before the range.
+        length: files of the range that are in blocks.
+    """
+
+    start: int
+    stop: int
+    blocks: Sequence[tuple[int, Block]]
+    skip: int
+    length: int
+
+
+@dataclass(frozen=True)
+class StoredFiles:
+    """The files of a range that have a stored image.
+
+    Attributes:
+        listing: LISTING_SCHEMA and columns of features, of the range.
+        facts: PLACED_FACTS_SCHEMA.
+        read: int32, rows of the range that were read.
+        rows: int32 [F], rows of the range that have a stored image.
+        places: int32 [F], row of each in the facts.
+    """
+
+    listing: pa.Table
+    facts: pa.Table
+    read: Rows
+    rows: Rows
+    places: Rows
+
+    @classmethod
+    def read_from(cls, tables: PlanTables, number: int) -> StoredFiles:
+        """Read the tables of a range."""
+        listing, facts = tables.read(LISTING, number), tables.read(FACTS, number)
+        read = rows_where(listing["status"].to_numpy() == Status.TO_READ)
+        places = rows_where(np.isin(facts["status"].to_numpy(), (Status.STORED, Status.STORED_BEFORE)))
+        return cls(listing, facts, read, read[places], places)
+
+
+@dataclass(frozen=True)
+class GatherFacts:
+    """Brings listing and facts of a range together, in tables of its own.
+
+    Attributes:
+        tables: of the plan; hold the rows of the listing.
+        ranges: of the files.
+        schema: of the facts of blocks.
+        known: per file that is read, whether the previous version knows its facts; None if it knows none.
+        facts_of_known: PLACED_FACTS_SCHEMA and columns of features, of all known files.
+        previous: the previous version.
+    """
+
+    tables: PlanTables
+    ranges: Sequence[FileRange]
+    schema: pa.Schema
+    known: npt.NDArray[np.bool_] | None = None
+    facts_of_known: pa.Table | None = None
+    previous: PreviousVersion | None = None
+
+    def gather(self, number: int) -> None:
+        """Write the listing and the facts of a range, with the features that reading found in the listing."""
+        part = self.ranges[number]
+        listing = self.tables.read(LISTED, number)
+        facts = self._encoded(part)
+        if self.previous is not None:
+            facts = fill_in_stored_before(facts, self.previous)
+        if self.known is not None and self.facts_of_known is not None:
+            first = self._first_place(number)
+            known = self.known[first : first + int(_num_read(listing))]
+            before = int(self.known[:first].sum())
+            facts = merge_facts(known, self.facts_of_known.slice(before, int(known.sum())), facts)
+        listing, facts = move_to_listing(listing, code_texts(facts, IMAGE_NAMES))
+        self.tables.write(LISTING, number, listing)
+        self.tables.write(FACTS, number, facts)
+
+    def _encoded(self, part: FileRange) -> pa.Table:
+        found = (read_facts(self.tables.spool, block) for _, block in part.blocks)
+        parts = [self.schema.empty_table(), *found]
+        lengths = [block.length for _, block in part.blocks]
+        numbers = np.repeat(np.array([number for number, _ in part.blocks], np.int32), lengths)
+        facts = place_facts(pa.concat_tables(parts).combine_chunks(), numbers)
+        return facts.slice(part.skip, part.length).combine_chunks()
+
+    def _first_place(self, number: int) -> int:
+        return sum(_num_read(self.tables.read(LISTED, before)) for before in range(number))
+
+
+LISTED = "listed"
+
+
+def _num_read(listing: pa.Table) -> int:
+    return int((listing["status"].to_numpy() == Status.TO_READ).sum())
+
+
+def read_stored_before(gathering: GatherFacts) -> npt.NDArray[np.bool_]:
+    """Return which of the encoded files have a content that the previous version stores: bool [files]."""
+    if gathering.known is None:  # there is no previous version
+        return np.zeros(sum(part.length for part in gathering.ranges), np.bool_)
+    tables = gathering.tables
+    status = [tables.read(FACTS, number)["status"].to_numpy() for number in range(tables.ranges)]
+    return np.asarray(np.concatenate(status)[~gathering.known] == Status.STORED_BEFORE, np.bool_)
+
+
+@dataclass(frozen=True)
+class SendFiles(RangeTask):
+    """Sends the stored files of each range to the ranges of hashes of their contents.
+
+    Attributes:
+        tables: of the plan.
+        gathering: writes the tables that are not there.
+        seed: of the plan.
+        carries_features: whether the columns of features are sent too.
+    """
+
+    name: ClassVar[str] = "SendFiles"
+    output: ClassVar[str] = TO_HASHES
+    tables: PlanTables
+    gathering: GatherFacts
+    seed: int
+    carries_features: bool
+
+    def do(self, number: int) -> None:
+        """Send the files of a range."""
+        tables = self.tables
+        self.gathering.gather(number)
+        stored = StoredFiles.read_from(tables, number)
+        extra = feature_columns(features_of(stored.listing)) if self.carries_features else []
+        rows, places = pa.array(stored.rows), pa.array(stored.places)
+        listed = stored.listing.select(["uri", "label", "group", *extra]).take(rows)
+        columns = {
+            "row": pa.array(self.gathering.ranges[number].start + stored.rows.astype(np.int64)),
+            "given": pa.array(split_codes(stored.listing["split"])[stored.rows]),
+            "sha256": stored.facts["sha256"].take(places),
+            "stored_bytes": stored.facts["stored_bytes"].take(places),
+        }
+        columns |= {name: listed[name] for name in listed.column_names}
+        ids = record_ids(digest_bytes(stored.facts["sha256"]))[stored.places]
+        schema = pa.schema(
+            [pa.field(name, column.type) for name, column in columns.items() if name not in extra]
+            + [stored.listing.schema.field(name) for name in extra]
+        )
+        targets = range_of(hash_ranks(ids, self.seed, SPLIT), tables.ranges)
+        tables.send(TO_HASHES, number, pa.table(columns).select(schema.names).cast(schema), targets)
+
+
+@dataclass(frozen=True)
+class WriteInputs(RangeTask):
+    """Makes the rows of the inputs of each range, and sends its records to the ranges of shards.
+
+    Attributes:
+        tables: of the plan.
+        ranges: of the files.
+        dealing: which shard a record goes to.
+        none_label: the label of all records, if they have none; else None.
+    """
+
+    name: ClassVar[str] = "WriteInputs"
+    output: ClassVar[str] = TO_SHARDS
+    received: ClassVar[tuple[str, ...]] = (FATES, PLACES)
+    tables: PlanTables
+    ranges: Sequence[FileRange]
+    dealing: Dealing
+    none_label: int | None
+
+    def do(self, number: int) -> None:
+        """Write the rows of a range."""
+        stored = StoredFiles.read_from(self.tables, number)
+        fates = _sorted_by_row(self.tables.receive(FATES, number))
+        rows = input_rows(stored, fates)
+        self.tables.write(INPUTS, number, rows.table())
+        self._write_figures(number, stored, fates)
+        placed = _sorted_by_row(self.tables.receive(PLACES, number))
+        local = (placed["row"].to_numpy() - self.ranges[number].start).astype(np.int32)
+        places = stored.places[np.searchsorted(stored.rows, local)]
+        labels = placed["label"].to_numpy()
+        shards = self.dealing.shards_of(placed)
+        if self.none_label is not None:
+            labels = np.full(len(labels), self.none_label, np.int32)
+        records = PlannedRecords(stored.listing, stored.facts, local, places, labels).table()
+        records = records.append_column(SHARD_COLUMN, pa.array(shards, pa.int32()))
+        self.tables.send(TO_SHARDS, number, records, self.dealing.range_of_shards(shards))
+
+    def _write_figures(self, number: int, stored: StoredFiles, fates: pa.Table) -> None:
+        """Write what the statistics of the splits are made of."""
+        stays = pc.and_(pc.is_null(fates["original"]), pc.is_null(fates["dropped"]))
+        chosen = np.flatnonzero(np.asarray(stays.to_numpy(), np.bool_))
+        names = ["height", "width", "stored_bytes", "pixel_mean", "pixel_std"]
+        figures = stored.facts.select(names).take(pa.array(stored.places[chosen]))
+        figures = figures.append_column("split", fates["split"].take(pa.array(chosen)))
+        crossing = pc.and_(fates["crosses"], pc.is_null(fates["dropped"]))
+        count = str(pc.sum(crossing).as_py() or 0)
+        self.tables.write(FIGURES, number, figures.replace_schema_metadata({"crossing": count}))
+
+
+def input_rows(stored: StoredFiles, fates: pa.Table) -> InputRows:
+    """Return the rows of the inputs of a range.
+
+    Args:
+        stored: the files of the range.
+        fates: of each file that has a stored image, in order: ``hashes.FATES_SCHEMA``.
+    """
+    # A repeat may have its original in another range: each gets one of its own, behind the files.
+    count = len(stored.rows)
+    is_repeat = np.asarray(pc.is_valid(fates["original"]).to_numpy(), np.bool_)
+    repeats, records = np.flatnonzero(is_repeat), np.flatnonzero(~is_repeat)
+    uris = pa.chunked_array(
+        [*stored.listing["uri"].chunks, *fates["original"].drop_null().chunks], type=pa.string()
+    )
+    beyond = np.arange(len(repeats), dtype=np.int32)
+    files = Files(
+        rows=np.concatenate([stored.rows, stored.listing.num_rows + beyond]).astype(np.int32),
+        places=np.concatenate([stored.places, np.zeros(len(repeats), np.int32)]),
+        digests=digest_bytes(stored.facts["sha256"]),
+        uris=uris,
+    )
+    found = Duplicates(
+        kept=np.concatenate([records, count + beyond]).astype(np.int32),
+        repeats=repeats,
+        record_of_repeat=len(records) + beyond.astype(np.int64),
+    )
+    of_kept = fates.take(pa.array(np.concatenate([records, repeats])))
+    dropped = np.flatnonzero(pc.is_valid(of_kept["dropped"]).to_numpy())
+    return InputRows(
+        stored.listing,
+        stored.facts.select(FACTS_OF_INPUTS),
+        stored.read,
+        files,
+        found,
+        np.asarray(fates["crosses"].to_numpy(), np.bool_)[repeats],
+        of_kept["split"].to_numpy(),
+        Dropped(dropped, of_kept["dropped"].take(pa.array(dropped)).combine_chunks()),
+    )
+
+
+def _sorted_by_row(table: pa.Table) -> pa.Table:
+    return table.take(pa.array(np.argsort(table["row"].to_numpy(), kind="stable"))).combine_chunks()

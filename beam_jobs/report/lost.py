@@ -1,0 +1,63 @@
+"""Tell the parent process which inputs cannot be used, with small pictures of the first of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from beam_jobs.report.figures.inputs import ReasonRow, reason_rows
+from beam_jobs.report.pictures.gallery import exhibit
+from beam_jobs.report.reasons import REASONS
+from beam_jobs.sources.reading import Reader
+from infra.format.contract import QUARANTINED
+from infra.progress import emit, events_go_to_parent
+
+_NAMED, _PICTURES = 40, 12  # inputs
+
+
+def tell_lost(inputs: Iterable[pa.RecordBatch], source: Reader) -> None:
+    """Emit the event ``lost`` with the reasons and the first quarantined inputs.
+
+    Only a parent process gets pictures; there is nobody else to look at them.
+
+    Args:
+        inputs: INPUTS_SCHEMA, all rows in order.
+        source: reads the images.
+    """
+    rows = reason_rows(inputs, QUARANTINED)
+    pictures = _pictures(source, rows) if events_go_to_parent() else {}
+    turns = [
+        (turn, row.reason, lost) for row in _first(rows, _NAMED) for turn, lost in enumerate(row.examples)
+    ]
+    turns.sort(key=lambda one: one[0])
+    named = [
+        {
+            "uri": lost.uri,
+            "reason": reason,
+            "message": lost.message,
+            "size_bytes": lost.size_bytes,
+            "picture": pictures.get(lost.uri),
+        }
+        for _, reason, lost in turns  # one of each reason, then a second of each
+    ]
+    counts = {row.reason: row.count for row in rows}
+    meanings = {reason: REASONS[reason] for reason in counts if reason in REASONS}
+    emit({"event": "lost", "reasons": counts, "meanings": meanings, "inputs": named})
+
+
+def _first(rows: Sequence[ReasonRow], wanted: int) -> list[ReasonRow]:
+    """Return the reasons with a part of their examples: about ``wanted`` in all, at least one each."""
+    each = max(1, wanted // max(1, len(rows)))
+    return [replace(row, examples=row.examples[:each]) for row in rows[:wanted]]
+
+
+def _pictures(source: Reader, rows: Sequence[ReasonRow]) -> dict[str, str]:
+    shown = exhibit(source, _first(rows, _PICTURES))
+    return {
+        one.found.uri: str(one.picture)
+        for exhibits in shown.values()
+        for one in exhibits
+        if one.picture is not None
+    }

@@ -1,0 +1,202 @@
+"""Objects in images: a sequence of boxes with their classes.
+
+``Sequence({"bbox": BBoxFeature, "label": ClassLabel})`` is stored as two lists.
+
+Boxes are four numbers each: ymin, xmin, ymax, xmax, relative to the image. The lists of a record are read as
+further features first, and become objects once all records are listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.schemas import BROKEN_ROW, Status
+from beam_jobs.sources.kinds.tfds.features import Leaf
+from beam_jobs.sources.listing import Listing
+from beam_jobs.tables.features import PREFIX
+from infra.codecs.boxes import clip_boxes, have_area
+from infra.errors import ConfigError
+from infra.format.features import Feature
+from infra.format.labels import LABELS
+from infra.format.objects import ANNOTATED_SIZE, BOX_NUMBERS, BOXES, CROWDS, LEFT_OUT, LISTED_OBJECT_FEATURES
+from infra.format.objects import OBJECT_LABELS as NAMES
+from infra.readable import counted
+
+Int64 = npt.NDArray[np.int64]
+
+# Names of a sequence's features that mark boxes around groups of objects, or difficult objects.
+_CROWDS = ("is_crowd", "is_group_of", "is_difficult")
+_NO_AREA, _NO_CLASS = "without an area within the image", "of no known class"
+
+
+@dataclass(frozen=True)
+class ObjectKeys:
+    """The features of the objects.
+
+    Attributes:
+        prefix: key of the sequence, with a slash.
+        boxes, label: the lists of boxes and of class numbers.
+        crowd: the list that marks groups and difficult objects; None if there is none.
+    """
+
+    prefix: str
+    boxes: Leaf
+    label: Leaf
+    crowd: Leaf | None
+
+    @property
+    def leaves(self) -> list[Leaf]:
+        """All of them."""
+        return [self.boxes, self.label, *([self.crowd] if self.crowd is not None else [])]
+
+
+def find_objects(leaves: Sequence[Leaf]) -> ObjectKeys | None:
+    """Find the sequence that has one list of boxes and one of classes; None if there is none.
+
+    Raises:
+        ConfigError: there are several.
+    """
+    found = []
+    for boxes in leaves:
+        if not (boxes.is_box and boxes.is_list and "/" in boxes.key):
+            continue
+        prefix = boxes.key.rpartition("/")[0] + "/"
+        own = [leaf for leaf in leaves if leaf.key.startswith(prefix)]
+        labels = [leaf for leaf in own if leaf.role == "class" and leaf.is_list]
+        named = [leaf for leaf in labels if leaf.key == f"{prefix}label"] or labels
+        if len(named) == 1 and sum(leaf.is_box for leaf in own) == 1:
+            crowds = [leaf for name in _CROWDS for leaf in own if leaf.key == prefix + name and leaf.is_list]
+            found.append(ObjectKeys(prefix, boxes, named[0], crowds[0] if crowds else None))
+    if len(found) > 1:
+        raise ConfigError(
+            f"the data set has several lists of objects: {', '.join(one.boxes.key for one in found)}",
+            "take none of them for objects: --set source.labels=none",
+        )
+    return found[0] if found else None
+
+
+def with_objects(listing: Listing, columns: Sequence[str | None], classes: Sequence[str]) -> Listing:
+    """Turn the lists of each record into objects.
+
+    Args:
+        listing: with the features that hold them.
+        columns: names of the features with boxes, class numbers, and crowds or None.
+        classes: names of the classes; empty: they are called by their numbers.
+
+    Returns:
+        The listing with LISTED_OBJECT_FEATURES and labels in their place. Boxes are relative to their images.
+    """
+    boxes, labels, crowds = (
+        None if name is None else _Lists.of(listing.table[PREFIX + name]) for name in columns
+    )
+    assert boxes is not None, "objects have boxes"
+    assert labels is not None, "objects have classes"
+    table = listing.table.drop_columns([PREFIX + name for name in columns if name is not None])
+    fits = boxes.lengths == BOX_NUMBERS * labels.lengths
+    if crowds is not None:
+        fits &= crowds.lengths == labels.lengths
+    table = _without_unequal(table, ~fits)
+    used = fits & (table["status"].to_numpy() == Status.TO_READ)
+    clipped = clip_boxes(boxes.of_rows(used).astype(np.float64).reshape(-1, BOX_NUMBERS), 1, 1)
+    numbers = labels.of_rows(used).astype(np.int64)
+    marked = np.zeros(len(numbers), np.int64) if crowds is None else crowds.of_rows(used).astype(np.int64)
+    rows = np.repeat(np.flatnonzero(used), labels.lengths[used])
+    names = list(classes) or [str(number) for number in range(int(numbers.max(initial=0)) + 1)]
+    is_known = (numbers >= 0) & (numbers < len(names))
+    kept = is_known & have_area(clipped)
+    lost = np.bincount(rows[~kept], minlength=table.num_rows)
+    objects = _Objects(rows[kept], clipped[kept], numbers[kept], marked[kept], lost)
+    counts = {_NO_CLASS: int((~is_known).sum()), _NO_AREA: int((is_known & ~kept).sum())}
+    warnings = [f"{counted(count, 'object')} {why} left out" for why, count in counts.items() if count]
+    described = _with_columns(table, objects, names)
+    return replace(listing, table=described, warnings=[*listing.warnings, *warnings])
+
+
+@dataclass(frozen=True)
+class _Lists:
+    """A column of lists of numbers, of which null is an empty one."""
+
+    column: pa.Array
+    lengths: Int64
+
+    @classmethod
+    def of(cls, column: pa.ChunkedArray) -> _Lists:
+        values = column.combine_chunks()
+        if not pa.types.is_list(values.type):  # no record has more than one
+            has_value = np.asarray(pc.is_valid(values).to_numpy(zero_copy_only=False), np.int64)
+            values = _as_lists(values.drop_null(), has_value)
+        return cls(values, np.asarray(pc.fill_null(pc.list_value_length(values), 0).to_numpy(), np.int64))
+
+    def of_rows(self, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+        return np.asarray(self.column.filter(pa.array(chosen)).flatten().to_numpy(zero_copy_only=False))
+
+
+@dataclass(frozen=True)
+class _Objects:
+    """The objects that are kept, one after the other, by the rows of their images.
+
+    Attributes:
+        rows: int64 [N], of the images, rising.
+        boxes: float64 [N, 4].
+        numbers, crowds: int64 [N], the class, and 1 for a group or a difficult object.
+        lost: int64 [rows of the listing], objects that are left out.
+    """
+
+    rows: Int64
+    boxes: npt.NDArray[np.float64]
+    numbers: Int64
+    crowds: Int64
+    lost: Int64
+
+
+def _with_columns(table: pa.Table, objects: _Objects, classes: Sequence[str]) -> pa.Table:
+    """Add the objects of each image, and the classes that it shows as labels."""
+    count = table.num_rows
+    lengths = np.bincount(objects.rows, minlength=count)
+    known = pa.array(classes, pa.string())
+    values = {
+        BOXES: _as_lists(pa.array(objects.boxes.astype(np.float32).reshape(-1)), lengths * BOX_NUMBERS),
+        NAMES: _as_lists(known.take(pa.array(objects.numbers)), lengths),
+        CROWDS: _as_lists(pa.array(objects.crowds), lengths),
+        LEFT_OUT: pa.array(objects.lost.astype(np.int64)),
+        ANNOTATED_SIZE: pa.nulls(count, pa.list_(pa.int64())),
+    }
+    by_name = np.array(sorted(range(len(classes)), key=lambda number: classes[number]), np.int64)
+    ranks = np.argsort(by_name)
+    shown = np.unique(objects.rows * len(classes) + ranks[objects.numbers])
+    labels = _as_lists(
+        known.take(pa.array(by_name[shown % len(classes)])),
+        np.bincount(shown // len(classes), minlength=count),
+    )
+    at = table.schema.get_field_index("label")
+    table = table.set_column(at, table.schema.field(at), pc.binary_join(labels, ", "))
+    described = Feature(name=LABELS, dtype="bytes", shape="variable", is_text=True)
+    table = table.append_column(described.arrow_field(PREFIX), labels)
+    for feature in LISTED_OBJECT_FEATURES:
+        table = table.append_column(feature.arrow_field(PREFIX), values[feature.name])
+    return table
+
+
+def _as_lists(values: pa.Array, lengths: Int64) -> pa.ListArray:
+    return pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32()), values)
+
+
+def _without_unequal(table: pa.Table, unequal: npt.NDArray[np.bool_]) -> pa.Table:
+    """Quarantine the records whose lists differ in length."""
+    wrong = pc.and_(pa.array(unequal), pc.equal(table["status"], int(Status.TO_READ)))
+    said: dict[str, Any] = {
+        "status": pa.scalar(int(Status.QUARANTINED), pa.int8()),
+        "reason": pa.scalar(BROKEN_ROW),
+        "message": pa.scalar("its lists of boxes and classes differ in length"),
+    }
+    for name, value in said.items():
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, table.schema.field(at), pc.if_else(wrong, value, table[name]))
+    return table

@@ -1,0 +1,68 @@
+"""What a shell offers when a command is completed: datasets, their versions, and keys of settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+_NEWEST = 20  # versions that are offered
+
+
+def datasets(incomplete: str) -> list[str]:
+    """The names of the datasets in the default folder that begin so."""
+    return [name for name in _catalog_names() if name.startswith(incomplete)]
+
+
+def references(incomplete: str) -> list[str]:
+    """Names of datasets; after ``@`` the newest versions of one."""
+    name, at, number = incomplete.partition("@")
+    if not at:
+        return datasets(incomplete)
+    from infra.dataset.catalog import Catalog
+    from infra.errors import ShardmillError
+    from infra.storage.locations import default_root
+
+    try:
+        versions = Catalog(default_root()).versions(name)
+    except ShardmillError:  # a completion has no place for an error
+        return []
+    return [
+        f"{name}@{version}" for version in versions[: -_NEWEST - 1 : -1] if str(version).startswith(number)
+    ]
+
+
+def settings(incomplete: str) -> list[str]:
+    """The keys of the settings of prepare and train that begin so, up to the ``=``."""
+    from beam_jobs.config import PrepareConfig
+    from training.config import TrainConfig
+
+    found = set()
+    for section, model in (("prepare", PrepareConfig), ("train", TrainConfig)):
+        for key in _keys(model):
+            found |= {f"{key}=", f"{section}.{key}="}
+    return sorted(key for key in found if key.startswith(incomplete))
+
+
+def _catalog_names() -> list[str]:
+    from infra.dataset.catalog import Catalog
+    from infra.errors import ShardmillError
+    from infra.storage.locations import default_root
+
+    try:
+        return Catalog(default_root()).datasets()
+    except ShardmillError:
+        return []
+
+
+def _keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    from pydantic import BaseModel
+
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from _keys(kind, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"

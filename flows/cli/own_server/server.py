@@ -1,0 +1,128 @@
+"""server: run one process of a Prefect server that has several."""
+
+from __future__ import annotations
+
+import contextlib
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flows.cli.server.service import Auth, Host
+from infra.errors import UsageError
+
+if TYPE_CHECKING:
+    from flows.server.production.settings import Backends
+
+_DEFAULT_PORT = 4200
+
+
+class Part(StrEnum):
+    """A process of Prefect's server."""
+
+    MIGRATE = "migrate"
+    API = "api"
+    SERVICES = "services"
+
+
+Which = Annotated[
+    Part,
+    typer.Argument(
+        metavar="PART",
+        help="migrate: make the tables of the database, before the others start, then end. "
+        "api: the API and the web interface, as many as you like. "
+        "services: the scheduler and the automations, one",
+        show_default=False,
+    ),
+]
+Database = Annotated[
+    str,
+    typer.Option(
+        "--database",
+        metavar="URL",
+        envvar="PREFECT_SERVER_DATABASE_CONNECTION_URL",
+        show_envvar=True,
+        help="PostgreSQL, for example postgresql+asyncpg://user:password@host/name",
+    ),
+]
+Redis = Annotated[
+    str,
+    typer.Option(
+        "--redis",
+        metavar="URL",
+        envvar="PREFECT_REDIS_MESSAGING_URL",
+        show_envvar=True,
+        help="Redis, for example redis://host:6379/0",
+    ),
+]
+Port = Annotated[int, typer.Option("--port", min=1, max=65535, help="Port of this API server")]
+Url = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        metavar="URL",
+        help="Address at which people and workers reach the API servers, such as that of a load balancer "
+        r"\[default: the host and port]",
+    ),
+]
+
+
+def server(
+    part: Which,
+    database: Database = "",
+    redis: Redis = "",
+    host: Host = "127.0.0.1",
+    port: Port = _DEFAULT_PORT,
+    url: Url = None,
+    auth: Auth = None,
+) -> None:
+    """Run one process of a Prefect server that has several, on PostgreSQL and Redis. SIGTERM stops it.
+
+    [bold]Examples[/bold]
+
+      export PREFECT_SERVER_DATABASE_CONNECTION_URL=postgresql+asyncpg://prefect:PASSWORD@db/prefect
+      export PREFECT_REDIS_MESSAGING_URL=redis://redis:6379/0
+      export PREFECT_SERVER_API_AUTH_STRING=team:LONG-PASSWORD
+
+      shardmill server migrate
+
+      shardmill server api --host 0.0.0.0 --url https://prefect.example.org
+
+      shardmill server services --url https://prefect.example.org
+    """
+    from flows.cli import output
+    from flows.home import server_url
+    from flows.server import service_process
+    from flows.server.production import preparing
+
+    if part is Part.MIGRATE:
+        preparing.migrate(_given(database, "--database"))
+        output.say("The database is ready")
+        return
+    backends = _backends(database, redis)
+    if part is Part.API:
+        from flows.server.up import check_place
+
+        check_place(host, port, auth or None, "--port")
+    ui_url = (url or server_url(host, port)).rstrip("/")
+    for warning in preparing.prepare(backends, ui_url, auth or None):
+        output.note(f"warning: {warning}")
+    with contextlib.suppress(KeyboardInterrupt):
+        if part is Part.API:
+            output.say(f"Prefect's API: {server_url(host, port)}/api")
+            service_process.serve(host, port, api_only=True)
+        else:
+            output.say("Prefect's services run")
+            service_process.run_server_services()
+
+
+def _backends(database: str, redis: str) -> Backends:
+    from flows.server.production.settings import Backends
+
+    return Backends(_given(database, "--database"), _given(redis, "--redis"))
+
+
+def _given(value: str, option: str) -> str:
+    if not value:
+        raise UsageError(f"{option} is missing", "shardmill server --help shows examples")
+    return value

@@ -1,0 +1,100 @@
+"""backup and restore: keep what a platform knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flows.cli import options
+from infra.readable import readable_bytes
+
+if TYPE_CHECKING:
+    from flows.server.backup.backing_up import Backup, Places
+
+Database = Annotated[
+    str | None,
+    typer.Option(
+        "--database",
+        metavar="URL",
+        envvar="PREFECT_SERVER_DATABASE_CONNECTION_URL",
+        help=r"Database of Prefect's history, if it is not SQLite in \$SHARDMILL_HOME",
+    ),
+]
+
+
+def backup(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder of this machine")],
+    root: options.Root = None,
+    runs: options.Runs = None,
+    database: Database = None,
+    with_shards: Annotated[bool, typer.Option("--with-shards", help="Copy the shards too")] = False,
+    json_output: options.Json = False,
+) -> None:
+    """Back up the catalog, the aliases and Prefect's history, also while the platform runs.
+
+    Without --with-shards the shards are not copied: their names, sizes and checksums are in the manifests.
+
+    [bold]Examples[/bold]
+
+      shardmill backup /backups/monday --root /data/datasets --runs /data/runs
+    """
+    from flows.cli import output
+    from flows.server.backup.backing_up import back_up
+
+    places = _places(root, runs, database)
+    done = back_up(folder.absolute(), places, with_shards=with_shards)
+    if json_output:
+        output.print_json(done.as_json())
+    else:
+        _print(done, f"Backed up to {folder}")
+    if not done.datasets:
+        output.note(f"note: there is no dataset under {places.root}; --root names another folder")
+
+
+def restore(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `shardmill backup` made")],
+    root: options.Root = None,
+    runs: options.Runs = None,
+    database: Database = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace Prefect's history")] = False,
+    json_output: options.Json = False,
+) -> None:
+    """Restore a backup while the platform does not run. Versions that are there already stay.
+
+    [bold]Examples[/bold]
+
+      shardmill restore /backups/monday --root /data/datasets --runs /data/runs --replace
+    """
+    from flows.cli import output
+    from flows.server.backup.backing_up import restore as bring_back
+
+    done = bring_back(folder.absolute(), _places(root, runs, database), replace=replace)
+    if json_output:
+        output.print_json(done.as_json())
+        return
+    _print(done, f"Restored {folder}")
+    for name, copied in done.datasets.items():
+        if copied.missing:
+            files = output.counted(copied.missing, "file")
+            output.note(f"note: {files} of {name} are missing, such as shards: shardmill verify {name}")
+
+
+def _places(root: str | None, runs: str | None, database: str | None) -> Places:
+    from flows.parameters import root_or_default, runs_or_default
+    from flows.server.backup.backing_up import Places
+
+    return Places(root_or_default(root), runs_or_default(runs), database or None)
+
+
+def _print(done: Backup, title: str) -> None:
+    from flows.cli import output
+
+    output.say(f"{title}:", f"  Prefect's history: {done.database or 'none'}")
+    for name, copied in done.datasets.items():
+        files = output.counted(copied.num_files, "file")
+        output.say(f"  {name}: {files} ({readable_bytes(copied.num_bytes)})")
+    if not done.datasets:
+        output.say("  no dataset")
+    output.say(f"  aliases: {output.counted(done.aliases.num_files, 'record')}")

@@ -1,0 +1,60 @@
+"""page: serve the platform's own page alone."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from flows.cli import options
+from flows.cli.server.service import Auth, Host
+
+_DEFAULT_PORT = 4201
+
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the page; 0 takes a free one")]
+
+
+def page(
+    root: options.Root = None,
+    runs: options.Runs = None,
+    port: Port = _DEFAULT_PORT,
+    host: Host = "127.0.0.1",
+    auth: Auth = None,
+) -> None:
+    """Serve the page of data sets, versions and training runs. `shardmill up` starts it too.
+
+    Without a Prefect server it shows the folders alone; runs that train still move.
+
+    [bold]Examples[/bold]
+
+      shardmill page
+
+      shardmill page --root /data/datasets --runs /data/runs --port 8080
+    """
+    from flows.cli import output
+    from flows.cli.training_runs.folder import runs_folder
+    from flows.home import server_url
+    from flows.page.options import PageOptions
+    from flows.page.serving import serve_page
+    from flows.parameters import root_or_default
+    from flows.server import services, up
+    from flows.server.api import standing_api
+    from infra.errors import EnvironmentFault
+
+    port = port or services.free_port()
+    up.check_place(host, port, auth or None, "--port")
+    try:
+        api = standing_api()
+    except EnvironmentFault as fault:
+        output.note(f"warning: {fault.message}; the page shows folders alone")
+        api = None
+    shown = PageOptions(
+        root_or_default(root),
+        str(runs_folder(runs)),
+        auth=auth or None,
+        api_url=api.url if api else None,
+        api_auth=api.auth if api else None,
+        ui_url=api.ui_url if api else None,
+    )
+    output.say(f"Page: {server_url(host, port)}", "Ctrl-C stops it.")
+    serve_page(shown, host, port)

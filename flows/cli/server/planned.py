@@ -1,0 +1,178 @@
+"""Make schedules and inboxes of the options of `shardmill schedule`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from infra.errors import UsageError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from flows.scheduling.inboxes import Inbox
+    from flows.server.schedules import Schedule
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the options ask for; see the command for each."""
+
+    dataset: str
+    source: str | None
+    name: str
+    cron: str | None
+    every: str | None
+    timezone: str | None
+    train: bool
+    train_when: str | None
+    promote: bool
+    maintain: bool
+    inbox: bool
+    batch: int | None
+    within: str | None
+    settle: str | None
+    config: Path | None
+    overrides: list[str]
+
+    def check(self) -> None:
+        """Check that the options go together.
+
+        Raises:
+            UsageError: they do not.
+        """
+        if self.name and not _NAME.match(self.name):
+            raise UsageError(
+                f"--name {self.name!r}: not a name", "use letters, digits, dots and dashes, such as nightly"
+            )
+        if self.maintain and (self.source or self.train or self.inbox):
+            raise UsageError(
+                "--maintain works on a dataset, not on a source",
+                "shardmill schedule --maintain --dataset NAME --every 1d",
+            )
+        if not self.train and (self.train_when is not None or self.promote):
+            raise UsageError("--train-when and --promote go with --train", "add --train")
+        if self.train_when is not None:
+            from flows.train_when import parse_train_when
+
+            parse_train_when(self.train_when)
+        if self.source is None and not self.maintain:
+            raise UsageError("which folder?", "shardmill schedule SOURCE --dataset NAME --every 1h")
+        if self.inbox and (self.cron or self.every or self.timezone):
+            raise UsageError(
+                "--inbox watches the folder all the time and needs no --cron or --every",
+                "leave them out, or leave out --inbox",
+            )
+        if not self.inbox and (self.cron is None) == (self.every is None):
+            raise UsageError("give either --cron or --every", "for example --every 1h, or --inbox")
+        if not self.inbox and (self.batch or self.within or self.settle):
+            raise UsageError("--batch, --within and --settle go with --inbox", "add --inbox")
+        if self.timezone is not None and self.cron is None:
+            raise UsageError(
+                "--timezone goes with --cron: an interval is the same in every zone",
+                'leave it out, or use --cron, for example --cron "0 3 * * *"',
+            )
+
+
+def planned_schedule(wish: Wish) -> Schedule:
+    """The schedule that the options describe."""
+    from flows.server.schedules import Schedule
+
+    interval = None if wish.every is None else parse_interval(wish.every)
+    flow, parameters = _work(wish)
+    when: dict[str, Any] = {"cron": wish.cron, "every": interval, "timezone": wish.timezone}
+    return Schedule(flow, wish.dataset, parameters, name=wish.name, **when)
+
+
+def planned_inbox(wish: Wish) -> Inbox:
+    """The inbox that the options describe."""
+    from flows.scheduling.arrivals import Batching
+    from flows.scheduling.inboxes import Inbox
+
+    usual = Batching()
+    settle = usual.settle_seconds if wish.settle is None else _seconds("--settle", wish.settle)
+    batching = Batching(
+        settle_seconds=settle,
+        files=usual.files if wish.batch is None else wish.batch,
+        within_seconds=usual.within_seconds if wish.within is None else _seconds("--within", wish.within),
+    )
+    # Files that still grow when the run begins are left to the next one.
+    growing = f"source.min_age_seconds={settle:g}"
+    flow, parameters = _work(wish, f"prepare.{growing}" if wish.train else growing)
+    return Inbox(flow, wish.dataset, parameters, name=wish.name, batching=batching)
+
+
+def _work(wish: Wish, *more: str) -> tuple[str, dict[str, object]]:
+    """The flow that runs, and its parameters."""
+    from flows.cli.jobs.settings import checked_source, prepare_settings, train_settings
+    from infra.settings import load_settings, split_overrides
+    from infra.storage.names import check_dataset_name
+
+    overrides = [*more, *wish.overrides]
+    if wish.maintain:
+        from beam_jobs.config.maintain import MaintainConfig
+
+        check_dataset_name(wish.dataset)
+        settings = load_settings(
+            MaintainConfig, section="maintain", config=wish.config, overrides=wish.overrides
+        )
+        return "maintain", {"dataset": wish.dataset, "config": chosen(settings)}
+    assert wish.source is not None
+    parameters: dict[str, object] = {"dataset": wish.dataset}
+    if wish.train:
+        by_section = split_overrides(overrides)
+        for_prepare = prepare_settings(wish.config, by_section["prepare"])
+        parameters["prepare_config"] = chosen(for_prepare)
+        parameters["train_config"] = chosen(train_settings(wish.config, by_section["train"]))
+        parameters |= {"only_when_changed": True, **_what_follows(wish)}
+    else:
+        for_prepare = prepare_settings(wish.config, overrides)
+        parameters["config"] = chosen(for_prepare)
+    parameters["source"] = checked_source(wish.source, wish.dataset, for_prepare.source.kind)
+    return "pipeline" if wish.train else "prepare", parameters
+
+
+def _what_follows(wish: Wish) -> dict[str, object]:
+    """The parameters of the pipeline that say when to train, and what follows."""
+    parameters: dict[str, object] = {"promote": True} if wish.promote else {}
+    if wish.train_when is not None:
+        from flows.train_when import parse_train_when
+
+        parameters["train_when"] = chosen(parse_train_when(wish.train_when))
+    return parameters
+
+
+def chosen(settings: BaseModel) -> dict[str, Any]:
+    """Return the settings that differ from the defaults.
+
+    Only these are stored, so a schedule still works after a release removes another setting.
+    """
+    return settings.model_dump(mode="json", exclude_defaults=True)
+
+
+def parse_interval(text: str) -> timedelta:
+    """The interval of a text such as ``90s``, ``30min``, ``6h`` or ``1d``.
+
+    Raises:
+        UsageError: The text is not an interval, or the interval is shorter than 10 seconds.
+    """
+    interval = timedelta(seconds=_seconds("--every", text))
+    if interval < timedelta(seconds=10):
+        raise UsageError(f"--every {text}: shorter than 10 seconds", "for example --every 30min")
+    return interval
+
+
+def _seconds(option: str, text: str) -> float:
+    units = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d)", text.strip())
+    if not match:
+        raise UsageError(f"{option} {text}: not an interval", f"for example {option} 30min, 6h or 1d")
+    seconds = float(match[1]) * units[match[2]]
+    if seconds > 1000 * 86400:
+        raise UsageError(f"{option} {text}: longer than 1000 days", f"for example {option} 7d")
+    return seconds

@@ -1,0 +1,182 @@
+"""promote and aliases: which run has an alias such as photos@production, and how it got it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flows.cli import options
+from flows.cli.training_runs.looking import Run
+from training.aliases.names import PRODUCTION
+
+if TYPE_CHECKING:
+    from training.aliases.history import AliasHistory
+
+Alias = Annotated[str, typer.Option("--alias", metavar="ALIAS", help="Name of the alias")]
+Reason = Annotated[
+    str | None,
+    typer.Option("--reason", metavar="TEXT", help="Decide by hand, and say why; nothing is compared"),
+]
+Rules = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A rule, for example minimum_gain=0.01; may be repeated"),
+]
+AliasOf = Annotated[
+    str | None, typer.Argument(metavar="[NAME[@ALIAS]]", help="A dataset, or one alias of it")
+]
+
+
+def promote(
+    run: Run,
+    alias: Alias = PRODUCTION,
+    reason: Reason = None,
+    rules: Rules = None,
+    root: options.Root = None,
+    runs: options.Runs = None,
+    json_output: options.Json = False,
+) -> None:
+    """Give an alias to a run, if it is better than the run that has it beyond the noise.
+
+    Both are compared on the test split of the newest version of their dataset. With --reason you decide.
+
+    [bold]Examples[/bold]
+
+      shardmill promote photos-v2-77cd
+
+      shardmill promote photos-v2-77cd --set metric=macro_f1 --set minimum_gain=0.01
+
+      shardmill promote photos-v2-77cd --alias staging --reason "asked for by the shop"
+    """
+    from flows.cli import output
+    from flows.cli.jobs.job_process import result_of
+    from flows.cli.training_runs.folder import own_runs_folder
+    from flows.flow_runs.jobs.job_commands import promote_command
+    from flows.parameters import root_or_default
+    from infra.settings import load_settings
+    from training.aliases.names import AliasName
+    from training.promote import summary
+    from training.promotion.rules import PromotionRules
+    from training.results.run_files.run_folder import open_run
+
+    folder = own_runs_folder(runs)
+    found = open_run(run, folder)
+    found.finished()
+    AliasName(found.dataset_name, alias)
+    settings = load_settings(PromotionRules, section="promote", overrides=rules or [])
+    place = root_or_default(root)
+    result = result_of(promote_command(str(found.path), alias, reason, settings, place, str(folder)))
+    if json_output:
+        output.print_json(result)
+    else:
+        output.say(*summary(result).splitlines())
+
+
+def aliases(name: AliasOf = None, runs: options.Runs = None, json_output: options.Json = False) -> None:
+    """List the aliases of models, or the whole history of those of one dataset.
+
+    [bold]Examples[/bold]
+
+      shardmill aliases
+
+      shardmill aliases photos
+
+      shardmill aliases photos@production --json
+    """
+    from flows.cli import output
+    from flows.cli.training_runs.folder import own_runs_folder
+
+    folder = own_runs_folder(runs)
+    found = _histories(name, folder)
+    if json_output:
+        listed = [_described(history, folder) for history in found]
+        output.print_json({"runs_dir": str(folder), "aliases": listed})
+    elif not found:
+        output.say(f"No aliases under {folder}", "Give one to a run: shardmill promote RUN")
+    elif name is None:
+        rows = [_row(history, folder) for history in found]
+        output.print_table("", ["alias", "run", "trained on", "since (UTC)", "by", ""], rows)
+    else:
+        for history in found:
+            _show_history(history, folder)
+
+
+def _histories(name: str | None, runs: Path) -> list[AliasHistory]:
+    from infra.errors import NotFoundError, near_miss
+    from infra.storage.filesystem import Storage
+    from training.aliases.history import AliasHistory, list_aliases
+    from training.aliases.names import parse_alias
+
+    storage = Storage.at(runs)
+    if name is None:
+        return list(list_aliases(storage))
+    alias = parse_alias(name)
+    found = [AliasHistory(storage, alias)] if "@" in name else list(list_aliases(storage, alias.dataset))
+    if not any(history.records() for history in found):
+        known = [str(history.name) for history in list_aliases(storage)]
+        remedy = near_miss(name, known) or "give one to a run: shardmill promote RUN"
+        raise NotFoundError(f"no run under {runs} has or had the alias {name}", remedy)
+    return found
+
+
+def _described(history: AliasHistory, runs: Path) -> dict[str, Any]:
+    from training.promotion.purged import num_purged
+
+    records = history.records()
+    current = next((record for record in reversed(records) if record.is_move), None)
+    return {
+        "alias": str(history.name),
+        "run": None if current is None else current.run,
+        "history": [
+            {**record.model_dump(mode="json"), "num_purged": num_purged(runs / record.run)}
+            for record in records
+        ],
+    }
+
+
+def _row(history: AliasHistory, runs: Path) -> list[object]:
+    from training.promotion.purged import purged_in_words
+
+    current = history.current()
+    if current is None:
+        return [str(history.name), "none yet", "", "", "", ""]
+    warning = purged_in_words(runs / current.run) or ""
+    return [str(history.name), current.run, current.trained_on, _minute(current.at), current.by, warning]
+
+
+def _minute(time: str) -> str:
+    return time[:16].replace("T", " ")
+
+
+def _show_history(history: AliasHistory, runs: Path) -> None:
+    from flows.cli import output
+    from training.promotion.purged import purged_in_words
+
+    current = history.current()
+    output.say(f"{history.name}: {current.run if current is not None else 'no run has it'}")
+    for record in reversed(history.records()):
+        output.say(
+            f"  {record.number}. {_minute(record.at)}  {record.action}: {record.run}  (by {record.by})"
+        )
+        output.say(f"     trained on {record.trained_on}; {record.verdict}")
+        if warning := purged_in_words(runs / record.run):
+            output.say(f"     {warning}")
+        if record.reason:
+            output.say(f"     reason: {record.reason}")
+
+
+def roll_back(name: str, alias: str | None, reason: str | None, runs: str | None, json_output: bool) -> None:
+    """Give an alias back to the run that had it before."""
+    from flows.cli import output
+    from flows.cli.training_runs.folder import own_runs_folder
+    from training.aliases.names import AliasName, parse_alias
+    from training.promote import result_of, summary
+    from training.promotion.deciding import roll_back as give_back
+
+    whole = parse_alias(name) if alias is None else AliasName(name, alias)
+    result = result_of(give_back(whole, own_runs_folder(runs), reason))
+    if json_output:
+        output.print_json(result)
+    else:
+        output.say(*summary(result).splitlines())

@@ -1,0 +1,79 @@
+"""Small pictures of examples as Markdown: inputs that cannot be used, and what a model got wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from flows.flow_runs.showing.markdown import code, escaped, markdown_table, picture
+from infra.readable import counted
+from training.results.report.examples import EXAMPLES_FILE
+
+Found = Mapping[str, Any]
+
+
+def lost_text(lost: Found) -> str:
+    """Return the reasons of inputs that cannot be used, with the first inputs of each and their pictures.
+
+    Args:
+        lost: the event ``lost`` (infra.progress).
+    """
+    parts = []
+    for reason, count in sorted(lost["reasons"].items(), key=lambda reason: (-reason[1], reason[0])):
+        meaning, remedy = lost.get("meanings", {}).get(reason, ("", ""))
+        parts.append(f"### {escaped(reason)}: {counted(count, 'input')}")
+        if meaning:
+            parts.append(f"{escaped(meaning)}. What to do: {escaped(remedy)}.")
+        rows = [
+            [_picture(one), code(one["uri"]), escaped(one["message"])]
+            for one in lost["inputs"]
+            if one["reason"] == reason
+        ]
+        parts.append(markdown_table(["picture", "file", "message"], rows))
+    return "\n\n".join(parts)
+
+
+def read_examples(run_dir: Path) -> Found:
+    """Return the examples that the report of a run shows; empty for a run of an earlier release."""
+    path = run_dir / EXAMPLES_FILE
+    try:
+        found: Found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def hardest_text(found: Found) -> list[str]:
+    """Return the examples that a model got most wrong, and likely label errors, as parts of a page."""
+    parts = []
+    for split, examples in found.get("hardest", {}).items():
+        if examples:
+            rows = [
+                [_picture(one), escaped(one["label"]), escaped(one["predicted"]), code(one["uri"])]
+                for one in examples
+            ]
+            names = ["picture", "label", "predicted", "file"]
+            parts += [f"### Hardest examples of {escaped(split)}", markdown_table(names, rows)]
+    if errors := found.get("label_errors"):
+        parts += ["### Likely label errors", markdown_table(*_label_errors(errors))]
+    return parts
+
+
+def _label_errors(errors: Sequence[Found]) -> tuple[list[str], list[list[str]]]:
+    rows = [
+        [
+            _picture(one),
+            escaped(one["label"]),
+            escaped(one["suggested"]),
+            escaped(one["split"]),
+            code(one["uri"]),
+        ]
+        for one in errors
+    ]
+    return ["picture", "label", "suggested", "split", "file"], rows
+
+
+def _picture(one: Found) -> str:
+    return picture(one["uri"], one["picture"]) if one.get("picture") else ""

@@ -1,0 +1,103 @@
+"""Create the artifacts of a flow run, and update them in place."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from flows.flow_runs.showing.markdown import table_rows
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+
+_log = logging.getLogger(__name__)
+
+
+class RunPage:
+    """The artifacts of some flow runs. What cannot be shown is told in the log, and fails no run.
+
+    An artifact of the same key is updated, not created again: the database keeps one row of it.
+    """
+
+    def __init__(self, flow_run_ids: Sequence[UUID]) -> None:
+        """Show everything on the pages of these runs."""
+        self._runs = list(flow_run_ids)
+        self._known: dict[tuple[UUID, str], UUID] = {}
+        self._fails = False
+
+    @classmethod
+    def of_this_run(cls, *, with_parent: bool = False) -> RunPage:
+        """Return the page of the run of this context, with that of the run that it is a part of."""
+        from prefect.runtime import flow_run
+
+        ids = [flow_run.id, flow_run.parent_flow_run_id if with_parent else None]
+        return cls([UUID(found) for found in ids if found])
+
+    def markdown(self, key: str, text: str, description: str) -> None:
+        """Show Markdown."""
+        self._show(key, "markdown", text, description)
+
+    def table(self, key: str, rows: Sequence[Mapping[str, Any]], description: str) -> None:
+        """Show a table, which a person can search."""
+        self._show(key, "table", json.dumps(table_rows(rows)), description)
+
+    def progress(self, key: str, percent: float, description: str) -> None:
+        """Show how far something is."""
+        self._show(key, "progress", percent, description)
+
+    def sub_runs(self) -> list[UUID]:
+        """Return the runs inside these runs, the first one first."""
+        from prefect.client.orchestration import get_client
+        from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
+        from prefect.client.schemas.sorting import FlowRunSort
+
+        inside = FlowRunFilter(parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=self._runs))
+        try:
+            with get_client(sync_client=True) as client:
+                found = client.read_flow_runs(flow_run_filter=inside, sort=FlowRunSort.START_TIME_ASC)
+        except Exception as error:  # noqa: BLE001  as in _show
+            _log.warning("cannot ask Prefect for the runs inside this one: %s", error)
+            return []
+        return [run.id for run in found]
+
+    def _show(self, key: str, kind: str, data: Any, description: str) -> None:
+        if not self._runs:
+            return
+        from prefect.client.orchestration import get_client
+
+        try:
+            with get_client(sync_client=True) as client:
+                for run_id in self._runs:
+                    self._show_on(client, run_id, key, kind, data, description)
+            self._fails = False
+        except Exception as error:  # noqa: BLE001  the job must not fail because something cannot be shown
+            if not self._fails:  # told once, until it works again
+                _log.warning("cannot show %s in Prefect: %s", key, error)
+            self._fails = True
+
+    def _show_on(
+        self, client: SyncPrefectClient, run_id: UUID, key: str, kind: str, data: Any, description: str
+    ) -> None:
+        from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
+
+        artifact = self._known.get((run_id, key)) or _find(client, run_id, key)
+        if artifact is None:
+            new = ArtifactCreate(key=key, type=kind, data=data, description=description, flow_run_id=run_id)
+            artifact = client.create_artifact(new).id
+        else:
+            client.update_artifact(artifact, ArtifactUpdate(data=data, description=description))
+        self._known[run_id, key] = artifact
+
+
+def _find(client: SyncPrefectClient, run_id: UUID, key: str) -> UUID | None:
+    """Return the artifact that an earlier attempt of the run made; None: there is none."""
+    from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, ArtifactFilterKey
+
+    wanted = ArtifactFilter(
+        key=ArtifactFilterKey(any_=[key]), flow_run_id=ArtifactFilterFlowRunId(any_=[run_id])
+    )
+    found = client.read_artifacts(artifact_filter=wanted, limit=1)
+    return found[0].id if found else None

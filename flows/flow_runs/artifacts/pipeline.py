@@ -1,0 +1,35 @@
+"""The summary of a pipeline on its own page: its version, its training, and where everything is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flows.flow_runs.artifacts import prepared, trained
+from flows.flow_runs.artifacts.keys import Keys
+from flows.flow_runs.artifacts.page import RunPage
+from flows.flow_runs.showing import places
+from flows.flow_runs.showing.headline import headline
+from flows.flow_runs.showing.markdown import escaped, link
+
+Result = Mapping[str, Any]
+
+
+def show_pipeline(page: RunPage, keys: Keys, of_prepare: Result, of_train: Result | None) -> None:
+    """Show what is known of a pipeline so far.
+
+    Args:
+        page: of the pipeline's run.
+        keys: of its artifacts.
+        of_prepare: the result of the prepare job.
+        of_train: that of the training; None: it goes on, or there is none.
+    """
+    lines = [headline(of_prepare), *([] if of_train is None else [headline(of_train)])]
+    parts = []
+    runs = zip(("prepare", "train"), page.sub_runs(), strict=False)
+    parts.append("Runs: " + ", ".join(link(job, places.flow_run(run_id)) for job, run_id in runs))
+    if of_train is not None:
+        parts += trained.summary(of_train)
+        parts += [matrix for split, matrix in trained.confusion_pictures(of_train) if split == "test"]
+    parts += [*prepared.summary(of_prepare, ()), prepared.balance_picture(of_prepare)]
+    page.markdown(keys.key("pipeline"), "\n\n".join(parts), f"**{escaped('; '.join(lines))}**")

@@ -1,0 +1,126 @@
+"""Show a finished training on the page of its run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from flows.flow_runs.artifacts.examples import hardest_text, read_examples
+from flows.flow_runs.artifacts.keys import Keys
+from flows.flow_runs.artifacts.page import RunPage
+from flows.flow_runs.showing import places, training_curve
+from flows.flow_runs.showing.headline import headline
+from flows.flow_runs.showing.markdown import code, escaped, picture, svg_uri, table
+from infra.dataset.views.references import reference_of
+from training.results.metrics.figures import FIGURES
+
+Result = Mapping[str, Any]
+Row = dict[str, Any]
+
+_MATRIX_BYTES = 400_000  # of a picture that a page shows
+_OF_RUN = (
+    "epochs",
+    "steps",
+    "global_batch_size",
+    "num_replicas",
+    "images_per_second",
+    "input_wait_fraction",
+)
+
+
+def show_trained(page: RunPage, keys: Keys, result: Result) -> None:
+    """Make the artifacts of a finished training; its curve is there already (flow_runs.showing.live)."""
+    parts = [*summary(result), *hardest_text(read_examples(Path(result["run_dir"])))]
+    page.markdown(keys.key("summary"), "\n\n".join(parts), f"**{escaped(headline(result))}**")
+    ref = escaped(reference_of(result))
+    page.table(keys.key("final-figures"), figure_rows(result), f"Figures of {code(result['run_dir'])}")
+    if per_class := per_class_rows(result):
+        page.table(keys.key("per-class"), per_class, f"Figures by class on {ref}")
+    if balance := result.get("rank_balance"):
+        warnings = "".join(f" Warning: {escaped(text)}." for text in balance["warnings"])
+        page.table(
+            keys.key("rank-balance"),
+            balance["ranks"],
+            f"What each rank did in epoch {balance['epoch']}.{warnings}",
+        )
+    for split, matrix in confusion_pictures(result):
+        page.markdown(keys.key(f"confusion-{split}"), _confusion_text(result, split), matrix)
+
+
+def summary(result: Result) -> list[str]:
+    """Return the parts of a page about a training: places, figures, notes and the curve."""
+    ref, run_dir = reference_of(result), str(result["run_dir"])
+    run = Path(run_dir).name
+    parts = [f"## {escaped(str(result['model']))} on {escaped(ref)}", escaped(headline(result))]
+    links = [
+        places.place(
+            "Report", places.run_report(run), result.get("report", run_dir), f"shardmill report {run}"
+        ),
+        places.place(
+            "TensorBoard", places.tensorboard(), f"{run_dir}/logs", f"tensorboard --logdir {run_dir}"
+        ),
+        places.place("Run", places.run_page(run), run_dir, f"ls {run_dir}"),
+    ]
+    if result.get("export_dir"):
+        links.append(f"- Exported model: {code(str(result['export_dir']))}")
+    parts += ["\n".join(links), table(split_rows(result))]
+    parts += [f"Note: {escaped(note)}" for note in result.get("notes", [])]
+    points = training_curve.points_of(Path(run_dir))
+    if points:
+        title = f"Training on {ref}"
+        parts.append(picture(title, svg_uri(training_curve.quality_svg(title, points))))
+    return [part for part in parts if part]
+
+
+def confusion_pictures(result: Result) -> Iterator[tuple[str, str]]:
+    """Yield (split, picture as Markdown) of the confusion matrices that are small enough to show."""
+    for split, path in result.get("confusion_pictures", {}).items():
+        try:
+            svg = Path(path).read_text(encoding="utf-8")
+        except OSError:  # removed since
+            continue
+        if len(svg) <= _MATRIX_BYTES:
+            yield split, picture(f"Confusion matrix of {split}", svg_uri(svg))
+
+
+def _confusion_text(result: Result, split: str) -> str:
+    rows = [row for row in per_class_rows(result) if row["split"] == split]
+    return table([{name: value for name, value in row.items() if name != "split"} for row in rows])
+
+
+def split_rows(result: Result) -> list[Row]:
+    """Return a row for each figure, with a column for each split."""
+    metrics = result["metrics"]
+    names = [
+        name for name in FIGURES if any(isinstance(of.get(name), int | float) for of in metrics.values())
+    ]
+    return [
+        {
+            "figure": FIGURES[name].words,
+            **{split: FIGURES[name].exact(of[name]) if name in of else None for split, of in metrics.items()},
+        }
+        for name in names
+    ]
+
+
+def figure_rows(result: Result) -> list[Row]:
+    """Return the figures of a training that are single numbers, a row for each."""
+    rows = [
+        {"split": split, "figure": figure, "value": value}
+        for split, figures in result["metrics"].items()
+        for figure, value in figures.items()
+        if isinstance(value, int | float)
+    ]
+    rows += [{"split": "", "figure": name, "value": result[name]} for name in _OF_RUN if name in result]
+    return rows
+
+
+def per_class_rows(result: Result) -> list[Row]:
+    """Return a row for each split and class, or target of a regression, with its figures."""
+    return [
+        {"split": split, kind: label, **(figures if isinstance(figures, Mapping) else {"value": figures})}
+        for split, of_split in result["metrics"].items()
+        for kind, rows in (("class", of_split.get("per_class")), ("target", of_split.get("per_target")))
+        for label, figures in (rows or {}).items()
+    ]

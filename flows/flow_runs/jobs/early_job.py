@@ -1,0 +1,120 @@
+"""Start the first job of a flow before the flow itself.
+
+Importing Prefect and making a flow run takes seconds. A command therefore starts the first job at once; the
+flow run takes over the running job as soon as it exists (``run_job``). What the job said until then goes to
+the listeners of this process at once, and to the flow run when it takes over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+from infra.processes.children import ChildResult, RunningChild, run_child, running_child
+from infra.progress import Event, Listener, emit
+
+OnLine = Callable[[str], None]
+
+_WAIT_SECONDS = 0.02
+
+
+class EarlyJob:
+    """A running job, with what it said until somebody takes it over."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._events: list[Event] = []
+        self._lines: list[str] = []
+        self._on_event: Listener | None = None
+        self._on_line: OnLine | None = None
+
+    def event(self, event: Event) -> None:
+        """Pass on an event of the job."""
+        emit(event)
+        with self._lock:
+            if self._on_event is None:
+                self._events.append(event)
+            else:
+                self._on_event(event)
+
+    def line(self, line: str) -> None:
+        """Pass on a line that the job printed."""
+        with self._lock:
+            if self._on_line is None:
+                self._lines.append(line)
+            else:
+                self._on_line(line)
+
+    def pass_to(self, on_event: Listener, on_line: OnLine) -> None:
+        """Give everything said so far to these listeners, and what follows too."""
+        with self._lock:
+            self._on_event, self._on_line = on_event, on_line
+            for event in self._events:
+                on_event(event)
+            for line in self._lines:
+                on_line(line)
+
+    def works(self) -> bool:
+        """Tell whether the job has more to do than to list its source."""
+        with self._lock:
+            return any(event.get("stage", "list") != "list" for event in self._events)
+
+
+_waiting: dict[tuple[str, ...], tuple[RunningChild, EarlyJob]] = {}
+
+
+@contextlib.contextmanager
+def started_early(command: Sequence[str]) -> Iterator[Callable[[float], bool]]:
+    """Start a job now; ``run_job`` of the same command takes it over. It is gone when the block ends.
+
+    Yields:
+        A function that waits for so many seconds at most, until the job ends or begins its work. It tells
+        whether the job has ended without having worked.
+    """
+    job = EarlyJob()
+    with running_child(command, job.event, job.line) as child:
+
+        def ends_soon(seconds: float) -> bool:
+            for _ in range(round(seconds / _WAIT_SECONDS)):
+                if child.has_ended(_WAIT_SECONDS):
+                    child.wait()  # until all that it said was heard
+                    return not job.works()
+                if job.works():
+                    return False
+            return False
+
+        _waiting[tuple(command)] = child, job
+        try:
+            yield ends_soon
+        finally:
+            _waiting.pop(tuple(command), None)
+
+
+def run_job(
+    command: Sequence[str], on_event: Listener, on_line: OnLine, cancel: threading.Event | None = None
+) -> ChildResult:
+    """Run a job to its end, or take over the job of the same command that was started early.
+
+    Its events go to the listeners of this process too.
+
+    Args:
+        command: argv of a process that emits the events of infra.progress.
+        on_event: called with each event, on a thread of its own.
+        on_line: called with each line that the job prints, likewise.
+        cancel: set it from another thread to stop the job.
+
+    Raises:
+        Cancelled: ``cancel`` was set. BaseException: see ``run_child``. The process tree is gone then.
+    """
+    early = _waiting.pop(tuple(command), None)
+    if early is None:
+
+        def pass_on(event: Event) -> None:
+            emit(event)
+            on_event(event)
+
+        return run_child(command, on_event=pass_on, on_line=on_line, cancel=cancel)
+    child, job = early
+    job.pass_to(on_event, on_line)
+    return child.wait(cancel)

@@ -1,0 +1,198 @@
+"""Records of runs that took place without a Prefect server; the next `shardmill up` takes them over.
+
+A command without a server needs none: it runs its jobs itself, and keeps a file under SHARDMILL_HOME/records
+until a `shardmill up` of this home has made a flow run of it. The command locks the file while it runs. The
+kernel releases the lock when the command ends, so the file of a killed command says "Running" and is free:
+its flow run is marked as Crashed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+from flows import home
+from infra.errors import Cancelled, ShardmillError
+from infra.progress import Event, subscribe
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+
+# A home whose `shardmill up` never runs keeps the latest.
+_KEPT = 200
+_LOG_LINES = 200
+_LEVELS = {"info": 20, "warning": 30, "error": 40}
+_KILLED = "The process of this run was killed; the next run continues its work"
+
+
+class RunRecord:
+    """The record of one run, in a file that stays locked until the run ends."""
+
+    def __init__(self, flow: str, name: str, parameters: Mapping[str, Any]) -> None:
+        self._values: dict[str, Any] = {
+            "flow": flow,
+            "name": name,
+            "parameters": dict(parameters),
+            "state": "Running",
+            "message": "",
+            "began_at": _now(),
+            "ended_at": "",
+            "log": [],
+        }
+        self._path = home.records_folder() / f"{uuid4()}.json"
+
+    def hear(self, event: Event) -> None:
+        """Keep what an event tells people."""
+        kind = event.get("event")
+        if kind == "log":
+            self._log(str(event.get("level")), str(event.get("message")))
+        elif kind == "stage":
+            self._log("info", f"begins: {event['stage']}")
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[RunRecord]:
+        """Write the record, and write how the run ended when the block ends."""
+        _delete_old(self._path.parent)
+        temporary = self._path.with_suffix(".tmp")
+        with temporary.open("w") as file, contextlib.ExitStack() as ends:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._write(file)
+            temporary.rename(self._path)
+            ends.callback(subscribe(self.hear))
+            try:
+                yield self
+            except (Cancelled, KeyboardInterrupt) as stop:
+                self._end("Cancelled", getattr(stop, "message", "stopped on request"))
+                raise
+            except ShardmillError as error:
+                self._log("error", str(error))
+                self._end("Failed", error.message)
+                raise
+            except BaseException as error:
+                self._end("Failed", f"{type(error).__name__}: {error}")
+                raise
+            self._end("Completed", self._values["message"])
+
+    def outcome(self, message: str) -> None:
+        """Keep the outcome of the run in words."""
+        self._values["message"] = message
+
+    def _end(self, state: str, message: str) -> None:
+        self._log("info", f"{state}: {message}")
+        self._values |= {"state": state, "message": message, "ended_at": _now()}
+        temporary = self._path.with_suffix(".tmp")
+        with temporary.open("w") as file:
+            self._write(file)
+        temporary.replace(self._path)
+
+    def _log(self, level: str, message: str) -> None:
+        lines: list[dict[str, Any]] = self._values["log"]
+        if len(lines) < _LOG_LINES:
+            lines.append({"timestamp": _now(), "level": _LEVELS.get(level, 20), "message": message})
+
+    def _write(self, file: IO[str]) -> None:
+        json.dump(self._values, file)
+        file.flush()
+
+
+def take_over_records() -> int:
+    """Make a flow run of each record whose run has ended, on the server of this process; return their number.
+
+    A record that was taken over twice, because this process was killed between, makes one flow run.
+    """
+    ended = [(path, values) for path in _files() if (values := _ended_record(path)) is not None]
+    if not ended:
+        return 0
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        for path, values in ended:
+            if _is_taken_over(client, path.stem, values):
+                path.unlink(missing_ok=True)
+            else:  # of another release, or damaged
+                path.replace(path.with_suffix(".unreadable"))
+    return len(ended)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
+
+
+def _is_taken_over(client: SyncPrefectClient, key: str, values: Mapping[str, Any]) -> bool:
+    """Make a flow run of a record; return False if the record is not one of this release."""
+    import httpx
+
+    try:
+        _make_flow_run(client, key, values)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return False
+    except httpx.HTTPStatusError as error:
+        if error.response.is_server_error:
+            raise
+        return False
+    return True
+
+
+def _make_flow_run(client: SyncPrefectClient, key: str, values: Mapping[str, Any]) -> None:
+    from prefect.client.schemas.objects import State, StateType
+
+    killed = values["state"] == "Running"
+    state, message = ("Crashed", _KILLED) if killed else (values["state"], values["message"])
+    # Prefect takes its own time for that of a state.
+    message = f"{message} (ran without a server{_period(values)})"
+    final: Any = State(type=StateType(state.upper()), name=state, message=message)
+    log = [{"name": "shardmill", **line} for line in values["log"]]
+    body = {
+        "flow_id": str(client.create_flow_from_name(values["flow"])),
+        "name": values["name"],
+        "parameters": values["parameters"],
+        "tags": ["without-server"],
+        "idempotency_key": key,
+        "state": {"type": "PENDING", "name": "Pending"},
+    }
+    run_id = UUID(client.request("POST", "/flow_runs/", json=body).raise_for_status().json()["id"])
+    client.set_flow_run_state(run_id, final, force=True)
+    client.create_logs([{**line, "flow_run_id": str(run_id)} for line in log])
+
+
+def _period(values: Mapping[str, Any]) -> str:
+    """When a run took place, such as ``, 2026-05-01 09:00:00 to 2026-05-01 09:03:10 UTC``."""
+    found = [values.get(name) for name in ("began_at", "ended_at")]
+    times = [f"{datetime.fromisoformat(time):%Y-%m-%d %H:%M:%S}" for time in found if time]
+    return f", {' to '.join(times)} UTC" if times else ""
+
+
+def _ended_record(path: Path) -> dict[str, Any] | None:
+    """The content of a record whose run has ended; None while it runs."""
+    try:
+        with path.open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            if os.fstat(file.fileno()).st_ino != path.stat().st_ino:  # replaced this moment, by its end
+                return None
+            values: dict[str, Any] = json.load(file)
+    except (OSError, ValueError):  # held, or gone this moment
+        return None
+    return values
+
+
+def _delete_old(folder: Path) -> None:
+    for path in _files()[:-_KEPT]:
+        path.unlink(missing_ok=True)
+
+
+def _files() -> list[Path]:
+    """The records, oldest first."""
+
+    def changed(path: Path) -> float:
+        with contextlib.suppress(OSError):
+            return path.stat().st_mtime
+        return 0.0
+
+    return sorted(home.records_folder().glob("*.json"), key=changed)

@@ -1,0 +1,204 @@
+"""Draw charts for artifacts as SVG text: stacked bars for classes, curves over steps, and intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import chain
+
+COLOURS = ("#2f6fde", "#f0a030", "#2ea36b", "#c0409a", "#7b61d9", "#8a8f98")
+
+_INK, _FAINT, _PAPER = "#22262e", "#d9dde3", "#ffffff"
+_WIDTH = 720
+_MAX_BARS = 60
+_DOTTED = 50  # points, up to which each gets a dot
+
+Point = tuple[float, float]
+
+
+def stacked_bars(title: str, counts: Mapping[str, Mapping[str, int]]) -> str:
+    """A chart with a horizontal bar for each class, stacked by series.
+
+    Args:
+        title: Title above the chart.
+        counts: {series: {class: count}}, series in the order of stacking. When there are many classes, only
+            the smallest and the largest are drawn, because they show the imbalance.
+    """
+    totals: dict[str, int] = {}
+    for label, count in chain.from_iterable(of_series.items() for of_series in counts.values()):
+        totals[label] = totals.get(label, 0) + count
+    labels = sorted(totals, key=lambda label: (-totals[label], label))
+    left_out = max(0, len(labels) - _MAX_BARS)
+    if left_out:
+        labels = labels[: _MAX_BARS // 2] + labels[-_MAX_BARS // 2 :]
+        title = f"{title} ({left_out} classes between the extremes left out)"
+    most = max(totals.values(), default=0) or 1
+    left, bar, top = 170, 18, 64
+    scale = (_WIDTH - left - 70) / most
+    parts = [_text(16, 26, title, size=15, bold=True), *_legend(list(counts), 48)]
+    for row, label in enumerate(labels):
+        y, x = top + row * (bar + 6), float(left)
+        parts.append(_text(left - 8, y + 13, _shortened(label), anchor="end"))
+        for colour, of_series in zip(_colours(len(counts)), counts.values(), strict=True):
+            width = of_series.get(label, 0) * scale
+            parts.append(f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{bar}" fill="{colour}"/>')
+            x += width
+        parts.append(_text(x + 6, y + 13, f"{totals[label]:,}"))
+    return _svg(parts, top + len(labels) * (bar + 6) + 12)
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One chart of several: lines over a shared x axis.
+
+    Attributes:
+        title: above the chart.
+        series: name -> its points, each (x, y).
+    """
+
+    title: str
+    series: Mapping[str, Sequence[Point]]
+
+
+def curves(title: str, series: Mapping[str, Sequence[Point]], x_label: str) -> str:
+    """Draw lines over a shared x axis; y spans the smallest to the largest value."""
+    names, height = list(series), 240
+    parts = [_text(16, 26, title, size=15, bold=True), *_legend(names, 48)]
+    chart = _Chart(70, 64, _WIDTH - 100, height, _span_of(series, 0), x_label)
+    return _svg([*parts, *chart.draw(series)], 64 + height + 32)
+
+
+def panels(title: str, shown: Sequence[Panel], x_label: str, columns: int = 2) -> str:
+    """Draw several charts in a grid, with one x axis and one legend: a name has the same colour in each."""
+    names = list(dict.fromkeys(name for panel in shown for name in panel.series))
+    x_span = _span([x for panel in shown for of_name in panel.series.values() for x, _ in of_name])
+    width, height, top = _WIDTH // columns, 200, 64
+    parts = [_text(16, 26, title, size=15, bold=True), *_legend(names, 48)]
+    for index, panel in enumerate(shown):
+        left, y = (index % columns) * width, top + (index // columns) * height
+        parts.append(_text(left + 56, y + 12, panel.title, bold=True))
+        chart = _Chart(left + 56, y + 24, width - 76, height - 56, x_span, x_label)
+        parts += chart.draw(panel.series, dict(zip(names, _colours(len(names)), strict=True)))
+    return _svg(parts, top + -(-len(shown) // columns) * height)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chart:
+    """The rectangle of a chart, and its x axis."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+    x_span: Point
+    x_label: str
+
+    def draw(
+        self, series: Mapping[str, Sequence[Point]], colours: Mapping[str, str] | None = None
+    ) -> Iterator[str]:
+        """Yield the elements of the chart."""
+        low, high = _span_of(series, 1)
+        colours = colours or dict(zip(series, _colours(len(series)), strict=True))
+        left, right, bottom = self.left, self.left + self.width, self.top + self.height
+        for tick in range(5):
+            y = self.top + self.height * tick / 4
+            yield f'<line x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" stroke="{_FAINT}"/>'
+            yield _text(left - 8, y + 4, _number(high - (high - low) * tick / 4), anchor="end")
+        for name, points in series.items():
+            path = [self._place(point, low, high) for point in points]
+            colour, joined = colours[name], " ".join(path)
+            yield f'<polyline points="{joined}" fill="none" stroke="{colour}" stroke-width="2"/>'
+            for place in path if len(path) <= _DOTTED else ():
+                at_x, _, at_y = place.partition(",")
+                yield f'<circle cx="{at_x}" cy="{at_y}" r="3" fill="{colour}"/>'
+        yield _text(left, bottom + 20, _number(self.x_span[0]))
+        yield _text(right, bottom + 20, _number(self.x_span[1]), anchor="end")
+        yield _text(left + self.width / 2, bottom + 20, self.x_label, anchor="middle")
+
+    def _place(self, point: Point, low: float, high: float) -> str:
+        x_low, x_high = self.x_span
+        x = self.left + (point[0] - x_low) / (x_high - x_low) * self.width
+        y = self.top + self.height - (point[1] - low) / (high - low) * self.height
+        return f"{x:.1f},{y:.1f}"
+
+
+def _number(value: float) -> str:
+    """Return a number of an axis, short enough for its margin."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}" if abs(value) < 1e7 else f"{value:.3g}"
+    return f"{value:.1e}" if 0 < abs(value) < 1e-3 else f"{value:.3g}"
+
+
+def _span_of(series: Mapping[str, Sequence[Point]], axis: int) -> Point:
+    return _span([point[axis] for points in series.values() for point in points])
+
+
+def intervals(title: str, rows: Mapping[str, tuple[float, float, float]], worse: str, better: str) -> str:
+    """A chart with an interval for each row, around the zero that the rows share.
+
+    Args:
+        title: Title above the chart.
+        rows: {name: (low, value, high)}; greater is better. Each row has a scale of its own.
+        worse: Words on the left of zero.
+        better: Words on the right of zero.
+    """
+    left, right, step, top = 190, _WIDTH - 150, 34, 84
+    middle, half = (left + right) / 2, (right - left) / 2
+    bottom = top + len(rows) * step - 10
+    parts = [
+        _text(16, 26, title, size=15, bold=True),
+        _text(middle - 12, 56, f"← {worse}", anchor="end"),
+        _text(middle + 12, 56, f"{better} →"),
+        f'<line x1="{middle}" x2="{middle}" y1="{top - 16}" y2="{bottom}" stroke="{_INK}"/>',
+    ]
+    for number, (name, (low, value, high)) in enumerate(rows.items()):
+        y, scale = top + number * step, half / (max(abs(low), abs(value), abs(high)) or 1.0)
+        colour = COLOURS[2] if low > 0 else COLOURS[1] if high < 0 else COLOURS[5]
+        x_low, x, x_high = (middle + scale * each for each in (low, value, high))
+        parts += [
+            _text(left - 12, y + 4, _shortened(name), anchor="end"),
+            f'<rect x="{x_low:.1f}" y="{y - 3}" width="{x_high - x_low:.1f}" height="6" fill="{colour}"/>',
+            f'<circle cx="{x:.1f}" cy="{y}" r="6" fill="{colour}"/>',
+            _text(right + 12, y + 4, f"{low:+.4f} to {high:+.4f}"),
+        ]
+    return _svg(parts, bottom + 16)
+
+
+def _span(values: Sequence[float]) -> Point:
+    """(lowest, highest) value, never equal: their difference divides."""
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    return (low, high) if high > low else (low - 0.5, high + 0.5)
+
+
+def _colours(count: int) -> list[str]:
+    return [COLOURS[index % len(COLOURS)] for index in range(count)]
+
+
+def _legend(names: Sequence[str], y: int) -> list[str]:
+    parts, x = [], 16.0
+    for colour, name in zip(_colours(len(names)), names, strict=True):
+        parts.append(f'<rect x="{x:.0f}" y="{y - 10}" width="12" height="12" fill="{colour}"/>')
+        parts.append(_text(x + 17, y, name))
+        x += 40 + 7.2 * len(name)
+    return parts
+
+
+def _shortened(label: str, length: int = 22) -> str:
+    return label if len(label) <= length else label[: length - 1] + "…"
+
+
+def _text(x: float, y: float, text: str, *, size: int = 12, bold: bool = False, anchor: str = "start") -> str:
+    weight = ' font-weight="bold"' if bold else ""
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}"{weight} fill="{_INK}">'
+        f"{escape(text)}</text>"
+    )
+
+
+def _svg(parts: Sequence[str], height: float) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height:.0f}" '
+        f'viewBox="0 0 {_WIDTH} {height:.0f}" font-family="system-ui, sans-serif">'
+        f'<rect width="100%" height="100%" fill="{_PAPER}"/>{"".join(parts)}</svg>'
+    )

@@ -1,0 +1,1 @@
+"""The platform's own web page: data sets, versions, training runs, what happens now. It changes nothing."""

@@ -1,0 +1,114 @@
+"""The web application of the page: its addresses, its wrappers, its errors."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from flows.page import metrics
+from flows.page.access import PasswordOnly, StrictHeaders
+from flows.page.options import PageOptions
+from flows.page.pages import aliases, compare, datasets, lineage, overview, runs
+from flows.page.platform import Platform
+from flows.page.rendering import render, static_files
+from flows.page.same_origin import SameOriginOnly
+from flows.page.tensorboard import pass_on
+from infra.errors import ConfigError, NotFoundError, ShardmillError, UsageError
+
+
+def create_app(options: PageOptions) -> Starlette:
+    """Return the application. Without a password it answers only requests of this machine's own pages."""
+    platform = Platform(options)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await platform.close()
+
+    guard = (
+        Middleware(SameOriginOnly) if options.auth is None else Middleware(PasswordOnly, auth=options.auth)
+    )
+    app = Starlette(
+        routes=_routes(),
+        middleware=[Middleware(StrictHeaders), guard, Middleware(GZipMiddleware, minimum_size=2000)],
+        exception_handlers={
+            ShardmillError: _said,
+            HTTPException: _refused,
+            Exception: _failed,
+        },
+        lifespan=lifespan,
+    )
+    app.state.platform = platform
+    return app
+
+
+def _routes() -> list[BaseRoute]:
+    return [
+        Route("/", overview.show),
+        Route("/live", overview.live),
+        Route("/health", _health),
+        Route("/metrics", metrics.show),
+        Route("/static/{name}", _static),
+        Route("/datasets", datasets.list_all),
+        Route("/datasets/{name}", datasets.show),
+        Route("/datasets/{name}/{version:int}", datasets.show_version),
+        Route("/datasets/{name}/{version:int}/report", datasets.report),
+        Route("/runs", runs.list_all),
+        Route("/runs/{name}", runs.show),
+        Route("/runs/{name}/live", runs.live),
+        Route("/runs/{name}/report", runs.report),
+        Route("/runs/{name}/files/{file}", runs.file),
+        Route("/compare", compare.show),
+        Route("/lineage", lineage.show),
+        Route("/aliases", aliases.show),
+        Route("/tensorboard", pass_on),
+        # TensorBoard's pages ask for many series at once by POST; they change nothing.
+        Route("/tensorboard/{path:path}", pass_on, methods=["GET", "HEAD", "POST"]),
+    ]
+
+
+async def _health(_: Request) -> Response:
+    return PlainTextResponse("true")
+
+
+async def _static(request: Request) -> Response:
+    found = static_files().get(request.path_params["name"])
+    if found is None:
+        raise HTTPException(404)
+    # The address changes with the content.
+    return Response(found[0], media_type=found[1], headers={"Cache-Control": "public, max-age=31536000"})
+
+
+async def _said(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ShardmillError)
+    is_absent = isinstance(error, NotFoundError | UsageError | ConfigError)
+    return await _error_page(request, 404 if is_absent else 503, error.message, error.remedy)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 404:
+        return await _error_page(request, 404, "There is no such page.", "Begin at the overview.")
+    return PlainTextResponse(f"{error.detail}\n", error.status_code, dict(error.headers or {}))
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    message = f"The page could not be made: {type(error).__name__}."
+    return await _error_page(request, 500, message, "The log of the page has the details.")
+
+
+async def _error_page(request: Request, status: int, message: str, remedy: str | None) -> Response:
+    return await run_in_threadpool(
+        render, request, "error.html.j2", status=status, title="Not shown", message=message, remedy=remedy
+    )

@@ -1,0 +1,177 @@
+"""Figures of the platform for Prometheus, at ``/metrics``. docs/platform.md lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from flows.page.pages.charts import latest
+from flows.page.platform import Platform
+from flows.page.reading.prefect import Activity, PrefectAway
+from infra.errors import ShardmillError
+
+# More series than this would burden Prometheus more than they tell.
+_DATASETS, _LIVE_RUNS = 1_000, 50
+
+
+@dataclass(frozen=True, slots=True)
+class Flows:
+    """What Prefect knows: runs by flow and state, those that wait, and workers that are alive.
+
+    Attributes:
+        is_up: its API answered.
+        counts: (flow, state) -> runs in the history.
+        waiting: runs whose time has come and that have not begun.
+        workers: those that are alive.
+    """
+
+    is_up: bool
+    counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    waiting: int = 0
+    workers: int = 0
+
+
+async def show(request: Request) -> Response:
+    """Return all figures in the text format that the scraper asks for."""
+    platform: Platform = request.app.state.platform
+    flows = await _flows(platform)
+
+    def text() -> tuple[bytes, str]:
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_Snapshot(platform, flows))
+        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        return encode(registry), content_type
+
+    content, content_type = await run_in_threadpool(text)
+    return Response(content, headers={"Content-Type": content_type})
+
+
+async def _flows(platform: Platform) -> Flows | None:
+    """Return what Prefect knows; None: the page stands alone."""
+    if platform.prefect is None:
+        return None
+    try:
+        counts, waiting = await platform.prefect.counts(), await platform.prefect.waiting()
+    except PrefectAway:
+        return Flows(is_up=False)
+    found = await platform.activity()
+    workers = found.workers if isinstance(found, Activity) else ()
+    return Flows(True, counts, waiting, sum(worker.is_alive for worker in workers))
+
+
+class _Snapshot(Collector):
+    """The figures of one moment."""
+
+    def __init__(self, platform: Platform, flows: Flows | None) -> None:
+        self._platform, self._flows = platform, flows
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every figure."""
+        if self._flows is not None:
+            yield from _of_flows(self._flows)
+        yield from _of_datasets(self._platform)
+        yield from _of_trainings(self._platform)
+        yield from _of_disks(self._platform)
+
+
+def _of_flows(flows: Flows) -> Iterator[Metric]:
+    yield _family("shardmill_prefect_up", "1 if Prefect's API answers.", (), [((), flows.is_up)])
+    if not flows.is_up:
+        return
+    yield _family(
+        "shardmill_flow_runs", "Runs in Prefect's history, by flow and state.", ("flow", "state"),
+        flows.counts.items(),
+    )  # fmt: skip
+    waiting = "Runs whose time has come and that have not begun."
+    yield _family("shardmill_flow_runs_waiting", waiting, (), [((), flows.waiting)])
+    yield _family("shardmill_workers_online", "Workers that are alive.", (), [((), flows.workers)])
+
+
+def _of_datasets(platform: Platform) -> Iterator[Metric]:
+    try:
+        rows = [platform.datasets.row(name) for name in platform.datasets.names()[:_DATASETS]]
+    except ShardmillError:
+        return
+    published = [(row.num_versions, row.newest) for row in rows if row.newest is not None]
+    good = [newest for _, newest in published if newest.problem is None]
+    of = ("dataset",)
+    yield _family(
+        "shardmill_dataset_versions", "Published versions.", of,
+        [((newest.dataset,), count) for count, newest in published],
+    )  # fmt: skip
+    yield _family(
+        "shardmill_dataset_broken", "1 if the newest manifest cannot be read.", of,
+        [((newest.dataset,), newest.problem is not None) for _, newest in published],
+    )  # fmt: skip
+    yield _family(
+        "shardmill_dataset_records", "Records of the newest version, by split.", ("dataset", "split"),
+        [((row.dataset, split), count) for row in good for split, count in row.splits.items()],
+    )  # fmt: skip
+    yield _family(
+        "shardmill_dataset_inputs", "Inputs of the newest version, by outcome.", ("dataset", "outcome"),
+        [
+            ((row.dataset, name.removesuffix("s")), count)
+            for row in good
+            for name, count in row.outcomes.items()
+            if name != "inputs"
+        ],
+    )  # fmt: skip
+    yield _family(
+        "shardmill_dataset_size_bytes", "Size of the shards of the newest version.", of,
+        [((row.dataset,), row.num_bytes) for row in good],
+    )  # fmt: skip
+    yield _family(
+        "shardmill_dataset_published_timestamp_seconds", "When the newest version was published.", of,
+        [((row.dataset,), row.published) for row in good],
+    )  # fmt: skip
+
+
+def _of_trainings(platform: Platform) -> Iterator[Metric]:
+    states: dict[tuple[str, ...], float] = {}
+    for row in platform.runs.rows():
+        states[row.state,] = states.get((row.state,), 0) + 1
+    yield _family(
+        "shardmill_training_runs", "Training runs in the folder, by state.", ("state",), states.items()
+    )
+    live = platform.runs.live()[:_LIVE_RUNS]
+    told = {row.name: latest(platform.runs.curves(row.name)) for row in live}
+    for name, figure, help_text in (
+        ("shardmill_training_images_per_second", "images_per_second", "Rate of a run that trains."),
+        ("shardmill_training_loss", "step_loss", "Loss of the last steps of a run that trains."),
+        ("shardmill_training_steps_done", "step", "Steps that a run that trains has done."),
+    ):
+        values = [((run,), figures[figure]) for run, figures in told.items() if figure in figures]
+        yield _family(name, help_text, ("run",), values)
+    for name, help_text, epochs in (
+        ("shardmill_training_epochs_done", "Epochs that are done.", [row.epochs_done for row in live]),
+        ("shardmill_training_epochs_wanted", "Epochs of the run.", [row.epochs for row in live]),
+    ):
+        values = [((row.name,), float(count)) for row, count in zip(live, epochs, strict=True)]
+        yield _family(name, help_text, ("run",), values)
+
+
+def _of_disks(platform: Platform) -> Iterator[Metric]:
+    disks = platform.disks()
+    labels = [(disk.holds.replace(" ", ""),) for disk in disks]
+    sizes = zip(labels, (disk.total_bytes for disk in disks), strict=True)
+    free = zip(labels, (disk.free_bytes for disk in disks), strict=True)
+    yield _family("shardmill_disk_size_bytes", "Size of the disk that holds it.", ("holds",), sizes)
+    yield _family("shardmill_disk_free_bytes", "Free bytes of the disk that holds it.", ("holds",), free)
+
+
+def _family(
+    name: str, help_text: str, labels: Sequence[str], values: Iterable[tuple[Sequence[str], float]]
+) -> Metric:
+    family = GaugeMetricFamily(name, help_text, labels=labels)
+    for of, value in values:
+        # A name that is not UTF-8 text would break the whole answer.
+        family.add_metric([text.encode("utf-8", "backslashreplace").decode() for text in of], float(value))
+    return family

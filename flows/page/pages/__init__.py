@@ -1,0 +1,1 @@
+"""The pages: each takes a request, reads what it shows, and fills a template."""

@@ -1,0 +1,113 @@
+"""The pages of data sets and their versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from flows.page.files import dataset_report
+from flows.page.paging import list_page
+from flows.page.platform import Platform
+from flows.page.rendering import render
+from infra.dataset.version import DatasetVersion
+from infra.errors import NotFoundError
+from infra.format.contract import Manifest
+from infra.html.formatting import setting_rows
+
+_CLASSES = 200
+_SHARDS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ClassRow:
+    """A class of a version: its name, its examples, and those of each split."""
+
+    name: str
+    total: int
+    by_split: Mapping[str, int]
+
+
+def list_all(request: Request) -> Response:
+    """Return the page of all data sets."""
+    platform: Platform = request.app.state.platform
+    page = list_page(request, platform.datasets.names())
+    rows = [platform.datasets.row(name) for name in page.items]
+    return render(
+        request, "datasets.html.j2", title="Data sets", rows=rows, page=page, root=platform.datasets.uri
+    )
+
+
+def show(request: Request) -> Response:
+    """Return the page of one data set: its versions."""
+    platform: Platform = request.app.state.platform
+    name = request.path_params["name"]
+    page = list_page(request, platform.datasets.versions(name))
+    if not page.items:
+        raise NotFoundError(f"no data set {name!r} under {platform.datasets.uri}", "see the list of all")
+    rows = platform.datasets.version_rows(name, page.items)
+    return render(request, "dataset.html.j2", title=name, name=name, rows=rows, page=page)
+
+
+def show_version(request: Request) -> Response:
+    """Return the page of one version."""
+    platform: Platform = request.app.state.platform
+    version = _opened(request)
+    manifest = version.manifest
+    trained = [row for row in platform.runs.rows() if _is_of(row.dataset, version.ref)]
+    classes = _class_rows(manifest)
+    return render(
+        request,
+        "version.html.j2",
+        title=version.ref,
+        manifest=manifest,
+        outcomes=[
+            ("records", "record", manifest.accounting.num_records),
+            ("duplicates", "duplicate", manifest.accounting.num_duplicates),
+            ("filtered", "filtered", manifest.accounting.num_filtered),
+            ("quarantined", "quarantined", manifest.accounting.num_quarantined),
+        ],
+        quarantine=sorted(manifest.quarantine.items(), key=lambda row: (-row[1], row[0])),
+        classes=classes[:_CLASSES],
+        num_classes=len(classes),
+        largest_class=max((row.total for row in classes), default=0),
+        shards=manifest.shards[:_SHARDS],
+        stored_bytes=sum(shard.num_bytes for shard in manifest.shards),
+        settings=list(setting_rows(manifest.config)),
+        features=_features(manifest),
+        trained=trained,
+        is_newest=version.version == max(platform.datasets.versions(version.name)),
+    )
+
+
+def report(request: Request) -> Response:
+    """Return the report of a version."""
+    return dataset_report(_opened(request))
+
+
+def _opened(request: Request) -> DatasetVersion:
+    platform: Platform = request.app.state.platform
+    return platform.datasets.open(request.path_params["name"], request.path_params["version"])
+
+
+def _is_of(dataset: str, ref: str) -> bool:
+    """Tell whether a run was trained on a version, or on a view of it."""
+    return dataset == ref or dataset.startswith(f"{ref}?")
+
+
+def _class_rows(manifest: Manifest) -> list[ClassRow]:
+    """Return the classes, the largest first."""
+    splits = {split: summary.class_counts for split, summary in manifest.splits.items()}
+    names = dict.fromkeys([*manifest.classes, *(name for counts in splits.values() for name in counts)])
+    rows = []
+    for name in names:
+        counts = {split: of_split[name] for split, of_split in splits.items() if of_split.get(name)}
+        rows.append(ClassRow(name, sum(counts.values()), counts))
+    return sorted(rows, key=lambda row: (-row.total, row.name))
+
+
+def _features(manifest: Manifest) -> Sequence[tuple[str, str]]:
+    """Return (name, type and meaning) of the features of each record."""
+    return [*manifest.features.items(), *((each.name, str(each)) for each in manifest.extra_features)]

@@ -1,0 +1,57 @@
+"""Where everything comes from: source, version, runs, models and aliases of a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from flows.page.paging import list_page
+from flows.page.platform import Platform
+from flows.page.reading.aliases import aliases_by_run
+from flows.page.reading.datasets import VersionRow
+from flows.page.reading.runs import RunRow
+from flows.page.rendering import render
+
+_VERSIONS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Descent:
+    """A version, and the runs that were trained on it, each with the figure that says most."""
+
+    version: VersionRow
+    runs: Sequence[RunRow]
+
+
+def show(request: Request) -> Response:
+    """Return the page: of the data set that ``?dataset=`` names, or a list of all."""
+    platform: Platform = request.app.state.platform
+    name = request.query_params.get("dataset")
+    if name is None:
+        page = list_page(request, platform.datasets.names())
+        return render(request, "lineage_of.html.j2", title="Lineage", page=page)
+    numbers = list_page(request, platform.datasets.versions(name), _VERSIONS)
+    trained, names = _by_version(platform), aliases_by_run(platform.runs.storage, name)
+    descents = [
+        Descent(row, trained.get(row.ref, ())) for row in platform.datasets.version_rows(name, numbers.items)
+    ]
+    return render(
+        request,
+        "lineage.html.j2",
+        title=f"Lineage of {name}",
+        name=name,
+        descents=descents,
+        page=numbers,
+        aliases=names,
+    )
+
+
+def _by_version(platform: Platform) -> Mapping[str, Sequence[RunRow]]:
+    """Return version -> runs that were trained on it, or on a view of it."""
+    found: dict[str, list[RunRow]] = {}
+    for row in platform.runs.rows():
+        found.setdefault(row.dataset.partition("?")[0], []).append(row)
+    return found

@@ -1,0 +1,192 @@
+"""The pages of training runs."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from flows.page.files import RUN_REPORT, pictures_of, run_file
+from flows.page.options import path_of
+from flows.page.pages.charts import latest, legend, run_charts
+from flows.page.paging import list_page
+from flows.page.platform import Platform
+from flows.page.reading.aliases import aliases_by_run
+from flows.page.reading.runs import BROKEN, TRAINING, RunRow
+from flows.page.rendering import render
+from infra.dataset.views.references import parse_reference
+from infra.errors import ShardmillError
+from infra.html.formatting import setting_rows
+from training.promotion.purged import purged_in_words
+from training.results.metrics.figures import FIGURES, is_smaller_better
+from training.results.predictions.label_errors import LABEL_ERRORS_FILE
+from training.results.run_files.rank_balance import BALANCE_FILE, read_balance
+from training.results.run_files.run_folder import RunFolder
+
+_COLUMNS = ("name", "changed", "dataset", "model", "state")
+_LABEL_ERRORS = 10
+_LARGEST_CSV_BYTES = 8 << 20
+
+
+def list_all(request: Request) -> Response:
+    """Return the page of all runs, sorted by the column or figure of the test split that ``?sort=`` names."""
+    platform: Platform = request.app.state.platform
+    rows = platform.runs.rows()
+    figures = [name for name in FIGURES if any(name in row.figures for row in rows)]
+    wanted = request.query_params.get("sort", "-changed")
+    column, falls = wanted.removeprefix("-"), wanted.startswith("-")
+    if column not in _COLUMNS and column not in figures:
+        column, falls = "changed", True
+    return render(
+        request,
+        "runs.html.j2",
+        title="Training runs",
+        page=list_page(request, _sorted(rows, column, falls)),
+        column=column,
+        falls=falls,
+        columns=[("name", "run"), ("dataset", "data set"), ("model", "model"), ("state", "state")],
+        figures=[(name, FIGURES[name]) for name in figures],
+        best_first=lambda name: name if is_smaller_better(name) else f"-{name}",
+        folder=str(platform.runs.folder),
+    )
+
+
+def show(request: Request) -> Response:
+    """Return the page of one run."""
+    platform: Platform = request.app.state.platform
+    name = request.path_params["name"]
+    row = platform.runs.row(name)
+    values = _live_values(platform, row)
+    if row.state == BROKEN:
+        return render(request, "run_broken.html.j2", title=name, row=row)
+    run = platform.runs.open(name)
+    return render(
+        request,
+        "run.html.j2",
+        title=name,
+        **values,
+        version=_version_path(run.dataset),
+        splits=_split_figures(run),
+        pictures=pictures_of(run.path),
+        has_report=(run.path / RUN_REPORT).is_file(),
+        label_errors=_label_errors(run.path),
+        ranks=_ranks(run.path),
+        settings=list(setting_rows(_config(run))),
+        notes=[*(run.result or {}).get("notes", []), *_purged(run.path)],
+        aliases=aliases_by_run(platform.runs.storage).get(name, ()),
+        export=(run.result or {}).get("export_dir"),
+    )
+
+
+def live(request: Request) -> Response:
+    """Return the part of a run's page that moves."""
+    platform: Platform = request.app.state.platform
+    row = platform.runs.row(request.path_params["name"])
+    answer = render(request, "run_live.html.j2", **_live_values(platform, row))
+    if row.state != TRAINING:
+        answer.headers["X-Ended"] = "true"
+    return answer
+
+
+def report(request: Request) -> Response:
+    """Return the report of a run."""
+    platform: Platform = request.app.state.platform
+    return run_file(platform.runs.path(request.path_params["name"]), RUN_REPORT)
+
+
+def file(request: Request) -> Response:
+    """Return a picture of a run."""
+    platform: Platform = request.app.state.platform
+    return run_file(platform.runs.path(request.path_params["name"]), request.path_params["file"])
+
+
+def _sorted(rows: Sequence[RunRow], column: str, falls: bool) -> list[RunRow]:
+    """Sort runs; those that lack a figure come last in either order."""
+
+    def value(row: RunRow) -> Any:
+        return getattr(row, column) if column in _COLUMNS else row.figures[column]
+
+    known = [row for row in rows if column in _COLUMNS or column in row.figures]
+    lacking = [row for row in rows if column not in _COLUMNS and column not in row.figures]
+    return [*sorted(known, key=value, reverse=falls), *lacking]
+
+
+def _live_values(platform: Platform, row: RunRow) -> dict[str, Any]:
+    curves = platform.runs.curves(row.name)
+    return {
+        "row": row,
+        "is_live": row.state == TRAINING,
+        "charts": list(run_charts(curves)),
+        "legend": legend(curves),
+        "latest": latest(curves),
+    }
+
+
+def _version_path(dataset: str) -> str | None:
+    """Return the address of the version that a run was trained on."""
+    try:
+        of = parse_reference(dataset)
+    except ShardmillError:
+        return None
+    return (
+        path_of("datasets", of.name, of.version) if of.version.isdecimal() else path_of("datasets", of.name)
+    )
+
+
+def _split_figures(run: RunFolder) -> list[tuple[str, Sequence[tuple[str, str]]]]:
+    """Return (split, [(name, value as text), ...]), the test split first."""
+    found = []
+    for split, figures in (run.result or {}).get("metrics", {}).items():
+        told = [
+            (figure.words, figure.text(figures[name]))
+            for name, figure in FIGURES.items()
+            if isinstance(figures.get(name), int | float)
+        ]
+        found.append((split, told))
+    return sorted(found, key=lambda row: row[0] != "test")
+
+
+def _config(run: RunFolder) -> Mapping[str, Any]:
+    try:
+        return run.config()
+    except (ShardmillError, KeyError, TypeError):
+        return {}
+
+
+def _purged(run: Path) -> list[str]:
+    """Say that the run learned from records that were removed since."""
+    try:
+        words = purged_in_words(run)
+    except ShardmillError as error:
+        words = str(error)
+    return [] if words is None else [words]
+
+
+def _label_errors(run: Path) -> Sequence[Mapping[str, str]]:
+    """Return the likeliest label errors that the run found; empty if it looked for none."""
+    path = run / LABEL_ERRORS_FILE
+    try:
+        if path.is_symlink() or path.stat().st_size > _LARGEST_CSV_BYTES:
+            return []
+        with path.open(encoding="utf-8", newline="") as stream:
+            rows = [row for row, _ in zip(csv.DictReader(stream), range(_LABEL_ERRORS), strict=False)]
+    except (OSError, ValueError, csv.Error):
+        return []
+    wanted = ("source_uri", "split", "given_label", "suggested_label", "score")
+    return [{name: row.get(name) or "" for name in wanted} for row in rows]
+
+
+def _ranks(run: Path) -> dict[str, Any] | None:
+    """Return the table of what each rank did, with warnings; None of a run of one rank."""
+    if not (run / BALANCE_FILE).is_file():
+        return None
+    try:
+        found = read_balance(run)
+        columns, rows = found.table()
+    except (ShardmillError, KeyError, TypeError, ValueError) as error:
+        return {"epoch": 0, "columns": [], "rows": [], "warnings": [f"{BALANCE_FILE}: {error}"]}
+    return {"epoch": found.epoch, "columns": columns, "rows": rows, "warnings": found.warnings}

@@ -1,0 +1,87 @@
+"""Everything that the handlers of one page share."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from flows.page.options import PageOptions
+from flows.page.reading.datasets import Datasets
+from flows.page.reading.prefect import Activity, PrefectApi, PrefectAway
+from flows.page.reading.runs import Runs
+from flows.page.tensorboard import TensorBoardProxy
+
+_ACTIVITY_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A disk: what is kept there, the folder, its size and what is free (bytes)."""
+
+    holds: str
+    folder: str
+    total_bytes: int
+    free_bytes: int
+
+
+class Platform:
+    """The places that a page shows, and what was read of them.
+
+    Attributes:
+        options: of the page.
+        datasets, runs: readers of the folders.
+        prefect: reader of Prefect's API; None: the page stands alone.
+        tensorboard: passes requests on to TensorBoard; None: it does not run.
+    """
+
+    def __init__(self, options: PageOptions) -> None:
+        self.options = options
+        self.datasets = Datasets(options.root)
+        self.runs = Runs(options.runs)
+        self.prefect = PrefectApi(options.api_url, options.api_auth) if options.api_url else None
+        self.tensorboard = TensorBoardProxy(options.tensorboard_url) if options.tensorboard_url else None
+        self._asked = 0.0
+        self._activity: Activity | str | None = None
+        self._asking = asyncio.Lock()
+
+    async def activity(self) -> Activity | str | None:
+        """Return what Prefect knows of now; a text: why nothing is known; None: there is no Prefect.
+
+        Many viewers ask once in two seconds together.
+        """
+        if self.prefect is None:
+            return None
+        async with self._asking:
+            if time.monotonic() - self._asked > _ACTIVITY_SECONDS:
+                try:
+                    self._activity = await self.prefect.activity()
+                except PrefectAway as error:
+                    self._activity = str(error)
+                self._asked = time.monotonic()
+            return self._activity
+
+    def disks(self) -> list[Disk]:
+        """Return the local disks of data sets and runs, as far as they can be asked."""
+        local = self.datasets.catalog.storage.local_path()
+        found = []
+        for holds, folder in (("data sets", local), ("runs", self.runs.folder)):
+            there = None if folder is None else _nearest(folder)
+            if there is None:
+                continue
+            usage = shutil.disk_usage(there)
+            found.append(Disk(holds, str(folder), usage.total, usage.free))
+        return found
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for each in (self.prefect, self.tensorboard):
+            if each is not None:
+                await each.close()
+
+
+def _nearest(folder: Path) -> Path | None:
+    """Return the folder, or the nearest one above it that exists."""
+    return next((path for path in (folder, *folder.parents) if path.is_dir()), None)

@@ -1,0 +1,233 @@
+"""Ask Prefect's API what runs, what comes next, and who works. Its REST interface keeps the page small."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+
+from flows.flow_runs.showing.markdown import unescaped
+from flows.scheduling.inboxes import INBOX_VARIABLES, Inbox, inboxes_of
+
+_TIMEOUT_SECONDS = 10.0
+_RUNNING = ("RUNNING", "PENDING", "CANCELLING")
+_ENDED = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+_MOST_FLOWS = 50
+_MOST_INBOXES = 50
+
+
+class PrefectAway(Exception):
+    """Prefect's API does not answer, or not as it should."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowRun:
+    """One run of a flow.
+
+    Attributes:
+        id, name, flow: what it is.
+        state: such as ``Running``; ``kind`` is its type, such as ``RUNNING``.
+        message: why it ended so.
+        begins: when it began, or will (seconds since 1970); 0: unknown.
+        parameters: of the flow.
+        percent, doing: its live progress; None: it has told none.
+    """
+
+    id: str
+    name: str
+    flow: str
+    state: str
+    kind: str
+    message: str
+    begins: float
+    parameters: Mapping[str, Any]
+    percent: float | None = None
+    doing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker: its name, its pool, whether it is alive, and when it was last heard (seconds since 1970)."""
+
+    name: str
+    pool: str
+    is_alive: bool
+    heard: float
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What Prefect knows of now.
+
+    Attributes:
+        running, coming, ended: runs at work, the next ones, the last ones.
+        workers: of all pools.
+        inboxes: folders that are watched.
+    """
+
+    running: Sequence[FlowRun] = field(default_factory=tuple)
+    coming: Sequence[FlowRun] = field(default_factory=tuple)
+    ended: Sequence[FlowRun] = field(default_factory=tuple)
+    workers: Sequence[Worker] = field(default_factory=tuple)
+    inboxes: Sequence[Inbox] = field(default_factory=tuple)
+
+
+class PrefectApi:
+    """Reads from one API. Prefect guards reading by POST as it guards writing: with a token."""
+
+    def __init__(self, url: str, auth: str | None) -> None:
+        headers = {}
+        if auth:
+            headers["Authorization"] = f"Basic {base64.b64encode(auth.encode()).decode('ascii')}"
+        # The address is named on purpose: no proxy of the environment stands before it.
+        self._http = httpx.AsyncClient(
+            base_url=url.rstrip("/"), headers=headers, timeout=_TIMEOUT_SECONDS, trust_env=False
+        )
+        self._client_id = str(uuid.uuid4())
+        self._token: str | None = None
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def activity(self) -> Activity:
+        """Return what runs, what comes next, what ended last, and the workers.
+
+        Raises:
+            PrefectAway: the API does not answer as it should.
+        """
+        try:
+            return Activity(
+                await self._runs(_RUNNING, "START_TIME_DESC", 20, with_progress=True),
+                await self._runs(("SCHEDULED",), "EXPECTED_START_TIME_ASC", 10),
+                await self._runs(_ENDED, "END_TIME_DESC", 10),
+                await self._workers(),
+                inboxes_of(await self._post("/variables/filter", **INBOX_VARIABLES, limit=_MOST_INBOXES)),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise PrefectAway(f"Prefect's API answered in an unknown way: {error!r}") from error
+
+    async def counts(self) -> dict[tuple[str, str], int]:
+        """Return (flow, type of state) -> number of runs in the history.
+
+        Raises:
+            PrefectAway: the API does not answer as it should.
+        """
+        now = datetime.now(UTC)
+        whole = {
+            "history_start": (now - timedelta(days=3650)).isoformat(),
+            "history_end": (now + timedelta(days=3650)).isoformat(),
+            "history_interval_seconds": 2 * 3650 * 86400,
+        }
+        try:
+            found: dict[tuple[str, str], int] = {}
+            for flow in await self._post("/flows/filter", limit=_MOST_FLOWS):
+                for interval in await self._post(
+                    "/flow_runs/history", **whole, flows={"id": {"any_": [flow["id"]]}}
+                ):
+                    for state in interval["states"]:
+                        key = (str(flow["name"]), str(state["state_type"]).lower())
+                        found[key] = found.get(key, 0) + int(state["count_runs"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise PrefectAway(f"Prefect's API answered in an unknown way: {error!r}") from error
+        return found
+
+    async def waiting(self) -> int:
+        """Return the number of runs whose time has come and that have not begun.
+
+        Raises:
+            PrefectAway: the API does not answer as it should.
+        """
+        due = {"before_": datetime.now(UTC).isoformat()}
+        scheduled = {"state": {"type": {"any_": ["SCHEDULED"]}}, "expected_start_time": due}
+        return int(await self._post("/flow_runs/count", flow_runs=scheduled))
+
+    async def _runs(
+        self, kinds: Sequence[str], sort: str, limit: int, *, with_progress: bool = False
+    ) -> list[FlowRun]:
+        # What runs inside another run is told of with that one.
+        wanted = {"state": {"type": {"any_": list(kinds)}}, "parent_task_run_id": {"is_null_": True}}
+        found = await self._post("/flow_runs/filter", flow_runs=wanted, sort=sort, limit=limit)
+        flows = await self._flow_names({run["flow_id"] for run in found})
+        progress = await self._progress([run["id"] for run in found]) if with_progress else {}
+        return [_flow_run(run, flows, progress.get(run["id"])) for run in found]
+
+    async def _flow_names(self, ids: set[str]) -> dict[str, str]:
+        if not ids:
+            return {}
+        found = await self._post("/flows/filter", flows={"id": {"any_": sorted(ids)}})
+        return {flow["id"]: flow["name"] for flow in found}
+
+    async def _progress(self, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+        """Return id of a flow run -> its latest progress artifact."""
+        if not ids:
+            return {}
+        wanted = {"flow_run_id": {"any_": list(ids)}, "type": {"any_": ["progress"]}}
+        found = await self._post("/artifacts/filter", artifacts=wanted, sort="CREATED_DESC", limit=100)
+        return {artifact["flow_run_id"]: artifact for artifact in reversed(found)}
+
+    async def _workers(self) -> list[Worker]:
+        workers = []
+        for pool in await self._post("/work_pools/filter", limit=20):
+            found = await self._post(f"/work_pools/{pool['name']}/workers/filter", limit=50)
+            workers += [
+                Worker(
+                    worker["name"], pool["name"], worker["status"] == "ONLINE",
+                    _seconds(worker["last_heartbeat_time"]),
+                )
+                for worker in found
+            ]  # fmt: skip
+        return sorted(workers, key=lambda worker: (not worker.is_alive, -worker.heard))
+
+    async def _post(self, path: str, **body: Any) -> Any:
+        if self._token is None:
+            await self._take_token()
+        answer = await self._request("POST", path, json=body, headers=self._csrf())
+        if answer.status_code == httpx.codes.FORBIDDEN:  # the token has run out
+            await self._take_token()
+            answer = await self._request("POST", path, json=body, headers=self._csrf())
+        if answer.is_error:
+            raise PrefectAway(f"Prefect's API answered {path} with status {answer.status_code}")
+        return answer.json()
+
+    async def _take_token(self) -> None:
+        answer = await self._request("GET", "/csrf-token", params={"client": self._client_id})
+        # Any other answer: this server asks for no token.
+        self._token = str(answer.json()["token"]) if answer.is_success else ""
+
+    def _csrf(self) -> dict[str, str]:
+        return {"Prefect-Csrf-Client": self._client_id, "Prefect-Csrf-Token": self._token or ""}
+
+    async def _request(self, method: str, path: str, **more: Any) -> httpx.Response:
+        try:
+            return await self._http.request(method, path, **more)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise PrefectAway(f"Prefect's API does not answer: {error or type(error).__name__}") from error
+
+
+def _flow_run(
+    run: Mapping[str, Any], flows: Mapping[str, str], progress: Mapping[str, Any] | None
+) -> FlowRun:
+    state = run.get("state") or {}
+    percent = progress["data"] if progress else None
+    return FlowRun(
+        id=str(run["id"]),
+        name=str(run["name"]),
+        flow=flows.get(run["flow_id"], ""),
+        state=str(run.get("state_name") or ""),
+        kind=str(run.get("state_type") or ""),
+        message=str(state.get("message") or ""),
+        begins=_seconds(run.get("start_time") or run.get("expected_start_time")),
+        parameters=run.get("parameters") or {},
+        percent=float(percent) if isinstance(percent, int | float) else None,
+        doing=unescaped(str((progress or {}).get("description") or "")),
+    )
+
+
+def _seconds(moment: str | None) -> float:
+    return datetime.fromisoformat(moment).timestamp() if moment else 0.0

@@ -1,0 +1,94 @@
+"""Fill the templates of the page. Every text is escaped and made visible (infra.html.page)."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from datetime import UTC, datetime
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment
+from markupsafe import escape
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from flows.page.options import path_of, query_of
+from infra.html.page import environment, style_sheet
+
+_LINKS = (
+    ("Overview", "/"),
+    ("Data sets", "/datasets"),
+    ("Runs", "/runs"),
+    ("Lineage", "/lineage"),
+    ("Aliases", "/aliases"),
+)
+
+
+def render(request: Request, template: str, /, status: int = 200, **values: Any) -> HTMLResponse:
+    """Return a page, or a part of one, as the answer to a request."""
+    options = request.app.state.platform.options
+    text = templates().get_template(template).render(
+        links=_LINKS,
+        here=request.url.path,
+        prefect_ui=options.ui_url,
+        has_tensorboard=options.tensorboard_url is not None,
+        style=static_path("page.css"),
+        script=static_path("live.js"),
+        **values,
+    )  # fmt: skip
+    return HTMLResponse(text, status)
+
+
+@cache
+def templates() -> Environment:
+    """Return the environment of all templates of the page."""
+    folder = resources.files("flows.page").joinpath("templates")
+    made = environment(lambda name: folder.joinpath(name).read_text(encoding="utf-8"))
+    made.globals.update(path_of=path_of, query_of=query_of)
+    made.filters.update(moment=moment, ago=ago, short=short, exact=escape)
+    return made
+
+
+@cache
+def static_files() -> dict[str, tuple[bytes, str]]:
+    """Return name -> (content, media type) of the files that pages load."""
+    folder = resources.files("flows.page").joinpath("static")
+    style = style_sheet() + folder.joinpath("page.css").read_text(encoding="utf-8")
+    script = folder.joinpath("live.js").read_bytes()
+    return {"page.css": (style.encode("utf-8"), "text/css"), "live.js": (script, "text/javascript")}
+
+
+@cache
+def static_path(name: str) -> str:
+    """Return the address of a file that pages load; it changes with the content."""
+    digest = hashlib.sha256(static_files()[name][0]).hexdigest()[:12]
+    return f"/static/{name}?{digest}"
+
+
+def moment(seconds: float) -> str:
+    """Return a time (seconds since 1970) as ``2026-11-21 02:35 UTC``; a dash for 0."""
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC" if seconds else "—"
+    except (OverflowError, ValueError, OSError):
+        return "—"
+
+
+def ago(seconds: float) -> str:
+    """Return how long ago a time (seconds since 1970) was, or in how long it will be."""
+    passed = time.time() - seconds
+    words = _duration(abs(passed))
+    return f"{words} ago" if passed >= 0 else f"in {words}"
+
+
+def _duration(seconds: float) -> str:
+    for unit, length in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def short(value: float) -> str:
+    """Return a figure to four significant digits."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

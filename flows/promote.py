@@ -1,0 +1,70 @@
+"""The promote flow: a run takes over an alias if it is better than the run that has it, or by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefect import flow, get_run_logger
+from prefect.client.schemas.objects import State
+from prefect.states import Completed
+
+from flows.flow_runs.artifacts.keys import Keys
+from flows.flow_runs.artifacts.verdicts import decision_in_words, publish_verdict
+from flows.flow_runs.events import emit_decided
+from flows.flow_runs.jobs import children
+from flows.flow_runs.jobs.job_commands import promote_command
+from flows.flow_runs.run_states import cancelled_state, failing_in_words, failures_shown, job_task
+from flows.parameters import AliasWord, Reason, RunRef, root_or_default, runs_or_default
+from infra.errors import Cancelled
+from training.aliases.names import PRODUCTION
+from training.promotion.rules import PromotionRules
+
+RULES = PromotionRules()
+
+
+@flow(name="promote", flow_run_name="promote-{run}")
+@failing_in_words
+def promote(
+    run: RunRef,
+    alias: AliasWord = PRODUCTION,
+    reason: Reason | None = None,
+    rules: PromotionRules = RULES,
+    root: str | None = None,
+    runs: str | None = None,
+) -> State[Any]:
+    """Give an alias to a run, if it is better beyond the noise than the run that has it.
+
+    Both are compared on the test split of the newest version of their dataset. With a reason a person
+    decides, and nothing is compared.
+
+    Args:
+        run: Name of a finished training run, or NAME@ALIAS such as photos@staging.
+        alias: Name of the alias.
+        reason: Decide by hand, and say why; empty to have the figures decide.
+        rules: When the run takes over the alias.
+        root: Folder of the datasets; empty for the worker's default.
+        runs: Folder of the training runs; empty for the worker's default.
+    """
+    folder, place = root_or_default(root), runs_or_default(runs)
+    again = ["promote", run, "--alias", alias, "--root", folder, "--runs", place]
+    again += ["--reason", reason] if reason else []
+    try:
+        with failures_shown("promote", Keys(run), again, {"": rules}):
+            result = promote_run(run, alias, reason or None, rules, folder, place)
+    except Cancelled as stop:
+        return cancelled_state(stop)
+    emit_decided(result)
+    publish_verdict(result)
+    return Completed(message=f"{result['alias']} {decision_in_words(result)}", data=result)
+
+
+@job_task("promote-run")
+def promote_run(
+    run: str, alias: str, reason: str | None, rules: PromotionRules, root: str, runs: str
+) -> dict[str, Any]:
+    """Compare and decide in a process of its own and return its result."""
+    command = promote_command(run, alias, reason, rules, root, runs)
+    log = get_run_logger()
+    return children.run_child_job(
+        command, job="promote", keys=Keys(run), log=log, in_words=decision_in_words
+    ).result

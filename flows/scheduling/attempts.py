@@ -1,0 +1,120 @@
+"""Run a flow as its schedule needs it: one run works, one may wait, and a failing source is tried slowly."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from prefect import get_run_logger
+from prefect.client.schemas.objects import State
+from prefect.context import FlowRunContext
+from prefect.states import Completed, Failed
+
+from flows.flow_runs.jobs.worker_process import begin_workers_run
+from flows.flow_runs.run_states import with_form_of
+from flows.scheduling import failures
+from flows.scheduling.coalescing import skipping_superfluous
+from flows.scheduling.kinds import is_automatic, kind_of
+from flows.scheduling.source_state import files_of, mark_of
+from infra.errors import LockedError
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.objects import FlowRun
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Automations that tell of state "Failed" tell of an error once, and not of each try.
+STILL_FAILING = "StillFailing"
+
+
+def attempted(work: Callable[P, State[Any]]) -> Callable[P, State[Any]]:
+    """Decorate the function of a flow: coalesce its runs, and back off while its source fails.
+
+    The function returns the state in which the run ends, and raises if it fails. If it has a parameter
+    ``source``, a change of that source ends the back-off.
+    """
+    signature = inspect.signature(work, eval_str=True)
+
+    @functools.wraps(work)
+    def attempt(*args: P.args, **kwargs: P.kwargs) -> State[Any]:
+        context = FlowRunContext.get()
+        run = context.flow_run if context is not None else None
+        if context is None or run is None or context.flow is None or run.parent_task_run_id is not None:
+            return work(*args, **kwargs)  # the run around this one sees to it
+        begin_workers_run()
+        source = signature.bind(*args, **kwargs).arguments.get("source")
+        with skipping_superfluous(context.flow, run):
+            tries = _Tries(run, kind_of(context.flow, run.parameters), source)
+            if is_automatic(run):
+                return tries.automatic(lambda: work(*args, **kwargs))
+            state = work(*args, **kwargs)
+            if state.is_completed():
+                tries.succeeded()
+            return state
+
+    return with_form_of(work, attempt)
+
+
+class _Tries:
+    """The tries of one kind of run."""
+
+    def __init__(self, run: FlowRun, kind: str, source: str | None) -> None:
+        self._run = run
+        self._kind = kind
+        self._source = source
+
+    def automatic(self, work: Callable[[], State[Any]]) -> State[Any]:
+        """Run the work, unless it failed lately and nothing has changed since."""
+        before = _ask(lambda client: failures.read_failures(client, self._kind))
+        if before is not None:
+            reason = failures.reason_to_postpone(before, time.time(), self._mark())
+            if reason is not None:
+                return Completed(name=failures.POSTPONED, message=reason)
+        try:
+            state = work()
+        except LockedError as busy:
+            return Completed(name=failures.POSTPONED, message=busy.message)
+        except Exception as error:
+            repeated = self._failed(before, getattr(error, "message", None) or str(error), error)
+            if repeated is None:
+                raise
+            return repeated
+        if state.is_completed():
+            self.succeeded()
+        return state
+
+    def succeeded(self) -> None:
+        """Forget the failures before."""
+        if _ask(lambda client: failures.forget_failures(client, self._kind)):
+            failures.announce("recovered", self._kind, self._run.name)
+
+    def _failed(self, before: failures.Failures | None, message: str, error: Exception) -> State[Any] | None:
+        """Keep the failure. Return the state of a repeated one; None tells of a new one."""
+        after = failures.with_failure(before, message, time.time(), self._mark())
+        _ask(lambda client: failures.write_failures(client, self._kind, after))
+        if after.count > 1:
+            get_run_logger().info("failed %d times with the same error: %s", after.count, message)
+            return Failed(name=STILL_FAILING, message=message, data=error)
+        failures.announce("failing", self._kind, self._run.name, error=message)
+        return None
+
+    def _mark(self) -> str:
+        return "" if self._source is None else mark_of(files_of(self._source))
+
+
+def _ask(question: Callable[[SyncPrefectClient], T]) -> T | None:
+    """The answer of the server; None if it gives none, which changes nothing about the work."""
+    import httpx
+    from prefect.client.orchestration import get_client
+    from prefect.exceptions import PrefectException
+
+    # Another run of the same kind may create or delete the variable at the same time.
+    with contextlib.suppress(httpx.HTTPError, PrefectException), get_client(sync_client=True) as client:
+        return question(client)
+    return None

@@ -1,0 +1,1 @@
+"""What follows by itself on events of the server: messages to people, and trainings."""

@@ -1,0 +1,129 @@
+"""Rules by which a dataset is trained on by itself: an automation and a schedule.
+
+The automation follows the event of a new version. An event may be lost, and days pass without one, so the
+schedule asks too. Both start the deployment `train` with the same conditions; the run itself decides whether
+a training is due (flows.train_when).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from flows.flow_runs.events import OPEN, PUBLISHED, TRAINING, resource_id
+from infra.errors import EnvironmentFault
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+
+_DEPLOYMENT = "train/train"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRule:
+    """When a dataset is trained on by itself.
+
+    Attributes:
+        dataset: its name.
+        parameters: of the flow `train`.
+        every: how often to ask without an event.
+    """
+
+    dataset: str
+    parameters: Mapping[str, Any]
+    every: timedelta
+
+
+def set_training_rule(rule: TrainingRule) -> None:
+    """Set the rule of a dataset; an earlier one is replaced.
+
+    Raises:
+        EnvironmentFault: the server has no deployment `train`.
+    """
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.actions import DeploymentScheduleCreate
+    from prefect.client.schemas.schedules import IntervalSchedule
+    from prefect.events.actions import RunDeployment
+    from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
+
+    with get_client(sync_client=True) as client:
+        _remove(client, rule.dataset)
+        deployment = _deployment(client)
+        schedule = DeploymentScheduleCreate(
+            schedule=IntervalSchedule(interval=rule.every),
+            slug=_slug(rule.dataset),
+            parameters=dict(rule.parameters),
+            active=True,
+        )
+        client.create_deployment_schedules(deployment.id, [schedule])
+        trigger = EventTrigger(
+            expect={PUBLISHED},
+            match={"prefect.resource.id": resource_id(rule.dataset), TRAINING: OPEN},
+            posture=Posture.Reactive,
+            threshold=1,
+            within=timedelta(0),
+        )
+        action = RunDeployment(
+            source="selected", deployment_id=deployment.id, parameters=dict(rule.parameters)
+        )
+        client.create_automation(
+            AutomationCore(
+                name=_automation(rule.dataset),
+                description=f"Trains on new versions of {rule.dataset} when a condition holds",
+                trigger=trigger,
+                actions=[action],
+            )
+        )
+
+
+def remove_training_rule(dataset: str) -> bool:
+    """Remove the rule of a dataset; return whether there was one."""
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        return _remove(client, dataset)
+
+
+def training_rules() -> list[TrainingRule]:
+    """All rules, sorted by dataset."""
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        found = [
+            TrainingRule(str(entry.parameters["dataset"]), entry.parameters, entry.schedule.interval)
+            for entry in _deployment(client).schedules
+            if (entry.slug or "").startswith(_slug(""))
+        ]
+    return sorted(found, key=lambda rule: rule.dataset)
+
+
+def _remove(client: SyncPrefectClient, dataset: str) -> bool:
+    automations = client.read_automations_by_name(_automation(dataset))
+    for automation in automations:
+        client.delete_automation(automation.id)
+    deployment = _deployment(client)
+    stale = [entry for entry in deployment.schedules if entry.slug == _slug(dataset)]
+    for entry in stale:
+        client.delete_deployment_schedule(deployment.id, entry.id)
+    return bool(automations or stale)
+
+
+def _deployment(client: SyncPrefectClient) -> Any:
+    from prefect.exceptions import ObjectNotFound
+
+    try:
+        return client.read_deployment_by_name(_DEPLOYMENT)
+    except ObjectNotFound as error:
+        raise EnvironmentFault(
+            f"the server has no deployment {_DEPLOYMENT}", "start `shardmill up`, which registers it"
+        ) from error
+
+
+def _slug(dataset: str) -> str:
+    return f"train-when-{dataset}"
+
+
+def _automation(dataset: str) -> str:
+    return f"shardmill: train on new versions of {dataset}"

@@ -1,0 +1,143 @@
+"""Make a whole backup, and restore one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from flows import home
+from flows.server.backup.catalog_files import (
+    Copied,
+    back_up_dataset,
+    check_aliases,
+    check_dataset,
+    copy_aliases,
+    restore_dataset,
+)
+from flows.server.backup.database import back_up_database, restore_database
+from infra.dataset.catalog import Catalog
+from infra.errors import CorruptDataError, NotFoundError, UsageError
+from infra.storage.filesystem import Storage
+from training.aliases.history import FOLDER as ALIASES
+
+_LIST = "backup.json"
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What is backed up, or restored: folders of datasets and runs, and the URL of PostgreSQL or None."""
+
+    root: str
+    runs: str
+    database: str | None = None
+
+
+@dataclass(slots=True)
+class Backup:
+    """What a backup holds.
+
+    Attributes:
+        database: file of Prefect's database; None: there was none.
+        datasets: what was copied of each dataset.
+        aliases: what was copied of aliases.
+    """
+
+    database: str | None
+    datasets: dict[str, Copied] = field(default_factory=dict)
+    aliases: Copied = field(default_factory=Copied)
+
+    def as_json(self) -> dict[str, Any]:
+        """The values that ``--json`` prints."""
+        return {
+            "database": self.database,
+            "datasets": {
+                name: {"num_files": done.num_files, "num_bytes": done.num_bytes, "missing": done.missing}
+                for name, done in self.datasets.items()
+            },
+            "num_alias_records": self.aliases.num_files,
+        }
+
+
+def back_up(folder: Path, places: Places, *, with_shards: bool) -> Backup:
+    """Make a backup in a new folder, which appears when it is whole.
+
+    Raises:
+        UsageError: the folder exists and is not empty.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder} exists and is not empty", "give a new folder for each backup")
+    partial = folder.with_name(f"{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    done = Backup(back_up_database(partial, places.database))
+    catalog = Catalog(places.root)
+    for name in catalog.datasets():
+        to = Storage.at(partial / "datasets" / name)
+        done.datasets[name] = back_up_dataset(catalog, name, to, with_shards=with_shards)
+    if "://" not in places.runs.removeprefix("file://"):
+        done.aliases = copy_aliases(Storage.at(places.runs).child(ALIASES), Storage.at(partial / ALIASES))
+    described = {
+        "format": _FORMAT,
+        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "release": version("shardmill"),
+        "with_shards": with_shards,
+        **done.as_json(),
+    }
+    Storage.at(partial).write_atomic(_LIST, json.dumps(described, indent=1).encode())
+    if folder.exists():
+        folder.rmdir()
+    partial.rename(folder)
+    return done
+
+
+def restore(folder: Path, places: Places, *, replace: bool) -> Backup:
+    """Restore a backup. Versions and records that are there already stay.
+
+    Raises:
+        NotFoundError: the folder holds no backup. LockedError: `shardmill up` of this home runs.
+        UsageError: there is a history of Prefect already, and ``replace`` is false.
+        PublishConflict: a version or a record is there with another content.
+    """
+    described = _described(folder)
+    done = Backup(described.get("database"))
+    catalog = Catalog(places.root)
+    datasets = {name: Storage.at(folder / "datasets" / name) for name in described["datasets"]}
+    aliases = Storage.at(folder / ALIASES) if (folder / ALIASES).is_dir() else None
+    # Nothing is changed before all of this is known to go well.
+    for name, source in datasets.items():
+        check_dataset(source, catalog, name)
+    if aliases is not None:
+        check_aliases(aliases, Storage.at(places.runs).child(ALIASES))
+    with home.up_lock():
+        if done.database is not None:
+            restore_database(folder, done.database, places.database, replace=replace)
+    for name, source in datasets.items():
+        done.datasets[name] = restore_dataset(source, catalog, name)
+    if aliases is not None:
+        done.aliases = copy_aliases(aliases, Storage.at(places.runs).child(ALIASES))
+    return done
+
+
+def _described(folder: Path) -> dict[str, Any]:
+    try:
+        described: dict[str, Any] = json.loads((folder / _LIST).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise NotFoundError(
+            f"{folder} holds no backup", "give a folder that `shardmill backup` made"
+        ) from error
+    except ValueError as error:
+        raise CorruptDataError(
+            f"{folder / _LIST} is damaged: {error}", "restore an earlier backup"
+        ) from error
+    if described.get("format") != _FORMAT:
+        raise UsageError(
+            f"{folder} is a backup of another release ({described.get('release')})",
+            "restore it with that release",
+        )
+    return described

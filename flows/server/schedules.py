@@ -1,0 +1,239 @@
+"""The schedules of the deployments: which flow runs when by itself, and with which parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from flows.server.deployments import SCHEDULED_FLOWS, read_deployment
+from infra.errors import UsageError
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.schedules import CronSchedule, IntervalSchedule
+
+    from flows.scheduling.inboxes import Inbox
+
+_BETWEEN = "--"  # a dataset and the name of one of its schedules
+_PAGE, _PAGES = 200, 10  # of the runs that Prefect has planned
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When a flow runs by itself, and with which parameters.
+
+    Attributes:
+        flow: "prepare", "pipeline" or "maintain".
+        dataset: what it works on.
+        parameters: of the flow.
+        name: tells the schedules of a dataset apart; empty for the one without a name.
+        cron: a cron expression, or None.
+        every: an interval, or None.
+        timezone: of the cron expression; None is UTC.
+        is_active: False while it is paused.
+        next_at: when it fires next; None if nobody asked.
+    """
+
+    flow: str
+    dataset: str
+    parameters: Mapping[str, Any]
+    name: str = ""
+    cron: str | None = None
+    every: timedelta | None = None
+    timezone: str | None = None
+    is_active: bool = True
+    next_at: datetime | None = None
+
+    def __str__(self) -> str:
+        if self.every is not None:
+            return f"every {interval_in_words(self.every)}"
+        return f"cron {self.cron} ({self.timezone or 'UTC'})"
+
+    @property
+    def slug(self) -> str:
+        """Its name in Prefect, unique within a deployment."""
+        return f"{self.dataset}{_BETWEEN}{self.name}" if self.name else self.dataset
+
+
+def interval_in_words(interval: timedelta) -> str:
+    """An interval like ``1 d``, ``1 h 30 min`` or ``90.5 s``."""
+    rest, words = interval.total_seconds(), []
+    for unit, seconds in (("d", 86400), ("h", 3600), ("min", 60)):
+        count, rest = divmod(rest, seconds)
+        if count:
+            words.append(f"{count:.0f} {unit}")
+    return " ".join([*words, *([f"{rest:g} s"] if rest or not words else [])])
+
+
+def set_schedule(schedule: Schedule) -> None:
+    """Create a schedule in the place of what the same dataset has under the same name.
+
+    Raises:
+        UsageError: Prefect does not accept the cron expression or the time zone.
+    """
+    from prefect.client.schemas.actions import DeploymentScheduleCreate
+
+    wanted = DeploymentScheduleCreate(
+        schedule=_when(schedule), slug=schedule.slug, parameters=dict(schedule.parameters), active=True
+    )
+    with _client() as client:
+        _remove(client, schedule.dataset, schedule.name)
+        client.create_deployment_schedules(read_deployment(client, schedule.flow).id, [wanted])
+
+
+def set_inbox(inbox: Inbox) -> None:
+    """Watch an inbox in the place of what the same dataset has under the same name."""
+    from flows.scheduling import inboxes
+
+    with _client() as client:
+        read_deployment(client, inbox.flow)
+        _remove(client, inbox.dataset, inbox.name)
+        inboxes.set_inbox(client, inbox)
+
+
+def remove_schedules(dataset: str, name: str | None = None) -> int:
+    """Remove the schedules and inboxes of a dataset, or the one of a name; return their number."""
+    with _client() as client:
+        return _remove(client, dataset, name)
+
+
+def set_active(dataset: str, name: str | None, *, active: bool) -> int:
+    """Pause or resume the schedules and inboxes of a dataset, or the one of a name; return their number."""
+    from flows.scheduling import inboxes
+
+    with _client() as client:
+        found = [entry for entry in _entries(client) if entry.is_of(dataset, name)]
+        for one in found:
+            client.update_deployment_schedule(one.deployment_id, one.entry.id, active=active)
+        watched = _inboxes(client, dataset, name)
+        for inbox in watched:
+            inboxes.set_inbox(client, replace(inbox, is_active=active))
+    return len(found) + len(watched)
+
+
+def all_schedules() -> list[Schedule | Inbox]:
+    """All schedules, with the times at which they fire next, and all inboxes."""
+    from flows.scheduling import inboxes
+
+    with _client() as client:
+        found = list(_entries(client))
+        times = _next_times(client)
+        watched = inboxes.read_inboxes(client)
+    scheduled = [entry.schedule(times.get(str(entry.entry.id))) for entry in found]
+    return sorted([*scheduled, *watched], key=lambda entry: (entry.dataset, entry.name))
+
+
+def _remove(client: SyncPrefectClient, dataset: str, name: str | None) -> int:
+    from flows.scheduling import inboxes
+
+    found = [entry for entry in _entries(client) if entry.is_of(dataset, name)]
+    for one in found:
+        client.delete_deployment_schedule(one.deployment_id, one.entry.id)
+    watched = _inboxes(client, dataset, name)
+    for inbox in watched:
+        inboxes.remove_inbox(client, inbox)
+    return len(found) + len(watched)
+
+
+def _inboxes(client: SyncPrefectClient, dataset: str, name: str | None) -> list[Inbox]:
+    from flows.scheduling import inboxes
+
+    found = inboxes.read_inboxes(client)
+    return [inbox for inbox in found if inbox.dataset == dataset and name in (None, inbox.name)]
+
+
+@contextmanager
+def _client() -> Iterator[SyncPrefectClient]:
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        yield client
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A schedule as Prefect has it."""
+
+    flow: str
+    deployment_id: Any
+    entry: Any
+
+    @property
+    def dataset(self) -> str:
+        return str(self.entry.parameters.get("dataset") or (self.entry.slug or "").partition(_BETWEEN)[0])
+
+    @property
+    def name(self) -> str:
+        return str(self.entry.slug or "").removeprefix(self.dataset).removeprefix(_BETWEEN)
+
+    def is_of(self, dataset: str, name: str | None) -> bool:
+        return self.dataset == dataset and name in (None, self.name)
+
+    def schedule(self, next_at: datetime | None) -> Schedule:
+        when = self.entry.schedule
+        return Schedule(
+            flow=self.flow,
+            dataset=self.dataset,
+            parameters=self.entry.parameters,
+            name=self.name,
+            cron=getattr(when, "cron", None),
+            every=getattr(when, "interval", None),
+            timezone=getattr(when, "timezone", None),
+            is_active=bool(self.entry.active),
+            next_at=next_at,
+        )
+
+
+def _entries(client: SyncPrefectClient) -> Iterator[_Entry]:
+    for flow in SCHEDULED_FLOWS:
+        deployment = read_deployment(client, flow)
+        for entry in deployment.schedules:
+            yield _Entry(flow, deployment.id, entry)
+
+
+def _next_times(client: SyncPrefectClient) -> dict[str, datetime]:
+    """Id of a schedule -> when it fires next."""
+    from prefect.client.schemas.filters import (
+        FlowRunFilter,
+        FlowRunFilterState,
+        FlowRunFilterStateType,
+    )
+    from prefect.client.schemas.objects import StateType
+    from prefect.client.schemas.sorting import FlowRunSort
+
+    planned = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.SCHEDULED])))
+    times: dict[str, datetime] = {}
+    for page in range(_PAGES):
+        runs = client.read_flow_runs(
+            flow_run_filter=planned,
+            sort=FlowRunSort.EXPECTED_START_TIME_ASC,
+            limit=_PAGE,
+            offset=page * _PAGE,
+        )
+        for run in runs:
+            parts = (run.idempotency_key or "").split()  # "scheduled DEPLOYMENT SCHEDULE TIME"
+            if len(parts) > 2 and run.expected_start_time is not None:
+                times.setdefault(parts[2], run.expected_start_time)
+        if len(runs) < _PAGE:
+            break
+    return times
+
+
+def _when(schedule: Schedule) -> CronSchedule | IntervalSchedule:
+    from prefect.client.schemas.schedules import CronSchedule, IntervalSchedule
+    from pydantic import ValidationError
+
+    if schedule.cron is None:
+        assert schedule.every is not None
+        return IntervalSchedule(interval=schedule.every)
+    try:
+        return CronSchedule(cron=schedule.cron, timezone=schedule.timezone)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        raise UsageError(
+            f"--{problem['loc'][0]} {problem['input']!r}: not valid",
+            'for example --cron "0 3 * * *" --timezone UTC',
+        ) from error

@@ -1,0 +1,1 @@
+"""Put the history of Prefect in order after processes were killed."""

@@ -1,0 +1,185 @@
+"""Put Prefect's history in order after a process was killed: runs, runs inside them, tasks, and schedules.
+
+What is marked follows from the locks that the processes of runs hold (flows.flow_runs.lost_runs), which the
+kernel releases, and not from heartbeats: a slow or restarted server makes no run look dead.
+
+1. A run whose process is gone becomes Crashed, or Cancelled if somebody had asked for that.
+2. A run inside a run that has ended ends with it.
+3. The tasks of runs that crashed, failed or were cancelled end with them.
+4. Automatic runs that wait beside another one that does the same are skipped, and places of deployments
+   that no run holds are given back.
+5. A run of a schedule or an inbox that crashed is started again, once; it continues the work.
+6. Runs without a server become flow runs (flows.flow_runs.run_records).
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from flows.flow_runs import lost_runs, run_records
+from flows.scheduling.coalescing import skip_repeated
+from flows.scheduling.kinds import AUTOMATIC_TAG, is_automatic
+from flows.server.tidying.slots import Slots
+from flows.server.tidying.stale_runs import end_vanished_runs
+from infra.readable import counted
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.objects import FlowRun
+
+RESTARTED_TAG = "restarted"
+
+_PAGE = 200
+# Tasks report their end a while after their run has ended.
+_TASK_SECONDS = 20
+# An older crash is history: the schedule has fired meanwhile, or a person has seen it.
+_RESTART_SECONDS = 3600
+
+
+class Reaper:
+    """Remembers which crashed runs it has seen, so that it asks the server little.
+
+    Args:
+        has_worker: whether the worker of `shardmill up` runs beside it: then runs that this worker has lost
+            before their flow began are marked too. Nobody else can tell whose such a run is: it may begin
+            in a container, or on a machine whose worker is away for a moment.
+    """
+
+    def __init__(self, *, has_worker: bool) -> None:
+        self._has_worker = has_worker
+        self._seen: set[UUID] = set()
+        self._slots = Slots()
+
+    def reap(self) -> list[str]:
+        """Put the history in order once; return what was done, a line each.
+
+        Raises:
+            httpx.HTTPError: The server does not answer; the next call continues.
+        """
+        from prefect.client.orchestration import get_client
+
+        lost = lost_runs.mark_lost_commands() + lost_runs.mark_lost_subflows()
+        if self._has_worker:
+            lost += end_vanished_runs()
+        with get_client(sync_client=True) as client:
+            tasks = _end_tasks(client)
+            skip_repeated(client)
+            places = self._slots.give_back(client)
+            restarted = self._restart(client)
+        taken = run_records.take_over_records()
+        said = [
+            (lost, f"marked {counted(lost, 'run')} as crashed whose process was killed"),
+            (tasks, f"ended {counted(tasks, 'task')} of runs that have ended"),
+            (places, f"gave back {counted(places, 'place')} of deployments that no run held"),
+            (restarted, f"started {counted(restarted, 'crashed scheduled run')} again"),
+            (taken, f"took over {counted(taken, 'run')} without a server"),
+        ]
+        return [line for number, line in said if number]
+
+    def _restart(self, client: SyncPrefectClient) -> int:
+        candidates = [run for run in _crashed(client) if run.id not in self._seen and may_restart(run)]
+        started = _known_keys(client, [_restart_key(run) for run in candidates])
+        number = 0
+        for run in candidates:
+            if _restart_key(run) not in started:
+                number += _start_again(client, run)
+            self._seen.add(run.id)
+        return number
+
+
+def _restart_key(run: FlowRun) -> str:
+    return f"restart-{run.id}"
+
+
+def _known_keys(client: SyncPrefectClient, keys: list[str]) -> set[str]:
+    """Those of ``keys`` under which a run exists already."""
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterIdempotencyKey
+
+    if not keys:
+        return set()
+    known = client.read_flow_runs(
+        flow_run_filter=FlowRunFilter(idempotency_key=FlowRunFilterIdempotencyKey(any_=keys)), limit=_PAGE
+    )
+    return {run.idempotency_key for run in known if run.idempotency_key}
+
+
+def _start_again(client: SyncPrefectClient, run: FlowRun) -> bool:
+    """Start a crashed run again; return False if its deployment is gone or refuses its parameters now."""
+    import httpx
+    from prefect.exceptions import ObjectNotFound
+
+    assert run.deployment_id is not None
+    try:
+        client.create_flow_run_from_deployment(
+            run.deployment_id,
+            parameters=run.parameters,
+            tags=[AUTOMATIC_TAG, RESTARTED_TAG],
+            # Two reapers at once: the second one is given the run of the first.
+            idempotency_key=_restart_key(run),
+        )
+    except ObjectNotFound:
+        return False
+    except httpx.HTTPStatusError as error:
+        if error.response.is_server_error:
+            raise
+        return False
+    return True
+
+
+def may_restart(run: FlowRun) -> bool:
+    """Tell whether a crashed run is started again: no person started it, and it is not a second try."""
+    return run.deployment_id is not None and is_automatic(run) and RESTARTED_TAG not in run.tags
+
+
+def _crashed(client: SyncPrefectClient) -> list[FlowRun]:
+    """The runs that crashed lately."""
+    from prefect.client.schemas.filters import (
+        FlowRunFilter,
+        FlowRunFilterEndTime,
+        FlowRunFilterState,
+        FlowRunFilterStateType,
+    )
+    from prefect.client.schemas.objects import StateType
+
+    since: Any = datetime.now(UTC) - timedelta(seconds=_RESTART_SECONDS)
+    return client.read_flow_runs(
+        flow_run_filter=FlowRunFilter(
+            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.CRASHED])),
+            end_time=FlowRunFilterEndTime(after_=since),
+        ),
+        limit=_PAGE,
+    )
+
+
+def _end_tasks(client: SyncPrefectClient) -> int:
+    """Mark the tasks as Crashed that are unfinished although their run has ended; return their number."""
+    from prefect.client.schemas.filters import (
+        FlowRunFilter,
+        FlowRunFilterEndTime,
+        FlowRunFilterState,
+        FlowRunFilterStateType,
+        TaskRunFilter,
+        TaskRunFilterState,
+        TaskRunFilterStateType,
+    )
+    from prefect.client.schemas.objects import StateType
+    from prefect.states import Crashed
+
+    ended = [StateType.CRASHED, StateType.FAILED, StateType.CANCELLED]
+    before: Any = datetime.now(UTC) - timedelta(seconds=_TASK_SECONDS)
+    left = client.read_task_runs(
+        flow_run_filter=FlowRunFilter(
+            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=ended)),
+            end_time=FlowRunFilterEndTime(before_=before),
+        ),
+        task_run_filter=TaskRunFilter(
+            state=TaskRunFilterState(type=TaskRunFilterStateType(any_=[StateType.RUNNING, StateType.PENDING]))
+        ),
+        limit=_PAGE,
+    )
+    for task in left:
+        state: Any = Crashed(message="The run of this task has ended")
+        client.set_task_run_state(task.id, state, force=True)
+    return len(left)

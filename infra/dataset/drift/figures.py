@@ -1,0 +1,89 @@
+"""The compared properties of two versions, for people and for JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from infra.dataset.drift.limits import Group
+
+Scope = Literal["new", "all"]
+
+
+@dataclass(frozen=True, slots=True)
+class DriftFigure:
+    """One property, compared between a version and the one before it.
+
+    Attributes:
+        group: names the limit, ``drift.<group>``.
+        title: the property, for people.
+        split: of the images; None for figures of all inputs.
+        scope: "new": the new images against all images of the version before; "all": the whole versions.
+        distance: 0 to 1; ``infra.dataset.drift`` says of what.
+        chance: the part of the distance that chance explains.
+        limit: the largest distance beyond chance.
+        before, after: what is typical, as text; empty for looks.
+        num_before, num_after: number of compared images or inputs.
+    """
+
+    group: Group
+    title: str
+    split: str | None
+    scope: Scope
+    distance: float
+    chance: float
+    limit: float
+    before: str
+    after: str
+    num_before: int
+    num_after: int
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Tell whether the distance is beyond the limit, and not by chance."""
+        return self.distance - self.chance > self.limit
+
+    @property
+    def subject(self) -> str:
+        """The compared property and images, as the subject of a sentence."""
+        noun = "inputs" if self.split is None else f"{self.split} images"
+        return f"{self.title} of {'new' if self.scope == 'new' else 'all'} {noun}"
+
+    def __str__(self) -> str:
+        change = f": {self.before} before, now {self.after}" if self.before else " differs"
+        return f"{self.subject}{change} (distance {self.distance:.2f}, limit {self.limit:.2f})"
+
+    def to_json(self) -> dict[str, Any]:
+        """The figure as values that JSON can hold."""
+        rounded = {name: round(getattr(self, name), 4) for name in ("distance", "chance", "limit")}
+        return asdict(self) | rounded | {"exceeded": self.is_exceeded}
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """How a version differs from the one before it.
+
+    Attributes:
+        before, after: ``name@version``.
+        figures: all compared properties.
+    """
+
+    before: str
+    after: str
+    figures: tuple[DriftFigure, ...]
+
+    @property
+    def exceeded(self) -> list[DriftFigure]:
+        """The figures beyond their limits, the farthest first."""
+        beyond = [figure for figure in self.figures if figure.is_exceeded]
+        return sorted(beyond, key=lambda figure: figure.limit - figure.distance)
+
+    def farthest(self, count: int) -> list[DriftFigure]:
+        """The figures that are nearest to their limits or beyond, without those that do not differ."""
+        differing = [figure for figure in self.figures if figure.distance]
+        return sorted(differing, key=lambda figure: figure.limit + figure.chance - figure.distance)[:count]
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures as values that JSON can hold."""
+        figures = [figure.to_json() for figure in self.figures]
+        return {"before": self.before, "after": self.after, "figures": figures}

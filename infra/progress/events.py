@@ -1,0 +1,116 @@
+"""Emit the events of a job: to the parent process, and to the listeners of this process."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from infra.errors import ShardmillError
+
+EVENTS_FD = "SHARDMILL_EVENTS_FD"
+
+Event = Mapping[str, Any]
+Listener = Callable[[Event], None]
+
+_lock = threading.Lock()
+_parent_fd: int | None = None
+_listeners: list[Listener] = []
+_stage_started: dict[str, tuple[float, int]] = {}
+
+
+def adopt_parent() -> None:
+    """Take over the events pipe that a parent left in the environment, and hide it from own children."""
+    global _parent_fd
+    descriptor = os.environ.pop(EVENTS_FD, None)
+    if descriptor is not None:
+        _parent_fd = int(descriptor)
+        os.set_inheritable(_parent_fd, False)
+
+
+def events_go_to_parent() -> bool:
+    """Tell whether a parent process listens; then nothing need be drawn for people here."""
+    return _parent_fd is not None
+
+
+def emit(event: Event) -> None:
+    """Send one event to the parent process and to this process's listeners."""
+    event = {"time": round(time.time(), 3), **event}
+    if _parent_fd is not None:
+        line = json.dumps(event, ensure_ascii=True, default=str).encode("ascii") + b"\n"
+        # A parent that is gone is noticed by its lifeline (infra.processes.children), not here.
+        with _lock, contextlib.suppress(BrokenPipeError):
+            _write_all(_parent_fd, line)
+    for listener in list(_listeners):
+        listener(event)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def subscribe(listener: Listener) -> Callable[[], None]:
+    """Call ``listener`` with every event emitted in this process; return a function that ends that."""
+    _listeners.append(listener)
+    return lambda: _listeners.remove(listener)
+
+
+def job(name: str, shares: Mapping[str, float], **facts: Any) -> None:
+    """A job begins.
+
+    Args:
+        name: of the job.
+        shares: its main stages in their order, with the part of the time that each takes at a guess. What is
+            shown of the whole job grows by these; other stages do not move it.
+        facts: what listeners may want to know of the job, such as the folder it writes to.
+    """
+    emit({"event": "job", "job": name, "shares": dict(shares), **facts})
+
+
+def stage(name: str, total: int | None = None, unit: str = "images", done: int = 0) -> None:
+    """A stage of work begins; ``done`` of it is there from an earlier run."""
+    _stage_started[name] = (time.monotonic(), done)
+    emit({"event": "stage", "stage": name, "total": total, "unit": unit, "done": done})
+
+
+def progress(name: str, done: int, total: int | None, unit: str = "images", **more: Any) -> None:
+    """``done`` of ``total`` units of a stage are finished. The rate counts from the stage's begin."""
+    started, before = _stage_started.get(name, (time.monotonic(), 0))
+    elapsed = time.monotonic() - started
+    per_second = round((done - before) / elapsed, 1) if elapsed > 0 else 0.0
+    emit(
+        {
+            "event": "progress",
+            "stage": name,
+            "done": done,
+            "total": total,
+            "unit": unit,
+            "per_second": per_second,
+            **more,
+        }
+    )
+
+
+def log(message: str, level: str = "info") -> None:
+    """A line for people: "info", "warning" or "error"."""
+    emit({"event": "log", "level": level, "message": message})
+
+
+def metrics(**values: Any) -> None:
+    """Figures of a training step or an evaluation."""
+    emit({"event": "metrics", **values})
+
+
+def result(value: Mapping[str, Any]) -> None:
+    """Emit the result of the whole process, which ``--json`` prints."""
+    emit({"event": "result", "result": value})
+
+
+def failure(error: ShardmillError) -> None:
+    """The error that ends the process."""
+    emit(error.to_event())

@@ -1,0 +1,105 @@
+"""Add the events of a job up to one figure: how far the whole job is, and how long it still takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from infra.progress.events import Event
+from infra.readable import readable_figure, readable_seconds
+
+# What an event of progress says besides the figures of a training.
+_NOT_FIGURES = frozenset({"event", "time", "stage", "done", "total", "unit", "per_second", "epoch", "epochs"})
+
+_COUNTED_TOGETHER = 10  # units; the rate of fewer says nothing
+
+
+class WholeJob:
+    """How far a job is. Its share never falls, whatever stages the job repeats.
+
+    Without a ``job`` event, which names the main stages, each stage counts as a whole job.
+
+    Attributes:
+        name: of the job; empty: no job has begun.
+        share: of the job that is done, from 0 to 1.
+        stage: the stage that runs.
+    """
+
+    def __init__(self) -> None:
+        self._begin("", {})
+
+    def _begin(self, name: str, shares: Mapping[str, float]) -> None:
+        whole = sum(shares.values())
+        self.name, self.share, self.stage = name, 0.0, ""
+        self._shares = {stage: share / whole for stage, share in shares.items() if share}
+        self._done, self._rate, self._unit = 0, 0.0, ""
+        self._total: int | None = None
+        self._epoch: Event = {}  # the latest event that told an epoch and its figures
+
+    def take(self, event: Event) -> None:
+        """Count an event; all kinds but those of progress are ignored."""
+        kind = event.get("event")
+        if kind == "job":
+            self._begin(str(event["job"]), event["shares"])
+        elif kind in ("stage", "progress"):
+            self._count(event)
+
+    def counts(self, stage: str) -> bool:
+        """Return whether the share of the job grows with a stage."""
+        return not self._shares or stage in self._shares
+
+    def _count(self, event: Event) -> None:
+        before, self.stage = self.stage, str(event["stage"])
+        self._done, self._total = event.get("done") or 0, event.get("total")
+        self._unit = str(event.get("unit", ""))
+        self._rate = event.get("per_second") or 0.0
+        within = min(1.0, self._done / self._total) if self._total else 0.0
+        if not self._shares:
+            self.share = within
+        elif self.stage in self._shares:
+            self.share = max(self.share, min(1.0, self._before + self._shares[self.stage] * within))
+        if "epoch" in event:
+            self._epoch = event
+        elif self.stage in self._shares and self.stage != before:
+            self._epoch = {}
+
+    @property
+    def _before(self) -> float:
+        """The share of the stages before this one."""
+        names = list(self._shares)
+        return sum(self._shares[name] for name in names[: names.index(self.stage)])
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long the job still takes at the rate of its stage; None: nothing says."""
+        if not self._rate or not self._total or self._done <= 0:
+            return None
+        left = max(0, self._total - self._done) / self._rate
+        if not self._shares:
+            return left
+        if self.stage not in self._shares:
+            return None
+        later = 1.0 - self._before - self._shares[self.stage]
+        return left + later * (self._total / self._rate) / self._shares[self.stage]
+
+    def text(self) -> str:
+        """Return the stage or epoch, its figures, the rate and the time left, for people."""
+        of = f"{self._done:,}" if self._total is None else f"{self._done:,} of {self._total:,}"
+        of = f"{of} {self._unit}".rstrip()
+        parts = [f"{self.stage}: {of}"]
+        if self._epoch:
+            epoch = f"epoch {self._epoch['epoch']} of {self._epoch['epochs']}"
+            parts = [epoch if self._epoch["stage"] == self.stage else f"{epoch}, {parts[0]}"]
+            parts += [f"{name.replace('_', ' ')} {readable_figure(value)}" for name, value in self._figures()]
+        if self._rate and (self._total is None or self._total >= _COUNTED_TOGETHER):
+            parts.append(f"{self._rate:,.0f} {self._unit}/s")
+        left = self.seconds_left
+        if left is not None and self._done < (self._total or 0):
+            parts.append(f"about {readable_seconds(left)} left")
+        return ", ".join(parts)
+
+    def _figures(self) -> list[tuple[str, float]]:
+        return [
+            (name, value)
+            for name, value in self._epoch.items()
+            if name not in _NOT_FIGURES and isinstance(value, int | float)
+        ]

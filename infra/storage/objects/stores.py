@@ -1,0 +1,137 @@
+"""Open the stores of ``obstore`` that an URI names, and raise their errors as errors of the system."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from infra.errors import StorageError
+from infra.storage.locations import ObjectLocation, object_location, public_location, without_secrets
+from infra.storage.objects.azure import azure_store
+from infra.storage.objects.retries import ATTEMPTS, DEADLINE_SECONDS
+
+if TYPE_CHECKING:  # loaded when the first conditional write is made: readers do without
+    from obstore.store import ObjectStore
+
+_REQUEST_SECONDS = 20  # the longest that one attempt may take
+
+
+@contextlib.contextmanager
+def errors_of_the_store() -> Iterator[None]:
+    """Raise errors of obstore as ``OSError``, without their page of details; failed conditions stay."""
+    from obstore import exceptions
+
+    try:
+        yield
+    except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
+        raise
+    except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
+        raise PermissionError(first_line(error)) from None
+    except FileNotFoundError as error:
+        raise FileNotFoundError(first_line(error)) from None
+    except exceptions.BaseError as error:
+        raise OSError(first_line(error)) from None
+
+
+def first_line(error: Exception) -> str:
+    """The message of an error of ``obstore``, without its page of details."""
+    return str(error).partition("\n")[0].partition("<?xml")[0].strip()
+
+
+_CLIENT: Any = {"timeout": f"{_REQUEST_SECONDS}s", "connect_timeout": "5s", "allow_http": True}
+# A condition that failed after a lost answer must be seen by the caller.
+ONE_ATTEMPT: Any = {"max_retries": 0}
+SEVERAL_ATTEMPTS: Any = {
+    "max_retries": ATTEMPTS - 1,
+    "retry_timeout": timedelta(seconds=DEADLINE_SECONDS),
+}
+
+
+def has_own_uploads(location: str) -> bool:
+    """Tell whether whole objects are written by ``obstore``: Arrow's writer shows unfinished ones."""
+    found = object_location(location)
+    return found is not None and found.scheme == "az"
+
+
+def open_store(location: str, region: str | None, attempts: Any) -> ObjectStore:
+    """Open the bucket or container of a location.
+
+    Args:
+        location: the URI of a folder in it.
+        region: of an S3 bucket whose location names none.
+        attempts: ``ONE_ATTEMPT`` or ``SEVERAL_ATTEMPTS`` at each request.
+
+    Raises:
+        StorageError: the URI or the credentials are wrong, or nothing can be written to such a store.
+    """
+    found = object_location(location)
+    assert found is not None, "for object stores"
+    try:
+        if found.scheme == "s3":
+            return _s3_store(found, region, attempts)
+        if found.scheme in ("gs", "gcs"):
+            return _google_store(found, attempts)
+        if found.scheme == "az":
+            return azure_store(found, _CLIENT, attempts)
+    except (ValueError, TypeError) as error:
+        raise StorageError(
+            f"cannot open storage {public_location(location)}: "
+            + without_secrets(first_line(error), location),
+            f"check the URI and the credentials of {found.scheme}://",
+        ) from None
+    raise StorageError(
+        f"cannot write to {public_location(location)}: writing to {found.scheme}:// is not supported",
+        "write to a local folder, s3://, gs:// or az://",
+    )
+
+
+def _s3_store(location: ObjectLocation, region: str | None, attempts: Any) -> ObjectStore:
+    from obstore.store import S3Store
+
+    config: dict[str, Any] = {"region": location.region or region or "us-east-1"}
+    endpoint = (
+        location.endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    )
+    if endpoint is not None:
+        config["endpoint"] = endpoint
+    if location.user:
+        config |= {"access_key_id": location.user, "secret_access_key": location.password}
+    has_keys = location.user or "AWS_ACCESS_KEY_ID" in os.environ
+    return S3Store(
+        location.bucket,
+        config=config,  # type: ignore[arg-type]
+        client_options=_CLIENT,
+        retry_config=attempts,
+        credential_provider=None if has_keys else _profile_credentials(),
+    )
+
+
+def _profile_credentials() -> Any:
+    """The credentials of ``~/.aws`` or of the machine's role, as AWS's own tools find them; or None."""
+    import boto3
+    from obstore.auth.boto3 import Boto3CredentialProvider
+
+    session = boto3.Session()
+    return Boto3CredentialProvider(session) if session.get_credentials() is not None else None
+
+
+def _google_store(location: ObjectLocation, attempts: Any) -> ObjectStore:
+    from obstore.store import GCSStore
+
+    config: dict[str, Any] = {} if location.endpoint is None else {"base_url": location.endpoint}
+    if location.user == "anonymous":
+        # With skip_signature alone, writing asks for a token all the same.
+        account = {"disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
+        if location.endpoint is not None:
+            account["gcs_base_url"] = location.endpoint
+        config = {"service_account_key": json.dumps(account)}
+    return GCSStore(
+        location.bucket,
+        config=config,  # type: ignore[arg-type]
+        client_options=_CLIENT,
+        retry_config=attempts,
+    )

@@ -1,0 +1,126 @@
+"""Datasets that are prepared, read and maintained in ``gs://``, where fake-gcs-server is installed.
+
+That server has conditional writes in its JSON interface alone; ``tests.samples.google_xml`` translates for
+the tests that write.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow.fs as pafs
+import pytest
+
+from infra.dataset.catalog import Catalog
+from infra.dataset.verify import verify
+from infra.errors import StorageError
+from infra.storage.filesystem import Storage
+from tests.samples.google_xml import xml_interface
+from tests.samples.photos import jpeg
+from tests.samples.ports import free_port
+from tests.samples.stored_life import check_life, check_locks, check_races, check_two_prepares, prepare
+from training.dataset import open_dataset
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    program = shutil.which(os.environ.get("FAKE_GCS_SERVER", "fake-gcs-server"))
+    if program is None:
+        pytest.skip(
+            "no fake-gcs-server: `go install github.com/fsouza/fake-gcs-server@v1.52.2`, or name the program "
+            "in $FAKE_GCS_SERVER"
+        )
+    port = free_port()
+    log = (tmp_path_factory.mktemp("gcs") / "log").open("wb")
+    address = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(port)]
+    address += ["-public-host", f"127.0.0.1:{port}", "-external-url", f"http://127.0.0.1:{port}"]
+    server = subprocess.Popen([program, "-backend", "memory", *address], stdout=log, stderr=subprocess.STDOUT)
+    try:
+        make_bucket(port)
+        yield port
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+        log.close()
+
+
+@pytest.fixture(scope="module")
+def xml(port: int) -> Iterator[int]:
+    """The port of a server with conditional writes in both interfaces."""
+    with xml_interface(port) as own:
+        yield own
+
+
+def make_bucket(port: int) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            pafs.GcsFileSystem(
+                anonymous=True, endpoint_override=f"127.0.0.1:{port}", scheme="http", project_id="p"
+            ).create_dir("bucket")
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
+        else:
+            return
+
+
+def location(port: int, folder: str) -> str:
+    options = f"endpoint_override=127.0.0.1:{port}&scheme=http&retry_limit_seconds=10"
+    return f"gs://anonymous@bucket/{folder}?{options}"
+
+
+def test_versions_are_prepared_from_the_store_and_read_in_it(port: int, tmp_path: Path) -> None:
+    source, root = location(port, "photos"), tmp_path / "root"
+    files = Storage.at(source)
+    for number in range(24):
+        files.write_atomic(f"{'ab'[number % 2]}/{number}.jpg", jpeg(number))
+    assert prepare(source, str(root))["num_records"] == 24
+    assert prepare(source, str(root))["unchanged"]
+    files.write_atomic("a/new.jpg", jpeg(99))
+    grown = prepare(source, str(root))
+    assert (grown["version"], grown["num_encoded"]) == (2, 1)
+    copy = Storage.at(location(port, "datasets/d"))
+    for path in (root / "d").rglob("*"):
+        if path.is_file():
+            copy.write_atomic(str(path.relative_to(root / "d")), path.read_bytes())
+    assert verify(Catalog(location(port, "datasets")).open("d")).problems == []
+    wanted = open_dataset("d", root=root).batches("train", batch_size=4, image_size=16, last_batch="pad")
+    for staging in (None, tmp_path / "staged"):
+        dataset = open_dataset("d", root=location(port, "datasets"), staging_dir=staging)
+        batches = dataset.batches("train", batch_size=4, image_size=16, last_batch="pad")
+        for batch, same in zip(batches, wanted, strict=True):
+            assert np.array_equal(batch.images, same.images)
+        dataset.close()
+
+
+def test_a_dataset_lives_in_the_store_as_on_a_disk(xml: int, tmp_path: Path) -> None:
+    check_life(location(xml, "life"), tmp_path)
+
+
+def test_two_prepares_at_once_give_two_versions(xml: int, tmp_path: Path) -> None:
+    check_two_prepares(location(xml, "two"), tmp_path)
+
+
+@pytest.mark.parametrize("processes", [False, True], ids=["threads", "processes"])
+def test_one_of_two_writers_wins_each_race(xml: int, processes: bool) -> None:
+    check_races(location(xml, f"races-{processes}"), processes=processes)
+
+
+def test_locks_exclude_each_other(xml: int) -> None:
+    check_locks(location(xml, "locks"))
+
+
+def test_a_store_without_generation_matches_is_refused_for_writing(port: int) -> None:
+    """This server does not know the conditional requests of the XML interface, which obstore makes."""
+    with pytest.raises(StorageError, match="does not support conditional writes"):
+        prepare(location(port, "photos"), location(port, "written"))

@@ -1,0 +1,177 @@
+"""Ranks on a real Ray cluster of two machines equal ranks on one, also when a machine is lost."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.samples.published import coloured, publish
+from tests.samples.ranks import assert_same_training
+from tests.samples.ray_cluster import RayCluster
+from tests.samples.trainer import Trainer, settings, train
+from training.ranks.supervision.silence import Limits
+from training.ranks.supervision.slots import RankCount
+from training.ranks.supervision.supervisor import RankPlan, Supervisor
+
+if importlib.util.find_spec("ray") is None:
+    pytest.skip("Ray is not installed: pip install 'shardmill[ray]'", allow_module_level=True)
+
+COUNTS = {"train": {"a": 30, "b": 15, "c": 5}, "validation": {"a": 6, "b": 4, "c": 3}}
+CONFIG = settings(
+    optimizer={"name": "sgd", "learning_rate": 0.05},
+    model={"dropout": 0.0},
+    run={"epochs": 3, "checkpoint_every_steps": 3, "trace_records": True, "deterministic": True},
+)
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A root with a dataset, and the result of two ranks that the local launcher placed."""
+    root = tmp_path_factory.mktemp("local")
+    publish(root / "datasets", coloured(COUNTS), name="colours")
+    return root, train(root, "colours", {**CONFIG, "ranks": {"workers": "2"}})
+
+
+@pytest.fixture
+def root(local: tuple[Path, dict[str, Any]], tmp_path: Path) -> Path:
+    """A root with the same dataset and no runs."""
+    shutil.copytree(local[0] / "datasets", tmp_path / "datasets")
+    return tmp_path
+
+
+@pytest.fixture
+def cluster() -> Iterator[RayCluster]:
+    """A cluster of two machines, the second of which may be lost."""
+    with RayCluster() as cluster:
+        for _ in range(2):
+            cluster.add()
+        yield cluster
+
+
+def on_ray(cluster: RayCluster, workers: str) -> dict[str, Any]:
+    """CONFIG with ranks on the cluster."""
+    ray = {"address": cluster.address, "placement": "SPREAD"}
+    return {**CONFIG, "ranks": {"workers": workers, "launcher": "ray", "ray": ray}}
+
+
+def ranks_alive(text: str) -> list[int]:
+    """The processes of ranks whose command names ``text``."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or []
+        is_rank = "training.train_rank" in words or "tests.samples.fake_rank" in words
+        if is_rank and any(text in word for word in words) and process.status() != psutil.STATUS_ZOMBIE:
+            found.append(process.pid)
+    return found
+
+
+def test_two_machines_train_what_one_trains(
+    local: tuple[Path, dict[str, Any]], root: Path, cluster: RayCluster
+) -> None:
+    result = train(root, "colours", on_ray(cluster, "2"))
+    assert result["num_replicas"] == 2
+    assert result["restarts"] == []
+    assert_same_training(result, local[1])
+    logs = Path(result["run_dir"]) / "logs" / "ranks"
+    assert {"rank-0.log", "rank-1.log"} <= {path.name for path in logs.iterdir()}
+    assert ranks_alive(str(root)) == []
+
+
+def test_a_lost_machine_costs_its_rank_only(
+    local: tuple[Path, dict[str, Any]], root: Path, cluster: RayCluster
+) -> None:
+    trainer = Trainer(root, "colours", on_ray(cluster, "1..2"))
+    seen = 0
+    for event in trainer.events():
+        seen += event["event"] == "metrics" and event["split"] == "train"
+        if seen == 9:
+            break
+    cluster.kill(list(cluster.machines)[1])
+    status, out, err = trainer.finish()
+    assert status == 0, err
+    result = json.loads(out.splitlines()[-1])
+    (restart,) = result["restarts"]
+    assert restart["num_ranks"] == 2
+    assert restart["step"] >= 9
+    assert result["num_replicas"] == 1
+    assert_same_training(result, local[1])
+    assert ranks_alive(str(root)) == []
+
+
+def test_a_signal_saves_and_the_same_command_on_one_machine_goes_on(
+    local: tuple[Path, dict[str, Any]], root: Path, cluster: RayCluster
+) -> None:
+    trainer = Trainer(root, "colours", on_ray(cluster, "2"))
+    assert trainer.signal_after(5, signal.SIGTERM)
+    status, _, err = trainer.finish()
+    assert status == 75, err
+    assert ranks_alive(str(root)) == []
+    assert_same_training(train(root, "colours", {**CONFIG, "ranks": {"workers": "1"}}), local[1])
+
+
+def test_ranks_follow_the_machines_that_come_and_go(tmp_path: Path, cluster: RayCluster) -> None:
+    """With ranks that train nothing: a worker of Ray dies, a machine goes, another comes."""
+    ray = pytest.importorskip("ray")
+    from training.ranks.launchers.ray.hosts import RayHosts
+    from training.ranks.launchers.ray.settings import RaySettings
+
+    seen: list[int] = []
+
+    def attempts() -> int:
+        return len(list(tmp_path.glob("attempt-*-0")))
+
+    def wait_for(attempt: int) -> None:
+        until = time.monotonic() + 240
+        while attempts() < attempt and time.monotonic() < until:
+            time.sleep(0.05)
+        time.sleep(1.0)  # some steps
+        seen.append(len(ranks_alive(str(tmp_path))))
+
+    def disturb() -> None:
+        wait_for(1)
+        worker = psutil.Process(ranks_alive(str(tmp_path))[0]).parent()
+        assert worker is not None
+        worker.kill()
+        wait_for(2)
+        cluster.kill(list(cluster.machines)[1])
+        wait_for(3)
+        cluster.add()
+        wait_for(4)
+        (tmp_path / "enough").touch()
+
+    ray.init(cluster.address, log_to_driver=False, logging_level="error")
+    disturber = threading.Thread(target=disturb)
+    try:
+        options = RaySettings(placement="SPREAD")
+        hosts = RayHosts(RankCount(1, 2), options, on_cpu=True, look_seconds=2.0)
+        command = [sys.executable, "-m", "tests.samples.fake_rank", str(tmp_path), "1000000", "[]"]
+        plan = RankPlan(
+            command=command,
+            log_folder=tmp_path / "logs",
+            limits=Limits(start=120.0, step=60.0, stop=60.0),
+            max_restarts=3,
+            preemption_signals=(signal.SIGTERM,),
+            hosts=hosts,
+            more_parts=lambda _num_ranks: None,
+        )
+        disturber.start()
+        result = Supervisor(plan).run()
+        hosts.release()
+    finally:
+        disturber.join()
+        ray.shutdown()
+    assert seen == [2, 2, 1, 2]
+    assert result["num_ranks"] == 2
+    assert [row["reason"] for row in result["restarts"]] == ["machine", "machine"]
+    assert ranks_alive(str(tmp_path)) == []

@@ -1,0 +1,98 @@
+"""Random kills of a platform's processes, what hangs on a killed process, and the table of the kills."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from tests.faults.week.database import KillableDatabase
+from tests.faults.week.platform import Platform
+from tests.faults.week.victims import DATABASE, KINDS, by_kind, lives, processes_of
+
+
+@dataclass
+class Kills:
+    """What was killed, and how long its descendants lived on.
+
+    Attributes:
+        platform: whose processes are killed.
+        database: of the platform; None: its file, which nobody kills.
+        choice: chooses.
+        counts: kills by kind.
+        longest_seconds: kind -> the longest time after which all descendants of a victim were gone.
+    """
+
+    platform: Platform
+    database: KillableDatabase | None
+    choice: random.Random
+    counts: Counter[str] = field(default_factory=Counter)
+    longest_seconds: dict[str, float] = field(default_factory=dict)
+    _dying: list[tuple[str, float, list[psutil.Process]]] = field(default_factory=list)
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds that can be killed here."""
+        return [kind for kind in KINDS if kind != DATABASE or self.database is not None]
+
+    def least(self) -> int:
+        """Kills of the kind that was killed the fewest times."""
+        return min(self.counts[kind] for kind in self.kinds)
+
+    def is_at_work(self) -> bool:
+        """Tell whether a flow runs, so that each kind may be found."""
+        return bool(by_kind(processes_of(self.platform.home))["flow"])
+
+    def one(self) -> str | None:
+        """Kill a process of a kind that was killed seldom so far; return its kind, or None without any."""
+        found = {kind: some for kind, some in by_kind(processes_of(self.platform.home)).items() if some}
+        if self.database is not None and (process := self.database.process()) is not None:
+            found[DATABASE] = [process]
+        if not found:
+            return None
+        seldom = min(self.counts[kind] for kind in found)
+        kind = self.choice.choice([kind for kind in found if self.counts[kind] <= seldom + 1])
+        victim = self.choice.choice(found[kind])
+        try:
+            below = victim.children(recursive=True)
+            victim.kill()
+        except psutil.NoSuchProcess:
+            return None
+        self.counts[kind] += 1
+        self._dying.append((kind, time.monotonic(), below))
+        return kind
+
+    def watch(self) -> None:
+        """Note for how long the descendants of the victims lived on."""
+        for entry in list(self._dying):
+            kind, killed, below = entry
+            living = [process for process in below if lives(process)]
+            seconds = time.monotonic() - killed
+            self.longest_seconds[kind] = max(self.longest_seconds.get(kind, 0.0), seconds if living else 0.0)
+            if not living:
+                self._dying.remove(entry)
+
+    def in_seconds(self) -> str:
+        """The longest times in words."""
+        return ", ".join(f"{kind} {seconds:.1f}" for kind, seconds in sorted(self.longest_seconds.items()))
+
+
+def add_to_record(record: Path | None, seed: int, minutes: float, counts: Counter[str]) -> str:
+    """Add the kills of a run to a file of all runs; return a table of both."""
+    lines = []
+    if record is not None:
+        record.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            lines = [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
+        with record.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"seed": seed, "minutes": minutes, "kills": counts}) + "\n")
+    total = sum((Counter(line["kills"]) for line in lines), start=Counter(counts))
+    rows = [f"{'killed':<14}{'this run':>10}{f'all {len(lines) + 1} runs':>14}"]
+    rows += [f"{kind:<14}{counts[kind]:>10}{total[kind]:>14}" for kind in KINDS]
+    return "\n".join([*rows, f"{'together':<14}{counts.total():>10}{total.total():>14}"])

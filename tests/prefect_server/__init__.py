@@ -1,0 +1,1 @@
+"""Tests on a real Prefect server. A package, so that its fixtures end with its last test."""

@@ -1,0 +1,27 @@
+"""Jobs for launchers that write files for an outer system."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from training.ranks.launchers.outer import OuterJob
+from training.ranks.supervision.slots import RankCount
+
+
+def outer_job(**changed: Any) -> OuterJob:
+    """A training of two ranks on CPUs, with some values changed."""
+    values: dict[str, Any] = {
+        "name": "photos-v3-0123456789",
+        "dataset": "photos@3",
+        "framework": "tensorflow",
+        "root": "/shared/datasets",
+        "runs": "/shared/runs",
+        "config_json": '{"run": {"epochs": 2}}',
+        "count": RankCount(2, 2),
+        "on_cpu": True,
+        "stop_timeout_seconds": 120.0,
+        "start_timeout_seconds": 600.0,
+        "preemption_signal": "SIGTERM",
+        "max_restarts": 3,
+    }
+    return OuterJob(**{**values, **changed})

@@ -1,0 +1,32 @@
+"""A page that only remembers what it was told to show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from flows.flow_runs.artifacts.page import RunPage
+
+
+class RecordedPage(RunPage):
+    """Stands for the artifacts of a run where there is no Prefect: key -> (type, data, description)."""
+
+    def __init__(self, sub_runs: Sequence[UUID] = ()) -> None:
+        super().__init__([])
+        self.shown: dict[str, tuple[str, Any, str]] = {}
+        self.progressed: list[tuple[float, str]] = []
+        self._inside = list(sub_runs)
+
+    def markdown(self, key: str, text: str, description: str) -> None:
+        self.shown[key] = "markdown", text, description
+
+    def table(self, key: str, rows: Sequence[Mapping[str, Any]], description: str) -> None:
+        self.shown[key] = "table", list(rows), description
+
+    def progress(self, key: str, percent: float, description: str) -> None:
+        self.shown[key] = "progress", percent, description
+        self.progressed.append((percent, description))
+
+    def sub_runs(self) -> list[UUID]:
+        return self._inside

@@ -1,0 +1,59 @@
+"""A job that starts before its flow: nothing that it says is lost, and nothing of it is left."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from flows.flow_runs.jobs.early_job import run_job, started_early
+from infra import progress
+from tests.samples.waiting import eventually
+
+FAKE = (sys.executable, str(Path(__file__).parent / "fake_job.py"))
+
+
+def test_the_flow_hears_what_was_said_before_it_took_over() -> None:
+    at_once: list[str] = []
+    unsubscribe = progress.subscribe(lambda event: at_once.append(event["event"]))
+    events: list[Any] = []
+    lines: list[str] = []
+    try:
+        with started_early([*FAKE, "works", "x"]) as ends_soon:
+            assert not ends_soon(60), "it worked"
+            assert eventually(lambda: "result" in at_once), "the listeners of the process hear it at once"
+            result = run_job([*FAKE, "works", "x"], events.append, lines.append).reported()
+    finally:
+        unsubscribe()
+    assert result["arguments"] == ["x"]
+    assert [event["event"] for event in events] == at_once == ["stage", "progress", "metrics", "result"]
+    assert lines == ["a line of the fake job"]
+
+
+def test_a_job_that_only_listed_ends_soon() -> None:
+    job = (
+        "from infra import progress; progress.adopt_parent()\n"
+        "progress.stage('list'); progress.result({'unchanged': True})"
+    )
+    command = [sys.executable, "-c", job]
+    with started_early(command) as ends_soon:
+        assert ends_soon(60)
+        assert run_job(command, lambda _: None, lambda _: None).reported() == {"unchanged": True}
+
+
+def test_another_command_does_not_take_it_over() -> None:
+    with started_early([*FAKE, "works", "early"]):
+        events: list[Any] = []
+        run_job([*FAKE, "works", "other"], events.append, lambda _: None)
+    assert events[-1]["result"]["arguments"] == ["other"]
+
+
+def test_nobody_took_it_over_and_it_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    marker = tmp_path / "pids"
+    monkeypatch.setenv("FAKE_JOB_MARKER", str(marker))
+    with started_early([*FAKE, "waits"]):
+        assert eventually(lambda: marker.exists() and bool(marker.read_text()))
+    assert not any(psutil.pid_exists(int(pid)) for pid in marker.read_text().split())

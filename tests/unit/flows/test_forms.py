@@ -1,0 +1,80 @@
+"""The forms of the deployments: every field is described and bounded, and the important ones come first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jsonschema
+import pytest
+from prefect.utilities.callables import parameter_schema
+
+from flows.evaluate import evaluate
+from flows.maintain import maintain
+from flows.pipeline import pipeline
+from flows.prepare import prepare
+from flows.promote import promote
+from flows.train import train
+
+FLOWS = {flow.name: flow for flow in (prepare, train, pipeline, evaluate, promote, maintain)}
+Schema = Mapping[str, Any]
+
+
+def schema_of(flow: str) -> dict[str, Any]:
+    """The schema that the form is made of, and that the server checks parameters against."""
+    return parameter_schema(FLOWS[flow]).model_dump_for_openapi()
+
+
+def fields(schema: Schema, definitions: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
+    """Every field of a form with its schema, those of groups after the group."""
+    if "$ref" in schema:
+        schema = {**definitions[schema["$ref"].rpartition("/")[2]], **schema}
+    for name, field in schema.get("properties", {}).items():
+        yield f"{path}{name}", field
+        yield from fields(field, definitions, f"{path}{name}.")
+    for choice in schema.get("anyOf", ()):
+        yield from fields(choice, definitions, path)
+
+
+def numbers(field: Schema) -> Iterator[Schema]:
+    """The schemas of numbers that a field may have."""
+    for choice in (field, *field.get("anyOf", ())):
+        if choice.get("type") in ("integer", "number") and "enum" not in choice:
+            yield choice
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+def test_every_field_is_described_and_every_number_has_bounds(flow: str) -> None:
+    schema = schema_of(flow)
+    found = list(fields(schema, schema["definitions"]))
+    assert len(found) > 100 or flow not in ("prepare", "train", "pipeline"), "the groups were looked into"
+    assert [name for name, field in found if not field.get("description")] == []
+    unbounded = [
+        name
+        for name, field in found
+        for number in numbers(field)
+        if not {"minimum", "exclusiveMinimum"} & number.keys()
+        or not {"maximum", "exclusiveMaximum"} & number.keys()
+    ]
+    assert unbounded == []
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"dataset": "x\n"}, "does not match"),
+        ({"dataset": "x@new"}, "does not match"),
+        ({"dataset": "x", "config": {"run": {"epochs": 0}}}, "0 is less than the minimum of 1"),
+        ({"dataset": "x", "config": {"run": {"epochs": 10**9}}}, "is greater than the maximum of 1000000"),
+        (
+            {"dataset": "x", "config": {"run": {"framework": "jax"}}},
+            "'jax' is not one of ['tensorflow', 'torch']",
+        ),
+        ({"dataset": "x", "config": {"rum": {}}}, "'rum' was unexpected"),
+        ({}, "'dataset' is a required property"),
+    ],
+)
+def test_a_bad_value_is_refused_in_words(parameters: dict[str, Any], said: str) -> None:
+    with pytest.raises(jsonschema.ValidationError) as refused:
+        jsonschema.validate(parameters, schema_of("train"))
+    assert said in refused.value.message

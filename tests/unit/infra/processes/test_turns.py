@@ -1,0 +1,92 @@
+"""Jobs that share a machine work one after another."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from infra.processes.turns import TURNS_VARIABLE, Turn
+from infra.progress import Event, subscribe
+from tests.samples.waiting import eventually
+
+JOB = """
+import sys
+from infra.processes.turns import Turn
+with Turn(sys.argv[1]) as turn:
+    turn.take()
+    print("works", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.fixture(autouse=True)
+def turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(TURNS_VARIABLE, str(tmp_path / "home" / "turns.lock"))
+    return tmp_path / "home" / "turns.lock"
+
+
+@contextmanager
+def job(work: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", JOB, work], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def test_a_job_waits_until_the_other_has_ended_and_says_for_which() -> None:
+    said: list[Event] = []
+    unsubscribe = subscribe(said.append)
+    try:
+        with job("prepare photos") as first:
+            assert line(first) == "works\n"
+            with job("train photos@1") as second, Turn("compact photos") as third:
+                first.communicate("\n")
+                assert line(second) == "works\n"
+                assert eventually(lambda: second.poll() is None)
+                second.kill()  # the kernel gives its turn back
+                third.take()
+    finally:
+        unsubscribe()
+    for event in said:
+        assert f"waiting until train photos@1 (process {second.pid}) has ended" in str(event["message"])
+
+
+def test_what_waits_names_the_job_that_works(turns: Path) -> None:
+    with job("prepare photos") as first:
+        assert line(first) == "works\n"
+        assert turns.read_text() == f"prepare photos (process {first.pid})"
+        with job("train photos@1") as second:
+            assert second.stdout is not None
+            with pytest.raises(subprocess.TimeoutExpired):
+                second.wait(timeout=1.5)
+            assert turns.read_text().startswith("prepare photos"), "and it has not begun"
+
+
+def test_nothing_waits_where_nobody_asked_for_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    with job("prepare photos") as first:
+        assert line(first) == "works\n"
+        monkeypatch.delenv(TURNS_VARIABLE)
+        with Turn("train photos@1") as turn:
+            turn.take()
+
+
+def test_a_turn_is_taken_once() -> None:
+    with Turn("prepare photos") as turn:
+        turn.take()
+        turn.take()
+    with job("train photos@1") as other:
+        assert line(other) == "works\n"

@@ -1,0 +1,71 @@
+"""Objects that were found in image files: boxes in pixels of the files, in all formats."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from training.predicting.detected import DETECTED_FILES, detected
+from training.predicting.inputs import Input
+
+INPUTS = [
+    Input("wide.jpg", b"png", 100, 400),
+    Input("broken.jpg", reason="truncated", message="ends early"),
+    Input("tall.jpg", b"png", 600, 200),
+    Input("empty.jpg", b"png", 50, 50),
+]
+NOTHING = [0.0, 0.0, 0.0, 0.0]
+OUTPUTS = {
+    "boxes": np.array([
+        [[0.1, 0.2, 0.5, 0.6], NOTHING],
+        [[0.0, 0.0, 1.0, 1.0], [0.25, 0.5, 0.5, 0.75]],
+        [NOTHING, NOTHING],
+    ], np.float32),
+    "scores": np.array([[0.9, 0.0], [0.8, 0.3], [0.0, 0.0]], np.float32),
+    "classes": np.array([[1, -1], [0, 1], [-1, -1]], np.int32),
+}  # fmt: skip
+WANTED = [
+    ("wide.jpg", [("caf\\xe9", 10.0, 80.0, 50.0, 240.0)]),
+    ("broken.jpg", None),
+    ("tall.jpg", [("cat", 0.0, 0.0, 600.0, 200.0), ("caf\\xe9", 150.0, 100.0, 300.0, 150.0)]),
+    ("empty.jpg", []),
+]
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
+def test_edges_are_pixels_of_each_upright_image(kind: str) -> None:
+    stream = io.BytesIO()
+    output = DETECTED_FILES[kind](stream)
+    output.add(list(detected(INPUTS, OUTPUTS, ["cat", "caf\udce9"])))
+    output.close()
+    if kind == "csv":
+        lines = list(csv.DictReader(io.StringIO(stream.getvalue().decode())))
+        found = [
+            (row["path"], row["label"], *(float(row[side]) for side in ("top", "left", "bottom", "right")))
+            for row in lines
+            if row["label"]
+        ]
+        assert found == [(path, *one) for path, objects in WANTED for one in objects or []]
+        assert [row["path"] for row in lines if not row["label"]] == ["broken.jpg", "empty.jpg"]
+        return
+    rows = (
+        [json.loads(line) for line in stream.getvalue().splitlines()]
+        if kind == "json"
+        else pq.read_table(io.BytesIO(stream.getvalue())).to_pylist()
+    )
+    objects = [
+        None
+        if row["objects"] is None
+        else [
+            (one["label"], *(one[side] for side in ("top", "left", "bottom", "right")))
+            for one in row["objects"]
+        ]
+        for row in rows
+    ]
+    assert list(zip([row["path"] for row in rows], objects, strict=True)) == WANTED
+    assert rows[1]["reason"] == "truncated"

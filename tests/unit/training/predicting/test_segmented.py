@@ -1,0 +1,124 @@
+"""Predicted masks in the size of their images, their files, and the table that names them."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from infra.codecs.mask_colors import class_colors, lay_over
+from infra.codecs.masks import decode_stored_mask
+from training.predicting.inputs import read_input
+from training.predicting.outputs import FORMATS, Format, open_output
+from training.predicting.segmented import MaskDecisions, MaskFiles, MaskNames, at_own_size
+
+SIDE = 8
+HALVES = np.repeat(np.array([[0] * 4 + [1] * 4], np.uint8), SIDE, axis=0)  # left 0, right 1
+NAMES = ["sky", "caf\udce9"]
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "fit", "lefts", "unseen"),
+    [
+        (16, 16, "stretch", 8, 0),
+        (6, 40, "stretch", 20, 0),
+        (6, 40, "crop", 3, 17),  # the central 6 × 6 pixels
+        (3, 3, "stretch", 1, 0),  # the centre of the middle pixel lies on the border: it is right of it
+    ],
+)
+def test_a_mask_gets_the_size_of_its_image(height, width, fit, lefts, unseen) -> None:
+    found = at_own_size(HALVES, height, width, fit, 2)
+    assert found.shape == (height, width)
+    assert found.dtype == np.uint8
+    row = [255] * unseen + [0] * lefts + [1] * (width - 2 * unseen - lefts) + [255] * unseen
+    assert found[height // 2].tolist() == row
+
+
+def test_pixels_of_tall_images_that_were_not_seen_have_no_class() -> None:
+    found = at_own_size(np.zeros((4, 4), np.int32), 10, 2, "crop", 300)
+    assert found.dtype == np.uint16
+    assert found[:, 0].tolist() == [65_535] * 4 + [0, 0] + [65_535] * 4
+
+
+def test_names_are_those_of_the_images_and_never_twice() -> None:
+    names = MaskNames([Path("new"), Path("/abs")])
+    given = ["new/a.jpg", "new/b/a.jpg", "new/a.png", "/abs/a.jpg", "../x/c.jpg", "new/..a", "new/a-2.jpg"]
+    found = [names.name_of(Path(name)) for name in given]
+    assert found == ["a", "b/a", "a-2", "a-3", "c", "..a", "a-2-2"]
+    long = names.name_of(Path("new") / ("é" * 120 + ".jpg"))
+    assert len(os.fsencode(long + "-2.png")) < 255
+
+
+def written(folder: Path, kind: Format, overlays: bool) -> tuple[bytes, Path]:
+    pixels = np.full((20, 30, 3), 200, np.uint8)
+    good = folder / "in" / os.fsdecode(b"caf\xe9.png")
+    good.parent.mkdir(exist_ok=True)
+    good.write_bytes(bytes(cv2.imencode(".png", pixels)[1]))
+    paths = [folder / "in" / "missing.jpg", good]
+    inputs = [read_input(path, SIDE, "stretch", 15 if overlays else 0) for path in paths]
+    files = MaskFiles(folder / f"out.{kind}", MaskNames([folder / "in"]), 2, "stretch", overlays)
+    stream = io.BytesIO()
+    output = open_output(stream, kind, MaskDecisions(overlays), NAMES)
+    with ThreadPoolExecutor(2) as threads:
+        pairs = list(zip(paths, inputs, strict=True))
+        output.add(list(files.predictions(pairs, HALVES[np.newaxis], threads.map)))
+        output.add(list(files.predictions(pairs[:1], None, threads.map)))
+    output.close()
+    return stream.getvalue(), folder
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("overlays", [False, True])
+def test_the_table_names_the_masks(tmp_path: Path, kind: Format, overlays: bool) -> None:
+    data, folder = written(tmp_path, kind, overlays)
+    (mask_file,) = (folder / "out-masks").iterdir()
+    assert os.fsencode(mask_file.name) == b"caf\xe9.png"
+    mask = decode_stored_mask(mask_file.read_bytes())
+    assert mask.shape == (20, 30)
+    assert np.bincount(mask.ravel()).tolist() == [300, 300]
+    named = {"mask": r"out-masks/caf\xe9.png", "overlay": r"out-overlays/caf\xe9.jpg"}
+    if overlays:
+        (overlay,) = (folder / "out-overlays").iterdir()
+        assert cv2.imdecode(np.frombuffer(overlay.read_bytes(), np.uint8), cv2.IMREAD_COLOR).shape == (
+            10,
+            15,
+            3,
+        )
+    else:
+        assert not (folder / "out-overlays").exists()
+        del named["overlay"]
+    if kind == "csv":
+        lines = data.decode("utf-8").splitlines()
+        columns = ",".join(named)
+        assert lines[0] == rf"path,height,width,{columns},reason,message,sky,caf\xe9"
+        assert lines[2].endswith(rf"caf\xe9.png,20,30,{','.join(named.values())},,,0.500000,0.500000")
+        assert lines[3] == lines[1]
+        assert "unreadable" in lines[1]
+        return
+    if kind == "json":
+        rows = [json.loads(line) for line in data.splitlines()]
+        assert rows[1]["shares"] == {"sky": 0.5, r"caf\xe9": 0.5}
+    else:
+        table = pq.read_table(io.BytesIO(data))
+        rows = table.to_pylist()
+        assert rows[1]["shares"] == [0.5, 0.5]
+    assert [row["reason"] for row in rows] == ["unreadable", None, "unreadable"]
+    assert {name: rows[1][name] for name in named} == named
+    assert (rows[1]["height"], rows[1]["width"], rows[0]["mask"]) == (20, 30, None)
+
+
+def test_colors_of_neighbouring_classes_differ_and_pixels_of_no_class_keep_theirs() -> None:
+    colors = class_colors(255).astype(int)
+    assert len({tuple(color) for color in colors.tolist()}) == 255
+    assert (np.abs(np.diff(colors, axis=0)).sum(1) >= 64).all()
+    pixels = np.full((1, 3, 1), 100, np.uint8)
+    found = lay_over(pixels, np.array([[0, 1, 255]], np.uint8), 2)
+    assert found[0, 2].tolist() == [100, 100, 100]
+    assert found[0, 0].tolist() != found[0, 1].tolist()

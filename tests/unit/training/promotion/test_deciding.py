@@ -1,0 +1,186 @@
+"""Decisions about an alias, on made-up predictions of finished runs."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from infra.errors import DataError, NotFoundError, UsageError
+from infra.storage.filesystem import Storage
+from tests.samples.finished_runs import FinishedRuns
+from training.aliases.history import AliasHistory, Decision
+from training.aliases.names import AliasName
+from training.arrays import Ints
+from training.promotion import deciding
+from training.promotion.rules import PromotionRules
+from training.results.run_files.run_folder import RunFolder, open_run
+
+NAME = AliasName("set")
+RULES = PromotionRules()
+
+
+def often(rows: Ints) -> Ints:
+    return rows % 10 != 0
+
+
+def seldom(rows: Ints) -> Ints:
+    return rows % 3 != 0
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> FinishedRuns:
+    return FinishedRuns(tmp_path)
+
+
+def promote(made: FinishedRuns, run: RunFolder, rules: PromotionRules = RULES) -> Decision:
+    return deciding.promote_by_figures(run, "production", made.runs, str(made.root), rules)
+
+
+def holder(made: FinishedRuns) -> str | None:
+    current = AliasHistory(Storage.at(made.runs), NAME).current()
+    return None if current is None else current.run
+
+
+def test_the_first_model_gets_the_alias_and_its_origin_is_recorded(made: FinishedRuns) -> None:
+    found = promote(made, made.run("one", 2, seldom))
+    assert (found.is_new, found.holder, found.record.number) == (True, "one", 1)
+    assert (found.record.trained_on, found.record.manifest_sha256) == ("set@2", "digest of set@2")
+    assert found.record.predecessor is None
+    assert open_run("set@production", made.runs).name == "one"
+    again = promote(made, open_run("one", made.runs))
+    assert (again.is_new, again.holder) == (False, "one")
+
+
+def test_a_first_model_below_the_floor_does_not(made: FinishedRuns) -> None:
+    found = promote(made, made.run("one", 2, seldom), PromotionRules(floor=0.95))
+    assert (found.record.action, found.holder) == ("kept", None)
+    assert "floor 0.95" in found.record.verdict
+    with pytest.raises(NotFoundError, match="has the alias set@production"):
+        open_run("set@production", made.runs)
+
+
+def test_a_better_candidate_takes_over_and_a_worse_one_does_not(made: FinishedRuns) -> None:
+    promote(made, made.run("one", 1, seldom, 2))
+    better = promote(made, made.run("two", 2, often))
+    assert (better.record.action, better.record.predecessor) == ("promoted", "one")
+    assert better.record.comparison is not None
+    assert better.record.comparison["dataset"] == "set@2"
+
+    worse = promote(made, made.run("three", 2, seldom))
+    assert (worse.record.action, worse.holder) == ("kept", "two")
+    assert "worse beyond the noise" in worse.record.verdict
+    assert promote(made, open_run("three", made.runs)).is_new is False, "the same is not said twice"
+    assert [each.run for each in AliasHistory(Storage.at(made.runs), NAME).records()] == [
+        "one",
+        "two",
+        "three",
+    ]
+
+
+def test_what_the_champion_has_learned_from_does_not_count(made: FinishedRuns) -> None:
+    """Version 2 tests on records that version 1 trained on: the champion knows them by heart."""
+    learned = set(made.version(1).rows(made.version(1).shards("train")[0], ["id"])["id"].to_pylist())
+    tested = [
+        each
+        for shard in made.version(2).shards("test")
+        for each in made.version(2).rows(shard, ["id"])["id"].to_pylist()
+    ]
+    knows = np.array([each in learned for each in tested])
+    assert knows.any()
+    assert not knows.all()
+
+    def by_heart(rows: Ints) -> Ints:
+        return np.array(knows[rows] if rows.size == knows.size else rows < 0)
+
+    promote(made, made.run("one", 1, by_heart, 2))
+    found = promote(made, made.run("two", 2, lambda rows: rows % 2 == 0))
+    assert found.record.comparison is not None
+    assert found.record.comparison["left_out"] == knows.sum()
+    assert found.record.comparison["figures"]["accuracy"]["first"] == 0.0, (
+        "right only on what it learned from"
+    )
+    assert found.holder == "two"
+
+
+def test_too_few_records_decide_nothing(made: FinishedRuns) -> None:
+    promote(made, made.run("one", 2, seldom))
+    found = promote(made, made.run("two", 2, often), PromotionRules(minimum_examples=1000))
+    assert found.holder == "one"
+    assert "minimum_examples = 1000" in found.record.verdict
+
+
+def test_a_run_that_cannot_be_compared_leaves_the_alias(made: FinishedRuns) -> None:
+    promote(made, made.run("one", 2, seldom))
+    (made.runs / "one").rename(made.runs / "gone")
+    found = promote(made, made.run("two", 2, often))
+    assert (found.record.action, found.holder) == ("kept", "one")
+    assert "cannot be compared" in found.record.verdict
+    by_hand = deciding.promote_by_hand(open_run("two", made.runs), "production", made.runs, "one is lost")
+    assert (by_hand.holder, by_hand.record.reason) == ("two", "one is lost")
+
+
+def test_a_champion_whose_version_is_gone_is_still_beaten(made: FinishedRuns) -> None:
+    promote(made, made.run("one", 1, seldom, 2))
+    (made.root / "set" / "manifests" / "000001.json").unlink()
+    found = promote(made, made.run("two", 2, often))
+    assert (found.record.action, found.holder) == ("promoted", "two")
+    assert "what one learned from is unknown" in found.record.verdict
+
+
+def test_a_rollback_stays_until_a_person_decides_otherwise(made: FinishedRuns) -> None:
+    promote(made, made.run("one", 2, seldom))
+    promote(made, made.run("two", 2, often))
+    back = deciding.roll_back(NAME, made.runs, "wrong at night")
+    assert (back.record.action, back.holder, back.record.predecessor) == ("rolled back", "one", "two")
+    with pytest.raises(NotFoundError, match="no run had the alias set@production before one"):
+        deciding.roll_back(NAME, made.runs)
+
+    again = promote(made, open_run("two", made.runs))
+    assert (again.record.action, again.holder) == ("kept", "one")
+    assert "rolled back" in again.record.verdict
+    deciding.promote_by_hand(open_run("two", made.runs), "production", made.runs, "mended")
+    assert holder(made) == "two"
+
+
+def test_a_rollback_to_a_run_that_is_gone_is_refused(made: FinishedRuns) -> None:
+    promote(made, made.run("one", 2, seldom))
+    promote(made, made.run("two", 2, often))
+    (made.runs / "one").rename(made.runs / "gone")
+    with pytest.raises(NotFoundError, match="was the run one before, which is not under"):
+        deciding.roll_back(NAME, made.runs)
+    assert holder(made) == "two"
+
+
+def test_unfinished_runs_and_empty_reasons_are_refused(made: FinishedRuns) -> None:
+    run = made.run("one", 2, seldom)
+    with pytest.raises(UsageError, match="reason is empty"):
+        deciding.promote_by_hand(run, "production", made.runs, " ")
+    (run.path / "result.json").unlink()
+    with pytest.raises(DataError, match="unfinished"):
+        promote(made, open_run("one", made.runs))
+    assert holder(made) is None
+
+
+def test_candidates_who_race_are_compared_with_the_one_that_won(made: FinishedRuns) -> None:
+    """Whoever comes first, the better one has the alias at the end."""
+    promote(made, made.run("zero", 2, lambda rows: rows % 2 == 0))
+    candidates = [made.run("good", 2, seldom), made.run("best", 2, often)]
+    together = threading.Barrier(2)
+
+    def race(run: RunFolder) -> None:
+        together.wait()
+        promote(made, run)
+
+    threads = [threading.Thread(target=race, args=(run,)) for run in candidates]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert holder(made) == "best"
+    records = AliasHistory(Storage.at(made.runs), NAME).records()
+    best = next(each for each in records if each.run == "best")
+    before = [each for each in records if each.is_move and each.number < best.number][-1]
+    assert best.predecessor == before.run

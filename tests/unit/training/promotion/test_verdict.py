@@ -1,0 +1,110 @@
+"""Verdicts from figures: a table of cases."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from infra.errors import ConfigError
+from training.promotion.metrics import DECIDING, metric_of
+from training.promotion.rules import PromotionRules
+from training.promotion.verdict import Measured, judge, judge_first
+from training.results.metrics.figures import FIGURES
+from training.results.predictions.comparison import Comparison, Difference
+from training.results.predictions.resampling import COMPARED, resampled_figures
+from training.tasks.traits import TRAITS
+
+
+def measured(first: float, second: float, low: float, high: float) -> Measured:
+    figures = {name: Difference(first, second, low, high, 0.9) for name in ("accuracy", "loss")}
+    return Measured("photos@2", Comparison(200, 3, 9, figures), 5)
+
+
+@pytest.mark.parametrize(
+    ("values", "metric", "rules", "is_promoted", "words"),
+    [
+        ((0.80, 0.90, 0.02, 0.18), "accuracy", {}, True, "better beyond the noise"),
+        ((0.80, 0.90, 0.00, 0.18), "accuracy", {}, False, "no difference beyond the noise"),
+        ((0.80, 0.90, -0.01, 0.2), "accuracy", {}, False, "no difference beyond the noise"),
+        ((0.90, 0.80, -0.2, -0.02), "accuracy", {}, False, "worse beyond the noise"),
+        ((0.80, 0.81, 0.001, 0.02), "accuracy", {"minimum_gain": 0.02}, False, "less than the minimum gain"),
+        ((0.80, 0.83, 0.001, 0.05), "accuracy", {"minimum_gain": 0.02}, True, "better beyond the noise"),
+        ((0.80, 0.60, -0.3, -0.1), "loss", {}, True, "better beyond the noise"),
+        ((0.60, 0.80, 0.1, 0.3), "loss", {}, False, "worse beyond the noise"),
+        ((0.80, 0.80, 0.0, 0.0), "accuracy", {}, False, "no difference beyond the noise"),
+    ],
+)
+def test_only_what_is_better_beyond_the_noise_is_promoted(
+    values: tuple[float, float, float, float],
+    metric: str,
+    rules: dict[str, float],
+    is_promoted: bool,
+    words: str,
+) -> None:
+    found = judge(measured(*values), metric, PromotionRules.model_validate(rules))
+    assert found.is_promoted == is_promoted
+    assert words in found.words
+    assert "200 test records of photos@2" in found.words
+    assert found.comparison is not None
+    assert (found.comparison["left_out"], found.comparison["metric"]) == (5, metric)
+
+
+@pytest.mark.parametrize(
+    ("figures", "metric", "floor", "is_promoted", "words"),
+    [
+        ({"accuracy": 0.4}, "accuracy", None, True, "the first model"),
+        ({}, "accuracy", None, True, "the first model"),
+        ({"accuracy": 0.4}, "accuracy", 0.5, False, "not good enough"),
+        ({"accuracy": 0.5}, "accuracy", 0.5, True, "floor 0.5"),
+        ({"loss": 0.9}, "loss", 0.5, False, "not good enough"),
+        ({"loss": 0.4}, "loss", 0.5, True, "floor 0.5"),
+        ({}, "accuracy", 0.5, False, "no test split"),
+    ],
+)
+def test_the_first_model_is_held_against_the_floor(
+    figures: dict[str, float], metric: str, floor: float | None, is_promoted: bool, words: str
+) -> None:
+    found = judge_first(figures, metric, PromotionRules(floor=floor), "photos@1")
+    assert found.is_promoted == is_promoted
+    assert words in found.words
+
+
+def test_each_task_whose_runs_are_compared_can_be_decided() -> None:
+    assert DECIDING.keys() == COMPARED.keys()
+    for task in TRAITS.values():
+        assert DECIDING[task.name][0] == task.figures[0], "the figure that chose the best model decides"
+        assert all(figure in FIGURES for figure in DECIDING[task.name])
+
+
+@pytest.mark.parametrize("task", ["single-label", "multi-label", "regression"])
+def test_each_figure_that_may_decide_is_compared(task: str) -> None:
+    values = np.array([[0.2, 0.8], [0.7, 0.3], [0.6, 0.4]], np.float32)
+    several = {"predicted": values > 0.5, "probabilities": values, "losses": values[:, 0]}
+    rows, labels = {
+        "single-label": ({"predicted": np.array([1, 0, 0]), "losses": values[:, 0]}, np.array([1, 0, 1])),
+        "multi-label": (several, (values > 0.5).astype(np.float32)),
+        "regression": ({"predicted": values, "losses": values[:, 0]}, values + 1),
+    }[task]
+    found = resampled_figures(task, labels, rows, 2).of(np.ones(3, np.int64))
+    assert set(DECIDING[task]) == set(found)
+
+
+@pytest.mark.parametrize(
+    ("task", "wanted", "found"),
+    [
+        ("single-label", "auto", "accuracy"),
+        ("multi-label", "auto", "mean_average_precision"),
+        ("regression", "auto", "r2"),
+        ("regression", "absolute_error", "absolute_error"),
+        ("regression", "accuracy", None),
+        ("detection", "auto", "average_precision"),
+        ("segmentation", "auto", "mean_iou"),
+        ("depth", "auto", None),
+    ],
+)
+def test_the_metric_follows_the_task(task: str, wanted: str, found: str | None) -> None:
+    if found is None:
+        with pytest.raises(ConfigError):
+            metric_of(task, wanted)
+    else:
+        assert metric_of(task, wanted) == found

@@ -1,0 +1,165 @@
+"""Write the masks that were predicted for image files: a PNG beside the table for each, maybe an overlay."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from infra.codecs import Pixels, encode_jpeg
+from infra.codecs.mask_colors import lay_over
+from infra.codecs.masks import Numbers, encode_mask, fit_mask
+from infra.codecs.resize import Geometry
+from infra.format.masks import mask_format
+from infra.storage.filesystem import Storage
+from infra.storage.names import uri_of
+from training.models.spec import Fit
+from training.predicting.inputs import Input
+from training.predicting.outputs import Prediction
+
+OVERLAY_SIDE: Final = 1024  # pixels of the longer side, at most
+_OVERLAY_QUALITY = 90
+_NAME_BYTES = 200  # of a file's name without ending
+
+
+class MaskDecisions:
+    """The mask of each file. Implements ``Decisions``; the values are the shares of the classes.
+
+    Args:
+        overlays: there is an overlay of each file too.
+    """
+
+    output = "mask"
+    values_column = "shares"
+    number = "{:.6f}"
+
+    def __init__(self, overlays: bool) -> None:
+        self.columns: Mapping[str, pa.DataType] = {
+            "height": pa.int32(),
+            "width": pa.int32(),
+            "mask": pa.string(),
+            **({"overlay": pa.string()} if overlays else {}),
+        }
+
+    def decide(self, _names: Sequence[str], _values: Sequence[float]) -> dict[str, Any]:
+        """Return nothing: ``Prediction.further`` has the columns."""
+        return {}
+
+
+def at_own_size(mask: npt.NDArray[Any], height: int, width: int, fit: Fit, num_classes: int) -> Numbers:
+    """Scale a predicted mask to its image by nearest neighbour.
+
+    Args:
+        mask: [S, S], the class of each pixel of the model's input.
+        height: of the upright image (pixels).
+        width: likewise.
+        fit: the part of the image that the model saw: all of it (``stretch``), or the central square.
+        num_classes: the number of classes, which decides how masks are stored.
+
+    Returns:
+        uint8 or uint16 [height, width]. Pixels that the model did not see have no class.
+    """
+    stored = mask_format(num_classes)
+    size, shape = mask.shape[0], (height, width)
+    side = min(shape)
+    scaled = shape if fit == "stretch" else (side, side)
+    offset = ((height - scaled[0]) // 2, (width - scaled[1]) // 2)
+    numbers: Numbers = mask.astype(stored.dtype)
+    return fit_mask(numbers, Geometry((0, 0, size, size), scaled, shape, offset), stored.ignore)
+
+
+@dataclass
+class MaskNames:
+    """Names of the files of masks: those of the images, below the folders that were given.
+
+    Attributes:
+        folders: the folders that were given.
+    """
+
+    folders: Sequence[Path]
+    _used: set[str] = field(default_factory=set)
+
+    def name_of(self, path: Path) -> str:
+        """Return a name without ending, relative to the folder of the masks, that no earlier file has."""
+        below = next(
+            (path.relative_to(folder) for folder in self.folders if path.is_relative_to(folder)), None
+        )
+        below = Path(path.name) if below is None else below
+        stem = os.fsdecode(os.fsencode(below.stem if below.stem.strip(".") else below.name)[:_NAME_BYTES])
+        name = found = (below.parent / stem).as_posix()
+        count = 1
+        while found in self._used:
+            count += 1
+            found = f"{name}-{count}"
+        self._used.add(found)
+        return found
+
+
+@dataclass(frozen=True)
+class MaskFiles:
+    """Where the masks of a table of predictions go.
+
+    Attributes:
+        table: the path of the table; masks are in the folder ``<its name without ending>-masks`` beside it.
+        names: of the files.
+        num_classes: the number of classes.
+        fit: the part of an image that the model sees.
+        overlays: write an overlay for each file too.
+    """
+
+    table: Path
+    names: MaskNames
+    num_classes: int
+    fit: Fit
+    overlays: bool
+
+    def predictions(
+        self,
+        files: Iterable[tuple[Path, Input]],
+        masks: npt.NDArray[Any] | None,
+        together: Callable[..., Iterator[Prediction]],
+    ) -> Iterator[Prediction]:
+        """Write the masks of files, and yield the row of each.
+
+        Args:
+            files: path and content.
+            masks: [n, S, S], of the files that were decoded, in their order; None: there are none.
+            together: calls a function for each element of several lists, as ``map`` does.
+        """
+        rows = iter(() if masks is None else masks)
+        jobs = [
+            (one, None, "") if one.image is None else (one, next(rows), self.names.name_of(path))
+            for path, one in files
+        ]
+        return together(self._write, *zip(*jobs, strict=True))
+
+    def _write(self, one: Input, mask: npt.NDArray[Any] | None, name: str) -> Prediction:
+        if mask is None:
+            return Prediction(one.path, (), one.reason, one.message)
+        numbers = at_own_size(mask, one.height, one.width, self.fit, self.num_classes)
+        written = {"mask": (f"{self.table.stem}-masks/{name}.png", encode_mask(numbers))}
+        if self.overlays and one.shown is not None:
+            written["overlay"] = (
+                f"{self.table.stem}-overlays/{name}.jpg",
+                _overlay(one.shown, numbers, self.num_classes),
+            )
+        folder = Storage.at(self.table.absolute().parent)
+        for path, content in written.values():
+            folder.write_atomic(path, content)
+        shares = np.bincount(numbers.ravel(), minlength=self.num_classes)[: self.num_classes] / numbers.size
+        names = {column: uri_of(path) for column, (path, _) in written.items()}
+        further = {"height": one.height, "width": one.width, **names}
+        return Prediction(one.path, shares.tolist(), further=further)
+
+
+def _overlay(shown: Pixels, numbers: Numbers, num_classes: int) -> bytes:
+    """Return a JPEG of an image with its mask laid over it."""
+    (height, width), (rows, columns) = shown.shape[:2], numbers.shape
+    small = Geometry((0, 0, rows, columns), (height, width), (height, width), (0, 0))
+    return encode_jpeg(lay_over(shown, fit_mask(numbers, small, 0), num_classes), _OVERLAY_QUALITY)

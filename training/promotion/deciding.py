@@ -1,0 +1,179 @@
+"""Decide which run has an alias, and record it: by figures, by hand, or back to the run before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from infra import progress as events
+from infra.dataset.catalog import Catalog
+from infra.errors import DataError, NotFoundError, UsageError
+from infra.storage.filesystem import Storage
+from training.aliases.history import AliasHistory, Decision, holder_before, rolled_back
+from training.aliases.names import AliasName
+from training.aliases.record import Action, AliasRecord, now, this_user
+from training.promotion.measuring import measure
+from training.promotion.metrics import metric_of
+from training.promotion.rules import PromotionRules
+from training.promotion.verdict import Verdict, judge, judge_first
+from training.results.run_files.run_folder import RunFolder, find_run, open_run
+from training.results.tracking.aliases import tell_trackers
+
+_BY_HAND = "decide by hand: shardmill promote RUN --reason TEXT"
+
+
+def promote_by_figures(run: RunFolder, alias: str, runs: Path, root: str, rules: PromotionRules) -> Decision:
+    """Give an alias to a run if it is better than the run that has it, beyond the noise.
+
+    Both are compared on the test split of the newest version of the dataset. Runs that cannot be compared
+    leave the alias where it is; the record says why.
+
+    Args:
+        run: the candidate.
+        alias: name of the alias.
+        runs: the folder of the runs.
+        root: the folder of the datasets.
+        rules: the rules of the comparison.
+
+    Raises:
+        DataError: the run is unfinished. EnvironmentFault: a run could not be evaluated.
+    """
+    run.finished()
+    name = AliasName(run.dataset_name, alias)
+    verdicts: dict[str | None, Verdict] = {}  # by champion: a race with others does not compare again
+
+    def decide(earlier: list[AliasRecord]) -> AliasRecord:
+        holder = _holder(earlier)
+        if holder is not None and holder.run == run.name:
+            return holder
+        champion = None if holder is None else holder.run
+        if champion not in verdicts:
+            verdicts[champion] = _verdict(run, champion, earlier, runs, root, rules)
+        found = verdicts[champion]
+        record = _record(name, run, "promoted" if found.is_promoted else "kept", found.words)
+        record = record.model_copy(update={"predecessor": champion, "comparison": found.comparison})
+        return _said_before(record, earlier) or record
+
+    return _told(AliasHistory(Storage.at(runs), name).add(decide), runs)
+
+
+def promote_by_hand(run: RunFolder, alias: str, runs: Path, reason: str) -> Decision:
+    """Give an alias to a run, whatever its figures are.
+
+    Raises:
+        DataError: the run is unfinished. UsageError: the reason is empty.
+    """
+    run.finished()
+    if not reason.strip():
+        raise UsageError("the reason is empty", "say why, or leave it out: then figures decide")
+    name = AliasName(run.dataset_name, alias)
+
+    def decide(earlier: list[AliasRecord]) -> AliasRecord:
+        holder = _holder(earlier)
+        if holder is not None and holder.run == run.name:
+            return holder
+        record = _record(name, run, "promoted", "by hand")
+        before = None if holder is None else holder.run
+        return record.model_copy(update={"predecessor": before, "reason": reason.strip()})
+
+    return _told(AliasHistory(Storage.at(runs), name).add(decide), runs)
+
+
+def roll_back(name: AliasName, runs: Path, reason: str | None = None) -> Decision:
+    """Give an alias back to the run that had it before.
+
+    Raises:
+        NotFoundError: no run had it before, or the folder of that run is gone.
+    """
+
+    def decide(earlier: list[AliasRecord]) -> AliasRecord:
+        holder, before = _holder(earlier), holder_before(earlier)
+        if holder is None or before is None:
+            raise NotFoundError(
+                f"no run had the alias {name} before" + (f" {holder.run}" if holder else ""),
+                f"see its history: shardmill aliases {name.dataset}",
+            )
+        if find_run(before.run, runs) is None:
+            raise NotFoundError(
+                f"{name} was the run {before.run} before, which is not under {runs}",
+                "bring its folder back, or choose another run: shardmill promote RUN --reason TEXT",
+            )
+        run = open_run(before.run, runs)
+        record = _record(name, run, "rolled back", f"back to the run that had it before {holder.run}")
+        return record.model_copy(
+            update={"predecessor": holder.run, "reason": reason, "restores": before.number}
+        )
+
+    return _told(AliasHistory(Storage.at(runs), name).add(decide), runs)
+
+
+def is_decided(run: str, alias: str, runs: Path) -> bool:
+    """Return whether a decision about an alias and a run is recorded.
+
+    Args:
+        run: name of the run.
+        alias: name of the alias.
+        runs: the folder of the runs.
+
+    Raises:
+        NotFoundError: there is no such run.
+    """
+    name = AliasName(open_run(run, runs).dataset_name, alias)
+    return any(record.run == run for record in AliasHistory(Storage.at(runs), name).records())
+
+
+def _verdict(
+    run: RunFolder,
+    champion: str | None,
+    earlier: list[AliasRecord],
+    runs: Path,
+    root: str,
+    rules: PromotionRules,
+) -> Verdict:
+    """Judge a candidate against the run that has the alias."""
+    try:
+        metric = metric_of(run.task, rules.metric)
+        if champion is None:
+            figures = run.finished()["metrics"].get("test", {})
+            return judge_first(figures, metric, rules, run.dataset)
+        if (rollback := rolled_back(earlier, run.name)) is not None:
+            return Verdict(False, f"it was rolled back on {rollback.at} by {rollback.by}; {_BY_HAND}")
+        version = Catalog(root).open(run.dataset_name)
+        return judge(measure(open_run(champion, runs), run, version, root, rules), metric, rules)
+    except (UsageError, DataError) as error:
+        events.log(f"{run.name} cannot be compared: {error}", level="warning")
+        return Verdict(False, f"cannot be compared: {error.message}; {_BY_HAND}")
+
+
+def _holder(earlier: list[AliasRecord]) -> AliasRecord | None:
+    return next((record for record in reversed(earlier) if record.is_move), None)
+
+
+def _said_before(record: AliasRecord, earlier: list[AliasRecord]) -> AliasRecord | None:
+    """Return the record of the same decision since the alias was last moved, so that it is not said twice."""
+    for other in reversed(earlier):
+        if other.is_move:
+            return None
+        if (other.run, other.action, other.verdict) == (record.run, record.action, record.verdict):
+            return other
+    return None
+
+
+def _record(name: AliasName, run: RunFolder, action: Action, verdict: str) -> AliasRecord:
+    return AliasRecord(
+        dataset=name.dataset,
+        alias=name.alias,
+        action=action,
+        run=run.name,
+        at=now(),
+        by=this_user(),
+        trained_on=run.dataset,
+        manifest_sha256=run.manifest_sha256,
+        verdict=verdict,
+    )
+
+
+def _told(decision: Decision, runs: Path) -> Decision:
+    """Tell the systems that track the run of a new move; none of them can undo it."""
+    if decision.is_new and decision.record.is_move:
+        tell_trackers(open_run(decision.record.run, runs).path, decision.record)
+    return decision

@@ -1,0 +1,107 @@
+"""Measure champion and candidate on the same records: a test split, without what either has learned from."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from infra import progress as events
+from infra.dataset.catalog import Catalog
+from infra.dataset.version import DatasetVersion
+from infra.errors import DataError, NotFoundError
+from infra.processes.children import run_child
+from infra.readable import counted
+from training.promotion.rules import PromotionRules
+from training.promotion.verdict import Measured
+from training.results.predictions.comparison import compare
+from training.results.predictions.file import read_all
+from training.results.run_files.run_folder import RunFolder
+
+EVALUATE: tuple[str, ...] = (sys.executable, "-m", "training.evaluate")
+
+_SPLIT = "test"
+_SEEN = ("train", "validation")  # what a model learned from, and what it was chosen by
+
+Ids = npt.NDArray[np.bytes_]  # [N], 16 hexadecimal digits each
+
+
+def measure(
+    champion: RunFolder, candidate: RunFolder, version: DatasetVersion, root: str, rules: PromotionRules
+) -> Measured:
+    """Compare two runs on the test split of a version, and evaluate them on it first where that is missing.
+
+    Records that one of them has seen in training or validation do not count: a record of this test split may
+    have been in another split of an earlier version, if the source gives the splits.
+
+    Args:
+        champion: the run that has the alias.
+        candidate: the run that may take it over.
+        version: the dataset version.
+        root: the folder of the datasets.
+        rules: the rules of the comparison.
+
+    Raises:
+        UsageError, DataError: they cannot be compared, or on too few records.
+    """
+    tested = _ids(version, _SPLIT)
+    seen = {run.name: _seen(run, version, root) for run in (champion, candidate)}
+    known = [ids for ids in seen.values() if ids is not None]
+    fair = tested[~np.isin(tested, np.concatenate(known))] if known else tested
+    if fair.size < rules.minimum_examples:
+        raise DataError(
+            f"{version.ref} has {counted(fair.size, 'test record')} that neither run has learned from; "
+            f"minimum_examples = {rules.minimum_examples}",
+            "prepare with a larger test split, or lower minimum_examples",
+        )
+    first, second = (_predictions(run, version.ref, fair, root) for run in (champion, candidate))
+    events.stage("compare", int(fair.size), unit="records")
+    found = compare(first, second, fair, rules.confidence)
+    unknown = tuple(name for name, ids in seen.items() if ids is None)
+    return Measured(version.ref, found, tested.size - fair.size, unknown)
+
+
+def _seen(run: RunFolder, version: DatasetVersion, root: str) -> Ids | None:
+    """Return the ids of the records that a run has learned from or was chosen by; None: unknown."""
+    if run.dataset == version.ref:
+        return np.array([], "S16")  # its splits have no record in common
+    try:
+        trained_on = Catalog(root).open_view(run.dataset)
+    except NotFoundError:
+        return None
+    return np.concatenate([_ids(trained_on, split) for split in _SEEN])
+
+
+def _ids(version: DatasetVersion, split: str) -> Ids:
+    columns = [version.rows(shard, ["id"])["id"] for shard in version.shards(split)]
+    found: list[str] = [] if not columns else pa.chunked_array(columns, pa.string()).to_pylist()
+    return np.array(found, "S16")
+
+
+def _predictions(run: RunFolder, ref: str, wanted: Ids, root: str) -> Path:
+    """Return the predictions of a run on a version; evaluates it if they are missing or lack a record."""
+    try:
+        path = run.predictions(_SPLIT, ref)
+        if np.isin(wanted, np.array(read_all(path, ["id"])["id"].to_pylist(), "S16")).all():
+            return path
+    except NotFoundError:
+        pass
+    command = [*EVALUATE, str(run.path), "--split", _SPLIT, "--dataset", ref, "--root", root]
+    run_child(command, on_event=_relay, on_line=_relay_line).reported()
+    return run.predictions(_SPLIT, ref)
+
+
+def _relay(event: Mapping[str, Any]) -> None:
+    """Pass on the progress of an evaluation; its result and its error are not those of this job."""
+    if event.get("event") in ("stage", "progress", "log"):
+        events.emit(dict(event))
+
+
+def _relay_line(line: str) -> None:
+    if line.strip():
+        print(line, flush=True)

@@ -1,0 +1,130 @@
+"""Find the runs that learned from records which a purge removes, and mark their folders for good."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infra.dataset.catalog import Catalog
+from infra.digests import digest_of
+from infra.errors import CorruptDataError
+from infra.format.contract import SPLITS
+from infra.readable import counted
+from infra.storage.filesystem import Storage
+from training.aliases.history import aliases_by_run
+from training.aliases.record import now
+from training.results.run_files.run_folder import list_runs
+
+PURGED_FILE = "purged.json"
+
+
+@dataclass(frozen=True, slots=True)
+class AffectedRun:
+    """A run whose dataset version has records that a purge removes.
+
+    Attributes:
+        run: its name.
+        trained_on: the dataset version.
+        num_learned: such records of the train split.
+        num_shown: such records of the other splits: its predictions and its report may show them.
+        aliases: the aliases that it has now.
+    """
+
+    run: str
+    trained_on: str
+    num_learned: int
+    num_shown: int
+    aliases: tuple[str, ...] = ()
+
+
+def affected_runs(
+    catalog: Catalog, runs: Path, name: str, ids: Collection[str], versions: Collection[int]
+) -> list[AffectedRun]:
+    """Return the runs that a purge concerns, sorted by name. Call this before the purge.
+
+    Args:
+        catalog: the datasets.
+        runs: the folder of the runs.
+        name: of the dataset.
+        ids: of the records that are removed.
+        versions: numbers of the versions that lose rows.
+    """
+    concerned = [
+        run for run in list_runs(runs) if run.dataset_name == name and run.dataset_version in versions
+    ]
+    counts = {ref: _count(catalog, ref, ids) for ref in sorted({run.dataset for run in concerned})}
+    aliases = aliases_by_run(Storage.at(runs), name)
+    found = []
+    for run in concerned:
+        learned, shown = counts[run.dataset]
+        if learned or shown:
+            holds = tuple(aliases.get(run.name, ()))
+            found.append(AffectedRun(run.name, run.dataset, learned, shown, holds))
+    return found
+
+
+def mark_runs(runs: Path, affected: Iterable[AffectedRun], ids: Collection[str]) -> None:
+    """Write to the folder of each run how many of its records a purge removes.
+
+    The same purge, begun again, is marked once. Neither ids nor names of the records are written.
+    """
+    key = digest_of(sorted(ids), length=16)
+    for each in affected:
+        folder = Storage.at(runs / each.run)
+        marks = read_marks(runs / each.run)
+        marks.setdefault(key, {"at": now(), **asdict(each)})
+        folder.write_atomic(PURGED_FILE, json.dumps(marks, indent=1).encode("ascii"))
+
+
+def read_marks(run_dir: Path) -> dict[str, dict[str, Any]]:
+    """Return the purges that removed records of a run, by digest; empty if there were none.
+
+    Raises:
+        CorruptDataError: the list is damaged.
+    """
+    path = run_dir / PURGED_FILE
+    if not path.is_file():
+        return {}
+    try:
+        marks: dict[str, dict[str, Any]] = json.loads(path.read_bytes())
+        return {key: {**mark, "num_learned": int(mark["num_learned"])} for key, mark in marks.items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptDataError(
+            f"{path} cannot be read: {error}", "restore it from a copy, or delete the run"
+        ) from error
+
+
+def num_purged(run_dir: Path) -> int:
+    """Return how many of the records that a run learned from were purged since."""
+    return sum(mark["num_learned"] for mark in read_marks(run_dir).values())
+
+
+def _count(catalog: Catalog, ref: str, ids: Collection[str]) -> tuple[int, int]:
+    """Return how many of the records a version or view has in its train split, and in the others."""
+    version, wanted = catalog.open_view(ref), pa.array(sorted(ids), pa.string())
+    counts = dict.fromkeys(SPLITS, 0)
+    for shard in version.manifest.shards:
+        found = pc.sum(pc.is_in(version.rows(shard, ["id"])["id"], wanted)).as_py()
+        counts[shard.split] += int(found or 0)
+    learned = counts.pop("train")
+    return learned, sum(counts.values())
+
+
+def in_words(run: AffectedRun) -> str:
+    """Say what a run had of the removed records."""
+    parts = [f"learned from {run.num_learned:,}"] if run.num_learned else []
+    parts += [f"its predictions and report show {run.num_shown:,}"] if run.num_shown else []
+    holds = f" ({', '.join(run.aliases)})" if run.aliases else ""
+    return f"{run.run}{holds}: {'; '.join(parts)} of them"
+
+
+def purged_in_words(run_dir: Path) -> str | None:
+    """Say that a run learned from records that were purged since; None: it did not."""
+    count = num_purged(run_dir)
+    return f"trained on {counted(count, 'purged record')}" if count else None

@@ -1,0 +1,40 @@
+"""Rules by which a candidate takes over an alias."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from infra.settings import Settings
+from training.promotion.metrics import Metric
+
+
+class PromotionRules(Settings):
+    """When a candidate takes over the alias from the run that has it."""
+
+    metric: Metric | Literal["auto"] = Field(
+        default="auto",
+        description="figure of the test split that decides; 'auto': accuracy for one class an image, "
+        "mean_average_precision for several labels, r2 for numbers, average_precision for objects, "
+        "mean_iou for masks",
+    )
+    confidence: float = Field(
+        default=0.95,
+        ge=0.5,
+        le=0.99,
+        description="share of the resampled differences that the interval holds; the whole interval must be "
+        "on the better side of zero",
+    )
+    minimum_gain: float = Field(
+        default=0.0, ge=0, le=1e9, description="least improvement of the metric itself, for example 0.005"
+    )
+    minimum_examples: int = Field(
+        default=30, ge=1, le=1 << 40, description="test records below which nothing is decided by figures"
+    )
+    floor: float | None = Field(
+        default=None,
+        ge=-1e9,
+        le=1e9,
+        description="worst value of the metric with which the first model gets the alias; unset: any",
+    )

@@ -1,0 +1,112 @@
+"""Judge a candidate from its figures. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from infra.readable import counted
+from training.promotion.rules import PromotionRules
+from training.results.metrics.figures import FIGURES, is_smaller_better
+from training.results.predictions.comparison import Comparison, Difference
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A decision about a candidate.
+
+    Attributes:
+        is_promoted: it takes over the alias.
+        words: the decision with its figures.
+        comparison: the figures, JSON-able; None: nothing was compared.
+    """
+
+    is_promoted: bool
+    words: str
+    comparison: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Champion and candidate on the same records.
+
+    Attributes:
+        ref: the dataset version of the records.
+        comparison: of the champion (first) and the candidate (second).
+        num_left_out: test records that one of them has seen in training or validation.
+        unknown: names of the runs of which nobody knows what they have seen: their version is gone.
+    """
+
+    ref: str
+    comparison: Comparison
+    num_left_out: int = 0
+    unknown: tuple[str, ...] = ()
+
+
+def judge(measured: Measured, metric: str, rules: PromotionRules) -> Verdict:
+    """Decide whether a candidate is better than the champion beyond the noise.
+
+    Args:
+        measured: both on the same records.
+        metric: the figure that decides.
+        rules: the rules.
+    """
+    found = measured.comparison
+    difference = found.figures[metric]
+    details = {
+        "dataset": measured.ref,
+        "split": "test",
+        "left_out": measured.num_left_out,
+        "unknown": list(measured.unknown),
+        "metric": metric,
+        "rules": rules.model_dump(mode="json"),
+        **found.to_json(),
+    }
+    figure = FIGURES[metric]
+    sign = -1.0 if is_smaller_better(metric) else 1.0
+    gain, ends = sign * (difference.second - difference.first), (difference.low, difference.high)
+    surely_better = min(sign * end for end in ends) > 0
+    surely_worse = max(sign * end for end in ends) < 0
+    if surely_better and gain >= rules.minimum_gain:
+        outcome = "better beyond the noise"
+    elif surely_better:
+        outcome = f"better, but by less than the minimum gain of {rules.minimum_gain:g}"
+    elif surely_worse:
+        outcome = "worse beyond the noise"
+    else:
+        outcome = "no difference beyond the noise"
+    figures = (
+        f"{figure.words} {figure.text(difference.second)} against {figure.text(difference.first)} of the "
+        f"present model ({_signed(difference)}; {rules.confidence:.0%} interval {difference.low:+.4f} to "
+        f"{difference.high:+.4f}) on {counted(found.num_examples, 'test record')} of {measured.ref}"
+    )
+    if measured.unknown:
+        figures += f"; what {' and '.join(measured.unknown)} learned from is unknown: that version is gone"
+    return Verdict(surely_better and gain >= rules.minimum_gain, f"{outcome}: {figures}", details)
+
+
+def judge_first(figures: Mapping[str, Any], metric: str, rules: PromotionRules, ref: str) -> Verdict:
+    """Decide whether the first model gets the alias.
+
+    Args:
+        figures: of its test split; empty: it has none.
+        metric: the figure that decides.
+        rules: the rules.
+        ref: the dataset version of the test split.
+    """
+    if rules.floor is None:
+        known = f", {FIGURES[metric].precise(figures[metric])} on the test split" if metric in figures else ""
+        return Verdict(True, f"the first model{known}")
+    if metric not in figures:
+        return Verdict(False, f"nothing to hold against the floor: {ref} has no test split")
+    value, figure = float(figures[metric]), FIGURES[metric]
+    is_below = value > rules.floor if is_smaller_better(metric) else value < rules.floor
+    words = f"{figure.precise(value)} on the test split of {ref}, floor {rules.floor:g}"
+    if is_below:
+        return Verdict(False, f"the first model, but not good enough: {words}")
+    return Verdict(True, f"the first model: {words}")
+
+
+def _signed(difference: Difference) -> str:
+    return f"{difference.second - difference.first:+.4f}"

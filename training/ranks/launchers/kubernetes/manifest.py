@@ -1,0 +1,175 @@
+"""Write the JobSet of ``--launcher kubernetes``. Nothing here asks a cluster.
+
+Each pod is a rank, whose number is the index of the pod in an indexed Job, or has several (``pod``). They
+find rank 0 by the name that the headless service of the JobSet gives the first pod.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import yaml
+
+from infra.errors import ConfigError
+from training.ranks.launchers.kubernetes import pod
+from training.ranks.launchers.kubernetes.failures import failure_policy, pod_failure_policy
+from training.ranks.launchers.kubernetes.names import jobset_name
+from training.ranks.launchers.kubernetes.settings import KubernetesSettings
+from training.ranks.launchers.outer import JobFiles, OuterJob
+
+FILE = "jobset.yaml"
+_JOB = "ranks"
+_CONTAINER = "rank"
+_PORT = 29500
+_INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+# The user of the images in infra/deploy/containers.
+_USER = 10001
+_LAST_SECONDS = 30
+
+
+def render(job: OuterJob, options: KubernetesSettings) -> JobFiles:
+    """Return the manifest of a training.
+
+    Raises:
+        ConfigError: a JobSet cannot run it.
+    """
+    text = yaml.safe_dump(jobset(job, options), sort_keys=False, width=1000)
+    head = "# Trains with JobSet 0.10 or later. Written by shardmill train --launcher kubernetes.\n"
+    return JobFiles({FILE: head + text}, ("kubectl", "create", "-f", FILE))
+
+
+def jobset(job: OuterJob, options: KubernetesSettings) -> dict[str, Any]:
+    """Return the JobSet of a training.
+
+    Raises:
+        ConfigError: a JobSet cannot run it.
+    """
+    num_pods = _num_pods(job, options.ranks_per_pod)
+    name = options.name or jobset_name(job.name, _JOB, num_pods)
+    labels = {"app.kubernetes.io/name": "shardmill", "app.kubernetes.io/component": "train"}
+    queue = {} if options.queue is None else {"kueue.x-k8s.io/queue-name": options.queue}
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {
+            "name": name,
+            **({} if options.namespace is None else {"namespace": options.namespace}),
+            "labels": {**labels, **queue},
+            "annotations": {"shardmill/run": job.name, "shardmill/dataset": job.dataset},
+        },
+        "spec": {
+            "failurePolicy": failure_policy(options.max_restarts),
+            # Ranks find each other before they are ready.
+            "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+            "replicatedJobs": [
+                {
+                    "name": _JOB,
+                    "replicas": 1,
+                    "template": {"spec": _job(job, options, name, num_pods, labels)},
+                }
+            ],
+        },
+    }
+
+
+def _num_pods(job: OuterJob, ranks_per_pod: int) -> int:
+    if job.count.least != job.count.most:
+        raise ConfigError(
+            f"ranks.workers = {job.count.least}..{job.count.most}, but a JobSet has a fixed number of pods",
+            f"set it to {job.count.most}",
+        )
+    if job.count.most % ranks_per_pod:
+        raise ConfigError(
+            f"{job.count.most} ranks do not fill pods of {ranks_per_pod} (ranks.kubernetes.ranks_per_pod)",
+            "set ranks.workers to a multiple of ranks.kubernetes.ranks_per_pod",
+        )
+    return job.count.most // ranks_per_pod
+
+
+def _job(
+    job: OuterJob, options: KubernetesSettings, name: str, num_pods: int, labels: dict[str, str]
+) -> dict[str, Any]:
+    return {
+        "completionMode": "Indexed",
+        "completions": num_pods,
+        "parallelism": num_pods,
+        # One pod that fails ends all.
+        "backoffLimit": 0,
+        "podReplacementPolicy": "Failed",
+        "podFailurePolicy": pod_failure_policy(_CONTAINER),
+        "template": {"metadata": {"labels": labels}, "spec": _pod(job, options, name)},
+    }
+
+
+def _pod(job: OuterJob, options: KubernetesSettings, name: str) -> dict[str, Any]:
+    volumes = [
+        *([] if "://" in job.root else [("datasets", options.datasets_claim, options.datasets_path)]),
+        ("runs", options.runs_claim, options.runs_path),
+    ]
+    claims = [{"name": volume, "persistentVolumeClaim": {"claimName": claim}} for volume, claim, _ in volumes]
+    mounts = [{"name": volume, "mountPath": path} for volume, _, path in volumes]
+    memory = {"medium": "Memory", "sizeLimit": options.shared_memory}
+    given = {
+        "serviceAccountName": options.service_account,
+        "priorityClassName": options.priority_class,
+        "nodeSelector": options.node_selector or None,
+        "tolerations": None
+        if job.on_cpu
+        else [{"key": options.gpu_resource, "operator": "Exists", "effect": "NoSchedule"}],
+    }
+    return {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": math.ceil(job.stop_timeout_seconds) + _LAST_SECONDS,
+        "automountServiceAccountToken": options.service_account is not None,
+        "enableServiceLinks": False,
+        **{key: value for key, value in given.items() if value is not None},
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _USER,
+            "runAsGroup": _USER,
+            "fsGroup": _USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [
+            {
+                "name": _CONTAINER,
+                "image": options.image,
+                "command": _command(job, options),
+                "env": _environment(job, options, name),
+                **({} if options.secret is None else {"envFrom": [{"secretRef": {"name": options.secret}}]}),
+                "ports": [{"name": "rendezvous", "containerPort": _PORT}],
+                "resources": _resources(job, options),
+                "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+                "volumeMounts": [*mounts, {"name": "shared-memory", "mountPath": "/dev/shm"}],
+            }
+        ],
+        "volumes": [*claims, {"name": "shared-memory", "emptyDir": memory}],
+    }
+
+
+def _command(job: OuterJob, options: KubernetesSettings) -> list[str]:
+    root = job.root if "://" in job.root else options.datasets_path
+    command = list(job.command("python", root, options.runs_path))
+    if options.ranks_per_pod > 1:
+        command = ["python", "-m", pod.__name__, "--ranks", str(options.ranks_per_pod), "--", *command]
+    # Kubernetes replaces $(NAME) in commands; $$ stands for a dollar.
+    return [part.replace("$", "$$") for part in command]
+
+
+def _environment(job: OuterJob, options: KubernetesSettings, name: str) -> list[dict[str, Any]]:
+    own = {"name": "RANK", "valueFrom": {"fieldRef": {"fieldPath": _INDEX}}}
+    return [
+        *([own] if options.ranks_per_pod == 1 else []),
+        {"name": "WORLD_SIZE", "value": str(job.count.most)},
+        {"name": "MASTER_ADDR", "value": f"{name}-{_JOB}-0-0.{name}"},
+        {"name": "MASTER_PORT", "value": str(_PORT)},
+    ]
+
+
+def _resources(job: OuterJob, options: KubernetesSettings) -> dict[str, Any]:
+    gpus = {} if job.on_cpu else {options.gpu_resource: str(options.ranks_per_pod)}
+    return {
+        "requests": {"cpu": options.cpus, "memory": options.memory, **gpus},
+        "limits": {"memory": options.memory, **gpus},
+    }

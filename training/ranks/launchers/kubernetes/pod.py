@@ -1,0 +1,77 @@
+"""``python -m training.ranks.launchers.kubernetes.pod --ranks N -- COMMAND``: several ranks in one pod.
+
+The first process of a container whose GPUs belong to several ranks: these talk through the memory of the pod
+then. It starts a rank for each GPU, passes signals on to all, and ends with one status for all of them. The
+ranks die with the container.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from types import FrameType
+from typing import Final
+
+from training.ranks.launchers.outer import PREEMPTED, joint_status
+
+# Kubernetes sets it in the containers of an indexed job.
+INDEX_VARIABLE: Final = "JOB_COMPLETION_INDEX"
+_LOOK_SECONDS = 0.1
+# Ranks that lost another one say so and end; one that is still looking for the others does not.
+_LAST_SECONDS = 10.0
+
+
+def run_ranks(command: Sequence[str], num_ranks: int, pod: int) -> int:
+    """Run the ranks of a pod, and return one status for all; see ``training.ranks.launchers.outer``.
+
+    Args:
+        command: the command of each rank.
+        num_ranks: the ranks of each pod.
+        pod: the number of this pod.
+    """
+    ranks = [
+        subprocess.Popen(
+            command,
+            env={
+                **os.environ,
+                "RANK": str(pod * num_ranks + local),
+                "LOCAL_RANK": str(local),
+                "LOCAL_WORLD_SIZE": str(num_ranks),
+            },
+        )
+        for local in range(num_ranks)
+    ]
+
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        for rank in ranks:
+            rank.send_signal(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):
+        signal.signal(number, pass_on)
+    failed_at: float | None = None
+    while any(rank.poll() is None for rank in ranks):
+        if failed_at is None and any(rank.poll() not in (None, 0, PREEMPTED) for rank in ranks):
+            failed_at = time.monotonic()
+        if failed_at is not None and time.monotonic() - failed_at > _LAST_SECONDS:
+            for rank in ranks:
+                rank.kill()
+        time.sleep(_LOOK_SECONDS)
+    return joint_status(rank.wait() for rank in ranks)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    parser = argparse.ArgumentParser("python -m training.ranks.launchers.kubernetes.pod")
+    parser.add_argument("--ranks", type=int, required=True, help="ranks of each pod")
+    parser.add_argument("command", nargs="+", help="command of a rank, after --")
+    args = parser.parse_args(argv)
+    return run_ranks(args.command, args.ranks, int(os.environ[INDEX_VARIABLE]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

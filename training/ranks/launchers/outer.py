@@ -1,0 +1,101 @@
+"""What a launcher needs to write a job whose ranks an outer system starts, and the statuses of such a rank.
+
+    status  how a rank ended                            the outer system
+    0       the run has finished                        is done
+    75      a signal asked it to stop; it has saved     starts all ranks again, any number of times
+    4       a rank, its machine or the network failed   starts all ranks again, a limited number of times
+    2, 3    the settings or the data are wrong          ends the job
+    130     stopped by a person                         ends the job
+
+Any other status, also that of a signal, is that of a failed machine and stands for 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from infra.errors import Cancelled, DataError, EnvironmentFault, Preempted, UsageError
+from training.ranks.supervision.slots import RankCount
+
+PREEMPTED: Final = Preempted.exit_code
+RANK_LOST: Final = EnvironmentFault.exit_code
+# Starting again cannot mend these.
+FINAL: Final = (UsageError.exit_code, DataError.exit_code, Cancelled.exit_code)
+
+
+def joint_status(statuses: Iterable[int]) -> int:
+    """Return the status that stands for several ranks, from theirs; those of signals may be negative.
+
+    A rank that is to blame by itself comes before those that were only asked to stop meanwhile.
+    """
+    found = set(statuses)
+    for final in FINAL:
+        if final in found:
+            return final
+    if found <= {0, PREEMPTED}:
+        return PREEMPTED if PREEMPTED in found else 0
+    return RANK_LOST
+
+
+@dataclass(frozen=True, slots=True)
+class OuterJob:
+    """A training whose ranks an outer system starts.
+
+    Attributes:
+        name: the name of the run; also fit for the name of a job after it was cut.
+        dataset: the version, ``name@version``.
+        framework: ``run.framework``.
+        root: the folder of the datasets.
+        runs: the folder of the runs, on storage that all machines share.
+        config_json: the settings of a rank, as ``--config-json`` takes them.
+        count: how many ranks may train.
+        on_cpu: the ranks train on CPUs.
+        stop_timeout_seconds: time for all ranks to save and end when a signal asks them to.
+        start_timeout_seconds: time for all ranks to find each other and to take the first steps.
+        preemption_signal: the name of a signal that asks them to, besides SIGTERM.
+        max_restarts: restarts in a row that gain nothing.
+    """
+
+    name: str
+    dataset: str
+    framework: Literal["tensorflow", "torch"]
+    root: str
+    runs: str
+    config_json: str
+    count: RankCount
+    on_cpu: bool
+    stop_timeout_seconds: float
+    start_timeout_seconds: float
+    preemption_signal: str
+    max_restarts: int
+
+    def command(
+        self, python: str = "python", root: str | None = None, runs: str | None = None
+    ) -> tuple[str, ...]:
+        """Return the command of each rank.
+
+        Args:
+            python: the interpreter on the machines of the ranks.
+            root: the folder of the datasets as they see it; None: as here.
+            runs: the folder of the runs as they see it; None: as here.
+        """
+        return (
+            *(python, "-m", "training.train", self.dataset),
+            *("--root", root or self.root, "--runs", runs or self.runs),
+            *("--config-json", self.config_json, "--json"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class JobFiles:
+    """A job that an outer system can run.
+
+    Attributes:
+        files: the text of each file, by its name.
+        submit: the command that hands the job over; an argument that is a file name stands for its path.
+    """
+
+    files: Mapping[str, str]
+    submit: Sequence[str]

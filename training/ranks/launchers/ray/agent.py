@@ -1,0 +1,150 @@
+"""The actor that runs one rank on a machine of the cluster; ``ray.remote`` wraps its class.
+
+The rank is a child of the actor's process, with the same lifeline as under a parent of its own machine, so it
+dies with the actor however that ends: with the machine's Ray, with the training, or when the parent does not
+ask for so long that it must have given up.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from infra.errors import ShardmillError
+from infra.progress import Event
+from training.ranks.heartbeat import Beat
+from training.ranks.rendezvous import free_port
+from training.ranks.supervision.rank_process import RankProcess, RankStart
+
+# The parent gives up on a machine that is silent for so long, and its ranks must be gone by then.
+ANSWER_SECONDS = 60.0
+
+_LONGEST_TEXT = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The state of a rank at one moment; see ``RunningRank``.
+
+    Attributes:
+        status: the exit status; None: it runs.
+        beat: the latest beat.
+        silent_seconds: time since then.
+        stopped_seconds: for how long it has been stopped by SIGSTOP.
+        events: its events since the last look.
+        printed: what it printed since the last look.
+        result: the result that it reported.
+        error: the error that it reported.
+        last_lines: the last lines that it printed.
+    """
+
+    status: int | None
+    beat: Beat
+    silent_seconds: float
+    stopped_seconds: float
+    events: Sequence[Event]
+    printed: bytes
+    result: dict[str, Any] | None
+    error: ShardmillError | None
+    last_lines: str
+
+
+class RankAgent:
+    """Starts and watches one rank on the machine where it lives."""
+
+    def __init__(self) -> None:
+        self._scratch = tempfile.TemporaryDirectory(prefix="shardmill-rank-")
+        self._rank: RankProcess | None = None
+        self._events: list[Event] = []
+        self._read_bytes = 0
+        self._looked_at = time.monotonic()
+        threading.Thread(target=self._end_without_parent, daemon=True).start()
+
+    def address(self) -> str:
+        """Return ``host:port`` for the rank's server: the address by which the cluster knows this machine."""
+        host = ray.util.get_node_ip_address()
+        return f"{host}:{free_port(host)}"
+
+    def sees(self, folder: str) -> bool:
+        """Return whether a folder is there on this machine."""
+        return Path(folder).is_dir()
+
+    def start(self, rank: int, command: Sequence[str], variables: Mapping[str, str]) -> None:
+        """Start the rank, with the interpreter of this machine.
+
+        Args:
+            rank: its number.
+            command: its command; the first word is replaced.
+            variables: environment variables.
+        """
+        scratch = Path(self._scratch.name)
+        start = RankStart(
+            rank,
+            [sys.executable, *command[1:]],
+            {**variables, "TMPDIR": str(scratch)},
+            self._log,
+            scratch / "heartbeat",
+        )
+        self._rank = RankProcess(start, lambda _rank, event: self._events.append(event))
+
+    def look(self) -> Look:
+        """Return the state of the rank."""
+        self._looked_at = time.monotonic()
+        rank = self._started()
+        status = rank.poll()  # before the rest: after its end everything that it said is there
+        events, self._events[:] = list(self._events), []
+        return Look(
+            status,
+            rank.beat,
+            rank.silent_seconds(),
+            rank.stopped_seconds(),
+            events,
+            self._printed(everything=status is not None),
+            rank.result,
+            rank.error,
+            rank.last_lines,
+        )
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the rank and to all processes that it started."""
+        self._started().signal(signal.Signals(number))
+
+    def close(self) -> None:
+        """Kill what still runs of the rank, and remove its files."""
+        if self._rank is not None:
+            self._rank.close()
+        self._scratch.cleanup()
+
+    @property
+    def _log(self) -> Path:
+        return Path(self._scratch.name) / "log"
+
+    def _started(self) -> RankProcess:
+        if self._rank is None:
+            raise RuntimeError("the rank was not started")
+        return self._rank
+
+    def _printed(self, *, everything: bool) -> bytes:
+        if not self._log.exists():
+            return b""
+        with self._log.open("rb") as file:
+            file.seek(self._read_bytes)
+            text = file.read(-1 if everything else _LONGEST_TEXT)
+        self._read_bytes += len(text)
+        return text
+
+    def _end_without_parent(self) -> None:
+        """End this process, and the rank with it, once the parent has given up on this machine."""
+        while time.monotonic() - self._looked_at < ANSWER_SECONDS:
+            time.sleep(1.0)
+        os._exit(1)

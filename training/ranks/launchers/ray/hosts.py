@@ -1,0 +1,230 @@
+"""The launcher of a Ray cluster: a bundle of a placement group for each rank. Loaded only when chosen.
+
+Ray places processes and says which machines are there. All else stays with our own parent, as on one machine:
+heartbeats, checkpoints, restarts with fewer or more ranks. Machines share the folders of datasets and runs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from infra import progress as events
+from infra.errors import ConfigError, EnvironmentFault, RankLost
+from infra.readable import counted
+from training.ranks.cluster import Cluster
+from training.ranks.devices import DeviceRequest
+from training.ranks.launchers.ray.agent import RankAgent
+from training.ranks.launchers.ray.remote_rank import RemoteRank
+from training.ranks.launchers.ray.settings import RaySettings
+from training.ranks.supervision.hosts import OnEvent, RankHosts, RankJob
+from training.ranks.supervision.slots import RankCount, Slot
+
+_LOOK_SECONDS = 30.0
+_PLACE_SECONDS = 10.0
+_PROBE_SECONDS = 1.0
+_START_SECONDS = 120.0
+_LINE_CHARACTERS = 300
+
+
+@contextmanager
+def open_hosts(count: RankCount, devices: str, options: RaySettings) -> Iterator[RankHosts]:
+    """Connect to the Ray cluster for the ranks of one training; see ``RayHosts``.
+
+    Raises:
+        ConfigError: ``run.devices`` names devices of one machine.
+        EnvironmentFault: the cluster cannot be reached.
+    """
+    request = DeviceRequest.parse(devices)
+    if devices != "all" and not request.on_cpu:
+        raise ConfigError(
+            f"run.devices = {devices!r} is about one machine; ranks.launcher = 'ray' gives each rank one GPU "
+            "of the cluster",
+            "set it to all, or to cpu:1 for ranks on CPUs; ranks.workers is their number",
+        )
+    with _connected(options.address):
+        hosts = RayHosts(count, options, on_cpu=request.on_cpu)
+        try:
+            yield hosts
+        finally:
+            hosts.release()
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[None]:
+    if ray.is_initialized():
+        yield
+        return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray takes over SIGTERM. Whoever waits for it here shall get it.
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(address, log_to_driver=False, logging_level="error")
+    except (ConnectionError, RayError, RuntimeError, ValueError) as error:
+        said = " ".join(str(error).split())[:_LINE_CHARACTERS]
+        raise EnvironmentFault(
+            f"no Ray cluster answers at ranks.ray.address = {address!r}: {said}",
+            "start one (ray start --head), or set ranks.ray.address to HOST:PORT of its head",
+        ) from error
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+class RayHosts:
+    """Places for ranks on the machines of a Ray cluster, as they come and go; see ``RankHosts``."""
+
+    def __init__(
+        self, count: RankCount, settings: RaySettings, *, on_cpu: bool, look_seconds: float = _LOOK_SECONDS
+    ) -> None:
+        """Make places. This process is connected to the cluster."""
+        self._count, self._settings, self._look_seconds = count, settings, look_seconds
+        on_gpus = not on_cpu and any(node.get("GPU", 0) >= 1 for node in _resources())
+        self._bundle: dict[str, float] = {"CPU": settings.cpus_per_rank, **({"GPU": 1} if on_gpus else {})}
+        self._on_gpus = on_gpus
+        self._group: PlacementGroup | None = None
+        self._looked_at = time.monotonic()
+
+    def choose(self, is_wanted: Callable[[], bool] = lambda: True) -> list[Slot]:
+        """Reserve the places of the next attempt; see ``RankHosts``."""
+        self.release()
+        deadline = time.monotonic() + self._settings.wait_seconds
+        told = False
+        while is_wanted():
+            number = min(self._count.most, self._possible())
+            while number >= self._count.least and is_wanted():
+                if (group := self._reserved(number, _PLACE_SECONDS)) is not None:
+                    self._group = group
+                    return [Slot(f"bundle {index}") for index in range(number)]
+                number = min(number - 1, _fits(ray.available_resources(), self._bundle))
+            if time.monotonic() > deadline:
+                raise EnvironmentFault(
+                    f"the Ray cluster has no room for {counted(self._count.least, 'rank')} of "
+                    f"{_told(self._bundle)}; it has {counted(len(_resources()), 'machine')} with "
+                    f"{_told(ray.cluster_resources())}",
+                    "add machines, lower ranks.workers or ranks.ray.cpus_per_rank, or wait for other jobs of "
+                    "the cluster; then run the same command again",
+                )
+            if not told:
+                events.log(f"waiting for a Ray cluster with room for {counted(self._count.least, 'rank')}")
+                told = True
+            time.sleep(_PROBE_SECONDS)
+        return []
+
+    def has_more_than(self, used: Sequence[Slot]) -> bool:
+        """Return whether there is room for one more rank. Looks only now and then."""
+        if len(used) >= self._count.most or time.monotonic() - self._looked_at < self._look_seconds:
+            return False
+        self._looked_at = time.monotonic()
+        if self._possible() <= len(used):
+            return False
+        group = self._reserved(1, _PROBE_SECONDS)
+        if group is not None:
+            remove_placement_group(group)
+        return group is not None
+
+    def note_failed_start(self, slot: Slot) -> None:
+        """Do nothing: the next places are on machines that Ray knows to be alive."""
+
+    def note_progress(self) -> None:
+        """Do nothing; see ``note_failed_start``."""
+
+    def start(self, job: RankJob, slots: Sequence[Slot], on_event: OnEvent) -> Iterator[RemoteRank]:
+        """Start a rank in each of ``slots``, and yield each; see ``RankHosts``."""
+        job.log_folder.mkdir(parents=True, exist_ok=True)
+        agents = [self._agent(index) for index in range(len(slots))]
+        try:
+            addresses = tuple(_answers([agent.address.remote() for agent in agents]))
+            machines = [address.rpartition(":")[0] for address in addresses]
+            seen = _answers([agent.sees.remote(str(job.log_folder)) for agent in agents])
+            if not all(seen):
+                raise ConfigError(
+                    f"machine {machines[seen.index(False)]} of the Ray cluster does not see {job.log_folder}",
+                    "put --runs on storage that all machines have under the same path",
+                )
+            for rank, agent in enumerate(agents):
+                variables = {
+                    **self._environment(),
+                    "TF_CONFIG": Cluster(addresses, rank).to_tf_config() if len(slots) > 1 else "",
+                }
+                agent.start.remote(rank, list(job.command), variables)
+                yield RemoteRank(rank, len(slots), agent, machines[rank], job.log_path(rank), on_event)
+        except RayError as error:
+            said = " ".join(str(error).split())[:_LINE_CHARACTERS]
+            raise RankLost(f"a machine of the Ray cluster was lost: {said}") from error
+
+    def release(self) -> None:
+        """Give the places back."""
+        if self._group is not None:
+            remove_placement_group(self._group)  # ends what still runs there
+            self._group = None
+
+    def _agent(self, index: int) -> Any:
+        strategy = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=index)
+        # A rank that has ended is not started again by itself: all are, by the parent.
+        return (
+            ray.remote(RankAgent)
+            .options(
+                num_cpus=self._bundle["CPU"],
+                num_gpus=self._bundle.get("GPU", 0),
+                scheduling_strategy=strategy,
+                max_restarts=0,
+                max_task_retries=0,
+            )
+            .remote()
+        )
+
+    def _environment(self) -> dict[str, str]:
+        """Return the variables of a rank. Ray itself lets it see its GPU."""
+        if self._on_gpus:
+            return {}
+        return {
+            "CUDA_VISIBLE_DEVICES": "-1",
+            "TF_NUM_INTRAOP_THREADS": str(self._settings.cpus_per_rank),
+        }
+
+    def _possible(self) -> int:
+        """Return the number of ranks for which the machines that are alive would have room."""
+        return sum(_fits(node, self._bundle) for node in _resources())
+
+    def _reserved(self, number: int, seconds: float) -> PlacementGroup | None:
+        """Reserve bundles, or return None if that takes longer."""
+        group = placement_group([self._bundle] * number, strategy=self._settings.placement)
+        try:
+            if group.wait(seconds):
+                return group
+        except RayError:
+            pass
+        remove_placement_group(group)
+        return None
+
+
+def _resources() -> list[Mapping[str, float]]:
+    """Return the resources of each machine that is alive."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def _fits(resources: Mapping[str, float], bundle: Mapping[str, float]) -> int:
+    return min(int(resources.get(name, 0) // amount) for name, amount in bundle.items())
+
+
+def _told(resources: Mapping[str, float]) -> str:
+    return ", ".join(f"{resources.get(name, 0):g} {name}" for name in ("CPU", "GPU"))
+
+
+def _answers(asked: list[Any]) -> list[Any]:
+    found: list[Any] = ray.get(asked, timeout=_START_SECONDS)
+    return found

@@ -1,0 +1,117 @@
+"""What the parent of the ranks needs of those who place and start them: one interface for all launchers."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from infra.errors import ShardmillError
+from infra.progress import Event
+from training.ranks.heartbeat import Beat
+from training.ranks.supervision.slots import Slot
+
+OnEvent = Callable[[int, Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RankJob:
+    """What the ranks of an attempt run.
+
+    Attributes:
+        command: the command of a rank.
+        log_folder: the folder of their logs, ``rank-<number>.log``, on the machine of the parent.
+        scratch: a folder on the machine of the parent that is removed after the training.
+    """
+
+    command: Sequence[str]
+    log_folder: Path
+    scratch: Path
+
+    def log_path(self, rank: int) -> Path:
+        """Return the file for what a rank prints."""
+        return self.log_folder / f"rank-{rank}.log"
+
+
+class RunningRank(Protocol):
+    """A rank that was started, on whichever machine. No method waits for the rank."""
+
+    @property
+    def rank(self) -> int:
+        """Its number."""
+
+    @property
+    def ended_at(self) -> float | None:
+        """When it was first seen to have ended (monotonic seconds); None: it runs."""
+
+    @property
+    def beat(self) -> Beat:
+        """Its latest beat; ``at`` is of no use on another machine."""
+
+    def silent_seconds(self) -> float:
+        """Return the time since its latest beat, or since its start."""
+
+    def stopped_seconds(self) -> float:
+        """Return for how long it has been seen stopped by SIGSTOP; 0: it is not."""
+
+    def poll(self) -> int | None:
+        """Return its exit status; negative: the signal that ended it; None: it runs."""
+
+    @property
+    def lost(self) -> str | None:
+        """Why it cannot be watched any more: its machine is gone; None: it can."""
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """The result that it reported."""
+
+    @property
+    def error(self) -> ShardmillError | None:
+        """The error that it reported."""
+
+    @property
+    def last_lines(self) -> str:
+        """The last lines that it printed."""
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to it and to all processes that it started."""
+
+    def close(self) -> None:
+        """Kill the processes of the rank that still run, and release what it holds."""
+
+
+class RankHosts(Protocol):
+    """Places for ranks, as machines and devices come and go."""
+
+    def choose(self, is_wanted: Callable[[], bool] = lambda: True) -> list[Slot]:
+        """Return the places of the next attempt, one for each rank. It may wait for them.
+
+        Args:
+            is_wanted: tells whether anybody still waits; else an empty list may be returned.
+
+        Raises:
+            EnvironmentFault: too few are left.
+        """
+
+    def has_more_than(self, used: Sequence[Slot]) -> bool:
+        """Return whether a place is there again. Looks only now and then."""
+
+    def note_failed_start(self, slot: Slot) -> None:
+        """Note that the rank of ``slot`` failed before it began to train."""
+
+    def note_progress(self) -> None:
+        """Note that an attempt gained steps: places that were left out may be tried again."""
+
+    def start(self, job: RankJob, slots: Sequence[Slot], on_event: OnEvent) -> Iterator[RunningRank]:
+        """Start a rank in each of the places that ``choose`` returned last, and yield each.
+
+        Args:
+            job: what they run.
+            slots: their places, by rank.
+            on_event: is called with the number of a rank and its event, on another thread.
+
+        Raises:
+            RankLost: a machine was lost meanwhile; the ranks that were yielded run.
+        """

@@ -1,0 +1,95 @@
+"""Draw labels and predictions into the picture of an example: boxes, or masks side by side. No framework."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from infra.codecs import Pixels
+from infra.codecs.mask_colors import lay_over
+
+Boxes = Sequence[Sequence[float]]
+
+_WHITE, _RED = (255, 255, 255), (230, 40, 40)
+_GAP = 4  # pixels between two pictures
+
+
+class Annotation(Protocol):
+    """The label and the prediction of an example."""
+
+    def drawn(self, pixels: Pixels) -> Pixels:
+        """Draw both: uint8 [h, w, 1 or 3] of the whole image -> uint8 [h', w', 3]."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotatedBoxes:
+    """Boxes. Implements ``Annotation``.
+
+    Attributes:
+        boxes, found: of the objects, and those that were surely found: four edges each, relative to the
+            image.
+    """
+
+    boxes: Boxes
+    found: Boxes
+
+    def drawn(self, pixels: Pixels) -> Pixels:
+        """Draw the boxes of the objects in white, and those that were found in red."""
+        return _with_boxes(_with_boxes(pixels, self.boxes, _WHITE), self.found, _RED)
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotatedMask:
+    """Masks. Implements ``Annotation``.
+
+    Attributes:
+        label: [S, S], the class of each pixel of the model's input.
+        predicted: likewise; None: there is no prediction.
+        num_classes: the number of classes.
+        is_whole: the model sees the whole image, squeezed into a square; else the central square.
+    """
+
+    label: npt.NDArray[Any]
+    predicted: npt.NDArray[Any] | None
+    num_classes: int
+    is_whole: bool = True
+
+    def drawn(self, pixels: Pixels) -> Pixels:
+        """Lay the label over the image, and beside it the prediction."""
+        if not self.is_whole:
+            pixels = _central_square(pixels)
+        masks = [self.label] if self.predicted is None else [self.label, self.predicted]
+        shown = [lay_over(pixels, _of_size(mask, pixels), self.num_classes) for mask in masks]
+        gap = np.full((pixels.shape[0], _GAP, 3), 255, np.uint8)
+        return np.concatenate([shown[0], *(part for one in shown[1:] for part in (gap, one))], axis=1)
+
+
+def _with_boxes(pixels: Pixels, boxes: Boxes, colour: tuple[int, int, int]) -> Pixels:
+    drawn = np.array(np.broadcast_to(pixels, (*pixels.shape[:2], 3)))
+    height, width = drawn.shape[:2]
+    for top, left, bottom, right in boxes:
+        corners = [
+            (round(left * width), round(top * height)),
+            (round(right * width) - 1, round(bottom * height) - 1),
+        ]
+        cv2.rectangle(drawn, corners[0], corners[1], colour, 1)
+    return drawn
+
+
+def _of_size(mask: npt.NDArray[Any], pixels: Pixels) -> npt.NDArray[Any]:
+    """Scale a mask to an image by nearest neighbour."""
+    rows, columns = (
+        np.arange(wanted) * side // wanted for wanted, side in zip(pixels.shape[:2], mask.shape, strict=True)
+    )
+    return np.asarray(mask[np.ix_(rows, columns)])
+
+
+def _central_square(pixels: Pixels) -> Pixels:
+    side = min(pixels.shape[:2])
+    top, left = ((length - side) // 2 for length in pixels.shape[:2])
+    return pixels[top : top + side, left : left + side]

@@ -1,0 +1,31 @@
+"""What can be drawn of an example: its boxes or mask, and those that were predicted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from training.results.metrics.tally import Rows
+from training.results.pictures.annotated import AnnotatedBoxes, AnnotatedMask, Annotation
+from training.results.predictions.columns import PredictionColumns
+from training.results.predictions.detection_columns import DetectionColumns
+from training.results.predictions.segmentation_columns import SegmentationColumns
+
+
+def annotation_of(
+    columns: PredictionColumns, num_classes: int, labels: Any, rows: Rows, row: int, *, is_whole: bool = True
+) -> Annotation | None:
+    """Return what is drawn of one of n examples; None for tasks whose labels are words.
+
+    Args:
+        columns: of the task.
+        num_classes: the number of its classes.
+        labels: as ``PredictionColumns.read`` returns them.
+        rows: likewise.
+        row: of the example.
+        is_whole: the model sees whole images, not their central squares.
+    """
+    if isinstance(columns, DetectionColumns):
+        return AnnotatedBoxes(*columns.shown_boxes(labels, rows, row))
+    if isinstance(columns, SegmentationColumns):
+        return AnnotatedMask(labels[row], rows["predicted"][row], num_classes, is_whole)
+    return None

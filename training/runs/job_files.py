@@ -1,0 +1,91 @@
+"""Write the files of a job whose ranks an outer system starts. Imports no TensorFlow."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from infra.dataset.version import DatasetVersion
+from infra.errors import ConfigError
+from infra.storage.filesystem import Storage
+from training.config import TrainConfig
+from training.ranks.devices import DeviceRequest
+from training.ranks.launchers import registry
+from training.ranks.launchers.outer import OuterJob
+from training.ranks.supervision.slots import RankCount
+
+FOLDER = "jobs"
+
+# Settings of [train.ranks] that say how the job is written; a rank has no use for them.
+_OF_THE_JOB = frozenset(("workers", "launcher", "slurm", "kubernetes"))
+
+
+def write_job(
+    config: TrainConfig, version: DatasetVersion, name: str, root: str | Path, runs: Storage
+) -> dict[str, Any]:
+    """Write the files of the job of a run to ``<runs>/jobs/<name>/``.
+
+    Args:
+        config: the configuration of the run, with a launcher that renders.
+        version: the dataset version.
+        name: the name of the run.
+        root: the folder of the datasets.
+        runs: the folder of the runs.
+
+    Returns:
+        ``launcher``, ``run_dir``, ``files`` (their paths) and ``submit`` (a command of the shell).
+
+    Raises:
+        ConfigError: the job cannot be written with these settings.
+    """
+    launcher, folder = config.ranks.launcher, runs.child(FOLDER).child(name)
+    job = outer_job(config, version, name, root, runs.uri)
+    rendered = registry.render(launcher, job, getattr(config.ranks, launcher, None))
+    paths = {file: str(Path(folder.uri) / file) for file in rendered.files}
+    for file, text in rendered.files.items():
+        folder.write_atomic(file, text.encode())
+    return {
+        "launcher": launcher,
+        "run_dir": str(Path(runs.uri) / name),
+        "files": list(paths.values()),
+        "submit": shlex.join(paths.get(word, word) for word in rendered.submit),
+    }
+
+
+def outer_job(
+    config: TrainConfig, version: DatasetVersion, name: str, root: str | Path, runs: str
+) -> OuterJob:
+    """Return what the ranks of a run execute when an outer system starts them.
+
+    Raises:
+        ConfigError: the job would begin anew at each start.
+    """
+    if config.run.fresh:
+        raise ConfigError(
+            "run.fresh = true in a job that may be started again: each start would forget the others",
+            "leave run.fresh out; to train anew, remove the folder of the run",
+        )
+    ranks = config.ranks
+    given = {name: getattr(ranks, name) for name in type(ranks).model_fields if name not in _OF_THE_JOB}
+    of_rank = type(ranks).model_validate(given)
+    return OuterJob(
+        name=name,
+        dataset=version.ref,
+        framework=config.run.framework,
+        root=str(root) if "://" in str(root) else str(Path(root).absolute()),
+        runs=runs,
+        config_json=config.model_copy(update={"ranks": of_rank}).model_dump_json(exclude_defaults=True),
+        count=RankCount.parse(ranks.workers or "1"),
+        on_cpu=DeviceRequest.parse(config.run.devices).on_cpu,
+        stop_timeout_seconds=ranks.stop_timeout_seconds,
+        start_timeout_seconds=ranks.start_timeout_seconds,
+        preemption_signal=config.run.preemption_signal,
+        max_restarts=ranks.max_restarts,
+    )
+
+
+def job_summary(result: dict[str, Any]) -> str:
+    """Say in a few lines what was written, and how the job is started."""
+    written = "\n".join(f"wrote {path}" for path in result["files"])
+    return f"{written}\nstart it with: {result['submit']}\nthe run will be in: {result['run_dir']}"

@@ -1,0 +1,120 @@
+"""One rank that an outer system started: a parent that watches the process that trains. No TensorFlow.
+
+TensorFlow waits without limit for a rank that never comes, and ignores SIGTERM meanwhile; its process may
+abort when a rank is lost; and a collective over a link that is gone may hang. So the process that trains is a
+child here too, with the same heartbeats and limits as under ``Supervisor``, but without restarts: this
+process ends, with a status that tells the outer system whether to start all ranks again
+(``training.ranks.launchers.outer``).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from infra import progress as events
+from infra.dataset.version import DatasetVersion
+from infra.errors import GO_ON, Cancelled, EnvironmentFault, OutOfMemory, Preempted, RankLost, ShardmillError
+from training.config import TrainConfig
+from training.ranks.cluster import Cluster, Meeting
+from training.ranks.devices import DeviceRequest, visible_gpus
+from training.ranks.supervision.attempt import Attempt
+from training.ranks.supervision.outcomes import Failed, Finished, RankFailure
+from training.ranks.supervision.rank_process import RankProcess, RankStart
+from training.ranks.supervision.slots import Slot
+from training.ranks.supervision.stop_requests import stop_requests
+from training.runs.supervised_ranks import limits_of, preemption_signals, rank_command
+
+_START_ALL = f"all ranks must be started again; {GO_ON}"
+
+
+def train_as_outer_rank(
+    config: TrainConfig,
+    version: DatasetVersion,
+    root: str | Path,
+    run_dir: Path,
+    place: Cluster | Meeting,
+    more_parts: Callable[[int], int | None],
+) -> dict[str, Any]:
+    """Train in a child process that is one of several ranks.
+
+    The caller of rank 0 holds the lock on ``run_dir``.
+
+    Args:
+        config: the configuration.
+        version: the dataset version.
+        root: the folder of the datasets.
+        run_dir: the folder of the run.
+        place: the place of this process among the ranks.
+        more_parts: see ``RankPlan``; it is called by rank 0.
+
+    Returns:
+        The result of the rank, of use for rank 0 only.
+
+    Raises:
+        RankLost: another rank ended or does not answer.
+        EnvironmentFault: the process that trains died, hung, or did not begin in time.
+        Preempted, Cancelled: stopped on request.
+        ShardmillError: the process reported an error that starting again does not mend.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="shardmill-rank-") as scratch,
+        stop_requests(preemption_signals(config)) as stop,
+        Attempt(limits_of(config), events.emit) as attempt,
+    ):
+        start = RankStart(
+            place.rank,
+            rank_command(config, version, root, run_dir),
+            {**_environment(config, place), "TMPDIR": scratch},
+            None,
+            Path(scratch) / "heartbeat",
+        )
+        attempt.start(lambda on_event: [RankProcess(start, on_event)])
+        outcome = attempt.wait(stop, lambda: False)
+    if isinstance(outcome, Finished):
+        return {**outcome.result, "peak_rss_bytes": outcome.peak_rss_bytes}
+    if isinstance(outcome, Failed):
+        failure = replace(outcome.failure, num_ranks=place.num_ranks)
+        raise _error_of(failure, more_parts) from failure.error
+    raise (Cancelled if not stop.preempted and stop.asked else Preempted)("stopped on request", GO_ON)
+
+
+def _environment(config: TrainConfig, place: Cluster | Meeting) -> dict[str, str]:
+    """Return the variables by which the process finds the other ranks, and sees its devices."""
+    if isinstance(place, Meeting):  # PyTorch reads the variables of the outer system itself
+        return {}
+    variables = {"TF_CONFIG": place.to_tf_config()}
+    if config.run.framework == "tensorflow" and (slot := _own_slot(config)) is not None:
+        variables |= slot.environment(int(os.environ["LOCAL_WORLD_SIZE"]))
+    return variables
+
+
+def _own_slot(config: TrainConfig) -> Slot | None:
+    """Return the device of this rank among the ranks of its machine, as torchrun numbers them; None: all."""
+    number, ranks = os.environ.get("LOCAL_RANK", ""), os.environ.get("LOCAL_WORLD_SIZE", "")
+    if not (number.isdecimal() and ranks.isdecimal() and int(ranks) > 1):
+        return None
+    gpus = [] if DeviceRequest.parse(config.run.devices).on_cpu else visible_gpus()
+    if not gpus:
+        return Slot(f"CPU {number}")
+    return Slot(f"GPU {number}", gpus[int(number)]) if len(gpus) >= int(ranks) else None
+
+
+def _error_of(failure: RankFailure, more_parts: Callable[[int], int | None]) -> ShardmillError:
+    """Return the error with which this process ends."""
+    error = failure.error
+    if isinstance(error, OutOfMemory) and failure.rank == 0:
+        number = more_parts(failure.num_ranks)
+        if number is None:
+            return error
+        return EnvironmentFault(
+            f"{error.message}; the next start takes run.accumulate_steps = {number}", GO_ON
+        )
+    if error is not None:
+        return error
+    kind = RankLost if failure.reason == "silent" else EnvironmentFault
+    return kind(str(failure), _START_ALL)

@@ -1,0 +1,182 @@
+"""Training runs in an object store: a copy on this machine, and the store that has what counts.
+
+Libraries write checkpoints, logs and exports as files, so a run is trained in a copy of its folder,
+``$SHARDMILL_RUNS_COPY/<digest of the URI>/<run>`` (by default below ``~/.cache/shardmill/runs``). A thread
+uploads what changed every few seconds: figures first, then checkpoints, and last of all ``result.json``,
+which marks a finished run. Each object appears whole. A run that died is continued on any machine, from the
+last checkpoint that was uploaded. A lease in the store lets one machine at a time train a run.
+
+A lock beside the copies says who uses one: nothing is replaced in a copy that is in use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from infra import progress as events
+from infra.digests import digest_of
+from infra.errors import GO_ON, LockedError, ShardmillError, StorageError
+from infra.storage.filesystem import Storage
+from infra.storage.locations import public_location
+from infra.storage.mirror import Mirror
+from training.results.run_files.run_folder import RunFolder, is_run, open_run
+
+_PUSH_SECONDS = 10.0
+_PATIENCE_SECONDS = 60.0  # results are copied within this time
+_LOOK_SECONDS = 0.2
+_LOCKS = ".locks"
+_RESULT = "result.json"
+_CHECKPOINTS = "checkpoints/"
+# Only training reads these; other commands leave them in the store.
+_FOR_TRAINING = (_CHECKPOINTS, "logs/")
+
+
+def is_in_store(runs: str | Path) -> bool:
+    """Tell whether the folder of the runs is in an object store."""
+    return "://" in str(runs) and not str(runs).startswith("file://")
+
+
+def copies_of(runs: str) -> Path:
+    """The folder of this machine for the copies of the runs of a store."""
+    place = os.environ.get("SHARDMILL_RUNS_COPY") or Path("~/.cache/shardmill/runs").expanduser()
+    return Path(place).absolute() / digest_of(public_location(runs), length=10)
+
+
+@contextlib.contextmanager
+def kept_in_store(runs: str, name: str) -> Iterator[Path]:
+    """Train a run of a store in its copy: the folder of the copies, while the store follows the copy.
+
+    Raises:
+        LockedError: another process trains this run, uses its copy, or took the lock when this one could
+            not renew it.
+        StorageError: the store cannot be read, or what is trained cannot be uploaded.
+    """
+    copies, store = copies_of(runs), Storage.at(runs)
+    with (
+        store.exclusive_lock(f"{_LOCKS}/{name}", purpose="the same training run"),
+        _using(copies, name, alone=True),
+    ):
+        mirror = Mirror(store.child(name), copies / name)
+        mirror.pull()
+        follower = _Follower(mirror)
+        try:
+            yield copies
+        finally:
+            follower.close()
+
+
+@contextlib.contextmanager
+def opened_run(named: str, runs: str | Path) -> Iterator[RunFolder]:
+    """Open a run as ``open_run`` does; of a store, its copy, whose new results are uploaded at the end.
+
+    Raises:
+        NotFoundError: there is no such run. StorageError: the store cannot be read or written.
+        LockedError: a process of this machine trains it.
+    """
+    if not is_in_store(runs) or is_run(Path(named)):
+        yield open_run(named, Path(str(runs).removeprefix("file://")))
+        return
+    copies, store = copies_of(str(runs)), Storage.at(runs)
+    if not store.exists(f"{named}/run.json"):
+        fetch_runs(str(runs))
+        open_run(named, copies)  # names the near miss
+    _fetch_run(store, copies, named)
+    with _using(copies, named, alone=False):
+        yield open_run(named, copies)
+        # Checkpoints are of a training that died here: another machine may have continued it.
+        Mirror(store.child(named), copies / named).push(_order, wanted=_is_result)
+
+
+def fetch_runs(runs: str) -> Path:
+    """Copy the results of all runs of a store to this machine; the folder of the copies.
+
+    A copy that is in use here stays as it is. The results of runs that the store lacks are removed.
+
+    Raises:
+        StorageError: the store cannot be read.
+    """
+    copies, store = copies_of(runs), Storage.at(runs)
+    for name in sorted({*store.list_folders(), *Storage.at(copies).list_folders()}):
+        if not name.startswith("."):
+            _fetch_run(store, copies, name)
+    return copies
+
+
+def local_runs(runs: str) -> Path:
+    """Return the folder of the runs; of a store, the copy of their results, as new as the store.
+
+    Raises:
+        StorageError: the store cannot be read.
+    """
+    return fetch_runs(runs) if is_in_store(runs) else Path(runs.removeprefix("file://"))
+
+
+def _fetch_run(store: Storage, copies: Path, name: str) -> None:
+    """Copy the results of a run, unless its copy is in use: then it is as new, or newer."""
+    with contextlib.suppress(LockedError), _using(copies, name, alone=True, patience=0):
+        Mirror(store.child(name), copies / name).pull(_is_result)
+
+
+@contextlib.contextmanager
+def _using(copies: Path, name: str, *, alone: bool, patience: float = _PATIENCE_SECONDS) -> Iterator[None]:
+    """Hold the lock on the copy of a run, alone or with others; wait for it for ``patience`` seconds."""
+    folder, path, purpose = Storage.at(copies), f"{_LOCKS}/{name}.copy", "the copy of this training run"
+    deadline = time.monotonic() + patience
+    with contextlib.ExitStack() as held:
+        while True:
+            lock = folder.exclusive_lock if alone else folder.shared_lock
+            try:
+                held.enter_context(lock(path, purpose))
+                break
+            except LockedError:
+                if time.monotonic() >= deadline:
+                    raise
+            time.sleep(_LOOK_SECONDS)
+        yield
+
+
+def _is_result(path: str) -> bool:
+    return not path.startswith(_FOR_TRAINING)
+
+
+def _order(path: str) -> tuple[int, str]:
+    """Figures before the checkpoint that follows from them, and the mark of a finished run last."""
+    return (2 if path == _RESULT else 1 if path.startswith(_CHECKPOINTS) else 0), path
+
+
+class _Follower:
+    """Uploads what changed, every few seconds and at the end."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="shardmill-run-upload", daemon=True)
+        self._thread.start()
+
+    def _follow(self) -> None:
+        while not self._closed.wait(_PUSH_SECONDS):
+            try:
+                self._mirror.push(_order, _RESULT)
+            except LockedError as lost:
+                events.log(f"{lost.message}; nothing more is uploaded", level="error")
+                return
+            except (ShardmillError, OSError) as error:
+                events.log(f"the run is not uploaded yet: {error}", level="warning")
+
+    def close(self) -> None:
+        """Upload the rest.
+
+        Raises:
+            LockedError: another process has taken the run over. StorageError: the store cannot be written.
+        """
+        self._closed.set()
+        self._thread.join()
+        try:
+            self._mirror.push(_order, _RESULT)
+        except OSError as error:
+            raise StorageError(f"cannot upload the run: {error}", f"check the store, then {GO_ON}") from error
