@@ -16,7 +16,7 @@ import pytest
 from tests.samples.outer_jobs import outer_job
 from tests.samples.published import coloured, publish
 from tests.samples.ranks import assert_same_training
-from tests.samples.slurm_cluster import NODES, SlurmCluster, missing_programs, slurm_cluster
+from tests.samples.slurm_cluster import ENDED, NODES, SlurmCluster, missing_programs, slurm_cluster
 from tests.samples.trainer import settings, train
 from tests.samples.waiting import before_its_end
 from training.ranks.launchers.slurm.next_try import last_checkpoint
@@ -42,7 +42,6 @@ CONFIG = settings(
         "devices": "cpu:2",
     },
 )
-ENDED = ("COMPLETED", "FAILED", "CANCELLED", "NODE_FAIL", "TIMEOUT")
 
 
 @pytest.fixture(scope="module")

@@ -26,6 +26,8 @@ from tests.samples.waiting import eventually
 from training.ranks.rendezvous import free_port
 
 NODES = ("127.0.0.1", "127.0.0.2")
+# States that a job does not leave.
+ENDED = ("COMPLETED", "FAILED", "CANCELLED", "NODE_FAIL", "TIMEOUT")
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "scancel", "sinfo")
 _PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 
@@ -113,14 +115,25 @@ class SlurmCluster:
         return dict(word.split("=", 1) for word in words if "=" in word)
 
     def wait(self, job: int, *states: str, seconds: float = 300.0) -> dict[str, str]:
-        """Wait until a job is in one of the states, and return what Slurm tells of it."""
-        assert eventually(lambda: self.state(job)["JobState"] in states, seconds, every=0.3), self.state(job)
-        return self.state(job)
+        """Wait until a job is in one of the states, and return the fields of Slurm's answer.
+
+        Raises:
+            AssertionError: it ended in another state, or ``seconds`` were not enough.
+        """
+        awaited = {*states, *ENDED}
+        reached = eventually(lambda: self.state(job)["JobState"] in awaited, seconds, every=0.3)
+        state = self.state(job)
+        assert reached and state["JobState"] in states, f"{state}\n{self._logs()}"
+        return state
 
     def start_again_now(self, job: int) -> None:
-        """Wait until a job is queued again, and start it without the two minutes that Slurm would wait."""
+        """Wait until a job is queued again, and start it before the two minutes that Slurm would wait.
+
+        Not in the second in which its last try ended: a node then takes the new try for the ended one, and
+        refuses it ("already killed, do not launch batch job").
+        """
         self.wait(job, "PENDING")
-        self.run("scontrol", "update", f"JobId={job}", "StartTime=now")
+        self.run("scontrol", "update", f"JobId={job}", "StartTime=now+5seconds")
         self.wait(job, "RUNNING")
 
     def run(self, *command: str) -> str:
