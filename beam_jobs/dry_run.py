@@ -29,14 +29,13 @@ from beam_jobs.execution.errors import recover_fault
 from beam_jobs.execution.pool import Pool
 from beam_jobs.execution.pool.supervision import NumberFailed
 from beam_jobs.execution.runners import check_runner, num_processes
-from beam_jobs.images.features import features_found
 from beam_jobs.plan import RECORD_OVERHEAD_BYTES, num_shards
 from beam_jobs.plan.splits.assignment import divide_by_fractions
 from beam_jobs.publish.digests import Digests
 from beam_jobs.publish.result import class_counts, label_counts
 from beam_jobs.request import JobRequest
 from beam_jobs.reuse.known_files import find_known_files
-from beam_jobs.reuse.policy import retried_reasons, reuse_of
+from beam_jobs.reuse.policy import reuse_of
 from beam_jobs.reuse.previous import PreviousVersion
 from beam_jobs.schemas import Status, has_masks, reference_schema
 from beam_jobs.sources import fetches, list_inputs, make_readable, open_reader, open_source
@@ -161,9 +160,7 @@ def count_known(
         return 0
     previous = PreviousVersion(newest, reuse_of(newest.manifest, config, source.uri, digests.builds))
     purged = DigestList.of(purged_contents(newest.storage))
-    retried = retried_reasons(newest.manifest, config)
-    known, _ = find_known_files(previous, references, purged, retried, features_found(config))
-    return int(known.sum())
+    return int(find_known_files(previous, references, purged, config).mask.sum())
 
 
 def take_sample(references: pa.Table, source: SourceFolder, config: PrepareConfig) -> Sample:

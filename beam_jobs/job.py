@@ -12,48 +12,42 @@ publishes first, the run plans again on top of that version.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from beam_jobs.assemble.container import ContainerChoice, choose_container
 from beam_jobs.assemble.stage import AssembledShards, Copying, Layout, all_shards, assemble_shards, lay_out
-from beam_jobs.encode.blocks import facts_digest
-from beam_jobs.encode.known_digests import DigestList, KnownContents
+from beam_jobs.encode.known_digests import DigestList
 from beam_jobs.encode.stage import EncodedFiles, encode_files
 from beam_jobs.execution.runners import check_runner, load_beam
-from beam_jobs.images.features import features_found, move_to_listing
-from beam_jobs.images.masks import with_mask_features
-from beam_jobs.images.objects import has_objects, place_objects
+from beam_jobs.images.into_listing import complete_listing
 from beam_jobs.plan import AnyPlan, Plan, plan_version
 from beam_jobs.plan_by_ranges import (
-    GatherFacts,
-    cut_files,
+    gather_by_ranges,
+    gathering_digest,
     num_ranges,
     plan_on_storage,
     plan_tables,
     read_stored_before,
 )
 from beam_jobs.publish.accounting import Counts, account_and_write, check_budget, check_shards
-from beam_jobs.publish.crowding import crowded_shards
 from beam_jobs.publish.digests import Digests, builds_of, plan_digest, run_digest, work_digest
 from beam_jobs.publish.outline import Outline, inherited_shards, store_plan
 from beam_jobs.publish.result import SavedWork, label_counts, outcome_of
 from beam_jobs.publish.unchanged import unchanged_version
 from beam_jobs.publish.versions import INPUTS_FILE, publish, shards_of_plan
+from beam_jobs.publish.warning import warn_about
 from beam_jobs.release_memory import release_memory
 from beam_jobs.request import JobRequest
-from beam_jobs.reuse.facts import fill_in_stored_before, merge_facts
-from beam_jobs.reuse.known_files import find_known_files, stored_contents
-from beam_jobs.reuse.policy import retried_reasons, reuse_of
+from beam_jobs.reuse.facts import gather_facts
+from beam_jobs.reuse.known_files import KnownFiles, find_known_files, write_known_contents
+from beam_jobs.reuse.policy import reuse_of
 from beam_jobs.reuse.previous import PreviousVersion
-from beam_jobs.schemas import IMAGE_NAMES, PLACED_FACTS_SCHEMA, Status, has_masks
+from beam_jobs.schemas import Status
 from beam_jobs.sources import fetches, list_inputs, make_readable, open_reader, open_source
 from beam_jobs.sources.embeddings import EmbeddingFiles
 from beam_jobs.sources.listing import Listing, read_listing, write_listing
@@ -67,13 +61,12 @@ from infra.dataset.drift.figures import Drift
 from infra.dataset.maintenance.purged import purged_contents
 from infra.dataset.publishing import publish_on_newest
 from infra.dataset.version import DatasetVersion
-from infra.digests import digest_of
 from infra.errors import CorruptDataError
-from infra.format.contract import Manifest
 from infra.format.layout import spool_dir
 from infra.processes.turns import Turn
 from infra.progress import job as announce
 from infra.progress import log, progress, stage
+from infra.progress.stage_times import StageTimes
 from infra.readable import counted
 from infra.storage.filesystem import Storage
 
@@ -117,19 +110,6 @@ def prepare_version(request: JobRequest) -> dict[str, Any]:
     return job.outcome(version, counts, reused, unchanged=False)
 
 
-@dataclass(frozen=True)
-class KnownFiles:
-    """The files whose facts the previous version knows.
-
-    Attributes:
-        mask: bool [files to read], whether a file is known.
-        facts: PLACED_FACTS_SCHEMA and columns of features, a row for each known file.
-    """
-
-    mask: npt.NDArray[np.bool_]
-    facts: pa.Table
-
-
 @dataclass
 class _Job:
     """One run, with its storage and the times of its stages."""
@@ -137,10 +117,8 @@ class _Job:
     request: JobRequest
     catalog: Catalog
     listing: Listing = field(init=False)
-    stage_seconds: dict[str, float] = field(default_factory=dict)
-    stage_cpu_seconds: dict[str, float] = field(default_factory=dict)
+    times: StageTimes = field(default_factory=StageTimes)
     drift: Drift | None = None
-    _started: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         self.config = self.request.config
@@ -150,17 +128,10 @@ class _Job:
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
-        """Record the wall time and the processor time of a stage (seconds)."""
-        started, cpu_started = time.monotonic(), time.process_time()
-        yield
-        seconds, cpu_seconds = time.monotonic() - started, time.process_time() - cpu_started
-        self.stage_seconds[name] = round(self.stage_seconds.get(name, 0) + seconds, 3)
-        self.add_cpu_seconds(name, cpu_seconds)
+        """Measure a stage, and release the memory that it no longer needs."""
+        with self.times.measure(name):
+            yield
         release_memory()
-
-    def add_cpu_seconds(self, name: str, cpu_seconds: float) -> None:
-        """Add to the processor time of a stage (seconds)."""
-        self.stage_cpu_seconds[name] = round(self.stage_cpu_seconds.get(name, 0) + cpu_seconds, 3)
 
     def list_source(self) -> None:
         """List the source, and keep the result as ``self.listing``."""
@@ -218,14 +189,7 @@ class _Job:
             known, encoded = self.encode(previous, spool)
         with self.timed("plan"):
             stage("plan")
-            ranges = num_ranges(self.config, len(known.mask))
-            plan: AnyPlan
-            if ranges == 1:
-                facts, saved = self.gather_facts(known, encoded, previous, spool)
-                plan = self.plan(facts, previous, spool)
-                del facts
-            else:
-                plan, saved = self.plan_by_ranges(ranges, known, encoded, digests, previous, spool)
+            plan, saved = self.plan(known, encoded, digests, previous, spool)
             del known
             counts = self.account(plan, spool)
             choice = choose_container(self.config, plan, spool, encoded.digests, previous)
@@ -243,9 +207,7 @@ class _Job:
             version, self.drift = publish(
                 self.catalog, self.request, self.source.uri, outline, shards, digests, newest
             )
-        if crowding := crowded_shards(version.manifest):
-            log(crowding, level="warning")
-        warn_of_empty_splits(version.manifest)
+        warn_about(version.manifest)
         return version, replace(saved, shards=assembled.num_reused, inherited_shards=len(outline.inherited))
 
     def reusable(
@@ -260,56 +222,41 @@ class _Job:
     def encode(self, previous: PreviousVersion | None, spool: Storage) -> tuple[KnownFiles, EncodedFiles]:
         """Find the files that the previous version knows, and encode the others."""
         references = read_listing(spool).to_read()
-        known = self.find_known(references, previous, spool)
+        purged = DigestList.of(purged_contents(self.dataset))
+        known = find_known_files(previous, references, purged, self.config)
+        write_known_contents(spool, previous, purged)
         others = references.filter(pa.array(~known.mask)) if known.mask.any() else references
         make_readable(self.source, self.config, others, spool)
         reader = open_reader(self.source, self.config, spool)
         encoded = encode_files(others, reader, spool, self.config)
-        self.add_cpu_seconds("encode", encoded.cpu_seconds)
+        self.times.add_cpu_seconds("encode", encoded.cpu_seconds)
         return known, encoded
 
-    def find_known(
-        self, references: pa.Table, previous: PreviousVersion | None, spool: Storage
-    ) -> KnownFiles:
-        """Find the files that the previous version knows, and write the lists of digests for the workers."""
-        purged = DigestList.of(purged_contents(self.dataset))
-        if previous is None:
-            KnownContents(purged=purged).write(spool)
-            return KnownFiles(np.zeros(references.num_rows, np.bool_), PLACED_FACTS_SCHEMA.empty_table())
-        retried = retried_reasons(previous.version.manifest, self.config)
-        features = features_found(self.config)
-        known = KnownFiles(*find_known_files(previous, references, purged, retried, features))
-        KnownContents(stored_contents(previous), purged).write(spool)
-        return known
-
-    def gather_facts(
-        self, known: KnownFiles, encoded: EncodedFiles, previous: PreviousVersion | None, spool: Storage
-    ) -> tuple[pa.Table, SavedWork]:
-        """Return the facts of all files (PLACED_FACTS_SCHEMA and features), and the work not done again."""
-        read = encoded.facts(spool)
-        release_memory()  # the tables of single blocks took as much again
-        saved = saved_work(known, encoded, read["status"].to_numpy() == Status.STORED_BEFORE)
-        if previous is not None:
-            read = fill_in_stored_before(read, previous)
-        return code_texts(merge_facts(known.mask, known.facts, read), IMAGE_NAMES), saved
-
-    def plan(self, facts: pa.Table, previous: PreviousVersion | None, spool: Storage) -> Plan:
-        """Plan the version from the listing and the facts of all files."""
-        listed = code_texts(read_listing(spool).table, ("label",))
-        if has_objects(listed):
-            upright = self.config.source.objects.coordinates == "upright"
-            relative = self.config.source.has_relative_boxes
-            placed = place_objects(listed, facts, self.config.image, upright=upright, relative=relative)
-            listed, facts = placed.listing, placed.facts
-            if placed.num_cut_off:
-                cut_off = counted(placed.num_cut_off, "object")
-                log(f"{cut_off} left out, because the stored images do not show them", level="warning")
-        listed, facts = move_to_listing(listed, facts)
-        if has_masks(listed):
-            listed = with_mask_features(listed, list(self.config.source.masks.classes))
-        release_memory()
-        vectors = self.embeddings.read() if self.embeddings else None
-        plan = plan_version(listed, facts, self.config, previous.planned if previous else None, vectors)
+    def plan(
+        self,
+        known: KnownFiles,
+        encoded: EncodedFiles,
+        digests: Digests,
+        previous: PreviousVersion | None,
+        spool: Storage,
+    ) -> tuple[AnyPlan, SavedWork]:
+        """Plan the version: in memory or, if there are many files, by ranges with all rows in the spool."""
+        planned = previous.planned if previous else None
+        plan: AnyPlan
+        if (ranges := num_ranges(self.config, len(known.mask))) > 1:
+            digest = gathering_digest(digests.source, encoded, spool, previous)
+            tables = plan_tables(spool, digest, ranges)
+            gathering = gather_by_ranges(tables, read_listing(spool).table, encoded, known, previous)
+            plan = plan_on_storage(gathering, self.config, planned)
+            stored_before = read_stored_before(gathering)
+        else:
+            facts = gather_facts(encoded, spool, previous, known.mask, known.facts)
+            stored_before = (facts["status"].to_numpy() == Status.STORED_BEFORE)[~known.mask]
+            listed = code_texts(read_listing(spool).table, ("label",))
+            listed, facts = complete_listing(listed, facts, self.config)
+            release_memory()
+            vectors = self.embeddings.read() if self.embeddings else None
+            plan = plan_version(listed, facts, self.config, planned, vectors)
         if plan.num_without_vector:
             without = counted(plan.num_without_vector, "record")
             log(
@@ -317,32 +264,7 @@ class _Job:
                 level="warning",
             )
         progress("plan", len(plan.input_rows), len(plan.input_rows))
-        return plan
-
-    def plan_by_ranges(
-        self,
-        ranges: int,
-        known: KnownFiles,
-        encoded: EncodedFiles,
-        digests: Digests,
-        previous: PreviousVersion | None,
-        spool: Storage,
-    ) -> tuple[AnyPlan, SavedWork]:
-        """Plan the version by ranges, with all rows in the spool; see ``beam_jobs.plan_by_ranges``."""
-        listing = read_listing(spool).table
-        before = [previous.version.ref, sorted(damaged_shards(spool))] if previous else []
-        digest = digest_of([digests.source, encoded.digests, facts_digest(spool), before], length=24)
-        tables = plan_tables(spool, digest, ranges)
-        if previous is None:
-            files = cut_files(tables, listing, encoded.blocks)
-            gathering = GatherFacts(tables, files, encoded.schema)
-        else:
-            files = cut_files(tables, listing, encoded.blocks, known.mask)
-            gathering = GatherFacts(tables, files, encoded.schema, known.mask, known.facts, previous)
-        plan = plan_on_storage(gathering, self.config, previous.planned if previous else None)
-        release_memory()
-        progress("plan", len(plan.input_rows), len(plan.input_rows))
-        return plan, saved_work(known, encoded, read_stored_before(gathering))
+        return plan, SavedWork.of(known, encoded, stored_before)
 
     def account(self, plan: AnyPlan, spool: Storage) -> Counts:
         """Count all outcomes, and raise an error if they are not good enough to publish."""
@@ -381,40 +303,14 @@ class _Job:
     def assemble(self, layout: Layout, copying: Copying, outline: Outline) -> AssembledShards:
         """Write the planned shards."""
         assembled = assemble_shards(layout, copying, outline.choice.container, self.config)
-        self.add_cpu_seconds("assemble", assembled.cpu_seconds)
+        self.times.add_cpu_seconds("assemble", assembled.cpu_seconds)
         return assembled
 
     def outcome(
         self, version: DatasetVersion, counts: dict[str, int], reused: SavedWork, *, unchanged: bool
     ) -> dict[str, Any]:
         """Return the result that ``--json`` prints."""
-        seconds = time.monotonic() - self._started
-        outcome = outcome_of(version, counts, reused, seconds, unchanged=unchanged)
-        drift = self.drift.to_json() if self.drift else None
-        times = {"stage_seconds": self.stage_seconds, "stage_cpu_seconds": self.stage_cpu_seconds}
-        return outcome | {"drift": drift} | times
-
-
-def saved_work(known: KnownFiles, encoded: EncodedFiles, stored_before: npt.NDArray[np.bool_]) -> SavedWork:
-    """Return the work that is not done again.
-
-    Args:
-        known: the files whose facts the previous version knows.
-        encoded: the others.
-        stored_before: bool [others], those whose content the previous version stores.
-    """
-    return SavedWork(
-        blocks=len(encoded.reused),
-        images=encoded.num_reused_files(),
-        known_files=int(known.mask.sum()),
-        known_contents=int(stored_before.sum()),
-        num_encoded=encoded.num_decoded(stored_before),
-    )
-
-
-def warn_of_empty_splits(manifest: Manifest) -> None:
-    """Warn if a split that the settings ask for has no example."""
-    from beam_jobs.report.findings import empty_splits  # the report's template engine is loaded by now
-
-    for finding in empty_splits(manifest):
-        log(f"{finding.text} {finding.remedy}", level="warning")
+        times = self.times
+        outcome = outcome_of(version, counts, reused, times.since_start(), unchanged=unchanged)
+        outcome["drift"] = self.drift.to_json() if self.drift else None
+        return outcome | {"stage_seconds": times.seconds, "stage_cpu_seconds": times.cpu_seconds}

@@ -17,6 +17,7 @@ by tasks, as numbers of a Beam job::
     OrderShards     shards         rows of the records, in stored order
 
     tables          the tables, and the exchange of rows between ranges
+    gathering       the facts of each range of files
     files hashes grouping shards   the tasks
     splitting dealing statistics   what is decided from counts
     choice          how many ranges there are
@@ -26,14 +27,23 @@ A table that is there is complete, so a plan that was interrupted continues. Row
 all ranges have received them.
 """
 
-from beam_jobs.plan_by_ranges.choice import cut_files, num_ranges, plan_tables
-from beam_jobs.plan_by_ranges.files import GatherFacts, read_stored_before
+from beam_jobs.plan_by_ranges.choice import num_ranges
+from beam_jobs.plan_by_ranges.gathering import (
+    GatherFacts,
+    cut_files,
+    gather_by_ranges,
+    gathering_digest,
+    plan_tables,
+    read_stored_before,
+)
 from beam_jobs.plan_by_ranges.planning import PlanOnStorage, plan_on_storage
 
 __all__ = [
     "GatherFacts",
     "PlanOnStorage",
     "cut_files",
+    "gather_by_ranges",
+    "gathering_digest",
     "num_ranges",
     "plan_on_storage",
     "plan_tables",

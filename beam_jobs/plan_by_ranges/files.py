@@ -11,13 +11,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.encode.blocks import Block, read_facts
-from beam_jobs.encode.placing import place_facts
-from beam_jobs.images.features import move_to_listing
 from beam_jobs.plan.columns import Rows, rows_where, split_codes
 from beam_jobs.plan.inputs import FACTS_OF_INPUTS, InputRows
 from beam_jobs.plan.pseudo_random_order import SPLIT, hash_ranks
@@ -25,35 +21,15 @@ from beam_jobs.plan.records import PlannedRecords
 from beam_jobs.plan.similarity.duplicates import Duplicates, Files
 from beam_jobs.plan.splits.leaks import Dropped
 from beam_jobs.plan_by_ranges.dealing import Dealing
+from beam_jobs.plan_by_ranges.gathering import FACTS, LISTING, FileRange, GatherFacts
 from beam_jobs.plan_by_ranges.tables import PlanTables, RangeTask, range_of
-from beam_jobs.reuse.facts import fill_in_stored_before, merge_facts
-from beam_jobs.reuse.previous import PreviousVersion
-from beam_jobs.schemas import IMAGE_NAMES, Status
+from beam_jobs.schemas import Status
 from beam_jobs.tables.features import feature_columns, features_of
 from beam_jobs.tables.ids import digest_bytes, record_ids
-from beam_jobs.tables.text_columns import code_texts
 
-LISTING, FACTS, INPUTS, FIGURES, PLANNED = "listing", "facts", "inputs", "figures", "planned"
+INPUTS, FIGURES, PLANNED = "inputs", "figures", "planned"
 TO_HASHES, TO_SHARDS, FATES, PLACES = "to-hashes", "to-shards", "fates", "places"
 SHARD_COLUMN = "number_of_shard"
-
-
-@dataclass(frozen=True)
-class FileRange:
-    """Rows [start, stop) of the listing, and the blocks that hold the facts of those that were encoded.
-
-    Attributes:
-        start, stop: rows of the listing.
-        blocks: (number, block) in order; the first may begin before the range, and the last end behind it.
-        skip: files of the first block that lie before the range.
-        length: files of the range that are in blocks.
-    """
-
-    start: int
-    stop: int
-    blocks: Sequence[tuple[int, Block]]
-    skip: int
-    length: int
 
 
 @dataclass(frozen=True)
@@ -81,70 +57,6 @@ class StoredFiles:
         read = rows_where(listing["status"].to_numpy() == Status.TO_READ)
         places = rows_where(np.isin(facts["status"].to_numpy(), (Status.STORED, Status.STORED_BEFORE)))
         return cls(listing, facts, read, read[places], places)
-
-
-@dataclass(frozen=True)
-class GatherFacts:
-    """Brings listing and facts of a range together, in tables of its own.
-
-    Attributes:
-        tables: of the plan; hold the rows of the listing.
-        ranges: of the files.
-        schema: of the facts of blocks.
-        known: per file that is read, whether the previous version knows its facts; None if it knows none.
-        facts_of_known: PLACED_FACTS_SCHEMA and columns of features, of all known files.
-        previous: the previous version.
-    """
-
-    tables: PlanTables
-    ranges: Sequence[FileRange]
-    schema: pa.Schema
-    known: npt.NDArray[np.bool_] | None = None
-    facts_of_known: pa.Table | None = None
-    previous: PreviousVersion | None = None
-
-    def gather(self, number: int) -> None:
-        """Write the listing and the facts of a range, with the features that reading found in the listing."""
-        part = self.ranges[number]
-        listing = self.tables.read(LISTED, number)
-        facts = self._encoded(part)
-        if self.previous is not None:
-            facts = fill_in_stored_before(facts, self.previous)
-        if self.known is not None and self.facts_of_known is not None:
-            first = self._first_place(number)
-            known = self.known[first : first + int(_num_read(listing))]
-            before = int(self.known[:first].sum())
-            facts = merge_facts(known, self.facts_of_known.slice(before, int(known.sum())), facts)
-        listing, facts = move_to_listing(listing, code_texts(facts, IMAGE_NAMES))
-        self.tables.write(LISTING, number, listing)
-        self.tables.write(FACTS, number, facts)
-
-    def _encoded(self, part: FileRange) -> pa.Table:
-        found = (read_facts(self.tables.spool, block) for _, block in part.blocks)
-        parts = [self.schema.empty_table(), *found]
-        lengths = [block.length for _, block in part.blocks]
-        numbers = np.repeat(np.array([number for number, _ in part.blocks], np.int32), lengths)
-        facts = place_facts(pa.concat_tables(parts).combine_chunks(), numbers)
-        return facts.slice(part.skip, part.length).combine_chunks()
-
-    def _first_place(self, number: int) -> int:
-        return sum(_num_read(self.tables.read(LISTED, before)) for before in range(number))
-
-
-LISTED = "listed"
-
-
-def _num_read(listing: pa.Table) -> int:
-    return int((listing["status"].to_numpy() == Status.TO_READ).sum())
-
-
-def read_stored_before(gathering: GatherFacts) -> npt.NDArray[np.bool_]:
-    """Return which of the encoded files have a content that the previous version stores: bool [files]."""
-    if gathering.known is None:  # there is no previous version
-        return np.zeros(sum(part.length for part in gathering.ranges), np.bool_)
-    tables = gathering.tables
-    status = [tables.read(FACTS, number)["status"].to_numpy() for number in range(tables.ranges)]
-    return np.asarray(np.concatenate(status)[~gathering.known] == Status.STORED_BEFORE, np.bool_)
 
 
 @dataclass(frozen=True)

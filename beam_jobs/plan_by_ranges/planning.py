@@ -25,11 +25,11 @@ from beam_jobs.plan_by_ranges.files import (
     FIGURES,
     INPUTS,
     PLANNED,
-    GatherFacts,
     SendFiles,
     StoredFiles,
     WriteInputs,
 )
+from beam_jobs.plan_by_ranges.gathering import GatherFacts
 from beam_jobs.plan_by_ranges.grouping import GroupByKey, GroupedInRanges
 from beam_jobs.plan_by_ranges.hashes import (
     COUNTS,

@@ -6,6 +6,6 @@ input_parts   the rows of all inputs as files
 outline       the parts of a plan that stay in memory once its tables are stored
 unchanged     would this run publish the newest version again?
 versions      the manifest and the report of the new version
-crowding      advice on versions with far too many shards
+warning       warnings about versions with empty splits or far too many shards
 result        the result of a run
 """

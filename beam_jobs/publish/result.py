@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_jobs.encode.stage import EncodedFiles
+from beam_jobs.reuse.known_files import KnownFiles
 from beam_jobs.tables.features import PREFIX
 from infra.dataset.version import DatasetVersion
 from infra.format.contract import STORED_FROM
@@ -36,6 +40,23 @@ class SavedWork:
     known_contents: int = 0
     inherited_shards: int = 0
     num_encoded: int = 0
+
+    @classmethod
+    def of(cls, known: KnownFiles, encoded: EncodedFiles, stored_before: npt.NDArray[np.bool_]) -> Self:
+        """Count the work that was not done again until all files were read.
+
+        Args:
+            known: the files whose facts the previous version knows.
+            encoded: the others.
+            stored_before: bool [others], those whose content the previous version stores.
+        """
+        return cls(
+            blocks=len(encoded.reused),
+            images=encoded.num_reused_files(),
+            known_files=int(known.mask.sum()),
+            known_contents=int(stored_before.sum()),
+            num_encoded=encoded.num_decoded(stored_before),
+        )
 
 
 def outcome_of(

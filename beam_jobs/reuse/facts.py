@@ -9,13 +9,40 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_jobs.encode.stage import EncodedFiles
+from beam_jobs.release_memory import release_memory
 from beam_jobs.reuse.previous import PreviousVersion
 from beam_jobs.schemas import IMAGE_NAMES, Status
 from beam_jobs.tables.features import feature_columns, features_of
 from beam_jobs.tables.ids import digest_bytes, record_ids
 from beam_jobs.tables.lookup import find_ids
+from beam_jobs.tables.text_columns import code_texts
 from infra.errors import CorruptDataError
 from infra.format.features import Feature
+from infra.storage.filesystem import Storage
+
+
+def gather_facts(
+    encoded: EncodedFiles,
+    spool: Storage,
+    previous: PreviousVersion | None,
+    known: npt.NDArray[np.bool_],
+    of_known: pa.Table,
+) -> pa.Table:
+    """Return the facts of all files: PLACED_FACTS_SCHEMA and columns of features, with coded texts.
+
+    Args:
+        encoded: the files that the previous version does not know.
+        spool: has their facts.
+        previous: the version that stores some of their contents.
+        known: bool [N], which files the previous version knows.
+        of_known: their facts.
+    """
+    read = encoded.facts(spool)
+    release_memory()  # the tables of single blocks took as much again
+    if previous is not None:
+        read = fill_in_stored_before(read, previous)
+    return code_texts(merge_facts(known, of_known, read), IMAGE_NAMES)
 
 
 def fill_in_stored_before(facts: pa.Table, previous: PreviousVersion) -> pa.Table:

@@ -9,14 +9,18 @@ passed. Where images are stored or filtered in another way now, no file is known
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.encode.known_digests import DigestList
+from beam_jobs.config import PrepareConfig
+from beam_jobs.encode.known_digests import DigestList, KnownContents
+from beam_jobs.images.features import features_found
 from beam_jobs.reuse.facts import image_columns, mask_of
+from beam_jobs.reuse.policy import retried_reasons
 from beam_jobs.reuse.previous import PreviousVersion
 from beam_jobs.schemas import (
     DECODE,
@@ -34,33 +38,39 @@ from beam_jobs.tables.lookup import find_ids
 from infra.format.contract import FILTERED, QUARANTINED
 from infra.format.features import Feature
 from infra.format.masks import MASK_SHA256, MASK_URI
+from infra.storage.filesystem import Storage
+
+
+@dataclass(frozen=True)
+class KnownFiles:
+    """The files whose facts the previous version knows.
+
+    Attributes:
+        mask: bool [files to read], whether a file is known.
+        facts: PLACED_FACTS_SCHEMA and columns of features, a row for each known file.
+    """
+
+    mask: npt.NDArray[np.bool_]
+    facts: pa.Table
 
 
 def find_known_files(
-    previous: PreviousVersion,
-    references: pa.Table,
-    purged: DigestList,
-    retried: Collection[str],
-    features: Sequence[Feature] = (),
-) -> tuple[npt.NDArray[np.bool_], pa.Table]:
+    previous: PreviousVersion | None, references: pa.Table, purged: DigestList, config: PrepareConfig
+) -> KnownFiles:
     """Find the files that need not be read.
 
     Args:
-        previous: the version that may know them.
+        previous: the version that may know them; None if there is none.
         references: REFERENCE_SCHEMA.
         purged: contents that must not come back: such a file is read, unless it is known to be purged.
-        retried: reasons that may have passed: such a file is read again.
-        features: those that the facts have columns of.
-
-    Returns:
-        Whether each file is known (bool [rows of references]), and the facts of the known ones in order
-        (PLACED_FACTS_SCHEMA and columns of features).
+        config: of this run.
     """
-    inputs = previous.read_inputs() if previous.reuse.uris else None
-    if inputs is None:
-        return np.zeros(references.num_rows, np.bool_), with_features(
-            PLACED_FACTS_SCHEMA, features
-        ).empty_table()
+    features = features_found(config)
+    inputs = previous.read_inputs() if previous is not None and previous.reuse.uris else None
+    if previous is None or inputs is None:
+        nothing = with_features(PLACED_FACTS_SCHEMA, features).empty_table()
+        return KnownFiles(np.zeros(references.num_rows, np.bool_), nothing)
+    retried = retried_reasons(previous.version.manifest, config)
     rows, files = _same_files(inputs, references, purged)
     ids = record_ids(hex_bytes(pc.fill_null(rows["record_id"], "0" * 16), 8))
     places, found = find_ids(previous.ids, ids)
@@ -75,7 +85,7 @@ def find_known_files(
     facts = _facts(taken, rows.filter(pa.array(known)), has_record[known], features)
     mask = np.zeros(references.num_rows, np.bool_)
     mask[files[known]] = True
-    return mask, facts
+    return KnownFiles(mask, facts)
 
 
 def _have_same_masks(inputs: pa.Table, records: pa.Table, references: pa.Table) -> npt.NDArray[np.bool_]:
@@ -97,9 +107,14 @@ def _have_same_masks(inputs: pa.Table, records: pa.Table, references: pa.Table) 
     return mask_of(pc.fill_null(pc.and_(same, unchanged), False))
 
 
-def stored_contents(previous: PreviousVersion) -> DigestList:
+def write_known_contents(spool: Storage, previous: PreviousVersion | None, purged: DigestList) -> None:
+    """Write the contents that workers need not decode: those of the previous version, and purged ones."""
+    KnownContents(_stored_contents(previous), purged).write(spool)
+
+
+def _stored_contents(previous: PreviousVersion | None) -> DigestList:
     """Return the contents whose stored image the previous version holds, if that is still valid."""
-    if not previous.reuse.contents:
+    if previous is None or not previous.reuse.contents:
         return DigestList()
     records = previous.records
     if PREFIX + MASK_SHA256 in records.schema.names:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from beam_jobs.publish.crowding import crowded_shards
+from beam_jobs.publish.warning import crowded_shards
 from infra.format.contract import SplitSummary
 from tests.samples.manifests import empty_manifest
 

@@ -1,12 +1,23 @@
-"""Advice on versions that many small ingests have left in many small shards."""
+"""Warn about a new version that has empty splits or far too many shards."""
 
 from __future__ import annotations
 
 from beam_jobs.plan import num_shards
 from beam_jobs.reuse.policy import config_of
 from infra.format.contract import Manifest
+from infra.progress import log
 
 _MANY_SHARDS = 6
+
+
+def warn_about(manifest: Manifest) -> None:
+    """Warn of crowded shards, and of splits that the settings ask for and that have no example."""
+    from beam_jobs.report.findings import empty_splits  # the report's template engine is loaded by now
+
+    if crowding := crowded_shards(manifest):
+        log(crowding, level="warning")
+    for finding in empty_splits(manifest):
+        log(f"{finding.text} {finding.remedy}", level="warning")
 
 
 def crowded_shards(manifest: Manifest) -> str | None:

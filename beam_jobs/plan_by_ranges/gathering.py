@@ -1,0 +1,197 @@
+"""The ranges of files, and what listing and reading found of the files of each range."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from beam_jobs.encode.blocks import Block, facts_digest, read_facts
+from beam_jobs.encode.placing import place_facts
+from beam_jobs.encode.stage import EncodedFiles
+from beam_jobs.images.features import move_to_listing
+from beam_jobs.plan_by_ranges.tables import PlanTables
+from beam_jobs.reuse.facts import fill_in_stored_before, merge_facts
+from beam_jobs.reuse.known_files import KnownFiles
+from beam_jobs.reuse.previous import PreviousVersion
+from beam_jobs.schemas import IMAGE_NAMES, Status
+from beam_jobs.spool.claims import damaged_shards
+from beam_jobs.tables.text_columns import code_texts
+from infra.digests import digest_of
+from infra.storage.filesystem import Storage
+
+LISTED, LISTING, FACTS = "listed", "listing", "facts"
+
+
+@dataclass(frozen=True)
+class FileRange:
+    """Rows [start, stop) of the listing, and the blocks that hold the facts of those that were encoded.
+
+    Attributes:
+        start, stop: rows of the listing.
+        blocks: (number, block) in order; the first may begin before the range, and the last end behind it.
+        skip: files of the first block that lie before the range.
+        length: files of the range that are in blocks.
+    """
+
+    start: int
+    stop: int
+    blocks: Sequence[tuple[int, Block]]
+    skip: int
+    length: int
+
+
+def gather_by_ranges(
+    tables: PlanTables,
+    listing: pa.Table,
+    encoded: EncodedFiles,
+    known: KnownFiles,
+    previous: PreviousVersion | None,
+) -> GatherFacts:
+    """Write the listing by ranges, and return what gathers the facts of each.
+
+    Args:
+        tables: of the plan.
+        listing: LISTING_SCHEMA and columns of features.
+        encoded: the files that the previous version does not know.
+        known: the files that it knows.
+        previous: the previous version; None if there is none.
+    """
+    if previous is None:
+        return GatherFacts(tables, cut_files(tables, listing, encoded.blocks), encoded.schema)
+    files = cut_files(tables, listing, encoded.blocks, known.mask)
+    return GatherFacts(tables, files, encoded.schema, known.mask, known.facts, previous)
+
+
+def plan_tables(spool: Storage, digest: str, ranges: int) -> PlanTables:
+    """Return the folder of a plan by ranges.
+
+    Args:
+        spool: of the run.
+        digest: of all that the plan depends on.
+        ranges: number of ranges.
+    """
+    return PlanTables(spool, f"ranges/{digest}-{ranges}", ranges)
+
+
+def gathering_digest(
+    source: str, encoded: EncodedFiles, spool: Storage, previous: PreviousVersion | None
+) -> str:
+    """Return the digest of everything that the tables of a plan are made from.
+
+    Args:
+        source: digest of the listing and the settings.
+        encoded: the files that the previous version does not know.
+        spool: of the run.
+        previous: the previous version; None if there is none.
+    """
+    before = [previous.version.ref, sorted(damaged_shards(spool))] if previous else []
+    return digest_of([source, encoded.digests, facts_digest(spool), before], length=24)
+
+
+def cut_files(
+    tables: PlanTables, listing: pa.Table, blocks: Sequence[Block], known: npt.NDArray[np.bool_] | None = None
+) -> list[FileRange]:
+    """Write the rows of the listing by ranges, and return the ranges.
+
+    Args:
+        tables: of the plan.
+        listing: LISTING_SCHEMA and columns of features.
+        blocks: of the files that were encoded.
+        known: bool [files to read], the files that are not in blocks; None if all are.
+    """
+    bounds = [number * listing.num_rows // tables.ranges for number in range(tables.ranges + 1)]
+    done = tables.numbers(LISTED)
+    starts = np.array([block.start for block in blocks], np.int64)
+    ranges, place, encoded = [], 0, 0
+    for number, (start, stop) in enumerate(pairwise(bounds)):
+        rows = listing.slice(start, stop - start)
+        if number not in done:
+            tables.write(LISTED, number, rows)
+        read = int((rows["status"].to_numpy() == Status.TO_READ).sum())
+        length = read if known is None else int((~known[place : place + read]).sum())
+        ranges.append(_file_range(start, stop, blocks, starts, encoded, length))
+        place, encoded = place + read, encoded + length
+    return ranges
+
+
+def _file_range(
+    start: int,
+    stop: int,
+    blocks: Sequence[Block],
+    starts: npt.NDArray[np.int64],
+    first: int,
+    length: int,
+) -> FileRange:
+    """Return a range whose files in blocks are [first, first + length) of those that were encoded."""
+    if not length:
+        return FileRange(start, stop, (), 0, 0)
+    low = int(np.searchsorted(starts, first, side="right")) - 1
+    high = int(np.searchsorted(starts, first + length))
+    chosen = [(number, blocks[number]) for number in range(low, high)]
+    return FileRange(start, stop, chosen, first - blocks[low].start, length)
+
+
+@dataclass(frozen=True)
+class GatherFacts:
+    """Brings listing and facts of a range together, in tables of its own.
+
+    Attributes:
+        tables: of the plan; hold the rows of the listing.
+        ranges: of the files.
+        schema: of the facts of blocks.
+        known: per file that is read, whether the previous version knows its facts; None if it knows none.
+        facts_of_known: PLACED_FACTS_SCHEMA and columns of features, of all known files.
+        previous: the previous version.
+    """
+
+    tables: PlanTables
+    ranges: Sequence[FileRange]
+    schema: pa.Schema
+    known: npt.NDArray[np.bool_] | None = None
+    facts_of_known: pa.Table | None = None
+    previous: PreviousVersion | None = None
+
+    def gather(self, number: int) -> None:
+        """Write the listing and the facts of a range, with the features that reading found in the listing."""
+        part = self.ranges[number]
+        listing = self.tables.read(LISTED, number)
+        facts = self._encoded(part)
+        if self.previous is not None:
+            facts = fill_in_stored_before(facts, self.previous)
+        if self.known is not None and self.facts_of_known is not None:
+            first = self._first_place(number)
+            known = self.known[first : first + int(_num_read(listing))]
+            before = int(self.known[:first].sum())
+            facts = merge_facts(known, self.facts_of_known.slice(before, int(known.sum())), facts)
+        listing, facts = move_to_listing(listing, code_texts(facts, IMAGE_NAMES))
+        self.tables.write(LISTING, number, listing)
+        self.tables.write(FACTS, number, facts)
+
+    def _encoded(self, part: FileRange) -> pa.Table:
+        found = (read_facts(self.tables.spool, block) for _, block in part.blocks)
+        parts = [self.schema.empty_table(), *found]
+        lengths = [block.length for _, block in part.blocks]
+        numbers = np.repeat(np.array([number for number, _ in part.blocks], np.int32), lengths)
+        facts = place_facts(pa.concat_tables(parts).combine_chunks(), numbers)
+        return facts.slice(part.skip, part.length).combine_chunks()
+
+    def _first_place(self, number: int) -> int:
+        return sum(_num_read(self.tables.read(LISTED, before)) for before in range(number))
+
+
+def _num_read(listing: pa.Table) -> int:
+    return int((listing["status"].to_numpy() == Status.TO_READ).sum())
+
+
+def read_stored_before(gathering: GatherFacts) -> npt.NDArray[np.bool_]:
+    """Return which of the encoded files have a content that the previous version stores: bool [files]."""
+    if gathering.known is None:  # there is no previous version
+        return np.zeros(sum(part.length for part in gathering.ranges), np.bool_)
+    tables = gathering.tables
+    status = [tables.read(FACTS, number)["status"].to_numpy() for number in range(tables.ranges)]
+    return np.asarray(np.concatenate(status)[~gathering.known] == Status.STORED_BEFORE, np.bool_)
