@@ -3,28 +3,32 @@
 Imports neither Beam nor an image library, since the flows make their forms from it.
 
     prepare      all settings
-    source       the source and its kind; the settings of single kinds in files of their own
+    source       the source and its kind
+    sources/     the settings of single kinds, and of labels: tables, objects, masks
     image        the stored form of an image
     filter       inputs to leave out
-    planning     splits, groups and shards; embeddings: vectors of the images
+    planning/    splits, groups (with vectors of the images) and shards
+    drift        the comparison with the version before
     runner       execution of the Beam jobs; flink: on a Flink cluster
     maintain     the maintenance of a dataset, a configuration of its own
 """
 
-from beam_jobs.config.containers import ArchiveConfig, RowCompression, RowsConfig
-from beam_jobs.config.embeddings import EmbeddingsConfig
 from beam_jobs.config.filter import DEFAULT_IGNORE, FilterConfig
 from beam_jobs.config.flink import FlinkConfig
 from beam_jobs.config.image import ImageConfig
-from beam_jobs.config.masks import MasksConfig
-from beam_jobs.config.objects import AnnotationFile, BoxTableConfig, ObjectsConfig
-from beam_jobs.config.planning import GroupsConfig, Leakage, ShardsConfig, SplitsConfig
+from beam_jobs.config.planning.embeddings import EmbeddingsConfig
+from beam_jobs.config.planning.groups import GroupsConfig, Leakage
+from beam_jobs.config.planning.shards import ShardsConfig
+from beam_jobs.config.planning.splits import SplitsConfig
 from beam_jobs.config.prepare import PrepareConfig
 from beam_jobs.config.runner import RunnerConfig
 from beam_jobs.config.source import SourceConfig
-from beam_jobs.config.table import FeatureColumn, TableConfig
-from beam_jobs.config.tfds import TfdsConfig
-from beam_jobs.config.urls import DEFAULT_OPT_OUT, UrlsConfig
+from beam_jobs.config.sources.containers import ArchiveConfig, RowCompression, RowsConfig
+from beam_jobs.config.sources.masks import MasksConfig
+from beam_jobs.config.sources.objects import AnnotationFile, BoxTableConfig, ObjectsConfig
+from beam_jobs.config.sources.table import FeatureColumn, TableConfig
+from beam_jobs.config.sources.tfds import TfdsConfig
+from beam_jobs.config.sources.urls import DEFAULT_OPT_OUT, UrlsConfig
 
 __all__ = [
     "DEFAULT_IGNORE",

@@ -9,7 +9,9 @@ from pydantic import Field, model_validator
 from beam_jobs.config.drift import DriftConfig
 from beam_jobs.config.filter import FilterConfig
 from beam_jobs.config.image import ImageConfig
-from beam_jobs.config.planning import GroupsConfig, ShardsConfig, SplitsConfig
+from beam_jobs.config.planning.groups import GroupsConfig
+from beam_jobs.config.planning.shards import ShardsConfig
+from beam_jobs.config.planning.splits import SplitsConfig
 from beam_jobs.config.runner import RunnerConfig
 from beam_jobs.config.source import SourceConfig
 from infra.settings import Settings

@@ -6,12 +6,12 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from beam_jobs.config.containers import ArchiveConfig, RowsConfig
-from beam_jobs.config.masks import MasksConfig
-from beam_jobs.config.objects import BoxTableConfig, ObjectsConfig
-from beam_jobs.config.table import TableConfig
-from beam_jobs.config.tfds import TfdsConfig
-from beam_jobs.config.urls import UrlsConfig
+from beam_jobs.config.sources.containers import ArchiveConfig, RowsConfig
+from beam_jobs.config.sources.masks import MasksConfig
+from beam_jobs.config.sources.objects import BoxTableConfig, ObjectsConfig
+from beam_jobs.config.sources.table import TableConfig
+from beam_jobs.config.sources.tfds import TfdsConfig
+from beam_jobs.config.sources.urls import UrlsConfig
 from infra.format.labels import LabelKind
 from infra.settings import Settings
 

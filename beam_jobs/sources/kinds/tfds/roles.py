@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from beam_jobs.config import FeatureColumn, SourceConfig
-from beam_jobs.config.table import FeatureKind
+from beam_jobs.config.sources.table import FeatureKind
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.kinds.tfds.features import Leaf
 from beam_jobs.sources.kinds.tfds.metadata import read_text

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from beam_jobs.config.table import TableConfig, TableFormat
+from beam_jobs.config.sources.table import TableConfig, TableFormat
 from infra.settings import Settings
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from beam_jobs.config.table import FeatureColumns
+from beam_jobs.config.sources.table import FeatureColumns
 from infra.settings import Settings
 
 ArchiveLayout = Literal["auto", "folders", "archives", "webdataset"]

@@ -1,42 +1,16 @@
-"""Settings of planning: splits, groups and shards."""
+"""Groups of images that must stay in one split."""
 
 from __future__ import annotations
 
-import math
 import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
-from beam_jobs.config.embeddings import EmbeddingsConfig
-from infra.format.records import Container
+from beam_jobs.config.planning.embeddings import EmbeddingsConfig
 from infra.settings import Settings
 
-_MIB = 1 << 20
 Leakage = Literal["keep", "drop-from-train", "fail"]
-
-
-class SplitsConfig(Settings):
-    """Fractions of each class, unless the source gives the splits itself."""
-
-    train: Annotated[float, Field(ge=0, le=1)] = Field(0.8, description="Fraction of each class for training")
-    validation: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.1, description="Fraction of each class for choosing between models"
-    )
-    test: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.1, description="Fraction of each class for the final measurement"
-    )
-
-    @model_validator(mode="after")
-    def _sum_to_one(self) -> Self:
-        total = self.train + self.validation + self.test
-        if not math.isclose(total, 1.0, abs_tol=1e-9):
-            raise ValueError(f"the fractions sum to {total:g}, not to 1")
-        return self
-
-    def fractions(self) -> tuple[float, float, float]:
-        """Return the fractions in the order of ``infra.format.contract.SPLITS``."""
-        return self.train, self.validation, self.test
 
 
 class GroupsConfig(Settings):
@@ -82,21 +56,3 @@ class GroupsConfig(Settings):
         if not groups:
             raise ValueError("has no parenthesis: put one around the part that names the group")
         return pattern
-
-
-class ShardsConfig(Settings):
-    """The files that hold the records."""
-
-    num_shards: Annotated[int, Field(ge=1, le=99_999)] | None = Field(
-        None,
-        description="Number of shards of each split, at most one a record; unset: as shard_bytes gives. A "
-        "later version writes its share of the number for the records that it adds",
-    )
-    shard_bytes: Annotated[int, Field(ge=1, le=1 << 40)] = Field(
-        128 * _MIB, description="Target size of a shard (bytes); unused if num_shards is given"
-    )
-    container: Literal["auto", Container] = Field(
-        "auto",
-        description="gzip: one member a record; none: plain TFRecord; auto: gzip if it saves enough on a "
-        "sample",
-    )

@@ -1,0 +1,1 @@
+"""Settings of planning: splits, groups of images, and shards."""

@@ -1,0 +1,30 @@
+"""Number, size and container of the shards."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from infra.format.records import Container
+from infra.settings import Settings
+
+_MIB = 1 << 20
+
+
+class ShardsConfig(Settings):
+    """The files that hold the records."""
+
+    num_shards: Annotated[int, Field(ge=1, le=99_999)] | None = Field(
+        None,
+        description="Number of shards of each split, at most one a record; unset: as shard_bytes gives. A "
+        "later version writes its share of the number for the records that it adds",
+    )
+    shard_bytes: Annotated[int, Field(ge=1, le=1 << 40)] = Field(
+        128 * _MIB, description="Target size of a shard (bytes); unused if num_shards is given"
+    )
+    container: Literal["auto", Container] = Field(
+        "auto",
+        description="gzip: one member a record; none: plain TFRecord; auto: gzip if it saves enough on a "
+        "sample",
+    )

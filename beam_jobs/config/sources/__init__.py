@@ -1,0 +1,1 @@
+"""Settings of the kinds of sources, and of the labels that a source gives its images."""
