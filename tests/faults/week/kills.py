@@ -49,15 +49,23 @@ class Kills:
         """Tell whether a flow runs, so that each kind may be found."""
         return bool(by_kind(processes_of(self.platform.home))["flow"])
 
-    def one(self) -> str | None:
-        """Kill a process of a kind that was killed seldom so far; return its kind, or None without any."""
+    def one(self, *, of_the_least: bool) -> str | None:
+        """Kill a process, and return its kind; None: none was found.
+
+        Args:
+            of_the_least: only of the kinds that were killed the fewest times. Else of any kind that was not
+                killed much more often than another one that runs now.
+        """
         found = {kind: some for kind, some in by_kind(processes_of(self.platform.home)).items() if some}
         if self.database is not None and (process := self.database.process()) is not None:
             found[DATABASE] = [process]
         if not found:
             return None
-        seldom = min(self.counts[kind] for kind in found)
-        kind = self.choice.choice([kind for kind in found if self.counts[kind] <= seldom + 1])
+        most = self.least() if of_the_least else min(self.counts[kind] for kind in found) + 1
+        kinds = [kind for kind in found if self.counts[kind] <= most]
+        if not kinds:
+            return None
+        kind = self.choice.choice(kinds)
         victim = self.choice.choice(found[kind])
         try:
             below = victim.children(recursive=True)

@@ -35,7 +35,7 @@ _CHANGE_SECONDS, _REST_SECONDS, _TRAINED_SECONDS = 5.0, 600.0, 900.0
 # The machine may be busy; on a quiet one all are gone within ten seconds.
 _GONE_SECONDS = 30.0
 _SETTINGS = ("--set", "failure_budget=0.9", "--set", "runner.block_images=16")
-_IDLE_SECONDS = 600.0
+_IDLE_SECONDS, _SELDOM_SECONDS = 600.0, 60.0
 _TRAINING = ("ranks.workers=2", "run.devices=cpu:2", "run.epochs=2", "data.image_size=32")
 
 
@@ -87,9 +87,11 @@ def _disturb(source: ChangingSource, kills: Kills) -> None:
         if now > changed + _CHANGE_SECONDS:
             changed = now
             _tell(begun, source.change())
-        # On a busy machine the platform needs a while until a flow runs again.
+        # On a busy machine the platform needs a while until a flow runs again. Some kinds of processes live
+        # for a second in each run: they are waited for.
         is_time = now > killed + _KILL_SECONDS and (now > killed + _IDLE_SECONDS or kills.is_at_work())
-        if is_time and (kind := kills.one()) is not None:
+        waits = now < killed + _KILL_SECONDS + _SELDOM_SECONDS
+        if is_time and (kind := kills.one(of_the_least=waits)) is not None:
             killed = now
             _tell(begun, f"killed: {kind}")
         kills.watch()
