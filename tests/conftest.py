@@ -52,7 +52,10 @@ _FIRST = ("prefect_server", "browser", "end_to_end", "faults", "training")
 # Files that one process runs one after the other, because they share a server or a browser.
 _TOGETHER = {
     **dict.fromkeys(("test_commands", "test_deployments", "test_notify", "test_schedules"), "first server"),
-    **dict.fromkeys(("test_page", "test_promotion", "test_reaper", "test_work_pools"), "second server"),
+    **dict.fromkeys(
+        ("test_page", "test_promotion", "test_reaper", "test_shared_server", "test_work_pools"),
+        "second server",
+    ),
 }
 
 # A shell or nohup may start tests with these ignored. Then every process that a test starts ignores them too.

@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 from uuid import UUID
 
 from flows import home
+from flows.flow_runs.own_runs import own_runs
 from infra.storage.locks.process_identity import kernel
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def mark_lost_commands() -> int:
 
 
 def mark_lost_subflows() -> int:
-    """Mark runs as Crashed whose parent run has ended; return their number."""
+    """Mark runs of Shardmill as Crashed whose parent run has ended; return their number."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentTaskRunId
     from prefect.exceptions import ObjectNotFound
@@ -99,7 +100,9 @@ def mark_lost_subflows() -> int:
     with get_client(sync_client=True) as client:
         unfinished = client.read_flow_runs(
             flow_run_filter=FlowRunFilter(
-                state=_unfinished(), parent_task_run_id=FlowRunFilterParentTaskRunId(is_null_=False)
+                tags=own_runs(),
+                state=_unfinished(),
+                parent_task_run_id=FlowRunFilterParentTaskRunId(is_null_=False),
             )
         )
         for run in unfinished:

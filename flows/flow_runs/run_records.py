@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from flows import home
+from flows.flow_runs.own_runs import OWN_TAG
 from infra.errors import Cancelled, ShardmillError
 from infra.progress import Event, subscribe
 
@@ -153,7 +154,7 @@ def _make_flow_run(client: SyncPrefectClient, key: str, values: Mapping[str, Any
         "flow_id": str(client.create_flow_from_name(values["flow"])),
         "name": values["name"],
         "parameters": values["parameters"],
-        "tags": ["without-server"],
+        "tags": [OWN_TAG, "without-server"],
         "idempotency_key": key,
         "state": {"type": "PENDING", "name": "Pending"},
     }

@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from prefect import get_run_logger
+from prefect import get_run_logger, tags
 from prefect.client.schemas.objects import State
 from prefect.context import FlowRunContext
 from prefect.states import Completed, Failed
 
 from flows.flow_runs.jobs.worker_process import begin_workers_run
+from flows.flow_runs.own_runs import OWN_TAG
 from flows.flow_runs.run_states import with_form_of
 from flows.scheduling import failures
 from flows.scheduling.coalescing import skipping_superfluous
@@ -45,11 +46,14 @@ def attempted(work: Callable[P, State[Any]]) -> Callable[P, State[Any]]:
     def attempt(*args: P.args, **kwargs: P.kwargs) -> State[Any]:
         context = FlowRunContext.get()
         run = context.flow_run if context is not None else None
-        if context is None or run is None or context.flow is None or run.parent_task_run_id is not None:
+        if context is None or run is None or context.flow is None:
+            return work(*args, **kwargs)
+        _mark_as_own(run)
+        if run.parent_task_run_id is not None:
             return work(*args, **kwargs)  # the run around this one sees to it
         begin_workers_run()
         source = signature.bind(*args, **kwargs).arguments.get("source")
-        with skipping_superfluous(context.flow, run):
+        with tags(OWN_TAG), skipping_superfluous(context.flow, run):
             tries = _Tries(run, kind_of(context.flow, run.parameters), source)
             if is_automatic(run):
                 return tries.automatic(lambda: work(*args, **kwargs))
@@ -59,6 +63,12 @@ def attempted(work: Callable[P, State[Any]]) -> Callable[P, State[Any]]:
             return state
 
     return with_form_of(work, attempt)
+
+
+def _mark_as_own(run: FlowRun) -> None:
+    """Tag a run as one of Shardmill, unless its deployment, command or parent run has done so."""
+    if OWN_TAG not in run.tags:
+        _ask(lambda client: client.update_flow_run(run.id, tags=[*run.tags, OWN_TAG]))
 
 
 class _Tries:

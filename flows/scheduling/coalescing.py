@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from flows.flow_runs.own_runs import own_deployments
 from flows.scheduling.kinds import is_automatic, kind_of
 from infra.digests import digest_of
 
@@ -147,23 +148,11 @@ def skip_repeated(client: SyncPrefectClient) -> int:
     ]
     skipped = superfluous(waiting, "", now)
     if skipped:
-        own = _own_deployments(client, {places[each.id] for each in skipped})
+        own = own_deployments(client, {places[each.id] for each in skipped})
         skipped = [each for each in skipped if places[each.id] in own]
     for each in skipped:
         _skip(client, each.id, "Another run does the same")
     return len(skipped)
-
-
-def _own_deployments(client: SyncPrefectClient, deployments: set[UUID]) -> set[UUID]:
-    """Those that run a flow of this package: a server may have deployments of others, too."""
-    from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId
-
-    own, wanted = set(), sorted(deployments)
-    for start in range(0, len(wanted), _PAGE):
-        ids = DeploymentFilterId(any_=wanted[start : start + _PAGE])
-        found = client.read_deployments(deployment_filter=DeploymentFilter(id=ids), limit=_PAGE)
-        own |= {one.id for one in found if (one.entrypoint or "").startswith("flows.")}
-    return own
 
 
 def _skip(client: SyncPrefectClient, run_id: UUID, message: str) -> None:

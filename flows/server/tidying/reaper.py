@@ -10,6 +10,8 @@ kernel releases, and not from heartbeats: a slow or restarted server makes no ru
    that no run holds are given back.
 5. A run of a schedule or an inbox that crashed is started again, once; it continues the work.
 6. Runs without a server become flow runs (flows.flow_runs.run_records).
+
+Runs and deployments of others on the same server are left alone (flows.flow_runs.own_runs).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from flows.flow_runs import lost_runs, run_records
+from flows.flow_runs.own_runs import own_deployments, own_runs
 from flows.scheduling.coalescing import skip_repeated
 from flows.scheduling.kinds import AUTOMATIC_TAG, is_automatic
 from flows.server.tidying.slots import Slots
@@ -50,7 +53,8 @@ class Reaper:
     def __init__(self, *, has_worker: bool) -> None:
         self._has_worker = has_worker
         self._seen: set[UUID] = set()
-        self._slots = Slots()
+        # The server of `shardmill up` takes no place away by itself (flows.server.services.server_settings).
+        self._slots = Slots(leases_expire=not has_worker)
 
     def reap(self) -> list[str]:
         """Put the history in order once; return what was done, a line each.
@@ -80,10 +84,11 @@ class Reaper:
 
     def _restart(self, client: SyncPrefectClient) -> int:
         candidates = [run for run in _crashed(client) if run.id not in self._seen and may_restart(run)]
+        own = own_deployments(client, (run.deployment_id for run in candidates if run.deployment_id))
         started = _known_keys(client, [_restart_key(run) for run in candidates])
         number = 0
         for run in candidates:
-            if _restart_key(run) not in started:
+            if run.deployment_id in own and _restart_key(run) not in started:
                 number += _start_again(client, run)
             self._seen.add(run.id)
         return number
@@ -134,7 +139,7 @@ def may_restart(run: FlowRun) -> bool:
 
 
 def _crashed(client: SyncPrefectClient) -> list[FlowRun]:
-    """The runs that crashed lately."""
+    """The runs of Shardmill that crashed lately."""
     from prefect.client.schemas.filters import (
         FlowRunFilter,
         FlowRunFilterEndTime,
@@ -146,6 +151,7 @@ def _crashed(client: SyncPrefectClient) -> list[FlowRun]:
     since: Any = datetime.now(UTC) - timedelta(seconds=_RESTART_SECONDS)
     return client.read_flow_runs(
         flow_run_filter=FlowRunFilter(
+            tags=own_runs(),
             state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.CRASHED])),
             end_time=FlowRunFilterEndTime(after_=since),
         ),
@@ -154,7 +160,7 @@ def _crashed(client: SyncPrefectClient) -> list[FlowRun]:
 
 
 def _end_tasks(client: SyncPrefectClient) -> int:
-    """Mark the tasks as Crashed that are unfinished although their run has ended; return their number."""
+    """Mark tasks of runs of Shardmill as Crashed whose run has ended; return their number."""
     from prefect.client.schemas.filters import (
         FlowRunFilter,
         FlowRunFilterEndTime,
@@ -171,6 +177,7 @@ def _end_tasks(client: SyncPrefectClient) -> int:
     before: Any = datetime.now(UTC) - timedelta(seconds=_TASK_SECONDS)
     left = client.read_task_runs(
         flow_run_filter=FlowRunFilter(
+            tags=own_runs(),
             state=FlowRunFilterState(type=FlowRunFilterStateType(any_=ended)),
             end_time=FlowRunFilterEndTime(before_=before),
         ),

@@ -1,57 +1,146 @@
-"""Give back places of deployments that no run holds any more.
+"""Give back places of Shardmill's deployments that no run holds any more.
 
-Prefect counts the runs that hold a place of their deployment. A server or database that is killed at the
-wrong moment can leave the count above the number of runs, and then all later runs wait for ever. Such a count
-is lowered once it was seen several times in a row: a run may begin or end between two questions.
+Prefect counts the runs that hold a place of their deployment, and keeps a lease for each. A process or server
+that is killed at the wrong moment can leave the count above the number of runs, and then all later runs wait
+for ever. Such a place is given back once it was seen several times in a row: a run may begin or end between
+two questions.
+
+Prefect gives the places of a lease back when the lease expires, whoever else has done so before. So a place
+goes back by its lease, which Prefect then forgets. Prefect's API cannot list leases, but the states of a run
+name the run's lease. A place without a known lease goes back by number, on a server where leases expire only
+after any lease of it has expired.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from uuid import UUID
+
+from flows.flow_runs.own_runs import own_deployments
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
 
 _TIMES = 3
 _PAGE = 200
+# A place that nobody holds was mostly held by one of the last runs.
+_ENDED_RUNS = 20
+# Prefect's leases live for 300 s, unless a server or a deployment is set otherwise, and are then given back
+# within seconds.
+_LEASE_SECONDS = 900.0
+_OF_DEPLOYMENT = "deployment:"
+
+
+@dataclass
+class _Unheld:
+    """Places of a limit that seemed to be held by nobody, at each of the last looks, and since when."""
+
+    since: float
+    places: list[int] = field(default_factory=list)
 
 
 class Slots:
-    """Remembers how many places seemed to be held by nobody."""
+    """Remembers how many places seemed to be held by nobody.
 
-    def __init__(self) -> None:
-        self._unheld: dict[str, list[int]] = {}
+    Args:
+        leases_expire: whether the server gives places back whose lease has expired.
+        clock: the time in seconds.
+    """
+
+    def __init__(self, *, leases_expire: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        self._leases_expire = leases_expire
+        self._clock = clock
+        self._unheld: dict[UUID, _Unheld] = {}
 
     def give_back(self, client: SyncPrefectClient) -> int:
         """Look once; give back what nobody held the last times; return the number of places."""
-        limits = {limit.id: limit for limit in client.read_global_concurrency_limits(limit=_PAGE, offset=0)}
-        taken = {limit.name for limit in limits.values() if limit.active_slots > 0}
-        self._unheld = {name: seen for name, seen in self._unheld.items() if name in taken}
-        if not taken:
-            return 0
-        holders = _holders(client)
+        taken = _taken(client)
+        holders = _holders(client) if taken else {}
+        seen = {one: number - holders.get(one, 0) for one, number in taken.items()}
+        self._unheld = {
+            one: self._unheld.get(one) or _Unheld(self._clock()) for one, number in seen.items() if number > 0
+        }
         given = 0
-        for limit in limits.values():
-            if limit.name not in taken or not limit.name.startswith("deployment:"):
-                continue
-            seen = [*self._unheld.get(limit.name, []), limit.active_slots - holders.get(limit.name, 0)]
-            self._unheld[limit.name] = seen[-_TIMES:]
-            unheld = min(self._unheld[limit.name])
-            if len(self._unheld[limit.name]) == _TIMES and unheld > 0:
-                client.release_concurrency_slots([limit.name], unheld, occupancy_seconds=1.0)
-                del self._unheld[limit.name]
-                given += unheld
+        for deployment, unheld in list(self._unheld.items()):
+            unheld.places = [*unheld.places, seen[deployment]][-_TIMES:]
+            if len(unheld.places) == _TIMES:
+                given += self._release(client, deployment, min(unheld.places), unheld.since)
+        return given
+
+    def _release(self, client: SyncPrefectClient, deployment: UUID, places: int, since: float) -> int:
+        given = _release_by_lease(client, deployment, places)
+        if given == 0 and (not self._leases_expire or self._clock() - since > _LEASE_SECONDS):
+            name = f"{_OF_DEPLOYMENT}{deployment}"
+            client.release_concurrency_slots([name], places, occupancy_seconds=1.0)
+            given = places
+        if given > 0:
+            del self._unheld[deployment]  # the rest is looked at anew
         return given
 
 
-def _holders(client: SyncPrefectClient) -> Mapping[str, int]:
-    """Name of the limit of a deployment -> runs that may hold a place of it."""
+def _release_by_lease(client: SyncPrefectClient, deployment: UUID, places: int) -> int:
+    """Give back places whose lease is that of a run that has ended; return how many."""
+    given = 0
+    before = _taken(client).get(deployment, 0)
+    for lease in _leases_of_ended_runs(client, deployment):
+        if given >= places:
+            break
+        client.release_concurrency_slots_with_lease(lease)  # a lease that is gone changes nothing
+        after = _taken(client).get(deployment, 0)
+        given, before = given + max(0, before - after), after
+    return given
+
+
+def _leases_of_ended_runs(client: SyncPrefectClient, deployment: UUID) -> Iterator[UUID]:
+    """The leases that the last runs of a deployment had, also those that are gone."""
+    from prefect.client.schemas.filters import (
+        FlowRunFilter,
+        FlowRunFilterDeploymentId,
+        FlowRunFilterState,
+        FlowRunFilterStateType,
+    )
+    from prefect.client.schemas.objects import TERMINAL_STATES
+    from prefect.client.schemas.sorting import FlowRunSort
+
+    ended = client.read_flow_runs(
+        flow_run_filter=FlowRunFilter(
+            deployment_id=FlowRunFilterDeploymentId(any_=[deployment]),
+            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=sorted(TERMINAL_STATES))),
+        ),
+        sort=FlowRunSort.END_TIME_DESC,
+        limit=_ENDED_RUNS,
+    )
+    for run in ended:
+        states = client.read_flow_run_states(run.id)
+        named = (state.state_details.deployment_concurrency_lease_id for state in states)
+        yield from sorted({lease for lease in named if lease is not None})
+
+
+def _taken(client: SyncPrefectClient) -> dict[UUID, int]:
+    """Deployment of Shardmill -> its places that are taken, if any are."""
+    taken: dict[UUID, int] = {}
+    offset = 0
+    while page := client.read_global_concurrency_limits(limit=_PAGE, offset=offset):
+        for limit in page:
+            if limit.active_slots > 0 and limit.name.startswith(_OF_DEPLOYMENT):
+                taken[UUID(limit.name.removeprefix(_OF_DEPLOYMENT))] = int(limit.active_slots)
+        offset += len(page)
+        if len(page) < _PAGE:
+            break
+    own = own_deployments(client, taken)
+    return {deployment: places for deployment, places in taken.items() if deployment in own}
+
+
+def _holders(client: SyncPrefectClient) -> Mapping[UUID, int]:
+    """Deployment -> runs that may hold a place of it."""
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
     from prefect.client.schemas.objects import StateType
 
     begun = [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]
-    found: dict[str, int] = {}
+    found: dict[UUID, int] = {}
     offset = 0
     while True:
         page = client.read_flow_runs(
@@ -60,8 +149,8 @@ def _holders(client: SyncPrefectClient) -> Mapping[str, int]:
             offset=offset,
         )
         for run in page:
-            name = f"deployment:{run.deployment_id}"
-            found[name] = found.get(name, 0) + 1
+            if run.deployment_id is not None:
+                found[run.deployment_id] = found.get(run.deployment_id, 0) + 1
         if len(page) < _PAGE:
             return found
         offset += _PAGE

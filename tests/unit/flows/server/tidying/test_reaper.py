@@ -53,6 +53,12 @@ class Api:
     def read_global_concurrency_limits(self, **_: object) -> list[object]:
         return []
 
+    def read_deployments(self, deployment_filter: Any, **_: object) -> list[SimpleNamespace]:
+        return [
+            SimpleNamespace(id=one, entrypoint="reports.hourly" if one == OTHERS else "flows.prepare.prepare")
+            for one in deployment_filter.id.any_
+        ]
+
     def read_flow_run(self, run: UUID) -> SimpleNamespace:
         return SimpleNamespace(state=self.states[run], parent_task_run_id=ID)
 
@@ -72,7 +78,7 @@ class Api:
         self.started.append(deployment)
 
 
-PARENT, GONE, THERE = UUID(int=2), UUID(int=3), UUID(int=4)
+PARENT, GONE, THERE, OTHERS = (UUID(int=number) for number in range(2, 6))
 
 
 def crashed_run(deployment: UUID) -> FlowRun:
@@ -104,6 +110,14 @@ def test_a_run_that_cannot_be_started_again_does_not_stop_the_others(
     refusal: Exception, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     api = Api([crashed_run(GONE), crashed_run(THERE)], [], refusal)
+    assert reap(api, monkeypatch, tmp_path) == ["started 1 crashed scheduled run again"]
+    assert api.started == [THERE]
+
+
+def test_a_crashed_run_of_others_is_not_started_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    api = Api([crashed_run(OTHERS), crashed_run(THERE)], [], RuntimeError())
     assert reap(api, monkeypatch, tmp_path) == ["started 1 crashed scheduled run again"]
     assert api.started == [THERE]
 

@@ -1,0 +1,40 @@
+"""Tell the runs and deployments of Shardmill from those of others on the same Prefect server.
+
+Every run of a flow of this package has the tag "shardmill": from its deployment, from the command that
+started it, from the run around it, or, where none of these gave it, from itself when it begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.filters import FlowRunFilterTags
+
+OWN_TAG = "shardmill"
+
+_FLOWS = ("prepare", "train", "evaluate", "promote", "pipeline", "maintain")
+_ENTRYPOINTS = {f"flows.{name}.{name}" for name in _FLOWS}
+_PAGE = 200
+
+
+def own_runs() -> FlowRunFilterTags:
+    """The filter of Prefect's API that finds the runs of Shardmill."""
+    from prefect.client.schemas.filters import FlowRunFilterTags
+
+    return FlowRunFilterTags(all_=[OWN_TAG])
+
+
+def own_deployments(client: SyncPrefectClient, deployments: Iterable[UUID]) -> set[UUID]:
+    """Those of ``deployments`` that run a flow of this package."""
+    from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId
+
+    own, wanted = set(), sorted(set(deployments))
+    for start in range(0, len(wanted), _PAGE):
+        ids = DeploymentFilterId(any_=wanted[start : start + _PAGE])
+        found = client.read_deployments(deployment_filter=DeploymentFilter(id=ids), limit=_PAGE)
+        own |= {one.id for one in found if one.entrypoint in _ENTRYPOINTS}
+    return own
