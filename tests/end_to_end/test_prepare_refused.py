@@ -13,7 +13,7 @@ from infra.dataset.catalog import Catalog
 from infra.dataset.lock import lock_for_run
 from infra.errors import ConfigError, DataError, FailureBudgetExceeded, LockedError, NotFoundError
 from tests.samples.photos import make_photos, write
-from tests.samples.prepared import prepare, run
+from tests.samples.prepared import prepare_here, run
 
 
 def test_the_failure_budget_stops_the_job_and_resuming_costs_nothing(messy: Path, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_full_disk_is_an_error_with_a_remedy(tmp_path: Path, monkeypatch: pyte
 )
 def test_usage_errors(more: list[str], status: int, says: str, tmp_path: Path) -> None:
     source = make_photos(tmp_path / "source", {"a": 2})
-    done = prepare(source, tmp_path / "root", *more)
+    done = prepare_here(source, tmp_path / "root", *more)
     assert done.returncode == status
     assert says in done.stderr
     assert "Traceback" not in done.stderr
@@ -97,7 +97,7 @@ def test_usage_errors(more: list[str], status: int, says: str, tmp_path: Path) -
 
 
 def test_a_missing_source_is_an_error_with_a_remedy(tmp_path: Path) -> None:
-    done = prepare(tmp_path / "nowhere", tmp_path / "root")
+    done = prepare_here(tmp_path / "nowhere", tmp_path / "root")
     assert done.returncode == 2
     assert "is not there" in done.stderr
     assert "remedy:" in done.stderr

@@ -15,7 +15,7 @@ from beam_jobs.report.reasons import REASONS
 from infra.dataset.catalog import Catalog
 from infra.dataset.verify import verify
 from tests.samples.photos import jpeg, write
-from tests.samples.prepared import prepared, rows, run
+from tests.samples.prepared import prepared_here, rows, run
 
 TABLE = {
     "file": "images.csv",
@@ -141,7 +141,7 @@ def test_a_dry_run_shows_the_first_rows_as_understood(made: Prepared, tmp_path: 
         '[prepare.source]\nkind = "table"\n[prepare.source.table]\nfile = "images.csv"\n'
         'path_column = "image"\nprefix = "images"\ndrop_labels = ["Not sure"]\n'
     )
-    foreseen = prepared(made.source, tmp_path / "new", "--dry-run", "--config", str(tmp_path / "c.toml"))
+    foreseen = prepared_here(made.source, tmp_path / "new", "--dry-run", "--config", str(tmp_path / "c.toml"))
     assert foreseen["first_inputs"][0] == {
         "uri": "images/copy.jpg", "label": "Hat", "split": None, "group": None,
     }  # fmt: skip

@@ -8,13 +8,13 @@ from pathlib import Path
 from infra.dataset.catalog import Catalog
 from infra.dataset.verify import verify
 from tests.samples.photos import jpeg, make_photos, write
-from tests.samples.prepared import prepared, run, stored_bytes
+from tests.samples.prepared import prepared_here, run, stored_bytes
 
 
 def test_nothing_happens_where_nothing_has_changed(tmp_path: Path) -> None:
     source = make_photos(tmp_path / "source", {"a": 8, "b": 8})
-    first = prepared(source, tmp_path / "root")
-    again = prepared(source, tmp_path / "root", "--set", "runner.processes=1")
+    first = prepared_here(source, tmp_path / "root")
+    again = prepared_here(source, tmp_path / "root", "--set", "runner.processes=1")
     assert (again["version"], again["unchanged"]) == (1, True)
     assert again["splits"] == first["splits"]
     assert "encode" not in again["stage_seconds"]

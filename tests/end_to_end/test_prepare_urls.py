@@ -21,7 +21,7 @@ from infra.storage.filesystem import Storage
 from tests.samples.command import prepare_command
 from tests.samples.image_server import ImageServer, image, running_server, slow, status, versioned
 from tests.samples.photos import jpeg
-from tests.samples.prepared import prepare, rows, run, stored_bytes
+from tests.samples.prepared import prepare_here, rows, run, stored_bytes
 
 NUM_IMAGES = 12
 SETTINGS: dict[str, Any] = {
@@ -115,7 +115,7 @@ def stored(root: Path) -> list[str]:
 def test_a_dry_run_fetches_nothing(server: ImageServer, tmp_path: Path) -> None:
     source = write_table(tmp_path / "lists", given(server))
     settings = [f"source.{key}" for key in ("kind=urls", "table.file=t.csv", "table.path_column=url")]
-    done = prepare(
+    done = prepare_here(
         source, tmp_path / "root", "--dry-run", "--json", *(w for s in settings for w in ("--set", s))
     )
     assert done.returncode == 0, done.stderr
