@@ -32,6 +32,9 @@ IMAGES ?= 8000
 # Quiet, and nothing asks the internet for anything once the packages are installed.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export TF_CPP_MIN_LOG_LEVEL ?= 2
+# Compiled modules are kept, even where the environment says no (as in many container images): otherwise each of the
+# hundreds of processes that tests start compiles all of them again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help
 help: ## What can be made
@@ -83,6 +86,10 @@ demo: $(VENV)/.stamp ## Prepare and train on a small folder of images; SOURCE=fo
 .PHONY: test
 test: lint ## Every check: format, lint, types, floors, tests (but for the slow ones)
 	$(PYTEST_SPREAD) -m "not slow" --durations=20 --durations-min=5
+
+.PHONY: test-failed
+test-failed: $(VENV)/.stamp ## Run the tests again that failed last time, one after the other
+	$(PYTEST) -m "" --last-failed --last-failed-no-failures none || [ $$? -eq 5 ]
 
 .PHONY: lint
 lint: $(VENV)/.stamp ## Format, lint, types and floors only
