@@ -8,12 +8,13 @@ numbers differ most, and a class has the same color in every picture.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from infra.codecs.formats import Pixels
-from infra.codecs.masks import Numbers
+from infra.codecs.masks import scale_mask
 
 _BITS = 8
 _SHARE = 0.55  # of the color in a pixel that has a class
@@ -39,18 +40,20 @@ def legend(classes: Sequence[str]) -> list[tuple[str, str]]:
     ]
 
 
-def lay_over(pixels: Pixels, numbers: Numbers | npt.NDArray[np.int32], num_classes: int) -> Pixels:
-    """Lay the colors of a mask over its image.
+def lay_over(pixels: Pixels, mask: npt.NDArray[Any], num_classes: int) -> Pixels:
+    """Scale a mask to its image, and lay the colors of its classes over the image.
 
     Args:
         pixels: uint8 [H, W, 1 or 3].
-        numbers: [H, W], the class of each pixel; a pixel with a number behind the last class is not colored.
+        mask: integers [h, w], the class of each pixel; a pixel with a number behind the last class is not
+            colored.
         num_classes: the number of classes.
 
     Returns:
         uint8 [H, W, 3].
     """
     base = np.broadcast_to(pixels, (*pixels.shape[:2], 3))
+    numbers = scale_mask(mask, pixels.shape[:2])
     has_class = (numbers < num_classes)[:, :, np.newaxis]
     colors = class_colors(num_classes)[np.minimum(numbers, num_classes - 1)]
     mixed = np.rint(_SHARE * colors + (1 - _SHARE) * base).astype(np.uint8)

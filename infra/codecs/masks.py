@@ -178,10 +178,7 @@ class _StrangeValues:
 
 
 def fit_mask(numbers: Numbers, to: Geometry, ignore: int) -> Numbers:
-    """Cut and scale a mask as its image, by nearest neighbour, and lay it on its canvas.
-
-    A pixel of the result has the class of the pixel that its centre lies in, or below and to the right of
-    its centre.
+    """Cut and scale a mask as its image, and lay it on its canvas.
 
     Args:
         numbers: [H, W], upright.
@@ -192,15 +189,30 @@ def fit_mask(numbers: Numbers, to: Geometry, ignore: int) -> Numbers:
         [h, w] of the same type.
     """
     top, left, height, width = to.window
-    rows = top + _centres(height, to.scaled[0])
-    columns = left + _centres(width, to.scaled[1])
-    scaled = numbers[rows[:, np.newaxis], columns]
+    scaled = scale_mask(numbers[top : top + height, left : left + width], to.scaled)
     if to.canvas == to.scaled:
-        return scaled
+        return cast(Numbers, scaled)
     whole = np.full(to.canvas, ignore, numbers.dtype)
     top, left = to.offset
     whole[top : top + to.scaled[0], left : left + to.scaled[1]] = scaled
     return cast(Numbers, whole)
+
+
+def scale_mask(numbers: npt.NDArray[Any], size: tuple[int, int]) -> npt.NDArray[Any]:
+    """Scale a mask by nearest neighbour.
+
+    A pixel of the result has the class of the pixel that its centre lies in, or below and to the right of
+    its centre.
+
+    Args:
+        numbers: [H, W].
+        size: h, w (pixels).
+
+    Returns:
+        [h, w] of the same type.
+    """
+    rows, columns = (_centres(old, new) for old, new in zip(numbers.shape, size, strict=True))
+    return np.asarray(numbers[rows[:, np.newaxis], columns])
 
 
 def _centres(length: int, scaled: int) -> npt.NDArray[np.int64]:

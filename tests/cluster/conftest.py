@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.samples.local_ranks import local, root
+
+__all__ = ["local", "root"]
 _HERE = Path(__file__).parent
 
 

@@ -6,10 +6,6 @@ the tests that write.
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +20,7 @@ from infra.storage.filesystem import Storage
 from tests.samples.google_xml import xml_interface
 from tests.samples.photos import jpeg
 from tests.samples.ports import free_port
+from tests.samples.store_program import program_of, serving
 from tests.samples.stored_life import check_life, check_locks, check_races, check_two_prepares, prepare
 from training.dataset import open_dataset
 
@@ -32,24 +29,19 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    program = shutil.which(os.environ.get("FAKE_GCS_SERVER", "fake-gcs-server"))
-    if program is None:
-        pytest.skip(
-            "no fake-gcs-server: `go install github.com/fsouza/fake-gcs-server@v1.52.2`, or name the program "
-            "in $FAKE_GCS_SERVER"
-        )
+    install = "go install github.com/fsouza/fake-gcs-server@v1.52.2"
+    program = program_of("FAKE_GCS_SERVER", "fake-gcs-server", install)
     port = free_port()
-    log = (tmp_path_factory.mktemp("gcs") / "log").open("wb")
     address = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(port)]
     address += ["-public-host", f"127.0.0.1:{port}", "-external-url", f"http://127.0.0.1:{port}"]
-    server = subprocess.Popen([program, "-backend", "memory", *address], stdout=log, stderr=subprocess.STDOUT)
-    try:
-        make_bucket(port)
+
+    def client() -> pafs.GcsFileSystem:
+        return pafs.GcsFileSystem(
+            anonymous=True, endpoint_override=f"127.0.0.1:{port}", scheme="http", project_id="p"
+        )
+
+    with serving([program, "-backend", "memory", *address], tmp_path_factory.mktemp("gcs"), client):
         yield port
-    finally:
-        server.terminate()
-        server.wait(timeout=30)
-        log.close()
 
 
 @pytest.fixture(scope="module")
@@ -57,21 +49,6 @@ def xml(port: int) -> Iterator[int]:
     """The port of a server with conditional writes in both interfaces."""
     with xml_interface(port) as own:
         yield own
-
-
-def make_bucket(port: int) -> None:
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            pafs.GcsFileSystem(
-                anonymous=True, endpoint_override=f"127.0.0.1:{port}", scheme="http", project_id="p"
-            ).create_dir("bucket")
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.5)
-        else:
-            return
 
 
 def location(port: int, folder: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import time
 from pathlib import Path
@@ -12,38 +11,16 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.samples.local_ranks import CONFIG as LOCAL
 from tests.samples.outer_ranks import OuterRanks, command, meeting, tf_config
-from tests.samples.published import coloured, publish
 from tests.samples.ranks import assert_same_training
-from tests.samples.trainer import settings, train
 from training.ranks.launchers.outer import PREEMPTED, RANK_LOST
 
-COUNTS = {"train": {"a": 30, "b": 15, "c": 5}, "validation": {"a": 6, "b": 4, "c": 3}}
 # No rank waits for another for longer.
 WITHIN_SECONDS = 60
-CONFIG = settings(
-    optimizer={"name": "sgd", "learning_rate": 0.05},
-    model={"dropout": 0.0},
-    run={"epochs": 3, "checkpoint_every_steps": 3, "trace_records": True, "deterministic": True},
-    ranks={"peer_timeout_seconds": 20, "step_timeout_seconds": 40},
-)
+CONFIG = {**LOCAL, "ranks": {"peer_timeout_seconds": 20, "step_timeout_seconds": 40}}
 TORCH = Path(os.environ.get("TORCH_PYTHON", Path(__file__).parents[2] / ".venv-torch" / "bin" / "python"))
 WAYS = {"TF_CONFIG": tf_config, "RANK and WORLD_SIZE": meeting}
-
-
-@pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """A root with a dataset, and the result of two ranks that the local launcher placed."""
-    root = tmp_path_factory.mktemp("local")
-    publish(root / "datasets", coloured(COUNTS), name="colours")
-    return root, train(root, "colours", {**CONFIG, "ranks": {"workers": "2"}})
-
-
-@pytest.fixture
-def root(local: tuple[Path, dict[str, Any]], tmp_path: Path) -> Path:
-    """A root with the same dataset and no runs."""
-    shutil.copytree(local[0] / "datasets", tmp_path / "datasets")
-    return tmp_path
 
 
 @pytest.mark.parametrize("way", WAYS)

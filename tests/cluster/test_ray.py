@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import shutil
 import signal
 import sys
 import threading
@@ -16,38 +15,16 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.samples.published import coloured, publish
+from tests.samples.local_ranks import CONFIG
 from tests.samples.ranks import assert_same_training
 from tests.samples.ray_cluster import RayCluster
-from tests.samples.trainer import Trainer, settings, train
+from tests.samples.trainer import Trainer, train
 from training.ranks.supervision.silence import Limits
 from training.ranks.supervision.slots import RankCount
 from training.ranks.supervision.supervisor import RankPlan, Supervisor
 
 if importlib.util.find_spec("ray") is None:
     pytest.skip("Ray is not installed: pip install 'shardmill[ray]'", allow_module_level=True)
-
-COUNTS = {"train": {"a": 30, "b": 15, "c": 5}, "validation": {"a": 6, "b": 4, "c": 3}}
-CONFIG = settings(
-    optimizer={"name": "sgd", "learning_rate": 0.05},
-    model={"dropout": 0.0},
-    run={"epochs": 3, "checkpoint_every_steps": 3, "trace_records": True, "deterministic": True},
-)
-
-
-@pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """A root with a dataset, and the result of two ranks that the local launcher placed."""
-    root = tmp_path_factory.mktemp("local")
-    publish(root / "datasets", coloured(COUNTS), name="colours")
-    return root, train(root, "colours", {**CONFIG, "ranks": {"workers": "2"}})
-
-
-@pytest.fixture
-def root(local: tuple[Path, dict[str, Any]], tmp_path: Path) -> Path:
-    """A root with the same dataset and no runs."""
-    shutil.copytree(local[0] / "datasets", tmp_path / "datasets")
-    return tmp_path
 
 
 @pytest.fixture
@@ -60,7 +37,7 @@ def cluster() -> Iterator[RayCluster]:
 
 
 def on_ray(cluster: RayCluster, workers: str) -> dict[str, Any]:
-    """CONFIG with ranks on the cluster."""
+    """The training with ranks on the cluster."""
     ray = {"address": cluster.address, "placement": "SPREAD"}
     return {**CONFIG, "ranks": {"workers": workers, "launcher": "ray", "ray": ray}}
 

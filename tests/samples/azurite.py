@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.fs as pafs
-import pytest
 
 from tests.samples.ports import free_port
+from tests.samples.store_program import program_of, serving
 
 ACCOUNT = "devstoreaccount1"
 # The key of every Azurite, published by Microsoft.
@@ -23,38 +19,19 @@ KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr
 @contextlib.contextmanager
 def azurite(folder: Path) -> Iterator[int]:
     """Run the server, with the container ``bucket``; its port. Skip the test where it is not installed."""
-    program = shutil.which(os.environ.get("AZURITE", "azurite-blob"))
-    if program is None:
-        pytest.skip("no azurite-blob: `npm install --global azurite`, or name the program in $AZURITE")
+    program = program_of("AZURITE", "azurite-blob", "npm install --global azurite")
     port = free_port()
     # Clients are newer than the versions that Azurite knows.
     options = ["--skipApiVersionCheck", "--disableTelemetry", "--silent", "--inMemoryPersistence"]
     command = [program, "--blobHost", "127.0.0.1", "--blobPort", str(port), *options]
-    log = (folder / "log").open("wb")
-    server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=folder)
-    try:
-        _make_container(port, folder / "log")
+
+    def client() -> pafs.AzureFileSystem:
+        options = {f"{kind}_storage_authority": f"127.0.0.1:{port}" for kind in ("blob", "dfs")}
+        options |= {f"{kind}_storage_scheme": "http" for kind in ("blob", "dfs")}
+        return pafs.AzureFileSystem(ACCOUNT, account_key=KEY, **options)
+
+    with serving(command, folder, client):
         yield port
-    finally:
-        server.terminate()
-        server.wait(timeout=30)
-        log.close()
-
-
-def _make_container(port: int, log: Path) -> None:
-    server = f"127.0.0.1:{port}"
-    options = {f"{kind}_storage_authority": server for kind in ("blob", "dfs")}
-    options |= {f"{kind}_storage_scheme": "http" for kind in ("blob", "dfs")}
-    deadline = time.monotonic() + 120
-    while True:
-        try:
-            pafs.AzureFileSystem(ACCOUNT, account_key=KEY, **options).create_dir("bucket")
-        except OSError as error:
-            if time.monotonic() > deadline:
-                raise AssertionError(f"azurite does not start: {log.read_text()}") from error
-            time.sleep(0.5)
-        else:
-            return
 
 
 def azure_location(port: int, folder: str) -> str:

@@ -123,7 +123,8 @@ class SlurmCluster:
         awaited = {*states, *ENDED}
         reached = eventually(lambda: self.state(job)["JobState"] in awaited, seconds, every=0.3)
         state = self.state(job)
-        assert reached and state["JobState"] in states, f"{state}\n{self._logs()}"
+        assert reached, f"{state}\n{self._logs()}"
+        assert state["JobState"] in states, f"{state}\n{self._logs()}"
         return state
 
     def start_again_now(self, job: int) -> None:

@@ -160,6 +160,4 @@ class MaskFiles:
 
 def _overlay(shown: Pixels, numbers: Numbers, num_classes: int) -> bytes:
     """Return a JPEG of an image with its mask laid over it."""
-    (height, width), (rows, columns) = shown.shape[:2], numbers.shape
-    small = Geometry((0, 0, rows, columns), (height, width), (height, width), (0, 0))
-    return encode_jpeg(lay_over(shown, fit_mask(numbers, small, 0), num_classes), _OVERLAY_QUALITY)
+    return encode_jpeg(lay_over(shown, numbers, num_classes), _OVERLAY_QUALITY)

@@ -20,8 +20,7 @@ from beam_jobs.report.figures.survey import CANDIDATES_PER_CLASS, Candidate, Sur
 from infra.codecs import ImageRejected, Pixels, decode, encode_jpeg, resize_short_side
 from infra.codecs.jpeg.decode import decode_jpeg_small
 from infra.codecs.mask_colors import lay_over
-from infra.codecs.masks import decode_stored_mask, fit_mask
-from infra.codecs.resize import Geometry
+from infra.codecs.masks import decode_stored_mask
 from infra.errors import CorruptDataError, NotFoundError
 from infra.format.contract import Manifest
 from infra.format.examples import ImageRecord, parse_example
@@ -150,10 +149,7 @@ def _pixels(record: ImageRecord, encoding: str) -> Pixels:
 def _with_mask(pixels: Pixels, stored: bytes | None, manifest: Manifest) -> Pixels:
     """Lay the mask of a record over its picture, if it has one, and cut off what is too long."""
     if stored is not None and manifest.mask is not None:
-        mask = decode_stored_mask(stored)
-        (height, width), (rows, columns) = pixels.shape[:2], mask.shape
-        whole = Geometry((0, 0, rows, columns), (height, width), (height, width), (0, 0))
-        pixels = lay_over(pixels, fit_mask(mask, whole, manifest.mask.ignore), len(manifest.classes))
+        pixels = lay_over(pixels, decode_stored_mask(stored), len(manifest.classes))
     top, left = (max(0, side - THUMBNAIL_LONG_SIDE) // 2 for side in pixels.shape[:2])
     return np.ascontiguousarray(pixels[top : top + THUMBNAIL_LONG_SIDE, left : left + THUMBNAIL_LONG_SIDE])
 

@@ -64,7 +64,7 @@ class AnnotatedMask:
         if not self.is_whole:
             pixels = _central_square(pixels)
         masks = [self.label] if self.predicted is None else [self.label, self.predicted]
-        shown = [lay_over(pixels, _of_size(mask, pixels), self.num_classes) for mask in masks]
+        shown = [lay_over(pixels, mask, self.num_classes) for mask in masks]
         gap = np.full((pixels.shape[0], _GAP, 3), 255, np.uint8)
         return np.concatenate([shown[0], *(part for one in shown[1:] for part in (gap, one))], axis=1)
 
@@ -79,14 +79,6 @@ def _with_boxes(pixels: Pixels, boxes: Boxes, colour: tuple[int, int, int]) -> P
         ]
         cv2.rectangle(drawn, corners[0], corners[1], colour, 1)
     return drawn
-
-
-def _of_size(mask: npt.NDArray[Any], pixels: Pixels) -> npt.NDArray[Any]:
-    """Scale a mask to an image by nearest neighbour."""
-    rows, columns = (
-        np.arange(wanted) * side // wanted for wanted, side in zip(pixels.shape[:2], mask.shape, strict=True)
-    )
-    return np.asarray(mask[np.ix_(rows, columns)])
 
 
 def _central_square(pixels: Pixels) -> Pixels:

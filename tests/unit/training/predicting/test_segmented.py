@@ -122,3 +122,5 @@ def test_colors_of_neighbouring_classes_differ_and_pixels_of_no_class_keep_their
     found = lay_over(pixels, np.array([[0, 1, 255]], np.uint8), 2)
     assert found[0, 2].tolist() == [100, 100, 100]
     assert found[0, 0].tolist() != found[0, 1].tolist()
+    enlarged = lay_over(pixels[:, [0, 0, 1, 1, 2, 2]], np.array([[0, 1, 255]], np.uint8), 2)
+    assert enlarged.tolist() == found[:, [0, 0, 1, 1, 2, 2]].tolist()
