@@ -5,7 +5,7 @@
     similarity/   exact duplicates, near-duplicates, groups by key
     splits/       which record goes to which split; leaks
     shards        which record goes to which shard, and where in it
-    interface     what the later stages need of a plan
+    interface     a plan as the later stages see it, in memory or on storage
     summary       what the manifest says of a plan
     inputs        the rows of all inputs: what became of each
     records       the rows of the records, in the order in which they are stored
@@ -15,7 +15,7 @@ Everything here is a pure, vectorised function over Arrow tables: no Beam, no fi
 rows alone, not on the order in which blocks were finished, nor on the number of workers.
 """
 
-from beam_jobs.plan.interface import AnyPlan, OutcomeRows, RecordRows
+from beam_jobs.plan.interface import AnyPlan, OutcomeRows, PlannedVersion, RecordRows
 from beam_jobs.plan.previous import PreviousRecords
 from beam_jobs.plan.shards import RECORD_OVERHEAD_BYTES, HeldShards, PlannedShard, num_shards
 from beam_jobs.plan.steps import Plan, plan_version
@@ -29,6 +29,7 @@ __all__ = [
     "Plan",
     "PlanSummary",
     "PlannedShard",
+    "PlannedVersion",
     "PreviousRecords",
     "RecordRows",
     "num_shards",

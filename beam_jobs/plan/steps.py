@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +20,11 @@ from beam_jobs.config import PrepareConfig
 from beam_jobs.plan.classes import number_classes
 from beam_jobs.plan.columns import Codes, Rows, one_chunk, rows_where, split_codes
 from beam_jobs.plan.inputs import FACTS_OF_INPUTS, InputRows
+from beam_jobs.plan.interface import PlannedVersion
 from beam_jobs.plan.previous import PreviousRecords
 from beam_jobs.plan.pseudo_random_order import SPLIT, hash_ranks
 from beam_jobs.plan.records import PlannedRecords
-from beam_jobs.plan.shards import Dealt, PlannedShard, RecordsToDeal, deal
+from beam_jobs.plan.shards import Dealt, RecordsToDeal, deal
 from beam_jobs.plan.similarity.combined import RecordsToCompare, find_by_looks_and_vectors
 from beam_jobs.plan.similarity.duplicates import Duplicates, Files, find_duplicates, find_label_conflicts
 from beam_jobs.plan.similarity.groups import Groups, key_groups, units_of
@@ -38,51 +39,18 @@ from beam_jobs.tables.features import PREFIX, feature_columns, features_of
 from beam_jobs.tables.ids import UInt64, digest_bytes
 from beam_jobs.tables.text_columns import code_texts
 from beam_jobs.tables.vectors import Vectors
-from infra.format.features import Feature
 from infra.format.labels import LabelKind
 from infra.format.masks import MASK_BYTES, MASK_SHA256
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Plan of a version.
-
-    Attributes:
-        input_rows: what became of each input.
-        planned: the records to be written, shard after shard, in stored order.
-        shards: the shards to be written, train first.
-        summary: what the manifest says.
-        near_duplicates: NEAR_DUPLICATES_SCHEMA; None if they were not looked for.
-        inherited: numbers of the previous version's shards that stay as they are, rising.
-        num_without_vector: records that lack a vector, if vectors were given.
-    """
-
-    input_rows: InputRows
-    planned: PlannedRecords
-    shards: list[PlannedShard]
-    summary: PlanSummary
-    near_duplicates: pa.Table | None = None
-    inherited: list[int] = field(default_factory=list)
-    num_without_vector: int = 0
-
-    @property
-    def classes(self) -> list[str]:
-        """Names by label."""
-        return self.summary.classes
-
-    @property
-    def features(self) -> list[Feature]:
-        """The further features of the records."""
-        return self.summary.features
+class Plan(PlannedVersion[InputRows, PlannedRecords]):
+    """Plan of a version with all rows in memory; see ``PlannedVersion`` for the attributes."""
 
     @property
     def inputs(self) -> pa.Table:
         """The rows of all inputs: INPUTS_SCHEMA, sorted by URI. Made anew at each call."""
         return self.input_rows.table()
-
-    def records_of(self, shard: PlannedShard) -> pa.Table:
-        """Return the records of one shard in stored order: PLAN_SCHEMA and columns of features."""
-        return self.planned.table(shard.start, shard.length)
 
     def without_records(self) -> Plan:
         """Return the plan without its records, which frees most of its memory."""

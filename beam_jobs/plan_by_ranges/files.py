@@ -64,7 +64,6 @@ class SendFiles(RangeTask):
     """Sends the stored files of each range to the ranges of hashes of their contents.
 
     Attributes:
-        tables: of the plan.
         gathering: writes the tables that are not there.
         seed: of the plan.
         carries_features: whether the columns of features are sent too.
@@ -72,7 +71,6 @@ class SendFiles(RangeTask):
 
     name: ClassVar[str] = "SendFiles"
     output: ClassVar[str] = TO_HASHES
-    tables: PlanTables
     gathering: GatherFacts
     seed: int
     carries_features: bool
@@ -106,7 +104,6 @@ class WriteInputs(RangeTask):
     """Makes the rows of the inputs of each range, and sends its records to the ranges of shards.
 
     Attributes:
-        tables: of the plan.
         ranges: of the files.
         dealing: which shard a record goes to.
         none_label: the label of all records, if they have none; else None.
@@ -115,7 +112,6 @@ class WriteInputs(RangeTask):
     name: ClassVar[str] = "WriteInputs"
     output: ClassVar[str] = TO_SHARDS
     received: ClassVar[tuple[str, ...]] = (FATES, PLACES)
-    tables: PlanTables
     ranges: Sequence[FileRange]
     dealing: Dealing
     none_label: int | None

@@ -29,16 +29,11 @@ MEMBER_COLUMNS = ("row", "uri", "id", "label", "given", "previous")
 
 @dataclass(frozen=True)
 class GroupByKey(RangeTask):
-    """Groups the records whose files have a key in common, in each range of keys.
-
-    Attributes:
-        tables: of the plan.
-    """
+    """Groups the records whose files have a key in common, in each range of keys."""
 
     name: ClassVar[str] = "GroupByKey"
     output: ClassVar[str] = GROUPS
     received: ClassVar[tuple[str, ...]] = (TO_KEYS,)
-    tables: PlanTables
 
     def do(self, number: int) -> None:
         """Write the memberships of a range of keys."""

@@ -51,14 +51,12 @@ class FindDuplicates(RangeTask):
     """Makes records of the files of each range, and sends those that have a key to the ranges of keys.
 
     Attributes:
-        tables: of the plan.
         seed: of the plan.
     """
 
     name: ClassVar[str] = "FindDuplicates"
     output: ClassVar[str] = TO_KEYS
     received: ClassVar[tuple[str, ...]] = (TO_HASHES,)
-    tables: PlanTables
     seed: int
 
     def do(self, number: int) -> None:
@@ -141,7 +139,6 @@ class AssignSplits(RangeTask):
     """Gives every record of a range its split, and sends the records that stay to be dealt to shards.
 
     Attributes:
-        tables: of the plan.
         seed: of the plan.
         seats: which places of a class go to which split.
         sizes: int64 [shards], records in the shards of the previous version that may be inherited, or None.
@@ -149,7 +146,6 @@ class AssignSplits(RangeTask):
 
     name: ClassVar[str] = "AssignSplits"
     output: ClassVar[str] = TO_DEAL
-    tables: PlanTables
     seed: int
     seats: Seats
     sizes: Int64 | None

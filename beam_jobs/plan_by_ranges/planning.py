@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from beam_jobs.config import PrepareConfig, RunnerConfig
 from beam_jobs.execution.runners import run_task
-from beam_jobs.plan import PlannedShard, PlanSummary, PreviousRecords
+from beam_jobs.plan import PlannedVersion, PlanSummary, PreviousRecords
 from beam_jobs.plan.columns import Codes, one_chunk
 from beam_jobs.plan.similarity.near_duplicates import (
     NearDuplicates,
@@ -48,7 +48,6 @@ from beam_jobs.plan_by_ranges.tables import Int64, RangeTask, RowsOnStorage
 from beam_jobs.tables.features import features_of
 from beam_jobs.tables.ids import digest_bytes, record_ids
 from infra.format.contract import INPUTS_SCHEMA, SPLITS, Leaks
-from infra.format.features import Feature
 from infra.format.labels import NO_CLASS
 
 
@@ -62,30 +61,8 @@ class Inputs(RowsOnStorage):
 
 
 @dataclass(frozen=True)
-class PlanOnStorage:
-    """Plan of a version whose rows are in the spool; see ``beam_jobs.plan.Plan`` for the attributes."""
-
-    input_rows: Inputs
-    planned: PlannedOnStorage
-    shards: list[PlannedShard]
-    summary: PlanSummary
-    near_duplicates: pa.Table | None = None
-    inherited: list[int] = field(default_factory=list)
-    num_without_vector: int = 0
-
-    @property
-    def classes(self) -> list[str]:
-        """Names by label."""
-        return self.summary.classes
-
-    @property
-    def features(self) -> list[Feature]:
-        """The further features of the records."""
-        return self.summary.features
-
-    def records_of(self, shard: PlannedShard) -> pa.Table:
-        """Return the records of one shard in stored order: PLAN_SCHEMA and columns of features."""
-        return self.planned.table(shard.start, shard.length)
+class PlanOnStorage(PlannedVersion[Inputs, PlannedOnStorage]):
+    """Plan of a version with its rows in the spool; see ``PlannedVersion`` for the attributes."""
 
 
 def plan_on_storage(

@@ -24,7 +24,6 @@ class DealRecords(RangeTask):
     """Counts the turns of the records of each range, and sends each record to the range of its file.
 
     Attributes:
-        tables: of the plan.
         seed: of the plan.
         num_classes: number of classes, at least 1.
         inherited: int64, numbers of the previous version's shards that stay as they are, rising.
@@ -34,7 +33,6 @@ class DealRecords(RangeTask):
     name: ClassVar[str] = "DealRecords"
     output: ClassVar[str] = PLACES
     received: ClassVar[tuple[str, ...]] = (TO_DEAL,)
-    tables: PlanTables
     seed: int
     num_classes: int
     inherited: Int64
@@ -75,14 +73,12 @@ class OrderShards(RangeTask):
     """Writes the records of each range of shards in stored order.
 
     Attributes:
-        tables: of the plan.
         seed: of the plan.
     """
 
     name: ClassVar[str] = "OrderShards"
     output: ClassVar[str] = PLANNED
     received: ClassVar[tuple[str, ...]] = (TO_SHARDS,)
-    tables: PlanTables
     seed: int
 
     def do(self, number: int) -> None:

@@ -29,6 +29,7 @@ def range_of(ranks: UInt64, ranges: int) -> Int64:
     return ((ranks >> np.uint64(32)) * np.uint64(ranges) >> np.uint64(32)).astype(np.int64)
 
 
+@dataclass(frozen=True)
 class RangeTask(Task):
     """A task whose numbers are ranges. A range is done if its table ``output`` is there.
 
