@@ -91,7 +91,7 @@ def _understood(inputs: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _mask_in_words(row: Mapping[str, Any]) -> str:
-    """Describe the mask of an input as it was understood."""
+    """Describe the mask that was read for an input, or the fault that was found."""
     if "problem" in row:
         return f"mask {row['mask']}, left out: {row['problem']}"
     if "shares" not in row:

@@ -1,4 +1,4 @@
-"""The maintain flow: a dataset is compacted, and what is no longer kept is removed."""
+"""The maintain flow: compact a dataset, and remove versions and files that are no longer kept."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def maintain_dataset(dataset: str, root: str, config: MaintainConfig, protected:
 
 @task(name="show-maintenance", cache_policy=NO_CACHE)
 def show_maintained(done: dict[str, Any]) -> None:
-    """Show what was removed on the page of the run."""
+    """Show the removed versions and files on the page of the run."""
     name = str(done["dataset"])
     description = escaped(f"Maintenance of {name}: {in_words(done)}")
     RunPage.of_this_run().table(Keys(name).key("maintenance"), maintained_rows(done), description)

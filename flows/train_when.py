@@ -1,6 +1,6 @@
-"""Conditions for training again: compare the published version with what was trained on last.
+"""Decide whether to train again, by comparing the newest version with the version of the last training.
 
-Each scheduled run asks this anew, so an event that was lost or a run that died costs nothing: what is due
+Each scheduled run decides anew. So a lost event or a run that died delays a training but never loses it: it
 stays due until a training on the newest version has finished.
 """
 

@@ -57,8 +57,8 @@ def _groups(model: type[BaseModel]) -> list[str]:
 class WholeText:
     """Marks text whose pattern ends in ``$``: no line feed may follow.
 
-    Pydantic takes ``$`` for the end of the text. Python's own expressions, by which Prefect's server checks
-    a form, let a line feed follow; so the form's schema rules that out.
+    Pydantic takes ``$`` for the end of the text. Prefect's server checks forms with Python's ``re``, which
+    lets a line feed follow, so the schema of the form rules that out.
     """
 
     def __get_pydantic_json_schema__(

@@ -8,7 +8,7 @@ from infra.settings import Settings
 
 
 class MaintainConfig(Settings):
-    """What a maintenance does, in this order: compaction, retention, removal of what no version needs."""
+    """Maintenance of a dataset, in this order: compaction, retention, removal of unused files."""
 
     compact: bool = Field(
         True, description="Publish the newest version again in as few shards as possible, if it needs it"

@@ -43,7 +43,7 @@ def understood(references: pa.Table, facts: pa.Table | None, classes: Sequence[s
 
 
 def _of_mask(fact: dict[str, Any], classes: Sequence[str]) -> dict[str, Any]:
-    """Describe an image and its mask as they were read."""
+    """Describe the classes in the mask of an image, or the fault that was found."""
     if fact["reason"] is not None:
         return {"problem": f"{fact['reason']}: {fact['message']}"}
     if fact[PREFIX + LABELS] is None:  # the newest version has it

@@ -1,4 +1,4 @@
-"""Upkeep of one dataset: compaction, retention, and removal of what no version needs.
+"""Upkeep of one dataset: compaction, retention, and removal of files that no version uses.
 
 ``python -m beam_jobs.maintain.upkeep`` is what the flow ``maintain`` starts as a child. Each step may be
 killed, and the next upkeep finishes it.

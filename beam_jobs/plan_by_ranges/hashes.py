@@ -1,7 +1,7 @@
-"""Ranges of hashes of contents: duplicates, and the splits of records.
+"""Tasks over ranges of content hashes: find duplicates, and assign records to splits.
 
-The hash is that by which the records of a class are ordered for the splits, so the records of a range follow
-those of the ranges before it.
+The splits go through the records of a class in the order of this hash. So the ranges continue each other: all
+records of a range come after all records of the ranges before it.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ class _Planning:
     def run(self) -> PlanOnStorage:
         held = self.previous.held if self.previous is not None else None
         write_previous(self.tables, self.previous, self.seed)
-        here = self.gathering.known is not None  # what is known of other files is in this process
+        here = self.gathering.known is not None  # this process has the facts of the known files
         self._run(SendFiles(self.tables, self.gathering, self.seed, held is not None), here=here)
         self._run(FindDuplicates(self.tables, self.seed))
         self._run(GroupByKey(self.tables))

@@ -1,4 +1,4 @@
-"""Ranges of hashes by which records are dealt to shards, and ranges of shards."""
+"""Tasks that deal records to shards, and write the records of each shard in stored order."""
 
 from __future__ import annotations
 

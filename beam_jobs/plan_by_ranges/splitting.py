@@ -1,4 +1,4 @@
-"""Splits by ranges: the seats of each class, and where those of each range of hashes begin."""
+"""Splits by ranges: the number of places of each class in each split, divided among the ranges."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def codes_of(labels: pa.ChunkedArray | pa.Array, classes: Sequence[str]) -> Labe
 
 @dataclass(frozen=True)
 class Seats:
-    """Which places of a class, in the order of the hash, go to which split.
+    """The split of each record, by the place of the record in its class in the order of the hash.
 
     Attributes:
         classes: names by which splits are divided.

@@ -68,7 +68,7 @@ def emit_decided(result: Mapping[str, Any]) -> None:
 
 
 def _emit(event: str, resource: dict[str, str], payload: dict[str, Any]) -> None:
-    """Emit an event. A failure costs a warning: what it tells of has happened."""
+    """Emit an event; log a warning if that fails, because the run itself did not fail."""
     from prefect.events import emit_event
 
     try:

@@ -71,7 +71,7 @@ def hold_until_exit(run_id: UUID) -> None:
 
 
 def lost_commands() -> list[Path]:
-    """The files of runs whose process has ended and that belong to the server of this environment."""
+    """Return the files of this server's runs whose process has ended."""
     return [path for path in sorted(home.running_folder().iterdir()) if _names_a_run(path) and _is_lost(path)]
 
 

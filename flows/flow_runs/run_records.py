@@ -104,7 +104,7 @@ class RunRecord:
 
 
 def take_over_records() -> int:
-    """Make a flow run of each record whose run has ended, on the server of this process; return their number.
+    """Make flow runs of the records of ended runs, on the server of this process; return their number.
 
     A record that was taken over twice, because this process was killed between, makes one flow run.
     """
@@ -146,7 +146,7 @@ def _make_flow_run(client: SyncPrefectClient, key: str, values: Mapping[str, Any
 
     killed = values["state"] == "Running"
     state, message = ("Crashed", _KILLED) if killed else (values["state"], values["message"])
-    # Prefect takes its own time for that of a state.
+    # Prefect dates states by its own clock, so the message has the times of the run.
     message = f"{message} (ran without a server{_period(values)})"
     final: Any = State(type=StateType(state.upper()), name=state, message=message)
     log = [{"name": "shardmill", **line} for line in values["log"]]

@@ -82,7 +82,7 @@ def failing_in_words(work: Callable[P, State[Any]]) -> Callable[P, State[Any]]:
 
 
 def with_form_of(work: Callable[P, T], decorated: Callable[P, T]) -> Callable[P, T]:
-    """Return ``decorated`` with the parameters of ``work``, of which Prefect makes the form."""
+    """Return ``decorated`` with the signature of ``work``, so that Prefect's form asks for its parameters."""
     # Prefect looks for the names of types in the module of the decorated function.
     decorated.__signature__ = inspect.signature(work, eval_str=True)  # type: ignore[attr-defined]
     decorated.__annotations__ = get_type_hints(work, include_extras=True)

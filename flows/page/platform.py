@@ -19,7 +19,7 @@ _ACTIVITY_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A disk: what is kept there, the folder, its size and what is free (bytes)."""
+    """A disk: the kind of data on it, the folder, and the total and free space (bytes)."""
 
     holds: str
     folder: str
@@ -28,7 +28,7 @@ class Disk:
 
 
 class Platform:
-    """The places that a page shows, and what was read of them.
+    """The sources of the page's data, with what was read from them.
 
     Attributes:
         options: of the page.
@@ -64,7 +64,7 @@ class Platform:
             return self._activity
 
     def disks(self) -> list[Disk]:
-        """Return the local disks of data sets and runs, as far as they can be asked."""
+        """Return the local disks of data sets and runs; disks that cannot be read are left out."""
         local = self.datasets.catalog.storage.local_path()
         found = []
         for holds, folder in (("data sets", local), ("runs", self.runs.folder)):

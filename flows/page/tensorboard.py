@@ -63,7 +63,7 @@ class TensorBoardProxy:
 
 
 async def _parts(answer: httpx.Response) -> AsyncIterator[bytes]:
-    """Yield the content as it was sent, compressed or not; an answer that breaks off ends here."""
+    """Yield the content unchanged, compressed or not; stop where the connection breaks off."""
     try:
         async for part in answer.aiter_raw():
             yield part

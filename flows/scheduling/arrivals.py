@@ -26,10 +26,10 @@ class Batching:
 
 
 class Arrivals:
-    """What has arrived in one inbox and was not taken up yet.
+    """The new files of one inbox that no run has taken up yet.
 
-    After a start nothing counts as taken up, so that no file is missed which arrived while nobody watched:
-    a run that finds nothing new ends in seconds.
+    After a start, all files count as new, so that none that arrived meanwhile is missed. A run that finds
+    nothing new ends in seconds.
     """
 
     def __init__(self, batching: Batching) -> None:

@@ -28,7 +28,7 @@ def is_automatic(run: FlowRun) -> bool:
 
 
 def kind_of(flow: Flow[..., Any], parameters: Mapping[str, Any]) -> str:
-    """A digest that is equal for parameters with which the flow does the same on this machine."""
+    """Return a digest; equal digests mean that the flow does the same work with both sets of parameters."""
     from prefect.exceptions import ParameterBindError, ParameterTypeError, SignatureMismatchError
 
     try:

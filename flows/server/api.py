@@ -1,4 +1,4 @@
-"""Find the Prefect API of a command: that at ``PREFECT_API_URL``, or that of this machine's `shardmill up`.
+"""Find the Prefect API of a command: ``PREFECT_API_URL``, else the one that `shardmill up` runs here.
 
 Prefect reads its settings when it is imported, so ``prefect_api`` must be entered before Prefect is imported.
 """

@@ -1,4 +1,4 @@
-"""The schedules of the deployments: which flow runs when by itself, and with which parameters."""
+"""Schedules and inboxes of the deployments: set, list, pause and remove them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PAGE, _PAGES = 200, 10  # of the runs that Prefect has planned
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When a flow runs by itself, and with which parameters.
+    """A schedule: a flow, the times at which it runs, and its parameters.
 
     Attributes:
         flow: "prepare", "pipeline" or "maintain".
@@ -69,7 +69,7 @@ def interval_in_words(interval: timedelta) -> str:
 
 
 def set_schedule(schedule: Schedule) -> None:
-    """Create a schedule in the place of what the same dataset has under the same name.
+    """Create a schedule; replace the schedule or inbox of the same dataset and name.
 
     Raises:
         UsageError: Prefect does not accept the cron expression or the time zone.
@@ -85,7 +85,7 @@ def set_schedule(schedule: Schedule) -> None:
 
 
 def set_inbox(inbox: Inbox) -> None:
-    """Watch an inbox in the place of what the same dataset has under the same name."""
+    """Watch an inbox; replace the schedule or inbox of the same dataset and name."""
     from flows.scheduling import inboxes
 
     with _client() as client:

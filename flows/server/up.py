@@ -227,7 +227,7 @@ class Watch:
         self._start_service(_WORKER)
 
     def _try_to_start(self, what: str) -> None:
-        """Start a service that has ended, unless what it needs is away: the next look tries again.
+        """Start a service that has ended. If a service that it needs is away, leave it for the next look.
 
         Raises:
             EnvironmentFault: It fails again and again although nothing is away.
@@ -321,7 +321,7 @@ class Watch:
         return self._environment | {"PREFECT_API_URL": f"{ui_url}/api", "PREFECT_UI_URL": ui_url}
 
     def _may_live_again(self, what: str, service: services.Service) -> bool:
-        """Stop what is left of a service that ended, and tell whether it is started again.
+        """Stop the remaining processes of a service that ended; return whether to start it again.
 
         Raises:
             EnvironmentFault: It ended again and again, and the platform cannot do without it.

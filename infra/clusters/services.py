@@ -149,7 +149,7 @@ class _Running:
 
     def note_death(self, status: int, say: Callable[[str], None]) -> None:
         self.died_at = time.monotonic()
-        self.end()  # what it started
+        self.end()  # its child processes
         how = signal.Signals(-status).name if status < 0 else f"status {status}"
         say(f"{self.service.name}: ended by {how}")
         is_early = self.died_at - self._started_at < _EARLY_SECONDS

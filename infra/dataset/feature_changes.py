@@ -70,7 +70,7 @@ def find_feature_changes(
 
 
 def unequal(was: pa.Array, now: pa.Array) -> Bools:
-    """Tell in which rows two columns of one type differ: bool [N]. Null equals null, and NaN NaN."""
+    """Compare two columns of one type: bool [N], true where they differ. Nulls are equal, and so are NaNs."""
     if pa.types.is_list(was.type):
         lengths = [pc.fill_null(pc.list_value_length(column), -1).to_numpy() for column in (was, now)]
         found = np.asarray(lengths[0] != lengths[1])

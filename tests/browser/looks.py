@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Elements whose text or box sticks out of the page; what scrolls inside its own frame may.
+# Elements that are wider than the page. Those inside a frame that scrolls are left out.
 STICKING_OUT = """
 const width = document.documentElement.clientWidth;
 return [...document.querySelectorAll('main *, header *')]

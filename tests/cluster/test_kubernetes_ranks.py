@@ -52,7 +52,7 @@ def on_one_machine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def rendered(folder: Path, config: dict[str, Any], ranks_per_pod: int = 1) -> tuple[dict[str, Any], Path]:
-    """The JobSet that the command writes, whose claims are folders of this machine, and the run's folder."""
+    """The JobSet that the command writes, with folders of this machine as volumes, and the run's folder."""
     publish(folder / "datasets", coloured(COUNTS), name="colours")
     paths = {"datasets_path": str(folder / "datasets"), "runs_path": str(folder / "runs")}
     config = {**config, "ranks": {"kubernetes": {**paths, "ranks_per_pod": ranks_per_pod}}}

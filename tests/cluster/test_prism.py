@@ -89,7 +89,7 @@ def _on_prism() -> list[str]:
 
 
 def _hostile() -> dict[str, str]:
-    """The environment in which slow images are slow."""
+    """Environment variables that make images of the hostile tests decode slowly."""
     return {**os.environ, "PYTHONPATH": f"{REPOSITORY / 'tests/faults/hostile'}{os.pathsep}{REPOSITORY}"}
 
 

@@ -58,7 +58,7 @@ def trace_of(result: dict[str, Any]) -> bytes:
 
 
 def difference(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> float:
-    """The L2 norm of the difference of all variables, as a share of that of the expected ones."""
+    """The L2 norm of the difference of all variables, as a fraction of the norm of the expected ones."""
     assert found.keys() == expected.keys()
     norms = [np.linalg.norm((found[name] - expected[name]).ravel()) for name in expected]
     return float(

@@ -110,7 +110,7 @@ def test_a_pipeline_trains_until_a_training_has_finished(shardmill_up: RunningSe
 
 
 def _subjects(server: RunningServer, run: str, *, with_children: bool = True) -> dict[str, Any]:
-    """The artifacts of a run by what their keys end in."""
+    """The artifacts of a run, by the ending of their keys."""
     endings = ("prepare-progress", "train-progress", "training-curve", "final-figures", "per-class")
     endings += ("confusion-test", "summary", "pipeline")
     found = server.artifacts(run) if with_children else server.artifacts_of(run)

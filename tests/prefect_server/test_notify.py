@@ -16,7 +16,7 @@ from tests.samples.waiting import eventually
 
 
 class _Hook(http.server.BaseHTTPRequestHandler):
-    """Keeps what is posted to it."""
+    """A web hook that keeps the bodies of its requests."""
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -28,7 +28,7 @@ class _Hook(http.server.BaseHTTPRequestHandler):
 
 
 class _Mail(socketserver.StreamRequestHandler):
-    """Speaks as much SMTP as it takes to get a message."""
+    """A mail server that knows just enough of SMTP to receive a message."""
 
     def handle(self) -> None:
         self.wfile.write(b"220 here\r\n")
@@ -51,7 +51,7 @@ class _Mail(socketserver.StreamRequestHandler):
 
 @contextlib.contextmanager
 def listening(handler: type[socketserver.BaseRequestHandler]) -> Iterator[tuple[int, list[Any]]]:
-    """A server on a free port: the port, and what it hears."""
+    """Run a server on a free port; its port, and the list of requests that it receives."""
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
         server.daemon_threads = True
         server.heard = heard = []  # type: ignore[attr-defined]

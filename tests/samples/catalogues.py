@@ -1,4 +1,4 @@
-"""Small made-up catalogues and runs with hostile names, for tests of what is shown of them."""
+"""Small made-up catalogues and runs with hostile names, for tests of pages and reports."""
 
 from __future__ import annotations
 

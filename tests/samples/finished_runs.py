@@ -21,7 +21,7 @@ from training.results.run_files.run_folder import RunFolder, open_run
 
 
 class FinishedRuns:
-    """Runs on the dataset "set": version 1, and version 2, whose test split has a shard of train too."""
+    """Runs on two versions of the dataset "set". In version 2, a shard of train is in test too."""
 
     def __init__(self, folder: Path, num_test: int = 40) -> None:
         """Publish both versions in ``folder``."""

@@ -44,7 +44,7 @@ class _XmlInterface(Forwarder):
         self.send(status, headers, answer, self.length_of(headers, answer))
 
     def _host(self) -> tuple[str, str]:
-        """The name by which the server knows itself."""
+        """The Host header of requests to the server."""
         return "Host", f"127.0.0.1:{self.upstream_port}"
 
     def _upload(self, bucket: str, key: str, body: bytes) -> Answer:

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def job_failure(job: dict[str, Any], exit_code: int, *, disrupted: bool = False) -> tuple[str, str]:
-    """The reason and the message with which a Job fails, whose ``backoffLimit`` is 0."""
+    """The reason and the message of the failure of a Job whose ``backoffLimit`` is 0."""
     assert job["backoffLimit"] == 0
     container = job["template"]["spec"]["containers"][0]["name"]
     for index, rule in enumerate(job["podFailurePolicy"]["rules"]):

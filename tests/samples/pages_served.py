@@ -12,7 +12,7 @@ ORIGIN = "http://localhost:4201"
 
 
 def get(app: Starlette, path: str, **more: Any) -> httpx.Response:
-    """Return the answer to GET of a path, which is sent as it is."""
+    """Send a GET request, without quoting the path; return the answer."""
     return ask(app, "GET", path, **more)
 
 

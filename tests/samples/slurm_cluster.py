@@ -130,8 +130,8 @@ class SlurmCluster:
     def start_again_now(self, job: int) -> None:
         """Wait until a job is queued again, and start it before the two minutes that Slurm would wait.
 
-        Not in the second in which its last try ended: a node then takes the new try for the ended one, and
-        refuses it ("already killed, do not launch batch job").
+        It starts a few seconds later: within the second in which the last try ended, a node takes the new try
+        for the ended one and refuses it ("already killed, do not launch batch job").
         """
         self.wait(job, "PENDING")
         self.run("scontrol", "update", f"JobId={job}", "StartTime=now+5seconds")

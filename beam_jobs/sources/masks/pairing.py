@@ -1,4 +1,4 @@
-"""Pair images with their masks: by folders, or by what the names of the masks of a sample end in."""
+"""Pair images with their masks: by their folders, or by a common ending of the names of the masks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,13 @@ _SAMPLE_SUFFIXES = (".mask", ".seg", ".segmentation")
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The folders above that of all images, those below, and the name without suffix and ending."""
+    """The part of a path that an image and its mask share: folders, and the name without its endings.
+
+    Attributes:
+        above: folders above the folder of all images, or of all masks.
+        below: folders below it.
+        stem: name of the file, without suffix and ending.
+    """
 
     above: tuple[str, ...]
     below: tuple[str, ...]
@@ -40,7 +46,7 @@ class Key:
 
 
 class Pairing(Protocol):
-    """Images and masks of a source, by what both have in common.
+    """Images and masks of a source, by the part of the path that they share (``Key``).
 
     Attributes:
         images, masks: what they have in common -> rows of the files.
@@ -51,7 +57,7 @@ class Pairing(Protocol):
 
 
 class FolderPairs:
-    """Images and masks of a source, by what both have in common.
+    """Images and masks of a source, by the part of the path that they share (``Key``).
 
     Attributes:
         images, masks: path and name without folder, suffix and ending -> rows of the files.

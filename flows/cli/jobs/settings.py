@@ -59,7 +59,7 @@ def _file_of(recipe: str | None) -> Path | None:
 def with_options(
     overrides: list[str], kind: str | None, runner: str | None, flink_master: str | None
 ) -> list[str]:
-    """Overrides of prepare, with what its options stand for.
+    """Return the overrides of prepare, and those that its command-line options stand for.
 
     Args:
         overrides: each as KEY=VALUE.

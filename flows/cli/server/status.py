@@ -1,4 +1,4 @@
-"""status: what runs, what ended last, what comes next, and whether somebody works."""
+"""shardmill status: running, finished and scheduled runs, and whether a worker is alive."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ENDED, _COMING = 5, 5
 
 
 def status(json_output: options.Json = False) -> None:
-    """Print what runs, with its progress, what ended last, what comes next, and whether a worker is alive.
+    """Print running, finished and scheduled runs, with progress, and whether a worker is alive.
 
     Answers within 20 seconds, however slow the server is.
 

@@ -30,7 +30,7 @@ class RunPage:
 
     @classmethod
     def of_this_run(cls, *, with_parent: bool = False) -> RunPage:
-        """Return the page of the run of this context, with that of the run that it is a part of."""
+        """Return the page of the current run; ``with_parent`` shows everything on its parent's page too."""
         from prefect.runtime import flow_run
 
         ids = [flow_run.id, flow_run.parent_flow_run_id if with_parent else None]

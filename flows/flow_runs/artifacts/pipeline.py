@@ -16,7 +16,7 @@ Result = Mapping[str, Any]
 
 
 def show_pipeline(page: RunPage, keys: Keys, of_prepare: Result, of_train: Result | None) -> None:
-    """Show what is known of a pipeline so far.
+    """Show the results that a pipeline has so far.
 
     Args:
         page: of the pipeline's run.

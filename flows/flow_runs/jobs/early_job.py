@@ -20,7 +20,7 @@ _WAIT_SECONDS = 0.02
 
 
 class EarlyJob:
-    """A running job, with what it said until somebody takes it over."""
+    """A job that runs already, and its events and lines until a flow run takes it over."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

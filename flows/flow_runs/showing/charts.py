@@ -12,7 +12,7 @@ COLOURS = ("#2f6fde", "#f0a030", "#2ea36b", "#c0409a", "#7b61d9", "#8a8f98")
 _INK, _FAINT, _PAPER = "#22262e", "#d9dde3", "#ffffff"
 _WIDTH = 720
 _MAX_BARS = 60
-_DOTTED = 50  # points, up to which each gets a dot
+_DOTTED = 50  # the most points of a curve that are drawn as dots too
 
 Point = tuple[float, float]
 

@@ -1,4 +1,4 @@
-"""Say in one line what came out of a job."""
+"""Sum up the result of a job in one line."""
 
 from __future__ import annotations
 

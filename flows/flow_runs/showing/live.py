@@ -55,14 +55,14 @@ class LivePage:
         self._thread.join(timeout=_JOIN_SECONDS)
 
     def take(self, event: Event) -> None:
-        """Take an event of the job into account; what it changes is shown at the next update."""
+        """Take an event of the job into account; the next update shows it."""
         self._whole.take(event)
         self._heard = time.monotonic()
         if event.get("event") == "job" and "run_dir" in event:
             self._run_dir = Path(event["run_dir"])
 
     def end(self, text: str) -> None:
-        """Show at the end that the whole job is done, and what came out of it."""
+        """Show at the end that the whole job is done, and its result."""
         self._whole.share = 1.0
         self._end = text
 
@@ -107,7 +107,7 @@ class LivePage:
 
 
 def curve_text(points: training_curve.Points) -> str:
-    """Return what is known of a training besides its curve of loss and main figure, as Markdown."""
+    """Return the latest figures of a training, and its curves of speed, memory and ranks, as Markdown."""
     parts = [table(training_curve.latest_rows(points))]
     pictures = {
         "Learning rate, speed and memory": training_curve.speed_svg("Speed and memory", points),

@@ -16,7 +16,7 @@ from infra.html.formatting import visible
 from infra.readable import readable_figure
 
 _LONGEST_TEXT = 1000  # characters; of a sentence, which is longer than a name
-# What has a meaning in Markdown: in any place, in addresses that become links, at the start of a line.
+# Characters with a meaning in Markdown: anywhere, in addresses that become links, and at the start of a line.
 _MARKS = re.compile(r"[\\`*_\[\](){}<>&!|~#^]|:(?=//)|(?<=www)\.|^[-+=]|(?<=^\d)[.)]", re.IGNORECASE)
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
@@ -30,7 +30,7 @@ def escaped(text: str, longest: int = _LONGEST_TEXT) -> str:
 
 
 def unescaped(markdown: str) -> str:
-    """Return the text that ``escaped`` was given, as far as it can be known: in one line."""
+    """Undo ``escaped``: return the text in one line, since line breaks are lost."""
     text = re.sub(r"\\(.)", r"\1", markdown)
     return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
@@ -44,14 +44,14 @@ def code(text: str) -> str:
 
 
 def code_block(text: str) -> str:
-    """Return Markdown that shows these lines as they are."""
+    """Return a code block of these lines."""
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     lines = [visible(line, _LONGEST_TEXT) for line in text.splitlines()]
     return "\n".join([f"{fence}text", *lines, fence])
 
 
 def link(words: str, address: str) -> str:
-    """Return a link. Both are of this program: the text of a link would show escapes as they are."""
+    """Return a link. Only for trusted words and addresses: the text of a link cannot be escaped."""
     return f"[{words}]({address})"
 
 

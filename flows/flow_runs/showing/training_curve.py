@@ -85,7 +85,7 @@ def ranks_svg(title: str, points: Points) -> str:
 
 
 def series_of(points: Points, figure: str, factor: float = 1.0) -> dict[str, list[Point]]:
-    """Return {split: [(step, value), ...]} of one figure, thinned to what can be seen."""
+    """Return {split: [(step, value), ...]} of one figure, with as many points as a chart can show."""
     series: dict[str, list[Point]] = {}
     for point in points:
         value = point.get(figure)

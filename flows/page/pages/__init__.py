@@ -1,1 +1,1 @@
-"""The pages: each takes a request, reads what it shows, and fills a template."""
+"""The pages: each takes a request, reads its data, and fills a template."""

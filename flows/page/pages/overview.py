@@ -1,4 +1,4 @@
-"""The first page: what runs now, what is new, what comes next, and whether everything is well."""
+"""The first page: running, new and scheduled runs, and the state of the services."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def _label_errors(run: Path) -> Sequence[Mapping[str, str]]:
 
 
 def _ranks(run: Path) -> dict[str, Any] | None:
-    """Return the table of what each rank did, with warnings; None of a run of one rank."""
+    """Return the table of the work of each rank, with warnings; None if the run has one rank."""
     if not (run / BALANCE_FILE).is_file():
         return None
     try:

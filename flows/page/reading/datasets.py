@@ -92,7 +92,7 @@ class Datasets:
         return [name for name in self.catalog.storage.list_folders() if not name.startswith(".")]
 
     def row(self, name: str) -> DatasetRow:
-        """Return what is known of a data set, or why nothing is."""
+        """Return the row of a data set; for a damaged one, a row with the error."""
         try:
             check_dataset_name(name)
             published = self._published(name)

@@ -1,4 +1,4 @@
-"""Ask Prefect's API what runs, what comes next, and who works. Its REST interface keeps the page small."""
+"""Read runs, schedules and workers through Prefect's REST API, so that the page need not import Prefect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_INBOXES = 50
 
 
 class PrefectAway(Exception):
-    """Prefect's API does not answer, or not as it should."""
+    """Prefect's API cannot be reached, or its answer is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Activity:
 
 
 class PrefectApi:
-    """Reads from one API. Prefect guards reading by POST as it guards writing: with a token."""
+    """A client of one Prefect server. Prefect wants its CSRF token for POST even where POST only reads."""
 
     def __init__(self, url: str, auth: str | None) -> None:
         headers = {}
@@ -96,10 +96,10 @@ class PrefectApi:
         await self._http.aclose()
 
     async def activity(self) -> Activity:
-        """Return what runs, what comes next, what ended last, and the workers.
+        """Return the running runs, the next and the last ones, and the workers.
 
         Raises:
-            PrefectAway: the API does not answer as it should.
+            PrefectAway: the API cannot be reached, or its answer is invalid.
         """
         try:
             return Activity(
@@ -116,7 +116,7 @@ class PrefectApi:
         """Return (flow, type of state) -> number of runs in the history.
 
         Raises:
-            PrefectAway: the API does not answer as it should.
+            PrefectAway: the API cannot be reached, or its answer is invalid.
         """
         now = datetime.now(UTC)
         whole = {
@@ -141,7 +141,7 @@ class PrefectApi:
         """Return the number of runs whose time has come and that have not begun.
 
         Raises:
-            PrefectAway: the API does not answer as it should.
+            PrefectAway: the API cannot be reached, or its answer is invalid.
         """
         due = {"before_": datetime.now(UTC).isoformat()}
         scheduled = {"state": {"type": {"any_": ["SCHEDULED"]}}, "expected_start_time": due}

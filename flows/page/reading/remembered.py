@@ -1,4 +1,4 @@
-"""Values that are made again only when what they come from has changed."""
+"""A cache of values that are made again when their source has changed."""
 
 from __future__ import annotations
 

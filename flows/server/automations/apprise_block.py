@@ -1,7 +1,7 @@
 """A block of Prefect that sends messages to any URL of Apprise: mail, chat services, telephones.
 
-Prefect has blocks for some services of Apprise, and none for mail by a server of one's own. The server must
-know this class to send: `shardmill up` imports it in its server's process.
+Prefect has blocks for some services of Apprise, but none for mail through your own server. The Prefect server
+must know this class to send messages, so `shardmill up` imports it in the server's process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rules by which a dataset is trained on by itself: an automation and a schedule.
+"""Train automatically when a dataset has changed: an automation and a schedule.
 
 The automation follows the event of a new version. An event may be lost, and days pass without one, so the
 schedule asks too. Both start the deployment `train` with the same conditions; the run itself decides whether

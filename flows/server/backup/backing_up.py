@@ -31,7 +31,7 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """What is backed up, or restored: folders of datasets and runs, and the URL of PostgreSQL or None."""
+    """The data to back up or restore: folders of datasets and runs, and the URL of PostgreSQL or None."""
 
     root: str
     runs: str

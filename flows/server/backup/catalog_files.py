@@ -62,7 +62,7 @@ def check_dataset(source: Storage, catalog: Catalog, name: str) -> None:
 
 
 def restore_dataset(source: Storage, catalog: Catalog, name: str) -> Copied:
-    """Copy a dataset back, after ``check_dataset``. What is there already stays.
+    """Copy a dataset back, after ``check_dataset``. Keep the files that are there already.
 
     Raises:
         LockedError: parts of the dataset are being removed.

@@ -58,7 +58,7 @@ def restore_database(folder: Path, file: str, url: str | None, *, replace: bool)
                 "the backup is of PostgreSQL", "name the database: --database postgresql+asyncpg://…"
             )
         given = ["--clean", "--if-exists"] if replace else []
-        # In one transaction: a restore that fails leaves the database as it was.
+        # In one transaction, so that a failed restore changes nothing.
         command = ["pg_restore", "--single-transaction", "--no-owner", *given, f"--dbname={_plain(url)}"]
         _run([*command, str(folder / file)], url)
         return

@@ -22,7 +22,7 @@ def prepare(backends: Backends, ui_url: str, auth: str | None) -> list[str]:
         auth: its password as ``user:password``, or None.
 
     Raises:
-        UsageError: one of the URLs cannot be that of several servers.
+        UsageError: several servers cannot share one of the URLs.
         EnvironmentFault: PostgreSQL or Redis cannot be used.
     """
     os.environ.update(server_environment(backends, ui_url, auth))

@@ -1,7 +1,7 @@
 """Put Prefect's history in order after a process was killed: runs, runs inside them, tasks, and schedules.
 
-What is marked follows from the locks that the processes of runs hold (flows.flow_runs.lost_runs), which the
-kernel releases, and not from heartbeats: a slow or restarted server makes no run look dead.
+A run is lost if its process no longer holds the lock of the run (flows.flow_runs.lost_runs): the kernel
+releases it. Heartbeats play no part, so a slow or restarted server makes no run look dead.
 
 1. A run whose process is gone becomes Crashed, or Cancelled if somebody had asked for that.
 2. A run inside a run that has ended ends with it.
@@ -57,7 +57,7 @@ class Reaper:
         self._slots = Slots(leases_expire=not has_worker)
 
     def reap(self) -> list[str]:
-        """Put the history in order once; return what was done, a line each.
+        """Put the history in order once; return a line for each change.
 
         Raises:
             httpx.HTTPError: The server does not answer; the next call continues.

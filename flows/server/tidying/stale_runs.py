@@ -1,4 +1,4 @@
-"""Find runs of the work pool whose process is gone although no lock tells of it.
+"""Find runs of the work pool that ended before they took their lock.
 
 A run holds a lock from the moment its flow begins (flows.flow_runs.lost_runs). Before that, its worker
 answers for it. If the worker is killed, or the server is away when the worker reports, nobody does.

@@ -65,7 +65,7 @@ def run_cluster(java: str, jars: Jars, layout: Layout, say: Callable[[str], None
 
 
 def services_of(java: str, jars: Jars, layout: Layout) -> list[Service]:
-    """Every process of the cluster, in the order in which they start."""
+    """Return the processes of the cluster in starting order."""
     hosts = [layout.host(number) for number in range(layout.task_managers)]
     job_manager = (LOOPBACK, layout.rest_port)
     services = [Service("jobmanager", job_manager_command(java, jars, layout), job_manager)]

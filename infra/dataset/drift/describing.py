@@ -1,4 +1,4 @@
-"""What is typical of two populations, as text."""
+"""Describe the typical values of two populations as text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def typical(trait: Trait, before: Ints, after: Ints) -> tuple[str, str]:
 
 
 def leading_class(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[str, str]:
-    """Return texts of the class whose share of the labels differs most."""
+    """Describe the class whose share changed most: its share before and after."""
     totals = sum(before.values()), sum(after.values())
     by_change = {
         name: abs(before.get(name, 0) / totals[0] - after.get(name, 0) / totals[1])

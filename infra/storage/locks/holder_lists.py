@@ -21,11 +21,11 @@ _BUSY_SECONDS = 2.0  # a change of a file takes less than a millisecond
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A list as it was read.
+    """The content of a list, and the state of the stored file or object.
 
     Attributes:
-        data: its bytes.
-        tag: the state of an object, by which it is replaced; None of a file.
+        data: the bytes.
+        tag: state of the object, for a conditional write; None for a file.
         modified_at: when it was written, by the clock of its store (seconds since the epoch).
     """
 

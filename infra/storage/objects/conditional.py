@@ -39,7 +39,7 @@ class ObjectChanged(Exception):
 
 
 class StoredObject(NamedTuple):
-    """An object as it was read: its bytes, its tag, and when it was written by the store's clock (s)."""
+    """An object that was read: its bytes, its tag, and its time of writing by the store's clock (s)."""
 
     data: bytes
     tag: Tag

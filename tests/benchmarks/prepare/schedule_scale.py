@@ -1,4 +1,4 @@
-"""What it costs to hand out the numbers of blocks and shards, for as many images as a large data set has.
+"""Measure the cost of scheduling the blocks and shards of a large dataset, without any work in them.
 
     python -m tests.benchmarks.prepare.schedule_scale [--images 10000000 100000000]
 

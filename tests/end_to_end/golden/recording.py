@@ -40,7 +40,7 @@ def record(name: str, work: Path) -> Document:
 
 
 def _run(step: Step, source: Path, root: Path) -> None:
-    """Run a command in this process: each of its own takes seconds to load what it needs."""
+    """Run a command in this process, because a new process would take seconds to import its modules."""
     words = [word.replace("{source}", str(source)).replace("{root}", str(root)) for word in step.words]
     status = _MAIN[words[0]](words[1:])
     if status:

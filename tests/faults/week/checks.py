@@ -81,7 +81,7 @@ def check_log(log: Path, kills: Counter[str]) -> None:
     assert stamps == sorted(stamps), "in order"
     for kind, what in (("worker", "the worker"), ("server", "Prefect's server")):
         told = sum(f"{what} ended with status -9" in line for line in lines)
-        # A kill of `up` may come before it has seen what was killed just before.
+        # `up` may be killed before it has noticed and logged the kill of a service.
         assert kills[kind] - kills["up"] <= told <= kills[kind], (kind, told, kills[kind])
 
 

@@ -45,7 +45,7 @@ class KillableDatabase:
 
 @contextmanager
 def maybe_database() -> Iterator[KillableDatabase | None]:
-    """A PostgreSQL server, or None where the system has none: SQLite then, and no kills of a database."""
+    """A PostgreSQL server that can be killed; None if PostgreSQL is not installed: then SQLite is used."""
     try:
         with running_postgresql() as server:
             yield KillableDatabase(server)

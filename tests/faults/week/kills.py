@@ -19,7 +19,7 @@ from tests.faults.week.victims import DATABASE, KINDS, by_kind, lives, processes
 
 @dataclass
 class Kills:
-    """What was killed, and how long its descendants lived on.
+    """Kills processes at random, and measures how long their descendants live on.
 
     Attributes:
         platform: whose processes are killed.

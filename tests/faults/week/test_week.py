@@ -71,7 +71,7 @@ def test_a_week_of_kills(tmp_path: Path) -> None:
 
 
 def _plan(platform: Platform, source: ChangingSource) -> None:
-    """Prepare the source every ten seconds, and train with two ranks on what is new."""
+    """Schedule a prepare run every ten seconds, and a training by two ranks on new versions."""
     platform.patiently("schedule", str(source.folder), "--dataset", NAME, "--every", "10s", *_SETTINGS)
     settings = [word for setting in _TRAINING for word in ("--set", setting)]
     platform.patiently("train-when", NAME, "--every", "20s", "--promote", *settings)
@@ -96,7 +96,7 @@ def _disturb(source: ChangingSource, kills: Kills) -> None:
             _tell(begun, f"killed: {kind}")
         kills.watch()
         if said := _start_again(kills.platform, kills.database):
-            killed = time.monotonic()  # what was started gets its half minute too
+            killed = time.monotonic()  # wait half a minute after a restart too
             _tell(begun, said)
         time.sleep(0.2)
 
@@ -113,7 +113,7 @@ def _start_again(platform: Platform, database: KillableDatabase | None) -> str |
 
 
 def _come_to_rest(kills: Kills, source: ChangingSource) -> None:
-    """End the schedule, wait for what is under way and for the last training, and look what is left."""
+    """End the schedule, wait for running jobs and the last training, and check what they left."""
     platform = kills.platform
     _start_again(platform, kills.database)
     platform.patiently("schedule", "--dataset", NAME, "--remove")

@@ -1,4 +1,4 @@
-"""Conditions for training again, on made-up runs."""
+"""Decisions to train again, on made-up runs."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from infra.html.formatting import visible
 _WIDTH, _HEIGHT = 460, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 20, 12, 30
 _TICKS = 4
-_DOTTED = 60  # points of a curve up to which each has a dot that tells its value
+_DOTTED = 60  # the most points of a curve that are drawn as dots too, with their values
 _POINTS = 400  # a curve has about as many pixels
 
 Points = Sequence[tuple[float, float]]

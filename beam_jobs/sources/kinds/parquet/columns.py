@@ -150,7 +150,7 @@ def _names(feature: Any) -> dict[int, str]:
 
 
 def _recognised_image(uri: str, schema: pa.Schema, features: Mapping[str, Any], mask: str | None) -> str:
-    """Return the column that must be the image; ``mask`` is that of the masks."""
+    """Return the column of the images; ``mask`` is the column of the masks."""
     typed = [field.name for field in schema if holds_images(field.type) and field.name != mask]
     described = [name for name in typed if _is(features.get(name), "Image")]
     for candidates in (described, typed, [name for name in typed if name.lower() in IMAGE_NAMES]):

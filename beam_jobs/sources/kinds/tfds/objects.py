@@ -121,7 +121,7 @@ def with_objects(listing: Listing, columns: Sequence[str | None], classes: Seque
 
 @dataclass(frozen=True)
 class _Lists:
-    """A column of lists of numbers, of which null is an empty one."""
+    """A column of lists of numbers; null counts as an empty list."""
 
     column: pa.Array
     lengths: Int64

@@ -1,4 +1,4 @@
-"""What is said when the job server goes away, and what it says when a worker failed."""
+"""Errors when the job server goes away, and when it reports a failed worker."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class Commands:
         self._capsys = capsys
 
     def __call__(self, *arguments: str, status: int = 0) -> str:
-        """Run a command; return what it said."""
+        """Run a command; return its output, or its error output if it should fail."""
         command = [*arguments, "--runs", str(self.made.runs)]
         command += ["--root", str(self.made.root)] if arguments[0] != "aliases" else []
         said = cli.run(command)

@@ -1,4 +1,4 @@
-"""Text on the pages of runs shows as it is, whatever it holds."""
+"""Text on the pages of runs is shown literally, also if it contains Markdown or HTML."""
 
 from __future__ import annotations
 

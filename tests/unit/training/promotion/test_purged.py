@@ -1,4 +1,4 @@
-"""Runs that learned from what a purge removes."""
+"""Runs that were trained on examples that a purge removes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources that overlap with what Shardmill writes."""
+"""Sources that overlap with folders that Shardmill writes to."""
 
 from __future__ import annotations
 

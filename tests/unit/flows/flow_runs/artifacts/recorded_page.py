@@ -1,4 +1,4 @@
-"""A page that only remembers what it was told to show."""
+"""A page that records the artifacts instead of showing them."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def test_spread(before: int, after: int, common: int, wanted: float) -> None:
 
 
 def test_spread_is_that_of_drawn_samples() -> None:
-    values = np.random.default_rng(1).normal(size=(20_000, 30))  # 30 images, of which 20 were there before
+    values = np.random.default_rng(1).normal(size=(20_000, 30))  # 30 images; the first 20 were there before
     found = (values[:, :20].mean(axis=1) - values.mean(axis=1)).std()
     assert spread(20, 30, 20) == pytest.approx(found, rel=0.03)
 

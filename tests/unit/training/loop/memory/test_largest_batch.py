@@ -106,7 +106,7 @@ def test_ranks_that_an_outer_system_started_share_a_step(version: DatasetVersion
 
 @pytest.mark.slow
 def test_a_run_of_ranks_keeps_the_size_that_it_found(version: DatasetVersion, tmp_path: Path) -> None:
-    """It goes on with one rank, for which a step is too large, and takes the same global batch in parts."""
+    """With one rank, a step no longer fits: it goes on with the same global batch, in parts."""
     root = Path(version.storage.location).parent
     base = ["model.name=tests.samples.hungry_model", "optimizer.schedule=constant", "run.trace_records=true"]
     ranks = config(*base, "ranks.workers=2", "run.devices=cpu:2", "run.epochs=1")
