@@ -56,7 +56,7 @@ def run_prepare(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _prepared(request: JobRequest) -> dict[str, Any]:
-    """Run the job, and tell OpenLineage what was read and written."""
+    """Run the job, and report its inputs and outputs to OpenLineage."""
     from beam_jobs.job import prepare_version
 
     with reported_job(f"prepare.{request.dataset}", [LineageDataset(request.source)]) as lineage:

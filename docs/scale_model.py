@@ -1,7 +1,7 @@
 """Writes the tables of ``docs/scale.md``: ``python docs/scale_model.py``.
 
-A model of a data set of photographs, from measured constants. A test compares the page with what this makes.
-Change the constants, for example the prices, to what holds for you.
+A model of a data set of photographs, from measured constants. A test compares the page with the output of this
+script. Change the constants, for example the prices, to your own.
 """
 
 from __future__ import annotations

@@ -206,7 +206,7 @@ def train_dataset(
 def _reported(
     version: DatasetVersion, folder: Storage, train: Callable[[], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Train, and tell OpenLineage what was read and written."""
+    """Train, and report the inputs and outputs to OpenLineage."""
     read = LineageDataset(version.storage.uri, str(version.version))
     with reported_job(f"train.{version.name}", [read]) as lineage:
         result = train()

@@ -1,4 +1,4 @@
-"""Complete the listing with what was found when the images were read: objects, metadata and masks."""
+"""Complete the listing with objects, metadata and masks, once the images are read."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Exported:
     fit: Fit = "crop"
 
     def output(self, images: Any) -> Any:
-        """Return the output by which forms are compared, as their graphs compute it: float32 [b, ...]."""
+        """Return the output that the graphs of all forms compute, to compare the forms: float32 [b, ...]."""
         served = self.task.served(in_float32(self.model(images, training=False)))
         measure = self.task.form_measure()
         assert measure is not None, "forms are offered for the task"

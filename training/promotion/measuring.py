@@ -26,7 +26,7 @@ from training.results.run_files.run_folder import RunFolder
 EVALUATE: tuple[str, ...] = (sys.executable, "-m", "training.evaluate")
 
 _SPLIT = "test"
-_SEEN = ("train", "validation")  # what a model learned from, and what it was chosen by
+_SEEN = ("train", "validation")  # a model learned from the first, and was chosen by the second
 
 Ids = npt.NDArray[np.bytes_]  # [N], 16 hexadecimal digits each
 

@@ -1,4 +1,4 @@
-"""Rules by which a candidate takes over an alias."""
+"""Rules that decide whether a candidate takes over an alias."""
 
 from __future__ import annotations
 

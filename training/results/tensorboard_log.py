@@ -63,7 +63,7 @@ class TensorBoardLog:
             folder.mkdir(parents=True, exist_ok=True)
             # TensorBoard reads the files of a folder in the order of their names, that is of their times.
             name = f"events.out.tfevents.{time.time_ns():020d}.{socket.gethostname()}.{os.getpid()}"
-            # Unbuffered: those who watch a run see each point as soon as it is written.
+            # Unbuffered, so that TensorBoard shows each point at once.
             self._files[split] = (folder / name).open("wb", buffering=0)
             self._append(split, Event(wall_time=time.time(), file_version="brain.Event:2"))
         self._files[split].write(frame(event.SerializeToString()))

@@ -86,6 +86,6 @@ def outer_job(
 
 
 def job_summary(result: dict[str, Any]) -> str:
-    """Say in a few lines what was written, and how the job is started."""
+    """Return a few lines that name the written files and the command that starts the job."""
     written = "\n".join(f"wrote {path}" for path in result["files"])
     return f"{written}\nstart it with: {result['submit']}\nthe run will be in: {result['run_dir']}"

@@ -84,7 +84,7 @@ def train_as_outer_rank(
 
 
 def _environment(config: TrainConfig, place: Cluster | Meeting) -> dict[str, str]:
-    """Return the variables by which the process finds the other ranks, and sees its devices."""
+    """Return the environment variables that name the other ranks and the devices of the process."""
     if isinstance(place, Meeting):  # PyTorch reads the variables of the outer system itself
         return {}
     variables = {"TF_CONFIG": place.to_tf_config()}
@@ -105,7 +105,7 @@ def _own_slot(config: TrainConfig) -> Slot | None:
 
 
 def _error_of(failure: RankFailure, more_parts: Callable[[int], int | None]) -> ShardmillError:
-    """Return the error with which this process ends."""
+    """Return the error that ends this process."""
     error = failure.error
     if isinstance(error, OutOfMemory) and failure.rank == 0:
         number = more_parts(failure.num_ranks)

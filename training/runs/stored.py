@@ -54,7 +54,7 @@ def kept_in_store(runs: str, name: str) -> Iterator[Path]:
     Raises:
         LockedError: another process trains this run, uses its copy, or took the lock when this one could
             not renew it.
-        StorageError: the store cannot be read, or what is trained cannot be uploaded.
+        StorageError: the store cannot be read, or the run cannot be uploaded.
     """
     copies, store = copies_of(runs), Storage.at(runs)
     with (

@@ -59,7 +59,7 @@ def limits_of(config: TrainConfig) -> Limits:
 
 
 def preemption_signals(config: TrainConfig) -> tuple[int, ...]:
-    """Return the signals by which the system asks a run to save and to end."""
+    """Return the signals that ask a run to save and to end."""
     return (signal.SIGTERM, signal.Signals[config.run.preemption_signal])
 
 
@@ -78,7 +78,7 @@ def of_a_rank(config: TrainConfig) -> TrainConfig:
 
 
 def first_places(config: TrainConfig) -> list[Slot]:
-    """Return the places of the ranks with which a run would begin now.
+    """Return the places of the ranks, if the run began now.
 
     Raises:
         ConfigError: there are fewer devices than ranks.

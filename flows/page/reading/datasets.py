@@ -1,4 +1,4 @@
-"""The data sets under the root. A damaged manifest becomes a row that says what is wrong with it."""
+"""Read the data sets under the root. A damaged manifest becomes a row with the error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The training runs in a folder. A damaged run folder becomes a row that says what is wrong with it."""
+"""Read the training runs in a folder. A damaged run folder becomes a row with the error."""
 
 from __future__ import annotations
 

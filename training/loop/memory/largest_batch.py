@@ -48,7 +48,7 @@ class _Tried:
 def find_largest_batch(
     config: TrainConfig, version: DatasetVersion, root: str | Path, place: Cluster | Meeting | None = None
 ) -> int:
-    """Return the largest global batch whose steps fit into memory: for each device a power of two.
+    """Return the largest global batch that fits into memory, a power of two of examples for each device.
 
     Args:
         config: the configuration of the run.

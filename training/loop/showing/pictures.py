@@ -59,7 +59,7 @@ def log_training_examples(
 
 
 class _Hard(NamedTuple):
-    """An example with a high loss: its record, its label, how it was predicted, and what is drawn of both."""
+    """An example with a high loss: record, label and prediction, and both as drawn into its picture."""
 
     loss: float
     ordinal: int

@@ -1,4 +1,4 @@
-"""The launcher of one machine: a process a GPU, or as many as asked for on the CPU. No TensorFlow."""
+"""The launcher of one machine: a process for each GPU, or any number on the CPU. No TensorFlow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from training.ranks.supervision.hosts import OnEvent, RankHosts, RankJob
 from training.ranks.supervision.rank_process import RankProcess, RankStart
 from training.ranks.supervision.slots import RankCount, Slot
 
-# A device on which ranks fail to start so often in a row is left out, if there are others.
+# After so many failed starts in a row, a device is no longer used, if there are others.
 _FAILED_STARTS = 2
 
 

@@ -1,4 +1,4 @@
-"""What a launcher needs to write a job whose ranks an outer system starts, and the statuses of such a rank.
+"""Settings and exit statuses of ranks that an outer system starts, such as Slurm or Kubernetes.
 
     status  how a rank ended                            the outer system
     0       the run has finished                        is done
@@ -7,7 +7,7 @@
     2, 3    the settings or the data are wrong          ends the job
     130     stopped by a person                         ends the job
 
-Any other status, also that of a signal, is that of a failed machine and stands for 4.
+Any other status, also of a process that a signal killed, means that a machine failed, like 4.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class RankJob:
     scratch: Path
 
     def log_path(self, rank: int) -> Path:
-        """Return the file for what a rank prints."""
+        """Return the path of the file for the output of a rank."""
         return self.log_folder / f"rank-{rank}.log"
 
 
@@ -79,7 +79,7 @@ class RunningRank(Protocol):
         """Send a signal to it and to all processes that it started."""
 
     def close(self) -> None:
-        """Kill the processes of the rank that still run, and release what it holds."""
+        """Kill the rank's processes that still run, and release its resources."""
 
 
 class RankHosts(Protocol):

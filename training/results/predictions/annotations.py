@@ -14,7 +14,7 @@ from training.results.predictions.segmentation_columns import SegmentationColumn
 def annotation_of(
     columns: PredictionColumns, num_classes: int, labels: Any, rows: Rows, row: int, *, is_whole: bool = True
 ) -> Annotation | None:
-    """Return what is drawn of one of n examples; None for tasks whose labels are words.
+    """Return the label and the prediction of an example to draw; None for tasks whose labels are words.
 
     Args:
         columns: of the task.

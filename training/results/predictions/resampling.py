@@ -146,7 +146,7 @@ COMPARED: Final[Mapping[str, Sequence[str]]] = {
     "segmentation": ("label", "predicted"),
     "detection": ("labels", "boxes", "crowds", "predicted", "predicted_boxes", "scores"),
 }
-# task -> what is kept of n records, where labels and predictions would not fit into memory:
+# Summaries of n records, for tasks whose labels and predictions do not fit into memory. task -> function:
 # (labels, rows, number of classes) -> (comparable labels [n], rows [n])
 SUMMARIES: Final[Mapping[str, Callable[[Any, Rows, int], tuple[Any, Rows]]]] = {
     "segmentation": summarized_masks,

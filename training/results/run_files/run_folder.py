@@ -204,7 +204,7 @@ def find_run(named: str, runs: Path) -> RunFolder | None:
 
 
 def is_run(path: Path) -> bool:
-    """Tell whether a folder is that of a run."""
+    """Tell whether a folder belongs to a run."""
     return (path / _IDENTITY).is_file()
 
 

@@ -1,7 +1,7 @@
 """Tell Kubernetes by the exit status of a rank how the JobSet goes on.
 
-A pod that fails makes its Job fail at once, and all pods end. By the reason and the message with which the
-Job failed, the JobSet starts all of them again or fails. The statuses are those of
+A pod that fails makes its Job fail at once, and all pods end. The reason and the message of the failure tell
+the JobSet whether to start all pods again or to fail. The exit statuses are explained in
 ``training.ranks.launchers.outer``:
 
     2, 3, 130                                   the JobSet fails

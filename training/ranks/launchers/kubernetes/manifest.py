@@ -1,7 +1,7 @@
 """Write the JobSet of ``--launcher kubernetes``. Nothing here asks a cluster.
 
-Each pod is a rank, whose number is the index of the pod in an indexed Job, or has several (``pod``). They
-find rank 0 by the name that the headless service of the JobSet gives the first pod.
+Each pod is one rank, numbered by the index of the pod in an indexed Job, or runs several ranks (``pod``).
+They find rank 0 by the name that the headless service of the JobSet gives the first pod.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-# A label of DNS has 63 characters. The longest name is that of a pod: <JobSet>-<ranks>-0-<rank>-<5 letters>.
+# A DNS label has at most 63 characters. Pods have the longest names: <JobSet>-<ranks>-0-<rank>-<5 letters>.
 _LONGEST_LABEL = 63
 _SUFFIX = "-abcde"
 _DIGEST_LENGTH = 8

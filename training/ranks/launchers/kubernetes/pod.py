@@ -1,8 +1,8 @@
 """``python -m training.ranks.launchers.kubernetes.pod --ranks N -- COMMAND``: several ranks in one pod.
 
-The first process of a container whose GPUs belong to several ranks: these talk through the memory of the pod
-then. It starts a rank for each GPU, passes signals on to all, and ends with one status for all of them. The
-ranks die with the container.
+This is the first process of such a container. It starts a rank for each GPU, passes signals on to all of
+them, and ends with one status for all of them. The ranks communicate through the memory of the pod, and die
+with the container.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class RankAgent:
         threading.Thread(target=self._end_without_parent, daemon=True).start()
 
     def address(self) -> str:
-        """Return ``host:port`` for the rank's server: the address by which the cluster knows this machine."""
+        """Return ``host:port`` for the rank's server: this machine in the cluster, and a free port."""
         host = ray.util.get_node_ip_address()
         return f"{host}:{free_port(host)}"
 

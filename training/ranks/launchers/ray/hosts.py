@@ -197,7 +197,7 @@ class RayHosts:
         }
 
     def _possible(self) -> int:
-        """Return the number of ranks for which the machines that are alive would have room."""
+        """Return the number of ranks that the living machines have room for, if nothing else ran."""
         return sum(_fits(node, self._bundle) for node in _resources())
 
     def _reserved(self, number: int, seconds: float) -> PlacementGroup | None:

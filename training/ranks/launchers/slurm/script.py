@@ -25,7 +25,7 @@ from training.ranks.launchers.slurm.next_try import AGAIN, REQUEUE
 from training.ranks.launchers.slurm.settings import SlurmSettings
 
 FILE = "job.sbatch"
-# The folder below that of the runs, with one for each job: what its ranks ended with, and its tries.
+# In the folder of the runs. Has a folder for each job, with the exit statuses of its ranks and its tries.
 STATE_FOLDER = ".slurm"
 
 _OWN_OPTIONS = frozenset(

@@ -82,7 +82,7 @@ def test_the_schema_refuses_what_jobset_does_not_know() -> None:
         (4, "RestartJobSet"),
         (1, "RestartJobSet"),
         (20, "RestartJobSet"),
-        (137, "RestartJobSet"),  # SIGKILL, also that of the kernel for want of memory
+        (137, "RestartJobSet"),  # SIGKILL, such as from the kernel when memory runs out
         (134, "RestartJobSet"),
     ],
 )

@@ -23,7 +23,7 @@ LINES = st.text(st.characters(blacklist_categories=("Cs", "C", "Z")) | st.just("
 
 
 def directives(text: str) -> dict[str, str]:
-    """The options for sbatch, as it reads them: quotes around a value, backslashes before characters."""
+    """Parse the options as sbatch does, with quotes around values and backslashes before characters."""
     found = {}
     lines = text.splitlines()[1:]
     for line in lines[: next(number for number, line in enumerate(lines) if not line.startswith("#SBATCH "))]:
@@ -36,7 +36,7 @@ def directives(text: str) -> dict[str, str]:
 
 
 def run_script(folder: Path, text: str, statuses: dict[int, int]) -> tuple[int, list[str]]:
-    """Run a script whose ranks end with ``statuses``; its own status, and the command of the ranks."""
+    """Run a script whose ranks end with ``statuses``; return its exit status and the ranks' command."""
     programs = folder / "programs"
     programs.mkdir(exist_ok=True)
     notes = "\n".join(f'echo {status} >"$SHARDMILL_STATUSES/{rank}"' for rank, status in statuses.items())
