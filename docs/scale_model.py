@@ -1,7 +1,7 @@
 """Writes the tables of ``docs/scale.md``: ``python docs/scale_model.py``.
 
-A model of a data set of photographs, from measured constants. A test compares the page with the output of this
-script. Change the constants, for example the prices, to your own.
+A model of a data set of photographs, from measured constants. A test compares the page with the output of
+this script. Change the constants, for example the prices, to your own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MIB, GIB, TIB = 1 << 20, 1 << 30, 1 << 40
 
 @dataclass(frozen=True)
 class Constants:
-    """What the model is made of. Bytes, unless the name says otherwise.
+    """The constants of the model, in bytes unless the name says otherwise.
 
     Assumed: source_image, stored_image (a photograph of 256 pixels as JPEG), classes, and all prices.
     Measured, with the command: see the page.
@@ -136,7 +136,7 @@ def of_bytes(number: float) -> str:
 
 
 def of_count(number: float) -> str:
-    """A large number in short."""
+    """A large number, shortened."""
     for unit, name in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
         if number >= unit:
             return f"{number / unit:.3g}{name}"

@@ -90,7 +90,7 @@ def trained_versions(dataset: str, runs: str) -> list[int]:
 
 
 def maintained_rows(done: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a maintenance did, a row each."""
+    """The results of a maintenance, a row each."""
     name = done["dataset"]
     rows: list[dict[str, Any]] = []
     if done["compacted"] is not None:
@@ -111,7 +111,7 @@ def maintained_rows(done: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def in_words(done: dict[str, Any]) -> str:
-    """What a maintenance did, in one line."""
+    """The results of a maintenance in one line."""
     parts = []
     if done["compacted"] is not None:
         parts.append(f"compacted as {done['dataset']}@{done['compacted']}")

@@ -92,7 +92,7 @@ def train(
 def _promote_if_undecided(
     run: str, alias: str, rules: PromotionRules, root: str | None, runs: str | None
 ) -> None:
-    """Promote a run about which nothing was decided: the flow run that trained it died before that."""
+    """Promote a run that has no decision yet, because the flow run that trained it died."""
     from training.promotion.deciding import is_decided  # with the libraries of images
 
     if not is_decided(run, alias, Path(runs_or_default(runs))):

@@ -33,7 +33,7 @@ _DAY_SECONDS = 86400.0
 
 
 class TrainWhen(Settings):
-    """When to train on a version that was not trained on: one condition suffices; without any, always."""
+    """Conditions for training on a new version: one of them suffices; without any, always."""
 
     new_records: int | None = Field(
         default=None,

@@ -1,4 +1,4 @@
-"""Tell an OpenLineage server what a job read and wrote, where ``OPENLINEAGE_URL`` is set.
+"""Report the inputs and outputs of a job to an OpenLineage server, if ``OPENLINEAGE_URL`` is set.
 
 A job says START when it begins, and COMPLETE, FAIL or ABORT when it ends. A job that was killed says nothing:
 its START stays alone. Names follow the conventions of OpenLineage: files are in the namespace ``file`` under

@@ -1,4 +1,4 @@
-"""Tell how the first inputs of a source were understood, for ``--dry-run``."""
+"""Describe the label, split and mask of the first inputs of a source, for ``--dry-run``."""
 
 from __future__ import annotations
 

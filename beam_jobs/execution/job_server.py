@@ -40,7 +40,7 @@ def _words(said: str | None) -> str:
 
 @contextlib.contextmanager
 def _lost_streams_unsaid() -> Iterator[None]:
-    """Let no thread print that the job server is gone: Beam reads messages on one, and raises it here too."""
+    """Keep Beam's message thread from printing that the job server is gone: the caller gets the error too."""
     import grpc
 
     before = threading.excepthook
@@ -60,7 +60,7 @@ def _lost_streams_unsaid() -> Iterator[None]:
 
 
 def cancel(result: Any) -> None:
-    """Ask the job server to cancel a pipeline; it may be the reason, so it is not waited for long."""
+    """Ask the job server to cancel a pipeline. Wait only briefly, because the server may be what failed."""
 
     def ask() -> None:
         with contextlib.suppress(Exception):

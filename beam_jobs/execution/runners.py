@@ -181,7 +181,7 @@ def _embedded_faults() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _options_for(task: Task, runner: RunnerConfig) -> Iterator[list[str]]:
-    """Give the block the options of Beam; on Flink, no other job does the same task meanwhile."""
+    """Yield Beam's options; on Flink, first cancel other jobs of the same task."""
     if runner.name == PRISM:
         with running_prism(runner.prism_program, _given_options(runner)) as options:
             yield [*options, *runner.options]

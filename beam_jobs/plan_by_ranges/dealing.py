@@ -18,7 +18,7 @@ from infra.format.contract import SPLITS
 
 @dataclass(frozen=True)
 class RangeCounts:
-    """What a range of hashes holds.
+    """The tables of a range of hashes.
 
     Attributes:
         written: int64 [splits, classes], records to be written.

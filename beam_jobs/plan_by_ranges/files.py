@@ -135,7 +135,7 @@ class WriteInputs(RangeTask):
         self.tables.send(TO_SHARDS, number, records, self.dealing.range_of_shards(shards))
 
     def _write_figures(self, number: int, stored: StoredFiles, fates: pa.Table) -> None:
-        """Write what the statistics of the splits are made of."""
+        """Write the counts that the statistics of the splits are added up from."""
         stays = pc.and_(pc.is_null(fates["original"]), pc.is_null(fates["dropped"]))
         chosen = np.flatnonzero(np.asarray(stays.to_numpy(), np.bool_))
         names = ["height", "width", "stored_bytes", "pixel_mean", "pixel_std"]

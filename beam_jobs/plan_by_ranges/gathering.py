@@ -52,7 +52,7 @@ def gather_by_ranges(
     known: KnownFiles,
     previous: PreviousVersion | None,
 ) -> GatherFacts:
-    """Write the listing by ranges, and return what gathers the facts of each.
+    """Write the listing by ranges, and return an object that gathers the facts of each range.
 
     Args:
         tables: of the plan.

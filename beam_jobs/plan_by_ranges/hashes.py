@@ -211,7 +211,7 @@ def read_held(tables: PlanTables, number: int, sizes: Int64) -> HeldShards:
 
 
 def write_previous(tables: PlanTables, previous: PreviousRecords | None, seed: int) -> None:
-    """Write what is known of the records of the previous version, by ranges of their hashes."""
+    """Write ids, splits and shards of the previous version's records, by ranges of their hashes."""
     if previous is None:
         ids, splits, held = np.empty(0, np.uint64), np.empty(0, np.int8), None
     else:

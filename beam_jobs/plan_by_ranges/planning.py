@@ -210,7 +210,7 @@ class _Planning:
     def _classes(
         self, known: KnownSplits, grouped: GroupedInRanges, dropped: Dropped
     ) -> tuple[list[str], list[str]]:
-        """Return the names of the classes, and the names by which records are labelled and dealt."""
+        """Return the names of the classes, and the list of names that label numbers refer to."""
         if self.kind != "class":
             return [], [""]
         left = known.counts.sum(axis=(0, 2, 3))

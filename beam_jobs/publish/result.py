@@ -43,7 +43,7 @@ class SavedWork:
 
     @classmethod
     def of(cls, known: KnownFiles, encoded: EncodedFiles, stored_before: npt.NDArray[np.bool_]) -> Self:
-        """Count the work that was not done again until all files were read.
+        """Count the work that listing, reading and encoding were spared.
 
         Args:
             known: the files whose facts the previous version knows.

@@ -1,4 +1,4 @@
-"""Tell the parent process which inputs cannot be used, with small pictures of the first of them."""
+"""Report the unusable inputs to the parent process, with small pictures of the first of them."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ class InterruptedRun:
 
 
 def interrupted_runs(catalog: Catalog, dataset: str, *, older_than_seconds: float) -> list[InterruptedRun]:
-    """The runs that left unfinished work and changed nothing of it for so long."""
+    """The runs with unfinished work that has not changed for so long."""
     storage, found = catalog.dataset_storage(dataset), []
     for run in storage.list_folders(_SPOOLS):
         files = storage.list_files(spool_dir(run))

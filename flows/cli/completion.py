@@ -1,4 +1,4 @@
-"""What a shell offers when a command is completed: datasets, their versions, and keys of settings."""
+"""Shell completion: datasets, their versions, and keys of settings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def references(incomplete: str) -> list[str]:
 
 
 def settings(incomplete: str) -> list[str]:
-    """The keys of the settings of prepare and train that begin so, up to the ``=``."""
+    """The keys of the settings of prepare and train with this beginning, up to the ``=``."""
     from beam_jobs.config import PrepareConfig
     from training.config import TrainConfig
 

@@ -50,7 +50,7 @@ class RunRecord:
         self._path = home.records_folder() / f"{uuid4()}.json"
 
     def hear(self, event: Event) -> None:
-        """Keep what an event tells people."""
+        """Keep the parts of an event that a page shows."""
         kind = event.get("event")
         if kind == "log":
             self._log(str(event.get("level")), str(event.get("message")))
@@ -164,7 +164,7 @@ def _make_flow_run(client: SyncPrefectClient, key: str, values: Mapping[str, Any
 
 
 def _period(values: Mapping[str, Any]) -> str:
-    """When a run took place, such as ``, 2026-05-01 09:00:00 to 2026-05-01 09:03:10 UTC``."""
+    """The time of a run, such as ``, 2026-05-01 09:00:00 to 2026-05-01 09:03:10 UTC``."""
     found = [values.get(name) for name in ("began_at", "ended_at")]
     times = [f"{datetime.fromisoformat(time):%Y-%m-%d %H:%M:%S}" for time in found if time]
     return f", {' to '.join(times)} UTC" if times else ""

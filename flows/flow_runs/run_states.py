@@ -39,7 +39,7 @@ def cancelled_state(reason: BaseException) -> State[Any]:
 def failures_shown(
     job: str, keys: Keys, arguments: Sequence[str], settings: Mapping[str, BaseModel]
 ) -> Iterator[None]:
-    """Show on the page of this flow run what failed, if the block fails, and what continues it.
+    """If the block fails, show the error and the command that continues the work on the flow run's page.
 
     Args:
         job: the name of what the run does.
@@ -58,7 +58,7 @@ def failures_shown(
 
 
 def failing_in_words(work: Callable[P, State[Any]]) -> Callable[P, State[Any]]:
-    """Decorate the function of a flow: the message of a failed run's state says what failed, and what to do.
+    """Decorate the function of a flow: put the error and its remedy into the state of a failed run.
 
     The function returns the state in which the run ends, and raises if it fails. Whoever calls the flow gets
     the same error.
@@ -90,7 +90,7 @@ def with_form_of(work: Callable[P, T], decorated: Callable[P, T]) -> Callable[P,
 
 
 def job_task(name: str) -> Callable[[Callable[P, T]], Task[P, T]]:
-    """Decorate a function that runs a job: a task that runs again, after a pause, while that may help."""
+    """Make a task of a function that runs a job; the task is repeated after errors that may be temporary."""
     return task(
         name=name,
         cache_policy=NO_CACHE,

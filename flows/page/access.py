@@ -1,4 +1,4 @@
-"""Who may see the page, and what a browser may do with it (ASGI wrappers)."""
+"""Access to the page, and its security headers (ASGI wrappers)."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _DATASETS, _LIVE_RUNS = 1_000, 50
 
 @dataclass(frozen=True, slots=True)
 class Flows:
-    """What Prefect knows: runs by flow and state, those that wait, and workers that are alive.
+    """Figures about Prefect: runs by flow and state, waiting runs, and living workers.
 
     Attributes:
         is_up: its API answered.
@@ -55,7 +55,7 @@ async def show(request: Request) -> Response:
 
 
 async def _flows(platform: Platform) -> Flows | None:
-    """Return what Prefect knows; None: the page stands alone."""
+    """Return the figures that Prefect has; None if the page runs without Prefect."""
     if platform.prefect is None:
         return None
     try:

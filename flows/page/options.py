@@ -1,4 +1,4 @@
-"""What the page of the platform shows, and who may see it."""
+"""The content of the platform's page, and access to it."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class ListPage(Generic[T]):
 
 
 def list_page(request: Request, items: Sequence[T], rows: int = ROWS) -> ListPage[T]:
-    """Return the page of a list that ``?page=N`` asks for; the nearest one where there is no such page."""
+    """Return page ``?page=N`` of a list, or the nearest page if there is no page N."""
     count = max(1, -(-len(items) // rows))
     asked = request.query_params.get("page", "1")
     number = int(asked) if asked.isascii() and asked.isdecimal() and len(asked) < 10 else 1

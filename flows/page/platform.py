@@ -48,7 +48,7 @@ class Platform:
         self._asking = asyncio.Lock()
 
     async def activity(self) -> Activity | str | None:
-        """Return what Prefect knows of now; a text: why nothing is known; None: there is no Prefect.
+        """Return Prefect's present runs; a text if it cannot be asked; None if there is no Prefect.
 
         Many viewers ask once in two seconds together.
         """

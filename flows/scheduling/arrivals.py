@@ -1,4 +1,4 @@
-"""Decide when the new files of an inbox are taken up: when they stand still, in batches."""
+"""Decide when to take up the new files of an inbox: in batches, once they no longer change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _State = tuple[int, int]  # size (bytes) and time of change (ns)
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """When a batch is taken up.
+    """The conditions for taking up a batch.
 
     Attributes:
         settle_seconds: a file is taken when its size and time have not changed for so long.

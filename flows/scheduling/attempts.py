@@ -1,4 +1,4 @@
-"""Run a flow as its schedule needs it: one run works, one may wait, and a failing source is tried slowly."""
+"""Run a flow from a schedule: at most one run works and one waits, and retries back off."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class _Tries:
             failures.announce("recovered", self._kind, self._run.name)
 
     def _failed(self, before: failures.Failures | None, message: str, error: Exception) -> State[Any] | None:
-        """Keep the failure. Return the state of a repeated one; None tells of a new one."""
+        """Keep the failure. Return a state for a repeated failure; None for a new one."""
         after = failures.with_failure(before, message, time.time(), self._mark())
         _ask(lambda client: failures.write_failures(client, self._kind, after))
         if after.count > 1:

@@ -1,4 +1,4 @@
-"""Back off from a source that fails again and again, and tell once per error.
+"""Back off from a source that fails repeatedly, and notify once per error.
 
 A Prefect variable keeps the failures in a row of each kind of run. A run that a schedule or an inbox started
 is postponed until the time of the next try: one minute after the first failure, then twice as long each time,
@@ -69,7 +69,7 @@ def is_same(error: str, other: str) -> bool:
 
 
 def reason_to_postpone(failures: Failures, now: float, source_mark: str) -> str | None:
-    """Why a run need not be tried now; None if it shall be."""
+    """The reason to skip a run now; None if it is to be tried."""
     # A clock that was set back must not postpone the next try beyond the pause.
     has_paused = abs(now - failures.last_at) >= pause_after(failures.count)
     if has_paused or source_mark != failures.source_mark:

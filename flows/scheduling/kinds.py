@@ -1,4 +1,4 @@
-"""Tell which runs of a flow do the same, although one was given its defaults and another one was not."""
+"""Recognise runs of a flow that do the same work, also if only one of them names the default values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""See whether a source has changed, by the names, sizes and times of its files, without reading any."""
+"""Detect whether a source has changed, by the names, sizes and times of its files."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def _client() -> Iterator[SyncPrefectClient]:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A schedule as Prefect has it."""
+    """A schedule that was read from Prefect."""
 
     flow: str
     deployment_id: Any

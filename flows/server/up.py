@@ -42,7 +42,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class UpOptions:
-    """What `shardmill up` starts.
+    """The services that `shardmill up` starts.
 
     Attributes:
         host, port: address of Prefect's server.

@@ -115,7 +115,7 @@ class Supervisor:
 
 
 class _Running:
-    """A service with its present process."""
+    """A service and its process."""
 
     def __init__(self, service: Service, log: Path) -> None:
         self.service = service

@@ -25,7 +25,7 @@ class Turn:
     """The turn of a job. It is taken when needed, and given back at the end of the block."""
 
     def __init__(self, work: str) -> None:
-        """Remember ``work``, which others read who wait."""
+        """Remember ``work``, so that waiting processes can show it."""
         self._work = work
         self._file: IO[str] | None = None
 

@@ -14,7 +14,7 @@ _COUNTED_TOGETHER = 10  # units; the rate of fewer says nothing
 
 
 class WholeJob:
-    """How far a job is. Its share never falls, whatever stages the job repeats.
+    """The progress of a whole job. It never falls, even if the job repeats stages.
 
     Without a ``job`` event, which names the main stages, each stage counts as a whole job.
 
@@ -70,7 +70,7 @@ class WholeJob:
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the job still takes at the rate of its stage; None: nothing says."""
+        """The time that the job still takes at the present rate; None if that is not known."""
         if not self._rate or not self._total or self._done <= 0:
             return None
         left = max(0, self._total - self._done) / self._rate

@@ -1,4 +1,4 @@
-"""Scripts that find what a person could not read on a page."""
+"""Scripts that find unreadable text on a page."""
 
 from __future__ import annotations
 

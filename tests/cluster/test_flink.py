@@ -59,7 +59,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What the embedded runner writes."""
+    """The files that the embedded runner writes."""
     root = tmp_path_factory.mktemp("embedded")
     done = finish(start(source, root))
     assert done["num_records"] == NUM_RECORDS
@@ -118,7 +118,7 @@ def stored(root: Path) -> dict[str, bytes]:
 
 
 def said(root: Path) -> str:
-    """What the commands on this root said on standard error."""
+    """The standard error of the commands on this root."""
     return (root / "said").read_text()
 
 

@@ -184,7 +184,7 @@ def _renews(server: RunningServer, lease: str) -> bool:
 
 
 def _told(live: Production, run: str) -> str:
-    """What the run, the workers and the servers say, for a failure."""
+    """The logs of the run, the workers and the servers, for a failed test."""
     logs = [*live.server.logs(run)[-30:]]
     for process in (*live.workers.values(), live.services, *live.apis.values()):
         logs += [f"== {process.log.name}", *process.log.read_text("utf-8", "replace").splitlines()[-30:]]

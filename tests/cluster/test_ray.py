@@ -98,7 +98,7 @@ def test_a_signal_saves_and_the_same_command_on_one_machine_goes_on(
 
 
 def test_ranks_follow_the_machines_that_come_and_go(tmp_path: Path, cluster: RayCluster) -> None:
-    """With ranks that train nothing: a worker of Ray dies, a machine goes, another comes."""
+    """With fake ranks: a worker of Ray dies, a machine goes, another comes."""
     ray = pytest.importorskip("ray")
     from training.ranks.launchers.ray.hosts import RayHosts
     from training.ranks.launchers.ray.settings import RaySettings

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(2400)
 
 
 class Environment:
-    """A virtual environment that has what a list names, and sees this checkout."""
+    """A virtual environment with the packages of a requirement list and this checkout."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._python = folder / "bin" / "python"
@@ -31,7 +31,7 @@ class Environment:
         self.says("-m", "pip", "check")
 
     def says(self, *arguments: str) -> str:
-        """What a command of its Python prints, if it succeeds."""
+        """Run a command with its Python; return the output."""
         done = self.run(*arguments)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

@@ -1,4 +1,4 @@
-"""The tables of the page about scale are what its model gives, and the model holds what the code says."""
+"""The tables of the page about scale agree with its model, and the constants of the model with the code."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_features_of_tfds_are_those_of_the_records(tmp_path: Path) -> None:
 
 
 def test_objects_of_tfds_follow_their_images(tmp_path: Path) -> None:
-    """Boxes are of the pixels in the file, which the second image says to turn."""
+    """Boxes refer to the pixels in the file; the EXIF orientation of the second image turns them."""
     features = {
         "image": PLAIN["image"],
         "objects": sequence(dictionary({"bbox": BOX, "label": class_label()})),

@@ -53,7 +53,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start(machine: Path, root: Path, runs: str, config: dict[str, Any]) -> subprocess.Popen[str]:
-    """Train as on a machine of its own: it shares nothing but the store."""
+    """Train as on another machine: only the store is shared."""
     command = [sys.executable, "-m", "training.train", "set", "--json", "--root", str(root), "--runs", runs]
     return subprocess.Popen(
         [*command, "--config-json", json.dumps(config)],

@@ -19,7 +19,7 @@ from tests.samples.waiting import eventually
 
 @dataclass
 class RedisServer:
-    """A Redis server with an append-only file, unless it was told otherwise.
+    """A Redis server, by default with an append-only file.
 
     Attributes:
         folder: where it keeps its data.

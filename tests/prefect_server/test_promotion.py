@@ -1,4 +1,4 @@
-"""From new images to the model in use without a hand, on a real server; and what people do to it."""
+"""New images lead to a new model in use automatically, on a real server; people can intervene."""
 
 from __future__ import annotations
 

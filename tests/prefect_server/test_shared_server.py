@@ -79,7 +79,7 @@ def in_an_hour() -> str:
 
 
 def taken(server: RunningServer, place: str) -> int:
-    """The places of a deployment that are taken."""
+    """The concurrency slots of a deployment that are taken."""
     found = server.post("/v2/concurrency_limits/filter", limit=200)
     return next(int(limit["active_slots"]) for limit in found if limit["name"] == place)
 

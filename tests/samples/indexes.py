@@ -28,7 +28,7 @@ from infra.storage.filesystem import Storage
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One image of a version, or an input that became none.
+    """One image of a version, or an input that was left out.
 
     Attributes:
         name: decides the id.
@@ -46,7 +46,7 @@ class Image:
 
     @property
     def sha256(self) -> str:
-        """Of the bytes that the image would have."""
+        """The number of bytes that the image would have."""
         return hashlib.sha256(self.name.encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""What Kubernetes and JobSet make of a pod that failed, after their source code.
+"""The reaction of Kubernetes and JobSet to a failed pod, after their source code.
 
 Kubernetes: ``pkg/controller/job/pod_failure_policy.go``; JobSet 0.12: ``pkg/controllers/failure_policy.go``.
 """

@@ -110,7 +110,7 @@ class OuterRanks:
         return [process.wait(max(until - time.monotonic(), 0.1)) for process in self.processes]
 
     def said(self, rank: int) -> str:
-        """What a rank wrote to its standard error."""
+        """The standard error of a rank."""
         return self._outputs[rank].with_suffix(".err").read_text()
 
     def result(self) -> dict[str, Any]:

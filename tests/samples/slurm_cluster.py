@@ -110,7 +110,7 @@ class SlurmCluster:
         return int(self.run("sbatch", "--parsable", f"--output={output}", str(script)))
 
     def state(self, job: int) -> dict[str, str]:
-        """Return what Slurm tells of a job, by the name of the field."""
+        """Return Slurm's record of a job: field -> value."""
         words = self.run("scontrol", "--oneliner", "show", "job", str(job)).split()
         return dict(word.split("=", 1) for word in words if "=" in word)
 

@@ -1,4 +1,4 @@
-"""A dataset that lives in an object store as on a disk, and two writers of it: for each kind of store."""
+"""Checks for each kind of object store: a dataset gets the same files as on a disk, also with two writers."""
 
 from __future__ import annotations
 

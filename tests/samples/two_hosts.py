@@ -14,7 +14,7 @@ _NOBODY = "02:00:00:00:00:99"
 
 
 def why_not() -> str | None:
-    """Why namespaces cannot be made here; None: they can."""
+    """The reason why namespaces cannot be made here; None if they can."""
     if shutil.which("ip") is None:
         return "the command ip is missing: apt-get install iproute2"
     name = f"shardmill-try-{os.getpid()}"

@@ -1,4 +1,4 @@
-"""Aliases of models, such as ``photos@production``: which run has one, and every decision that led there.
+"""Aliases of models, such as ``photos@production``: the run that has the alias, and the history of decisions.
 
 ::
 

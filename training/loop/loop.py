@@ -66,7 +66,7 @@ class TrainingLoop(EpochLoop):
 
     @property
     def stopped_early(self) -> str | None:
-        """Why the run ends before its last epoch; None: it does not."""
+        """The reason why the run ends before its last epoch; None if it does not."""
         if self.progress.best is None:
             return None  # there must be a model to keep
         if self._callback_stops:

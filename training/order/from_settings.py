@@ -76,7 +76,7 @@ def order_from_settings(data: DataSettings, table: SplitLabels, classes: Sequenc
 
 
 def _without_single_classes(data: DataSettings, table: SplitLabels) -> tuple[npt.NDArray[np.int32], Rule]:
-    """Return the class by which each record is drawn, and the rule, for other labels than one class each.
+    """Return a class for each record to balance by, and the rule, for labels other than one class each.
 
     Raises:
         ConfigError: the settings ask for one class each.

@@ -48,7 +48,7 @@ class MaskDecisions:
         }
 
     def decide(self, _names: Sequence[str], _values: Sequence[float]) -> dict[str, Any]:
-        """Return nothing: ``Prediction.further`` has the columns."""
+        """Return no columns, because ``Prediction.further`` has them."""
         return {}
 
 
@@ -76,7 +76,7 @@ def at_own_size(mask: npt.NDArray[Any], height: int, width: int, fit: Fit, num_c
 
 @dataclass
 class MaskNames:
-    """Names of the files of masks: those of the images, below the folders that were given.
+    """File names of masks, made from the names of their images.
 
     Attributes:
         folders: the folders that were given.
@@ -103,7 +103,7 @@ class MaskNames:
 
 @dataclass(frozen=True)
 class MaskFiles:
-    """Where the masks of a table of predictions go.
+    """The files of the masks of a table of predictions.
 
     Attributes:
         table: the path of the table; masks are in the folder ``<its name without ending>-masks`` beside it.

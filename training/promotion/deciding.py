@@ -173,7 +173,7 @@ def _record(name: AliasName, run: RunFolder, action: Action, verdict: str) -> Al
 
 
 def _told(decision: Decision, runs: Path) -> Decision:
-    """Tell the systems that track the run of a new move; none of them can undo it."""
+    """Report a new decision to the tracking systems of the run; their errors do not undo it."""
     if decision.is_new and decision.record.is_move:
         tell_trackers(open_run(decision.record.run, runs).path, decision.record)
     return decision

@@ -1,4 +1,4 @@
-"""Measure champion and candidate on the same records: a test split, without what either has learned from."""
+"""Measure champion and candidate on the same test records, without those that either was trained on."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _ids(version: DatasetVersion, split: str) -> Ids:
 
 
 def _predictions(run: RunFolder, ref: str, wanted: Ids, root: str) -> Path:
-    """Return the predictions of a run on a version; evaluates it if they are missing or lack a record."""
+    """Return the predictions of a run on a version; evaluate the run first if records lack a prediction."""
     try:
         path = run.predictions(_SPLIT, ref)
         if np.isin(wanted, np.array(read_all(path, ["id"])["id"].to_pylist(), "S16")).all():

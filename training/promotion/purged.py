@@ -70,7 +70,7 @@ def affected_runs(
 
 
 def mark_runs(runs: Path, affected: Iterable[AffectedRun], ids: Collection[str]) -> None:
-    """Write to the folder of each run how many of its records a purge removes.
+    """Note in the folder of each run how many of its records a purge removes.
 
     The same purge, begun again, is marked once. Neither ids nor names of the records are written.
     """
@@ -106,7 +106,7 @@ def num_purged(run_dir: Path) -> int:
 
 
 def _count(catalog: Catalog, ref: str, ids: Collection[str]) -> tuple[int, int]:
-    """Return how many of the records a version or view has in its train split, and in the others."""
+    """Count the records of a version or view: in its train split, and in the others."""
     version, wanted = catalog.open_view(ref), pa.array(sorted(ids), pa.string())
     counts = dict.fromkeys(SPLITS, 0)
     for shard in version.manifest.shards:

@@ -11,7 +11,7 @@ from training.promotion.metrics import Metric
 
 
 class PromotionRules(Settings):
-    """When a candidate takes over the alias from the run that has it."""
+    """Conditions under which a candidate takes over the alias from the run that has it."""
 
     metric: Metric | Literal["auto"] = Field(
         default="auto",

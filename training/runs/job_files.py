@@ -56,7 +56,7 @@ def write_job(
 def outer_job(
     config: TrainConfig, version: DatasetVersion, name: str, root: str | Path, runs: str
 ) -> OuterJob:
-    """Return what the ranks of a run execute when an outer system starts them.
+    """Return the command of the ranks of a run that an outer system starts.
 
     Raises:
         ConfigError: the job would begin anew at each start.

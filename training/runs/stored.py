@@ -1,4 +1,4 @@
-"""Training runs in an object store: a copy on this machine, and the store that has what counts.
+"""Training runs in an object store, worked on in a copy on this machine.
 
 Libraries write checkpoints, logs and exports as files, so a run is trained in a copy of its folder,
 ``$SHARDMILL_RUNS_COPY/<digest of the URI>/<run>`` (by default below ``~/.cache/shardmill/runs``). A thread

@@ -160,7 +160,7 @@ def _seen(data: DataSettings, traits: TaskTraits) -> DataSettings:
 
 
 def _instead(key: str, traits: TaskTraits) -> str:
-    """Return what another setting of this name does for the task, for a remedy; empty if there is none."""
+    """Return another remedy for the task as a clause of a sentence; empty if there is none."""
     if key == "data.balance" and "repeats" in traits.settings:
         return ", or draw images with rare labels more often: data.balance = 'repeat-factor'"
     return ""

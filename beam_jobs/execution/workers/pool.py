@@ -108,7 +108,7 @@ class _WorkerPool(_Servicer):
         return fn_api.StopWorkerResponse(error=self._in_turn(lambda: self._end(worker_id)))
 
     def _in_turn(self, call: Callable[[], None]) -> str:
-        """Have a call made by ``take_turn``; return what went wrong, or nothing."""
+        """Let ``take_turn`` make a call; return its error, or nothing."""
         done: Future[None] = Future()
         self._calls.put((call, done))
         error = done.exception()

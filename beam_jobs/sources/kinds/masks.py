@@ -119,7 +119,7 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
 
 
 def _of_voc(glance: Glance) -> tuple[dict[str, Any], str]:
-    """Return what Pascal VOC needs besides folders, and the words that say so.
+    """Return the settings that a Pascal VOC source needs, and a sentence about them.
 
     Most of its images have no mask, and lists name those that have.
     """

@@ -113,13 +113,13 @@ class SamplePairs:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where files lie: the parts of a folder's path, and what their names end in."""
+    """The location of files: the parts of a folder's path, and the ending of their names."""
 
     parts: list[str]
     suffix: str
 
     def key_of(self, uri: str) -> Key | None:
-        """Return what a file here has in common with its counterpart; None if it is not here."""
+        """Return the part of the path that an image and its mask share; None for other files."""
         *folders, name = uri.split("/")
         stem = _ENDING.sub("", name)
         if not stem.endswith(self.suffix) or stem == self.suffix:

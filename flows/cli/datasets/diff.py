@@ -43,7 +43,7 @@ def diff(
     root: options.Root = None,
     json_output: options.Json = False,
 ) -> None:
-    """Show what differs between two versions: inputs, records, labels, splits, classes, drift of the images.
+    """Show the differences of two versions: inputs, records, labels, splits, classes, drift of the images.
 
     A name alone compares the newest version with the one before it.
 

@@ -102,7 +102,7 @@ def run_flow(call: FlowCall) -> JobResult:
 
 @contextlib.contextmanager
 def _heard_by(*listeners: Callable[[Event], None]) -> Iterator[None]:
-    """Let these listeners hear the events of this process within the block."""
+    """Pass the events of this process to these listeners within the block."""
     with ExitStack() as ends:
         for listener in listeners:
             ends.callback(subscribe(listener))

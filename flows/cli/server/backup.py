@@ -1,4 +1,4 @@
-"""backup and restore: keep what a platform knows."""
+"""backup and restore: save the state of a platform, and bring it back."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}\Z")
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What the options ask for; see the command for each."""
+    """The options of the command; see there for each."""
 
     dataset: str
     source: str | None
@@ -138,7 +138,7 @@ def _work(wish: Wish, *more: str) -> tuple[str, dict[str, object]]:
 
 
 def _what_follows(wish: Wish) -> dict[str, object]:
-    """The parameters of the pipeline that say when to train, and what follows."""
+    """The parameters of the pipeline for the conditions of training and for promotion."""
     parameters: dict[str, object] = {"promote": True} if wish.promote else {}
     if wish.train_when is not None:
         from flows.train_when import parse_train_when

@@ -1,4 +1,4 @@
-"""schedule: let runs start by themselves on the server of `shardmill up`."""
+"""schedule: start runs automatically on the server of `shardmill up`."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def schedule(
     overrides: options.Overrides = None,
     json_output: options.Json = False,
 ) -> None:
-    """Let runs start by themselves on the server of `shardmill up`; without options, list the schedules.
+    """Start runs automatically on the server of `shardmill up`; without options, list the schedules.
 
     A run without changes takes seconds.
 

@@ -68,7 +68,7 @@ def _say_that_nothing_answers(json_output: bool) -> None:
 
 
 def _within(question: Callable[[], T], what: str) -> tuple[T | None, str | None]:
-    """The answer, or why there is none after some seconds."""
+    """The answer, or the error if none comes within some seconds."""
     found: list[T] = []
     failed: list[str] = []
 

@@ -1,4 +1,4 @@
-"""train-when: train on new versions of a dataset by itself, when a condition holds."""
+"""train-when: train automatically on new versions of a dataset, when a condition holds."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def train_when(
     overrides: options.Overrides = None,
     json_output: options.Json = False,
 ) -> None:
-    """Train on new versions of a dataset by itself, on the server of `shardmill up`.
+    """Train automatically on new versions of a dataset, on the server of `shardmill up`.
 
     A run trains if one of the conditions holds since the last training with the same settings. It is
     started by each version that is published, and by the clock.

@@ -1,4 +1,4 @@
-"""promote and aliases: which run has an alias such as photos@production, and how it got it."""
+"""promote and aliases: give an alias such as photos@production to a run, and show its history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small pictures of examples as Markdown: inputs that cannot be used, and what a model got wrong."""
+"""Small pictures of examples as Markdown: unusable inputs, and wrong predictions."""
 
 from __future__ import annotations
 

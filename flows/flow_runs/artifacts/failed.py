@@ -1,4 +1,4 @@
-"""Show on the page of a failed run what failed, where, and what to do."""
+"""Show the error, its place and its remedy on the page of a failed run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LINE = 400  # characters of a card
 
 
 class JobEnd(Exception):
-    """How a job came to its end: the cause of the error that a run fails with.
+    """The cause of the error that a job and its run failed with.
 
     Attributes:
         stage: the stage that ran, with how far it was; empty: none had begun.

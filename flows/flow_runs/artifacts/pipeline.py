@@ -1,4 +1,4 @@
-"""The summary of a pipeline on its own page: its version, its training, and where everything is."""
+"""The summary of a pipeline on its own page: version, training, and the paths of both."""
 
 from __future__ import annotations
 

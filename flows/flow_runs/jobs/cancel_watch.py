@@ -37,7 +37,7 @@ class StopRequest:
 def watched_runs(
     run_ids: list[UUID], *, worker_seconds: float = 0.0, poll_seconds: float = _POLL_SECONDS
 ) -> Iterator[StopRequest]:
-    """Watch flow runs until the block ends. Yield a request, which is made when one of them shall stop.
+    """Watch flow runs until the block ends. Yield a request, made when one of them is cancelled.
 
     Args:
         run_ids: of the flow runs.

@@ -47,7 +47,7 @@ class EarlyJob:
                 self._on_line(line)
 
     def pass_to(self, on_event: Listener, on_line: OnLine) -> None:
-        """Give everything said so far to these listeners, and what follows too."""
+        """Pass all earlier and all further events and lines to these listeners."""
         with self._lock:
             self._on_event, self._on_line = on_event, on_line
             for event in self._events:

@@ -26,7 +26,7 @@ def may_help(error: BaseException) -> bool:
 
 
 def tried_again(job: Callable[[], Result]) -> Result:
-    """Call ``job``, and again after a pause while that may help; the last error is raised."""
+    """Call ``job``; call it again after a pause if the error may be temporary; raise the last error."""
     for pause in PAUSES_SECONDS:
         try:
             return job()

@@ -1,1 +1,1 @@
-"""What the page of a flow run shows while it runs and afterwards: charts, lines, addresses."""
+"""The content of a flow run's page, while it runs and afterwards: charts, lines, addresses."""

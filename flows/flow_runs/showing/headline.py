@@ -13,7 +13,7 @@ Result = Mapping[str, Any]
 
 
 def headline(result: Result) -> str:
-    """Return what a result is, such as ``published photos@3: 3,564 records``."""
+    """Return a headline of a result, such as ``published photos@3: 3,564 records``."""
     return _trained(result) if "run_dir" in result else _prepared(result)
 
 
@@ -26,7 +26,7 @@ def sentence(result: Result) -> str:
 
 
 def main_figure(result: Result) -> tuple[str, str, float] | None:
-    """Return (split, name, value) of the figure that matters most: on the test split if there is one."""
+    """Return (split, name, value) of the main figure, on the test split if there is one."""
     for split in ("test", "validation"):
         figures = result.get("metrics", {}).get(split, {})
         name = next((name for name in FIGURES if name in figures), None)

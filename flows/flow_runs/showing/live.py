@@ -72,12 +72,12 @@ class LivePage:
 
     @property
     def text(self) -> str:
-        """How far the job is, in words."""
+        """The progress of the job, in words."""
         return self._whole.text() if self._whole.stage else "starting"
 
     @property
     def percent(self) -> float:
-        """How far the job is."""
+        """The progress of the job."""
         return 100.0 * self._whole.share
 
     def _publish(self) -> None:
@@ -128,7 +128,7 @@ def with_age(text: str, heard: float) -> str:
 
 
 def _changed_at(run_dir: Path | None) -> tuple[float, int]:
-    """Return when the curve of a run was written last, and its length."""
+    """Return the time of the last change of a run's curve, and its length."""
     try:
         found = (run_dir / CURVE_FILE).stat() if run_dir is not None else None
     except OSError:

@@ -118,7 +118,7 @@ def latest_rows(points: Points) -> list[dict[str, Any]]:
 
 
 def rank_rows(points: Points) -> list[dict[str, Any]]:
-    """Return what each rank did last, a row each."""
+    """Return the latest figures of each rank, a row each."""
     latest = {point["rank"]: point for point in points if "rank" in point}
     return [
         {

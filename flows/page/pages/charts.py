@@ -1,4 +1,4 @@
-"""The curves of runs as pictures. One chart a figure, with a curve for each split or for each run."""
+"""The curves of runs as pictures: a chart for each figure, with a curve for each split or run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FIRST = ("loss", "step_loss", *[name for name in FIGURES if name != "loss"])
 
 
 def run_charts(curves: Curves) -> Iterator[tuple[str, Markup]]:
-    """Yield (title, picture) of the curves of a run, the most telling ones first, those of ranks last."""
+    """Yield (title, picture) of the curves of a run, the main figures first, those of ranks last."""
     ranks = {name: curves[name] for name in _ranks(curves)}
     splits = {name: of_split for name, of_split in curves.items() if name not in ranks}
     yield from _charts(splits, {name: name for name in splits}, "")

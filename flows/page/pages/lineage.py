@@ -1,4 +1,4 @@
-"""Where everything comes from: source, version, runs, models and aliases of a data set."""
+"""The lineage of a data set: source, versions, runs, models and aliases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VERSIONS = 20
 
 @dataclass(frozen=True, slots=True)
 class Descent:
-    """A version, and the runs that were trained on it, each with the figure that says most."""
+    """A version, and the runs that were trained on it, each with its main figure."""
 
     version: VersionRow
     runs: Sequence[RunRow]

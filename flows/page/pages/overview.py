@@ -30,7 +30,7 @@ async def show(request: Request) -> Response:
 
 
 async def live(request: Request) -> Response:
-    """Return the part of the page that moves."""
+    """Return the part of the page that is updated while one looks at it."""
     values = await _values(request.app.state.platform)
     return await run_in_threadpool(render, request, "overview_live.html.j2", **values)
 

@@ -83,7 +83,7 @@ def show(request: Request) -> Response:
 
 
 def live(request: Request) -> Response:
-    """Return the part of a run's page that moves."""
+    """Return the part of a run's page that is updated while one looks at it."""
     platform: Platform = request.app.state.platform
     row = platform.runs.row(request.path_params["name"])
     answer = render(request, "run_live.html.j2", **_live_values(platform, row))

@@ -1,1 +1,1 @@
-"""What the page shows, read from data sets, run folders, disks and Prefect's API."""
+"""Read the page's data from data sets, run folders, disks and Prefect's API."""

@@ -1,4 +1,4 @@
-"""Which lock files of a folder are held now, without touching the locks.
+"""Find the lock files of a folder that are held now, without touching the locks.
 
 Trying a lock would take it for a moment, and a training that begins at that moment would be refused.
 """

@@ -62,7 +62,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What Prefect knows of now.
+    """Prefect's runs and workers at one moment.
 
     Attributes:
         running, coming, ended: runs at work, the next ones, the last ones.

@@ -1,1 +1,1 @@
-"""What follows by itself on events of the server: messages to people, and trainings."""
+"""Automatic reactions to events of the server: messages to people, and trainings."""

@@ -23,7 +23,7 @@ _OF_DATASET = "{{ event.resource.name }} was published"
 
 @dataclass(frozen=True, slots=True)
 class Occasion:
-    """What people can be told of.
+    """An occasion for a message to people.
 
     Attributes:
         events: names of events, any of which counts.
@@ -98,7 +98,7 @@ def _occasion(on: str) -> Occasion:
 
 
 def check_url(url: str) -> None:
-    """Raise UsageError when nobody can be told at ``url``, without repeating it: it holds a secret."""
+    """Raise UsageError if no message can be sent to ``url``. The error does not show the secret URL."""
     if kind_of(url) == "webhook":
         try:
             has_host = bool(urlsplit(url).hostname)

@@ -23,7 +23,7 @@ _DEPLOYMENT = "train/train"
 
 @dataclass(frozen=True, slots=True)
 class TrainingRule:
-    """When a dataset is trained on by itself.
+    """Conditions for training on a dataset automatically.
 
     Attributes:
         dataset: its name.

@@ -1,4 +1,4 @@
-"""Back up and restore what a platform knows: catalog, aliases, and the database of Prefect.
+"""Back up and restore the state of a platform: catalog, aliases, and the database of Prefect.
 
 ::
 

@@ -40,7 +40,7 @@ class Places:
 
 @dataclass(slots=True)
 class Backup:
-    """What a backup holds.
+    """The content of a backup.
 
     Attributes:
         database: file of Prefect's database; None: there was none.

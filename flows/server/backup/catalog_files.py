@@ -50,7 +50,7 @@ def back_up_dataset(catalog: Catalog, name: str, to: Storage, *, with_shards: bo
 
 
 def check_dataset(source: Storage, catalog: Catalog, name: str) -> None:
-    """Check that no version of a dataset in a backup is there with another content.
+    """Check that no version of a dataset differs from the version in a backup.
 
     Raises:
         PublishConflict: one is.
@@ -81,7 +81,7 @@ def restore_dataset(source: Storage, catalog: Catalog, name: str) -> Copied:
 
 
 def check_aliases(source: Storage, to: Storage) -> None:
-    """Check that no record of an alias in a backup is there with another content.
+    """Check that no record of an alias differs from the record in a backup.
 
     Raises:
         PublishConflict: one is.

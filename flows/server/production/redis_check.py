@@ -50,7 +50,7 @@ def check_redis(url: str) -> list[str]:
 
 
 def warnings_about(info: dict[str, Any]) -> list[str]:
-    """Return what the answer to INFO says of settings that lose data, in words."""
+    """Return warnings about settings in Redis' INFO with which data can be lost."""
     found = []
     if not info.get("aof_enabled"):
         found.append(

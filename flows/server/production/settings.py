@@ -13,7 +13,7 @@ REDIS_SETTING = "PREFECT_REDIS_MESSAGING_URL"
 
 @dataclass(frozen=True, slots=True)
 class Backends:
-    """What all processes of one server share.
+    """The settings that all processes of one server share.
 
     Attributes:
         database: URL of PostgreSQL, as Prefect takes it.
@@ -73,7 +73,7 @@ def _database_environment(database: str, *, migrates: bool) -> dict[str, str]:
 
 
 def _redis_environment(url: str) -> dict[str, str]:
-    """Return the settings that put into Redis all that a single server keeps in its memory or files."""
+    """Return the settings that make Prefect's server keep its shared state in Redis."""
     return {
         REDIS_SETTING: url,
         "PREFECT_SERVER_EVENTS_MESSAGING_BROKER": "prefect_redis.messaging",

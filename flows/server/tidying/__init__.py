@@ -1,1 +1,1 @@
-"""Put the history of Prefect in order after processes were killed."""
+"""Correct the history of Prefect after processes were killed."""

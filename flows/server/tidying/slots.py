@@ -1,4 +1,4 @@
-"""Give back places of Shardmill's deployments that no run holds any more.
+"""Release concurrency slots of Shardmill's deployments that no run holds any more.
 
 Prefect counts the runs that hold a place of their deployment, and keeps a lease for each. A process or server
 that is killed at the wrong moment can leave the count above the number of runs, and then all later runs wait
@@ -36,14 +36,14 @@ _OF_DEPLOYMENT = "deployment:"
 
 @dataclass
 class _Unheld:
-    """Places of a limit that seemed to be held by nobody, at each of the last looks, and since when."""
+    """The number of a limit's slots that nobody seemed to hold, at each of the last looks, and since when."""
 
     since: float
     places: list[int] = field(default_factory=list)
 
 
 class Slots:
-    """Remembers how many places seemed to be held by nobody.
+    """Remembers how many concurrency slots seemed to be held by nobody.
 
     Args:
         leases_expire: whether the server gives places back whose lease has expired.
@@ -56,7 +56,7 @@ class Slots:
         self._unheld: dict[UUID, _Unheld] = {}
 
     def give_back(self, client: SyncPrefectClient) -> int:
-        """Look once; give back what nobody held the last times; return the number of places."""
+        """Look once; release slots that nobody held at the last looks; return their number."""
         taken = _taken(client)
         holders = _holders(client) if taken else {}
         seen = {one: number - holders.get(one, 0) for one, number in taken.items()}
@@ -82,7 +82,7 @@ class Slots:
 
 
 def _release_by_lease(client: SyncPrefectClient, deployment: UUID, places: int) -> int:
-    """Give back places whose lease is that of a run that has ended; return how many."""
+    """Release concurrency slots whose lease belongs to a run that has ended; return their number."""
     given = 0
     before = _taken(client).get(deployment, 0)
     for lease in _leases_of_ended_runs(client, deployment):
@@ -120,7 +120,7 @@ def _leases_of_ended_runs(client: SyncPrefectClient, deployment: UUID) -> Iterat
 
 
 def _taken(client: SyncPrefectClient) -> dict[UUID, int]:
-    """Deployment of Shardmill -> its places that are taken, if any are."""
+    """Deployment of Shardmill -> its concurrency slots that are taken, if any are."""
     taken: dict[UUID, int] = {}
     offset = 0
     while page := client.read_global_concurrency_limits(limit=_PAGE, offset=offset):
@@ -135,7 +135,7 @@ def _taken(client: SyncPrefectClient) -> dict[UUID, int]:
 
 
 def _holders(client: SyncPrefectClient) -> Mapping[UUID, int]:
-    """Deployment -> runs that may hold a place of it."""
+    """Deployment -> runs that may hold one of its concurrency slots."""
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
     from prefect.client.schemas.objects import StateType
 

@@ -1,4 +1,4 @@
-"""What Flink is told: its configuration file, hosts files, and the commands of its processes.
+"""Flink's configuration: the file, hosts files, and the commands of its processes.
 
 All sizes of memory are given one by one, so none of Flink's start scripts is needed.
 """

@@ -229,7 +229,7 @@ def _column(field: pa.Field) -> dict[str, Any]:
 
 
 def _property(name: str) -> dict[str, Any]:
-    """Name the property of schema.org that a feature is, such as the licence of an image."""
+    """Return the schema.org property of a feature, such as the licence of an image."""
     return {"equivalentProperty": f"sc:{PROPERTIES[name]}"} if name in PROPERTIES else {}
 
 

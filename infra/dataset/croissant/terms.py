@@ -26,7 +26,7 @@ _LICENCES, _ATTRIBUTIONS = ("licence", "license"), ("attribution",)
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What holds for every record of a version.
+    """Properties that every record of a version shares.
 
     Attributes:
         licence: the one that all records have; None if they have several, or one has none.

@@ -11,7 +11,7 @@ from infra.html.formatting import share
 
 
 def typical(trait: Trait, before: Ints, after: Ints) -> tuple[str, str]:
-    """Return texts of two histograms (int64 [bins]) that show how they differ most.
+    """Describe the largest difference of two histograms (int64 [bins]) by a text for each.
 
     The medians, or if these are alike the shares of images up to the value where the shares differ most.
     """

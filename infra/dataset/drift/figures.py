@@ -45,7 +45,7 @@ class DriftFigure:
 
     @property
     def subject(self) -> str:
-        """The compared property and images, as the subject of a sentence."""
+        """The compared property and images, in words that can begin a sentence."""
         noun = "inputs" if self.split is None else f"{self.split} images"
         return f"{self.title} of {'new' if self.scope == 'new' else 'all'} {noun}"
 

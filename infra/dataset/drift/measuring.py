@@ -101,7 +101,7 @@ def _splits(counted: _Counted, limits: DriftLimits) -> Iterator[DriftFigure]:
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """What the figures of two populations, or of the inputs of two versions, have in common."""
+    """The common part of the figures of two populations and of the inputs of two versions."""
 
     limits: DriftLimits
     split: str | None

@@ -85,7 +85,7 @@ class Holder:
 def lease(
     holders: HolderList, *, exclusive: bool, purpose: str, name: str, times: LeaseTimes = DEFAULT_TIMES
 ) -> Iterator[Lock]:
-    """Hold a lock by an entry in a list of holders, which stays behind.
+    """Hold a lock by an entry in a list of holders. The list itself is never deleted.
 
     Args:
         holders: the list.
@@ -271,7 +271,7 @@ _FIELDS = frozenset(field.name for field in fields(Holder))
 
 
 def _holder(entry: dict[str, Any], written_by: str | None, found: Written) -> Holder:
-    """One entry. Those of earlier releases, which have times of other clocks, are as old as the list."""
+    """One entry. Entries of earlier releases used another clock; they count as old as the list itself."""
     holder = Holder(**{name: value for name, value in entry.items() if name in _FIELDS})
     is_newest = holder.id == written_by or not holder.renewed_at
     return replace(holder, renewed_at=found.modified_at) if is_newest else holder

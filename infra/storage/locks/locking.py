@@ -1,4 +1,4 @@
-"""What a lock is, the locks that a process holds, and locks of one machine by its kernel (``flock``)."""
+"""The interface of a lock, the locks that a process holds, and kernel locks of one machine (``flock``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a flow costs around its jobs: the same work as a module, as a command, and as a run of a deployment.
+"""Measure the cost of a flow around its jobs: the same work as a module, a command, and a deployment's run.
 
 The sources are so small that nearly all of the time is start-up. The columns are wall and CPU seconds; the
 CPU seconds of a command under a server leave out the server. The rows of the pipeline say when each stage of

@@ -1,4 +1,4 @@
-"""What a step of two ranks costs beside the same step of one device, on the cores of one machine.
+"""Compare the cost of a step of two ranks with the same step of one device, on the cores of one machine.
 
     python -m tests.benchmarks.train.ranks [--model NAME] [--image-size 64] [--steps 40] [--rounds 3]
 

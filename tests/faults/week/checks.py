@@ -1,4 +1,4 @@
-"""What holds at the end of the week: nothing is lost or doubled, and the history tells it in order."""
+"""Checks at the end of the week: nothing is lost or doubled, and the history is in order."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _time(text: str) -> datetime:
 
 
 def _published(run: dict[str, Any], dataset: str) -> int | None:
-    """The version that a run says it published; None: it says nothing of the kind."""
+    """The version that a run published, by its output; None if it does not say so."""
     message = str((run["state"] or {}).get("message") or "")
     found = re.match(rf"Published {re.escape(dataset)}@(\d+)", message)
     return int(found[1]) if found and run["state_type"] == "COMPLETED" else None

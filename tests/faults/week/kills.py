@@ -1,4 +1,4 @@
-"""Random kills of a platform's processes, what hangs on a killed process, and the table of the kills."""
+"""Random kills of a platform's processes, the descendants of a killed process, and the table of the kills."""
 
 from __future__ import annotations
 

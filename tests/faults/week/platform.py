@@ -1,4 +1,4 @@
-"""A platform that is started again whenever its `shardmill up` was killed, and what a user asks of it."""
+"""A platform that is restarted after each kill of its `shardmill up`, and the commands that users run."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Platform:
         return [str(process) for process in left if lives(process)]
 
     def kill(self) -> None:
-        """Kill all that is left of it."""
+        """Kill its remaining processes."""
         for process in processes_of(self.home):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -134,7 +134,7 @@ class Platform:
 
 
 def eventually_empty(ask: Callable[[], list[str]], seconds: float) -> list[str]:
-    """Ask until the answer is empty, for so long at most; the last answer."""
+    """Ask until the answer is empty or the time is over; return the last answer."""
     end = time.monotonic() + seconds
     while (left := ask()) and time.monotonic() < end:
         time.sleep(2)

@@ -26,7 +26,7 @@ class ChangingSource:
         self._grow(_FEWEST)
 
     def change(self) -> str:
-        """Change something, and say what."""
+        """Change something at random; return a description of it."""
         files = sorted(self.folder.glob("*/*.jpg"))
         count = self._random.randint(1, 8)
         if len(files) < _FEWEST or (len(files) < _MOST and self._random.random() < 0.6):

@@ -102,7 +102,7 @@ def _disturb(source: ChangingSource, kills: Kills) -> None:
 
 
 def _start_again(platform: Platform, database: KillableDatabase | None) -> str | None:
-    """Start what a system's service manager starts again; say what that was."""
+    """Restart dead services as a system's service manager does; return a description."""
     if database is not None and database.process() is None:
         database.start_again()
         return "the database is started again"

@@ -1,1 +1,1 @@
-"""The walk through the epochs of a run, with any framework: steps, reports, validation, the best model."""
+"""The loop over the epochs of a run, with any framework: steps, reports, validation, the best model."""

@@ -69,7 +69,7 @@ class EpochLoop(ABC):
 
     @abstractmethod
     def _make_step(self, head: Any | None) -> Any:
-        """Return the step of a stage; ``head``: the stage, where only the classifier learns."""
+        """Return the training step of a stage; in the stage ``head`` only the classifier learns."""
 
     @abstractmethod
     def _take_step(self, batch: Any, num_real: int) -> None:
@@ -112,7 +112,7 @@ class EpochLoop(ABC):
 
     @property
     def stopped_early(self) -> str | None:
-        """Why the run ends before its last epoch; None: it does not."""
+        """The reason why the run ends before its last epoch; None if it does not."""
         return self._run.out_of_patience
 
     def rates(self) -> dict[str, float]:
@@ -142,7 +142,7 @@ class EpochLoop(ABC):
             raise
 
     def _begin_stage(self) -> None:
-        """Where a stage begins, let the layers learn that do in it."""
+        """At the first step of a stage, make the layers of the stage trainable."""
         head = self._parts.head_of(self.progress.epoch)
         alone = head is not None
         if self._train_step is not None and alone == self._head_alone:

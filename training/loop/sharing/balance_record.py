@@ -90,7 +90,7 @@ class BalanceRecord:
         self._told_at = time.monotonic()
 
     def count_step(self, run_step: int, seconds: float, input_seconds: float) -> None:
-        """Count a step that took so long, a part of it waiting for data; tell the parent now and then."""
+        """Count a step, its time and its wait for data; report to the parent from time to time."""
         self._num_steps += 1
         self._seconds += seconds
         self._input_seconds += input_seconds
@@ -103,7 +103,7 @@ class BalanceRecord:
         events.emit({"event": "rank", "step": run_step, **self._now()})
 
     def _now(self) -> dict[str, Any]:
-        """Return what this rank did since it was last told."""
+        """Return the figures of this rank since its last report."""
         rank, rows = self._ranks.rank, self._division.rows
         mean, waited = (sum(times) / len(self._recent) for times in zip(*self._recent, strict=True))
         self._recent = []

@@ -37,7 +37,7 @@ class LabelSets(Protocol):
 
 
 def by_leading_label(sets: LabelSets, threshold: float) -> tuple[npt.NDArray[np.int32], Rule]:
-    """Return the class by which each record is drawn, and the rule that draws these classes.
+    """Return a class for each record, and the rule that balances draws by these classes.
 
     Args:
         sets: the labels of N records.

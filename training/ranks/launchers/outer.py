@@ -26,7 +26,7 @@ FINAL: Final = (UsageError.exit_code, DataError.exit_code, Cancelled.exit_code)
 
 
 def joint_status(statuses: Iterable[int]) -> int:
-    """Return the status that stands for several ranks, from theirs; those of signals may be negative.
+    """Combine the exit statuses of several ranks into one; negative numbers are signals.
 
     A rank that is to blame by itself comes before those that were only asked to stop meanwhile.
     """

@@ -1,4 +1,4 @@
-"""What the parent of the ranks needs of those who place and start them: one interface for all launchers."""
+"""The interface of all launchers: how the parent of the ranks places, starts and watches them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OnEvent = Callable[[int, Event], None]
 
 @dataclass(frozen=True, slots=True)
 class RankJob:
-    """What the ranks of an attempt run.
+    """The command and environment of the ranks of an attempt.
 
     Attributes:
         command: the command of a rank.
@@ -36,7 +36,7 @@ class RankJob:
 
 
 class RunningRank(Protocol):
-    """A rank that was started, on whichever machine. No method waits for the rank."""
+    """A started rank on any machine. No method waits for the rank."""
 
     @property
     def rank(self) -> int:
@@ -48,7 +48,7 @@ class RunningRank(Protocol):
 
     @property
     def beat(self) -> Beat:
-        """Its latest beat; ``at`` is of no use on another machine."""
+        """The rank's latest heartbeat; ``at`` has no meaning on another machine."""
 
     def silent_seconds(self) -> float:
         """Return the time since its latest beat, or since its start."""
@@ -61,7 +61,7 @@ class RunningRank(Protocol):
 
     @property
     def lost(self) -> str | None:
-        """Why it cannot be watched any more: its machine is gone; None: it can."""
+        """The reason why the rank is lost, such as that its machine is gone; None if it is not."""
 
     @property
     def result(self) -> dict[str, Any] | None:

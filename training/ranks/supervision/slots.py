@@ -1,4 +1,4 @@
-"""How many ranks may train, and the place of one: a GPU, or a part of the CPU. No TensorFlow."""
+"""The number of ranks, and the device of each: a GPU, or a part of the CPU. No TensorFlow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be drawn of an example: its boxes or mask, and those that were predicted."""
+"""The drawable parts of an example: its boxes or mask, and the predicted ones."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def with_addresses_of_masks(
 
 
 def attached(listing: Listing, settings: MasksConfig) -> Listing:
-    """Attach the masks to their images, as fetching found both."""
+    """Attach the fetched masks to the fetched images."""
     table = listing.table
     is_read = pc.equal(table["status"], int(Status.TO_READ))
     images = np.flatnonzero(pc.and_(is_read, pc.is_valid(table[_COLUMN])).to_numpy())
@@ -72,7 +72,7 @@ def attached(listing: Listing, settings: MasksConfig) -> Listing:
 
 
 def _addresses(texts: list[str], prefix: str) -> tuple[list[Address | None], list[str | None]]:
-    """Read addresses; return also why some are none."""
+    """Read addresses; return also the faults of those that are invalid."""
     found: list[Address | None] = []
     faults: list[str | None] = []
     for text in texts:

@@ -1,4 +1,4 @@
-"""What a shell offers when commands are completed, asked as a shell asks."""
+"""Shell completion, asked for in the way that a shell asks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job that starts before its flow: nothing that it says is lost, and nothing of it is left."""
+"""A job that starts before its flow: none of its output is lost, and no process is left over."""
 
 from __future__ import annotations
 

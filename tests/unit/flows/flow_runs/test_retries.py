@@ -1,4 +1,4 @@
-"""Which errors are tried again, and how long the pauses are."""
+"""Retries after errors, and the pauses between them."""
 
 from __future__ import annotations
 

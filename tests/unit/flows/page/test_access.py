@@ -1,4 +1,4 @@
-"""Who may see the page, and which files it hands out."""
+"""Access to the page, and to the files that it hands out."""
 
 from __future__ import annotations
 

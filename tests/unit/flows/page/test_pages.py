@@ -1,4 +1,4 @@
-"""What the pages show of a small catalogue, some of it broken, some of it named to do harm."""
+"""The pages of a small catalogue with damaged parts and hostile names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When new files of an inbox are taken up, by a clock of the test."""
+"""The times at which new files of an inbox are taken up, by a clock of the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which runs need not run, and which runs do the same."""
+"""Superfluous runs, and runs that do the same work."""
 
 from __future__ import annotations
 

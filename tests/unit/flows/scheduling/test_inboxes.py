@@ -1,4 +1,4 @@
-"""All inboxes are read, and what becomes of a batch when its run has ended."""
+"""Inboxes are read, and a batch is settled by the end of its run."""
 
 from __future__ import annotations
 

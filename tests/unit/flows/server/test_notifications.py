@@ -1,4 +1,4 @@
-"""Whom nobody can tell is refused before the server is asked, without showing the secret in the URL."""
+"""Unusable URLs are refused before the server is asked, without showing the secret in the URL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the script of the Flink cluster needs and writes, without Java; tests/cluster/ runs it."""
+"""The requirements and files of the Flink cluster's script, without Java; tests/cluster/ runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which versions are kept."""
+"""The rules of retention choose versions to keep."""
 
 from __future__ import annotations
 

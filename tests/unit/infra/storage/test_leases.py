@@ -1,4 +1,4 @@
-"""Leases in folders and object stores: who excludes whom, what dead holders leave, how a loss is noticed."""
+"""Leases in folders and object stores: exclusion, dead holders, and the loss of a lease."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A copy of a store's folder: only changes move, and the mark of completeness goes last and away first."""
+"""A copy of a store's folder: only changes are sent; the completeness mark is written last, removed first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process is told from later ones of its number, and one that cannot be seen counts as alive."""
+"""A process differs from later ones with the same number; a process that cannot be seen counts as alive."""
 
 from __future__ import annotations
 

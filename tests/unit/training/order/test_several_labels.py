@@ -1,4 +1,4 @@
-"""Repeat factors of images with several labels: by LVIS' formula, and drawn by the exact order; pinned."""
+"""Repeat factors of images with several labels: the formula of LVIS, and pinned values of the order."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def test_unfinished_runs_and_empty_reasons_are_refused(made: FinishedRuns) -> No
 
 
 def test_candidates_who_race_are_compared_with_the_one_that_won(made: FinishedRuns) -> None:
-    """Whoever comes first, the better one has the alias at the end."""
+    """In either order, the better one has the alias at the end."""
     promote(made, made.run("zero", 2, lambda rows: rows % 2 == 0))
     candidates = [made.run("good", 2, seldom), made.run("best", 2, often)]
     together = threading.Barrier(2)

@@ -1,4 +1,4 @@
-"""The private parts of TensorFlow that ranks need: a process of its own, since a strategy is made once."""
+"""Tests of the private parts of TensorFlow that ranks use, in a process each: a strategy is made once."""
 
 from __future__ import annotations
 

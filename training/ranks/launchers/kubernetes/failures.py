@@ -1,4 +1,4 @@
-"""Tell Kubernetes by the exit status of a rank how the JobSet goes on.
+"""Rules that tell Kubernetes, by the exit status of a rank, whether the JobSet starts again.
 
 A pod that fails makes its Job fail at once, and all pods end. The reason and the message of the failure tell
 the JobSet whether to start all pods again or to fail. The exit statuses are explained in

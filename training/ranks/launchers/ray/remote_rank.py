@@ -49,7 +49,7 @@ class RemoteRank:
 
     @property
     def beat(self) -> Beat:
-        """Its latest beat; ``at`` is on the clock of its machine."""
+        """The rank's latest heartbeat; ``at`` is by the clock of its machine."""
         return Beat() if self._seen is None else self._seen.beat
 
     def silent_seconds(self) -> float:

@@ -34,7 +34,7 @@ _CHECKPOINT = re.compile(r"step-(\d+)\b")
 
 @dataclass(frozen=True, slots=True)
 class Tries:
-    """What earlier tries of a job came to.
+    """The results of earlier tries of a job.
 
     Attributes:
         step: the step of the last checkpoint after the latest failure; -1: there was none.

@@ -10,7 +10,7 @@ from flows.flow_runs.artifacts.page import RunPage
 
 
 class RecordedPage(RunPage):
-    """Stands for the artifacts of a run where there is no Prefect: key -> (type, data, description)."""
+    """Records artifacts in place of a Prefect run: key -> (type, data, description)."""
 
     def __init__(self, sub_runs: Sequence[UUID] = ()) -> None:
         super().__init__([])

@@ -1,4 +1,4 @@
-"""What the page of a run shows, before Prefect gets it."""
+"""The content of a run's page, before Prefect gets it."""
 
 from __future__ import annotations
 

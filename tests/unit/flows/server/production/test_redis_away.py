@@ -1,4 +1,4 @@
-"""What clients are told while Redis is away."""
+"""The answers to clients while Redis is away."""
 
 from __future__ import annotations
 

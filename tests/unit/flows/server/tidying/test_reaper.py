@@ -1,4 +1,4 @@
-"""Which crashed runs are started again, and what the reaper leaves alone."""
+"""The reaper starts crashed runs again, and leaves other runs alone."""
 
 from __future__ import annotations
 

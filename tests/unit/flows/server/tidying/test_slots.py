@@ -1,4 +1,4 @@
-"""Places of deployments that no run holds are given back, by their lease where it is known, and no others."""
+"""Concurrency slots that no run holds are released, by their lease where it is known, and no others."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Clock:
 
 
 def given_back(api: Api, looks: list[tuple[int, int]]) -> int:
-    """Look at places that are taken and runs that work, in turn; return how many places were given back."""
+    """Compare the taken slots with the running runs, several times; return the number of released slots."""
     slots = Slots(leases_expire=False)
     total = 0
     for api.taken, api.running in looks:

@@ -1,4 +1,4 @@
-"""Which runs `shardmill up` marks as crashed although no lock tells that they were killed."""
+"""`shardmill up` marks runs as crashed that were killed before they took their lock."""
 
 from __future__ import annotations
 

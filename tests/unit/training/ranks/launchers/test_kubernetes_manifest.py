@@ -164,7 +164,7 @@ def test_a_range_of_ranks_is_refused() -> None:
 
 
 def expanded(text: str, variables: dict[str, str]) -> str:
-    """A command as Kubernetes expands it: $(NAME) where it is known, $$ is a dollar."""
+    """Expand variables as Kubernetes does: $(NAME) if NAME is known; $$ becomes a dollar sign."""
     return re.sub(
         r"\$\$|\$\(([^)]*)\)",
         lambda found: "$" if found[1] is None else variables.get(found[1], found[0]),

@@ -1,4 +1,4 @@
-"""Several ranks in one pod, and the one status that stands for them."""
+"""Several ranks in one pod, and their common exit status."""
 
 from __future__ import annotations
 
