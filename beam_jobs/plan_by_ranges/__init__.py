@@ -1,14 +1,14 @@
 """Planning beyond memory: the same plan as ``beam_jobs.plan`` makes, by ranges, with tables in the spool.
 
-One process holds only what is small: counts of classes, and the records that are in groups. The rest is done
-by tasks, as numbers of a Beam job::
+One process holds only small data: counts of classes, and the records that are in groups. Tasks do the rest,
+as numbers of a Beam job::
 
     task            a range of     does                                                sends
     --------------  -------------  --------------------------------------------------  ---------------
     SendFiles       the listing    joins listing and facts                             files by hash
     FindDuplicates  hashes         makes records of files, counts them by class        members by key
     GroupByKey      keys           groups records
-    (this process)                 near-duplicates, units, leaks, seats of the splits
+    (this process)                 near-duplicates, units, leaks, places in the splits
     AssignSplits    hashes         gives each record its split                         fates by file
                                                                                        records by hash
     DealRecords     other hashes   counts the turns in which records go to shards      turns by file
@@ -19,7 +19,7 @@ by tasks, as numbers of a Beam job::
     tables          the tables, and the exchange of rows between ranges
     gathering       the facts of each range of files
     files hashes grouping shards   the tasks
-    splitting dealing statistics   what is decided from counts
+    splitting dealing statistics   decisions made from counts
     choice          how many ranges there are
     planning        the steps in order
 

@@ -1,4 +1,4 @@
-"""Files: what listing and reading say of a range of the listing, sent to the ranges of hashes.
+"""Tasks over ranges of the listing: send the files to the ranges of hashes, and write the rows of the inputs.
 
 The other direction is here too: once every record has its split and its place in its shard, the rows of the
 inputs of a range are made, and the rows of its records go to the ranges of shards.

@@ -1,4 +1,4 @@
-"""The ranges of files, and what listing and reading found of the files of each range."""
+"""The ranges of files, and the listing and facts of the files of each range."""
 
 from __future__ import annotations
 

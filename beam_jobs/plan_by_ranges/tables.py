@@ -72,7 +72,7 @@ class PlanTables:
         return self.spool.exists(f"{self.folder}/finished/{task.name}")
 
     def finish(self, task: RangeTask) -> None:
-        """Note that a task was done for all ranges, and remove what it received."""
+        """Note that a task was done for all ranges, and remove the rows that it received."""
         self.spool.write_atomic(f"{self.folder}/finished/{task.name}", b"")
         for name in task.received:
             self.spool.delete_tree(f"{self.folder}/{name}")

@@ -111,7 +111,7 @@ def mark_lost_subflows() -> int:
                 parent = client.read_task_run(run.parent_task_run_id).flow_run_id
             except ObjectNotFound:  # somebody has deleted the parent run: the watch of the job ends this one
                 continue
-            # The run may have ended, just before its parent, since the server was asked for unfinished ones.
+            # The run may have ended since the server listed the unfinished runs.
             if parent is not None and _is_final(client, parent) and not _is_final(client, run.id):
                 set_crashed(client, run.id)
                 marked += 1

@@ -26,7 +26,7 @@ from infra.progress import Event, subscribe
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
 
-# A home whose `shardmill up` never runs keeps the latest.
+# So many of the latest records are kept if `shardmill up` never runs to take them over.
 _KEPT = 200
 _LOG_LINES = 200
 _LEVELS = {"info": 20, "warning": 30, "error": 40}

@@ -19,7 +19,7 @@ def serve_page(options: PageOptions, host: str, port: int) -> None:
         log_level="warning",
         lifespan="on",
         server_header=False,
-        # No proxy stands before it whose headers could be trusted.
+        # There is no proxy in front of it, so forwarding headers are not trusted.
         proxy_headers=False,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )

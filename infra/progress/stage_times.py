@@ -23,7 +23,7 @@ class StageTimes:
 
     @contextmanager
     def measure(self, name: str) -> Iterator[None]:
-        """Add the time of the block to that of a stage, unless the block raises an exception."""
+        """Add the time of the block to the stage, unless the block raises an exception."""
         started, cpu_started = time.monotonic(), time.process_time()
         yield
         seconds, cpu_seconds = time.monotonic() - started, time.process_time() - cpu_started

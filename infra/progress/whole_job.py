@@ -33,7 +33,7 @@ class WholeJob:
         self._shares = {stage: share / whole for stage, share in shares.items() if share}
         self._done, self._rate, self._unit = 0, 0.0, ""
         self._total: int | None = None
-        self._epoch: Event = {}  # the latest event that told an epoch and its figures
+        self._epoch: Event = {}  # the latest event with an epoch and its figures
 
     def take(self, event: Event) -> None:
         """Count an event; all kinds but those of progress are ignored."""

@@ -13,7 +13,7 @@ from tests.prefect_server.jobs import held_after_a_block
 from tests.prefect_server.server import RunningServer
 from tests.samples.image_folders import write_many_large_images
 
-_SECONDS = 20.0  # within which the whole tree is gone
+_SECONDS = 20.0  # until the whole process tree is gone
 
 
 @pytest.mark.slow

@@ -79,7 +79,7 @@ def rendered(folder: Path, config: dict[str, Any], ranks_per_pod: int = 1) -> tu
 @contextmanager
 def running(manifest: dict[str, Any], folder: Path) -> Iterator[JobSetProcesses]:
     with closing(socket.socket()) as probe:
-        # Pods have addresses of their own, so that the port is free; these share those of this machine.
+        # Real pods have their own addresses and a free port; these pods share the ports of this machine.
         if probe.connect_ex(("127.0.0.1", 29500)) == 0:
             pytest.skip("port 29500 of this machine is in use")
     with closing(JobSetProcesses(manifest, folder / "pods.log")) as jobset:

@@ -88,8 +88,8 @@ def test_torchrun_starts_ranks_again_after_one_was_killed(root: Path) -> None:
         expected = one.result()
     torchrun = [str(TORCH), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     told = command(root, "colours@1", config)[1:]
-    # Without this, torchrun keeps one store for all its restarts, in which ranks may find the addresses of
-    # dead ones (https://github.com/pytorch/pytorch/issues/135712).
+    # Without this, torchrun keeps one store for all its restarts, and ranks may find addresses of dead ranks
+    # in it (https://github.com/pytorch/pytorch/issues/135712).
     environment = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     with OuterRanks([*torchrun, "--max-restarts", "1", *told], [environment], root / "logs") as ranks:
         ranks.wait_for_steps(root, 5)

@@ -35,7 +35,7 @@ def problem_of(command: str) -> str | None:
     try:
         match words:
             case ["shardmill", "--install-completion"]:
-                return None  # asked, it would change the shell of whoever runs the tests
+                return None  # it would change the shell of the person who runs the tests
             case ["shardmill", *arguments]:
                 _check_shardmill(_until_operator(arguments))
             case ["python", "-m", module, *arguments]:

@@ -38,7 +38,7 @@ batches, sums, most = dataset.batches("train", **json.loads(options)), [], 0
 for batch in batches:
     sums.append(int(batch.images.astype("int64").sum()))
     most = max(most, sum(file.stat().st_size for file in Path(staging).rglob("*.*") if file.is_file()))
-    if len(sums) == 8:  # what a step takes is in use by now
+    if len(sums) == 8:  # by now a step has all the memory that it needs
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 dataset.close()

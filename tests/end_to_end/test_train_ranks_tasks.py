@@ -72,7 +72,7 @@ def test_several_devices_equal_one(root: Path, tmp_path: Path, kind: str) -> Non
     for place, more in PLACES.items():
         result = trained(root, kind, tmp_path / place, more)
         assert trace_of(result) == trace_of(expected)
-        # Where two pixels are nearly alike, rounding decides which of them max pooling passes on.
+        # If two pixels are nearly equal, rounding decides which one max pooling passes on.
         assert difference(weights_of(result), weights_of(expected)) < 2e-4
         for split in ("validation", "test"):
             found, wanted = (one["metrics"][split] for one in (result, expected))

@@ -70,7 +70,7 @@ def test_of_many_automatic_runs_one_does_the_work(shardmill_up: RunningServer, t
     # One may wait for the run that works; it then finds nothing to do.
     assert sorted(state["name"] for state in states)[2:] == ["Skipped"] * (NUM_AT_ONCE - 2)
     skipped = {state["message"] for state in states if state["name"] == "Skipped"}
-    # The second is what the platform says of runs that still wait when it looks after them.
+    # The platform writes the second message when it finds runs that still wait.
     assert skipped <= {"Run prepare-outage does the same", "Another run does the same"}
     assert sum(state["message"] == "Published outage@1" for state in states) == 1
     assert Catalog(shardmill_up.root).versions("outage") == [1]

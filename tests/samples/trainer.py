@@ -84,7 +84,7 @@ def train_here(root: Path, ref: str, config: dict[str, Any]) -> dict[str, Any]:
 
     asked = TrainConfig.model_validate(config)
     with warnings.catch_warnings():
-        warnings.simplefilter("default")  # as in a process of its own: what Keras warns of is no error
+        warnings.simplefilter("default")  # as in a process of its own, where warnings of Keras are no errors
         result = train_dataset(ref, asked, root=root / "datasets", runs=root / "runs")
     found: dict[str, Any] = json.loads(json.dumps(result))
     return found

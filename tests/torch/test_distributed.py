@@ -100,8 +100,8 @@ def test_two_hosts_meet_at_a_rendezvous(root: Path, alone: Path, tmp_path: Path)
 def test_torchrun_starts_anew_after_a_rank_was_killed(
     root: Path, alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Without this, torchrun keeps one store for all its restarts, in which ranks may find the addresses of
-    # dead ones, and wait for them (https://github.com/pytorch/pytorch/issues/135712).
+    # Without this, torchrun keeps one store for all its restarts, and ranks may find addresses of dead ranks
+    # in it, and wait for them (https://github.com/pytorch/pytorch/issues/135712).
     monkeypatch.setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
     argv = command([*TORCHRUN, "--standalone", "--max-restarts", "1"], root, tmp_path)
     agent = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -147,7 +147,7 @@ def _pixels(record: ImageRecord, encoding: str) -> Pixels:
 
 
 def _with_mask(pixels: Pixels, stored: bytes | None, manifest: Manifest) -> Pixels:
-    """Lay the mask of a record over its picture, if it has one, and cut off what is too long."""
+    """Lay the mask of a record, if it has one, over its picture, and crop pictures that are too long."""
     if stored is not None and manifest.mask is not None:
         pixels = lay_over(pixels, decode_stored_mask(stored), len(manifest.classes))
     top, left = (max(0, side - THUMBNAIL_LONG_SIDE) // 2 for side in pixels.shape[:2])

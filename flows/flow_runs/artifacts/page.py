@@ -74,7 +74,7 @@ class RunPage:
                     self._show_on(client, run_id, key, kind, data, description)
             self._fails = False
         except Exception as error:  # noqa: BLE001  the job must not fail because something cannot be shown
-            if not self._fails:  # told once, until it works again
+            if not self._fails:  # log one warning until it works again
                 _log.warning("cannot show %s in Prefect: %s", key, error)
             self._fails = True
 

@@ -78,7 +78,7 @@ def started_early(command: Sequence[str]) -> Iterator[Callable[[float], bool]]:
         def ends_soon(seconds: float) -> bool:
             for _ in range(round(seconds / _WAIT_SECONDS)):
                 if child.has_ended(_WAIT_SECONDS):
-                    child.wait()  # until all that it said was heard
+                    child.wait()  # until all its output is read
                     return not job.works()
                 if job.works():
                     return False

@@ -16,7 +16,7 @@ from infra.progress import log
 
 Result = TypeVar("Result")
 
-# Each pause is four times as long as the one before: what else fills the memory may be over by then.
+# Each pause is four times as long as the one before: another program that fills the memory may end by then.
 PAUSES_SECONDS = (5.0, 20.0, 80.0)
 
 

@@ -37,7 +37,7 @@ class LivePage:
         self._heard = time.monotonic()
         self._end: str | None = None
         self._done = threading.Event()
-        # Prefect's settings are those of the context of this thread.
+        # The context of this thread holds Prefect's settings.
         context = contextvars.copy_context()
         self._thread = threading.Thread(target=context.run, args=(self._publish,), daemon=True)
 

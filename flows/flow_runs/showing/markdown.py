@@ -15,7 +15,7 @@ from typing import Any
 from infra.html.formatting import visible
 from infra.readable import readable_figure
 
-_LONGEST_TEXT = 1000  # characters; of a sentence, which is longer than a name
+_LONGEST_TEXT = 1000  # characters of a message; names are shorter
 # Characters with a meaning in Markdown: anywhere, in addresses that become links, and at the start of a line.
 _MARKS = re.compile(r"[\\`*_\[\](){}<>&!|~#^]|:(?=//)|(?<=www)\.|^[-+=]|(?<=^\d)[.)]", re.IGNORECASE)
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}

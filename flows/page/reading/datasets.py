@@ -107,7 +107,7 @@ class Datasets:
         """Return the numbers of the published versions, the newest first.
 
         Raises:
-            ConfigError: the name cannot be that of a data set. StorageError: the folder cannot be listed.
+            ConfigError: no data set can have this name. StorageError: the folder cannot be listed.
         """
         return sorted(self._published(check_dataset_name(name)), reverse=True)
 
@@ -133,7 +133,7 @@ class Datasets:
 
         Raises:
             NotFoundError, FormatVersionError, CorruptDataError, StorageError: as ``Catalog.open``.
-            ConfigError: the name cannot be that of a data set.
+            ConfigError: no data set can have this name.
         """
         return self.catalog.open(f"{check_dataset_name(name)}@{number}")
 

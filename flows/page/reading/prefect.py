@@ -150,7 +150,7 @@ class PrefectApi:
     async def _runs(
         self, kinds: Sequence[str], sort: str, limit: int, *, with_progress: bool = False
     ) -> list[FlowRun]:
-        # What runs inside another run is told of with that one.
+        # Runs inside other runs are shown with their parents.
         wanted = {"state": {"type": {"any_": list(kinds)}}, "parent_task_run_id": {"is_null_": True}}
         found = await self._post("/flow_runs/filter", flow_runs=wanted, sort=sort, limit=limit)
         flows = await self._flow_names({run["flow_id"] for run in found})

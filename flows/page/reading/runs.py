@@ -153,7 +153,7 @@ def _curves_of(path: Path) -> Curves:
     try:
         return read_curves(path)
     except (ShardmillError, KeyError, TypeError, ValueError, AttributeError, OSError, RecursionError):
-        return {}  # the row of the run says what is damaged
+        return {}  # the row of the run shows the error
 
 
 def _read_row(path: Path) -> RunRow:

@@ -37,7 +37,7 @@ class Occasion:
 
 
 OCCASIONS = {
-    # A run that fails again with the same error ends in a state of another name, and is not told again.
+    # A repeated failure with the same error ends in a state of another name, so no second message is sent.
     "failed": Occasion(frozenset({"prefect.flow-run.Failed", "prefect.flow-run.Crashed"}), _RUN, _OF_RUN),
     "completed": Occasion(frozenset({"prefect.flow-run.Completed"}), _RUN, _OF_RUN),
     "published": Occasion(frozenset({"shardmill.dataset.published"}), _DATASET, _OF_DATASET),

@@ -50,7 +50,7 @@ def check_redis(url: str) -> list[str]:
 
 
 def warnings_about(info: dict[str, Any]) -> list[str]:
-    """Return warnings about settings in Redis' INFO with which data can be lost."""
+    """Return warnings about settings of Redis that can lose data; ``info`` is the answer to INFO."""
     found = []
     if not info.get("aof_enabled"):
         found.append(

@@ -53,7 +53,7 @@ class Reaper:
     def __init__(self, *, has_worker: bool) -> None:
         self._has_worker = has_worker
         self._seen: set[UUID] = set()
-        # The server of `shardmill up` takes no place away by itself (flows.server.services.server_settings).
+        # In the server of `shardmill up`, leases never expire (flows.server.services.server_settings).
         self._slots = Slots(leases_expire=not has_worker)
 
     def reap(self) -> list[str]:

@@ -33,7 +33,7 @@ from infra.storage.locks.process_identity import has_ended, machine, started_at
 
 _MAX_UPDATES = 100  # attempts to change the list against others who change it too
 _UPDATE_PAUSE_SECONDS = 0.1
-_FAULTS = (OSError, EnvironmentFault)  # of the store, which may pass
+_FAULTS = (OSError, EnvironmentFault)  # faults of the store that may be temporary
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ pixels, from the disk, staged into an empty folder, and staged through a proxy t
 The rate counts from the call that opens the dataset to the last batch, so it includes the wait for the first
 shards.
 
-The server and the proxy run on the same cores as the reader. Their CPU time and that of the staging are part
-of the difference; on machines of their own they would not be. *CPU* is the time of the reading process alone.
+The server and the proxy run on the same cores as the reader, so the difference includes their CPU time and
+the time of staging. With a remote store it would not. *CPU* is the time of the reading process alone.
 """
 
 from __future__ import annotations

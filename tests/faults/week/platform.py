@@ -94,7 +94,7 @@ class Platform:
         try:
             runs = self._all("flow_runs", flow_runs=state)
             tasks = self._all("task_runs", task_runs=state)
-        except OSError:  # of which URLError is one
+        except OSError:  # also URLError
             return ["the server does not answer"]
         now = datetime.now(UTC).isoformat()
         waiting = [run for run in runs if (run["next_scheduled_start_time"] or "") <= now or _has_begun(run)]

@@ -61,7 +61,7 @@ class EpochLoop(ABC):
         self._head_alone = False
         self._saved_at = time.monotonic()
 
-    # -- what a framework does in its own way ----------------------------------------------------------
+    # -- steps that differ between frameworks ----------------------------------------------------------
 
     @abstractmethod
     def _open_batches(self) -> Iterator[Any]:
@@ -148,7 +148,7 @@ class EpochLoop(ABC):
         if self._train_step is not None and alone == self._head_alone:
             return
         self._train_step = None
-        gc.collect()  # what the step of the last stage held, also its exchange of gradients
+        gc.collect()  # the step of the last stage and its exchange of gradients
         if head is not None:
             head.alone.begin()
         elif self._parts.head is not None:

@@ -86,7 +86,7 @@ class BalanceRecord:
         self._labels = labels
         self._num_steps = 0
         self._seconds = self._input_seconds = 0.0
-        self._recent: list[tuple[float, float]] = []  # seconds and waiting of the steps since it was told
+        self._recent: list[tuple[float, float]] = []  # (seconds, waiting) of each step since the last report
         self._told_at = time.monotonic()
 
     def count_step(self, run_step: int, seconds: float, input_seconds: float) -> None:

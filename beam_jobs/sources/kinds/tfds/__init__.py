@@ -97,7 +97,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     source = settings.model_copy(update={"rows": settings.rows.model_copy(update=rows)})
     if dataset.roles.objects is None:
         return list_contents(folder, config.model_copy(update={"source": source}), contents)
-    source = source.model_copy(update={"labels": "none"})  # those of objects are made of features
+    source = source.model_copy(update={"labels": "none"})  # the labels of objects come from features instead
     listing = list_contents(folder, config.model_copy(update={"source": source}), contents)
     names = class_numbers(settings.rows.class_names, settings.rows.classes_file, folder, "source.rows")
     classes = [names[number] for number in range(len(names))] or list(dataset.roles.classes)

@@ -61,7 +61,7 @@ def main() -> int:
             os.kill(os.getpid(), signal.SIGKILL)
         progress.result(RESULT)
     elif behaviour.startswith("kills-the-server"):
-        # Once there is a flow run, which the server does not see the end of.
+        # Wait for a flow run, so that the server dies before the run ends.
         running = Path(os.environ["SHARDMILL_HOME"]) / "running"
         while not (running.is_dir() and any(running.iterdir())):
             time.sleep(0.1)

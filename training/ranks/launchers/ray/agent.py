@@ -101,7 +101,7 @@ class RankAgent:
         """Return the state of the rank."""
         self._looked_at = time.monotonic()
         rank = self._started()
-        status = rank.poll()  # before the rest: after its end everything that it said is there
+        status = rank.poll()  # first, so that after its end none of its events is missed
         events, self._events[:] = list(self._events), []
         return Look(
             status,

@@ -169,7 +169,7 @@ class RayHosts:
     def release(self) -> None:
         """Give the places back."""
         if self._group is not None:
-            remove_placement_group(self._group)  # ends what still runs there
+            remove_placement_group(self._group)  # also ends processes in the group
             self._group = None
 
     def _agent(self, index: int) -> Any:

@@ -97,7 +97,7 @@ def test_a_url_that_is_not_of_redis_is_refused_without_its_password() -> None:
 def test_wrong_options_are_refused_in_words(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in server_environment(_BACKENDS, "http://h"):  # what a command sets is taken back after the test
+    for name in server_environment(_BACKENDS, "http://h"):  # the variables are restored after the test
         monkeypatch.setenv(name, "")
     assert app.run(arguments) == 2
     assert words in capsys.readouterr().err

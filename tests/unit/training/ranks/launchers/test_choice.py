@@ -1,4 +1,4 @@
-"""Launchers are chosen by name, and refuse what they cannot do before anything starts."""
+"""Launchers are chosen by name, and refuse unsuitable settings before anything starts."""
 
 from __future__ import annotations
 
