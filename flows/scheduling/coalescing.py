@@ -3,7 +3,7 @@
 Schedules go on to make runs while a long run works, or while the server or the worker is away. A run that
 begins does the work of all identical runs that were due before. While it works, one identical run may wait.
 Each run sees to this for all runs of its flow, so it holds on every Prefect server, also without
-`shardmill up`. What a person started is never skipped.
+`shardmill up`. Runs that a person started are never skipped.
 """
 
 from __future__ import annotations
