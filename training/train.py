@@ -19,8 +19,6 @@ A run lives in ``<runs>/<dataset>-v<version>-<digest of the configuration>/``:
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -29,8 +27,7 @@ from typing import Any, get_args
 from infra import progress as events
 from infra.dataset.catalog import Catalog
 from infra.dataset.version import DatasetVersion
-from infra.dataset.views.references import reference_of
-from infra.errors import ConfigError, DataError, UsageError
+from infra.errors import DataError, UsageError
 from infra.lineage import LineageDataset, reported_job
 from infra.processes.job_command import JobParser, deliver, settings_of
 from infra.processes.process import exit_at_once, own_peak_rss_bytes, run_main
@@ -38,7 +35,6 @@ from infra.processes.turns import Turn
 from infra.readable import counted
 from infra.storage.filesystem import Storage
 from infra.storage.locations import below, default_runs, public_location
-from training.aliases.history import aliases_by_run
 from training.config import TrainConfig, with_devices
 from training.loop.memory.fallback import settle_parts_of_ranks
 from training.loop.memory.largest_batch import find_largest_batch
@@ -48,14 +44,15 @@ from training.ranks.cluster import Cluster, Meeting, cluster_from_environment
 from training.ranks.launchers.registry import LauncherName, is_rendering
 from training.ranks.rendezvous import meet
 from training.recipes import recipe_names, recipe_path
-from training.results.metrics.figures import FIGURES
 from training.results.run_files.curve import recorded_curve
 from training.runs.identity import run_identity, run_name
-from training.runs.job_files import job_summary, write_job
-from training.runs.lengthening import finished_answer, why_not_continued
+from training.runs.job_files import write_job
+from training.runs.lengthening import why_not_continued
+from training.runs.once import finished_result, train_once
 from training.runs.outer_rank import train_as_outer_rank
 from training.runs.settled import RUN_FILE, read_settled, run_record, settled_by
 from training.runs.stored import is_in_store, kept_in_store
+from training.runs.summary import summary
 from training.runs.supervised_ranks import preemption_signals, train_with_supervised_ranks
 from training.tasks.traits import settings_for
 from training.torch_loop.ranks.processes import with_a_rank_for_each_device
@@ -64,7 +61,6 @@ from training.torch_loop.start import train_in_process as train_with_torch
 
 # Beside the runs, since lock files stay, and a refused run must leave no folder.
 _LOCKS = ".locks"
-_RESULT = "result.json"
 # The part of the time that each stage takes at a guess, for the progress of the whole job.
 _SHARES = {"train": 92, "evaluate validation": 3, "evaluate test": 3, "export": 2}
 
@@ -176,7 +172,7 @@ def train_dataset(
     if place is not None:
         raise_when_preempted(preemption_signals(config))
     if place is not None and place.rank > 0:
-        if config.run.fresh or _answer(folder, config) is None:
+        if config.run.fresh or finished_result(folder, config) is None:
             _train_among_others(config, version, root, Path(folder.uri), place)
         return None
 
@@ -200,7 +196,7 @@ def train_dataset(
             return {**result, "peak_rss_bytes": own_peak_rss_bytes(), "restarts": []}
 
     with Storage.at(runs).exclusive_lock(f"{_LOCKS}/{name}", purpose="the same training run"):
-        return _train_once(config, folder, partial(_reported, version, folder, train))
+        return train_once(config, folder, partial(_reported, version, folder, train))
 
 
 def _reported(
@@ -211,27 +207,6 @@ def _reported(
     with reported_job(f"train.{version.name}", [read]) as lineage:
         result = train()
         lineage.outputs.append(LineageDataset(folder.uri))
-    return result
-
-
-def _train_once(config: TrainConfig, folder: Storage, train: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Train unless the run has finished. The caller holds the lock on its folder."""
-    started = time.monotonic()
-    folder.sweep()  # the unfinished files of a killed process, at times a whole checkpoint
-    answer = None if config.run.fresh else _answer(folder, config)
-    if answer is not None:
-        return answer
-    if folder.exists(_RESULT):
-        _check_not_in_use(folder)
-    if config.run.fresh:
-        _clear(folder)
-    try:
-        result = train()
-    except ConfigError:
-        _forget_if_empty(folder)
-        raise
-    result |= {"seconds": round(time.monotonic() - started, 3)}
-    folder.write_atomic(_RESULT, json.dumps(result, indent=1).encode("ascii"))
     return result
 
 
@@ -273,7 +248,7 @@ def _train_among_others(
 def has_finished(ref: str, config: TrainConfig, *, root: str | Path, runs: str | Path) -> bool:
     """Return whether a training with this configuration on this version has finished all its epochs."""
     version = Catalog(root).open_view(ref)
-    return _answer(Storage.at(runs).child(run_name(config, version)), config) is not None
+    return finished_result(Storage.at(runs).child(run_name(config, version)), config) is not None
 
 
 def _check_trainable(version: DatasetVersion) -> None:
@@ -288,69 +263,6 @@ def _check_trainable(version: DatasetVersion) -> None:
             if version.view is None
             else "use another query",
         )
-
-
-def _answer(folder: Storage, config: TrainConfig) -> dict[str, Any] | None:
-    """Return the result of a run that has finished; None: it has not, or shall train for more epochs."""
-    if not folder.exists(_RESULT):
-        return None
-    return finished_answer(json.loads(folder.read_bytes(_RESULT)), config.run.epochs)
-
-
-def _check_not_in_use(folder: Storage) -> None:
-    """Raise UsageError if a finished run that is about to be replaced or lengthened has an alias."""
-    run_dir = Path(folder.uri)
-    aliases = aliases_by_run(Storage.at(run_dir.parent)).get(run_dir.name)
-    if aliases:
-        raise UsageError(
-            f"{run_dir.name} has the alias {' and '.join(aliases)}; this training would replace its model",
-            "train a run of its own, for example with another data.seed, and promote that one",
-        )
-
-
-def _clear(folder: Storage) -> None:
-    """Remove a whole run, its result first: a run that is half removed must not count as finished."""
-    folder.delete(_RESULT)
-    folder.delete_tree("")
-
-
-def _forget_if_empty(folder: Storage) -> None:
-    """Remove the folder of a run that was refused before it wrote anything."""
-    if not folder.list_folders():
-        folder.delete_tree("")
-
-
-def summary(result: dict[str, Any]) -> str:
-    """Summarize the result in a few lines."""
-    if "submit" in result:
-        return job_summary(result)
-    ref, epochs = reference_of(result), counted(result["epochs"], "epoch")
-    lines = [f"trained {result['model']} on {ref} for {epochs}"]
-    if result["unchanged"]:
-        lines[0] += " (finished before; run.fresh=true trains anew)"
-    for split, figures in result["metrics"].items():
-        names = [name for name in FIGURES if name in figures]
-        chosen = [result["best_metric"]] if result.get("best_metric") in names else []
-        told = [
-            FIGURES[name].precise(figures[name]) for name in dict.fromkeys([names[0], *chosen, names[-1]])
-        ]
-        lines.append(f"  {split:<10} {', '.join(told)}")
-    lines += [f"  note: {note}" for note in result["notes"]]
-    lines += [f"  restarted: {_restart_line(restart)}" for restart in result.get("restarts", [])]
-    rate, devices = f"{result['images_per_second']:,.0f} images/s", counted(result["num_replicas"], "device")
-    lines += [
-        f"  {rate} on {devices}, waiting for data {result['input_wait_fraction']:.0%} of the time",
-        f"  model:       {result['export_dir']}",
-        *([f"  report:      {result['report']}"] if "report" in result else []),
-        f"  TensorBoard: tensorboard --logdir {result['tensorboard_dir']}",
-        *([f"  kept in:     {result['stored_in']}"] if "stored_in" in result else []),
-    ]
-    return "\n".join(lines)
-
-
-def _restart_line(restart: dict[str, Any]) -> str:
-    said = restart["message"].splitlines()[0]
-    return f"rank {restart['rank']} of {restart['num_ranks']} {said} (after step {restart['step']})"
 
 
 if __name__ == "__main__":

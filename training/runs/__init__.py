@@ -1,1 +1,1 @@
-"""What a run is: name, settings that it keeps, length and records; and the start of supervised ranks."""
+"""Training runs: name, kept settings, length and result; and the start of supervised ranks."""

@@ -1,4 +1,4 @@
-"""Which runs can be trained for more epochs than they began with, and what such a wish is answered.
+"""Decide whether a run can be trained for more epochs than it began with.
 
 A schedule that falls over the whole run (cosine, one-cycle) gives the steps of a longer run other rates from
 the beginning, so a longer run is another run. With a constant rate, or one that falls after given epochs, the
@@ -26,7 +26,7 @@ def may_be_lengthened(optimizer: OptimizerSettings) -> bool:
 
 
 def finished_answer(finished: Mapping[str, Any], epochs: int) -> dict[str, Any] | None:
-    """Return the answer of a finished run that is asked for; None: it shall train on.
+    """Return the result of a finished run; None if it is to train for more epochs.
 
     Args:
         finished: its result.
@@ -56,7 +56,7 @@ def check_not_past(epoch: int, step: int, epochs: int) -> None:
 
 
 def why_not_continued(identity: Mapping[str, Any], runs: Path) -> str | None:
-    """Return why a run that begins does not continue another that differs only in its epochs.
+    """Return the reason why a new run does not continue another one that differs only in its epochs.
 
     Args:
         identity: the identity of the run that begins.
@@ -84,7 +84,7 @@ def why_not_continued(identity: Mapping[str, Any], runs: Path) -> str | None:
 
 
 def _without_epochs(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an identity, or the content of run.json, without what depends on the number of epochs."""
+    """Return an identity, or the content of run.json, without the number of epochs."""
     config = dict(identity["config"])
     config["run"] = {name: value for name, value in config["run"].items() if name != "epochs"}
     return {"plan": identity["plan"], "dataset": identity["dataset"], "config": config}

@@ -247,7 +247,7 @@ def _print_prepared(result: dict[str, Any]) -> None:
 
 def _print_trained(result: dict[str, Any]) -> None:
     from flows.cli import output
-    from training.train import summary
+    from training.runs.summary import summary
 
     output.say(*summary(result).split("\n"))
 

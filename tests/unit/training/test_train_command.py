@@ -15,7 +15,8 @@ from infra.storage.filesystem import Storage
 from tests.samples.published import coloured, publish
 from training.config import TrainConfig
 from training.runs.identity import run_name
-from training.train import main, summary, train_dataset
+from training.runs.summary import summary
+from training.train import main, train_dataset
 
 TRAINABLE = {"train": {"a": 2, "b": 2}}
 

@@ -22,7 +22,8 @@ from training.evaluate import evaluate_run
 from training.predict import predict
 from training.results.predictions.comparison import compare
 from training.results.run_files.run_folder import open_run
-from training.train import summary, train_dataset
+from training.runs.summary import summary
+from training.train import train_dataset
 
 pytest.importorskip("tensorflow")
 

@@ -1,0 +1,68 @@
+"""Train a run once: return the result of a finished run, and keep the result of a new one."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from infra.errors import ConfigError, UsageError
+from infra.storage.filesystem import Storage
+from training.aliases.history import aliases_by_run
+from training.config import TrainConfig
+from training.runs.lengthening import finished_answer
+
+RESULT_FILE = "result.json"
+
+
+def finished_result(folder: Storage, config: TrainConfig) -> dict[str, Any] | None:
+    """Return the result of a finished run; None if it has not finished, or is to train for more epochs."""
+    if not folder.exists(RESULT_FILE):
+        return None
+    return finished_answer(json.loads(folder.read_bytes(RESULT_FILE)), config.run.epochs)
+
+
+def train_once(config: TrainConfig, folder: Storage, train: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Train unless the run has finished. The caller holds the lock on its folder."""
+    started = time.monotonic()
+    folder.sweep()  # the unfinished files of a killed process, at times a whole checkpoint
+    answer = None if config.run.fresh else finished_result(folder, config)
+    if answer is not None:
+        return answer
+    if folder.exists(RESULT_FILE):
+        _check_not_in_use(folder)
+    if config.run.fresh:
+        _clear(folder)
+    try:
+        result = train()
+    except ConfigError:
+        _forget_if_empty(folder)
+        raise
+    result |= {"seconds": round(time.monotonic() - started, 3)}
+    folder.write_atomic(RESULT_FILE, json.dumps(result, indent=1).encode("ascii"))
+    return result
+
+
+def _check_not_in_use(folder: Storage) -> None:
+    """Raise UsageError if a finished run that is about to be replaced or lengthened has an alias."""
+    run_dir = Path(folder.uri)
+    aliases = aliases_by_run(Storage.at(run_dir.parent)).get(run_dir.name)
+    if aliases:
+        raise UsageError(
+            f"{run_dir.name} has the alias {' and '.join(aliases)}; this training would replace its model",
+            "train a run of its own, for example with another data.seed, and promote that one",
+        )
+
+
+def _clear(folder: Storage) -> None:
+    """Remove a whole run, its result first: a run that is half removed must not count as finished."""
+    folder.delete(RESULT_FILE)
+    folder.delete_tree("")
+
+
+def _forget_if_empty(folder: Storage) -> None:
+    """Remove the folder of a run that was refused before it wrote anything."""
+    if not folder.list_folders():
+        folder.delete_tree("")
