@@ -50,7 +50,7 @@ class Seats:
 
     Attributes:
         classes: names by which splits are divided.
-        labels: names by which the records are labelled, without those of dropped records.
+        labels: the classes of the version, without those that only dropped records have.
         ends: int64 [classes, splits], the place at which the seats of each split end.
         first: int64 [ranges, classes], the place of the first open record of each range.
         row_starts: int64 [ranges], first row of the listing in each range of files.

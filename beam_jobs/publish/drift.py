@@ -20,7 +20,7 @@ def check_drift(before: DatasetVersion | None, after: DatasetVersion, config: Dr
     Args:
         before: the version that it was planned on top of; None if it is the first.
         after: the version, whose shards and inputs are written.
-        config: the limits, and what to do.
+        config: the limits, and the action beyond them.
 
     Returns:
         The figures; None if there is nothing to compare, or the version before cannot be read.

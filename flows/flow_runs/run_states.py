@@ -42,7 +42,7 @@ def failures_shown(
     """If the block fails, show the error and the command that continues the work on the flow run's page.
 
     Args:
-        job: the name of what the run does.
+        job: name of the run's job.
         keys: of the run's artifacts.
         arguments: of the `shardmill` command that does the same; empty: there is none.
         settings: prefix of their keys -> settings of that command.

@@ -29,7 +29,7 @@ class Flows:
     Attributes:
         is_up: its API answered.
         counts: (flow, state) -> runs in the history.
-        waiting: runs whose time has come and that have not begun.
+        waiting: runs that are due and have not begun.
         workers: those that are alive.
     """
 

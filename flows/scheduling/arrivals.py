@@ -42,7 +42,7 @@ class Arrivals:
         """Look at a listing of the inbox.
 
         Args:
-            files: what is in the inbox now.
+            files: the files that are in the inbox now.
             now: when it was listed (seconds of a clock that never goes back).
 
         Returns:

@@ -46,7 +46,7 @@ class Inbox:
 
     Attributes:
         flow: "prepare" or "pipeline".
-        dataset: what the files become a part of.
+        dataset: the dataset that the files become a part of.
         parameters: of the flow; ``source`` is the folder.
         name: tells the schedules and inboxes of a dataset apart.
         batching: when a batch is taken up.

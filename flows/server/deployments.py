@@ -37,7 +37,7 @@ def start_deploying(
 
     Args:
         env: environment of the command beside that of this process.
-        log_path: gets what the command says.
+        log_path: file for the output of the command.
         described: the file; None for ``prefect_file()``.
     """
     path = described or prefect_file()

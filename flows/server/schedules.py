@@ -27,7 +27,7 @@ class Schedule:
 
     Attributes:
         flow: "prepare", "pipeline" or "maintain".
-        dataset: what it works on.
+        dataset: the dataset that it works on.
         parameters: of the flow.
         name: tells the schedules of a dataset apart; empty for the one without a name.
         cron: a cron expression, or None.

@@ -67,7 +67,7 @@ def job(name: str, shares: Mapping[str, float], **facts: Any) -> None:
         name: of the job.
         shares: its main stages in their order, with the part of the time that each takes at a guess. What is
             shown of the whole job grows by these; other stages do not move it.
-        facts: what listeners may want to know of the job, such as the folder it writes to.
+        facts: properties of the job for listeners, such as the folder that it writes to.
     """
     emit({"event": "job", "job": name, "shares": dict(shares), **facts})
 

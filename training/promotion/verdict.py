@@ -35,7 +35,7 @@ class Measured:
         ref: the dataset version of the records.
         comparison: of the champion (first) and the candidate (second).
         num_left_out: test records that one of them has seen in training or validation.
-        unknown: names of the runs of which nobody knows what they have seen: their version is gone.
+        unknown: names of the runs whose training records are unknown, because their version is gone.
     """
 
     ref: str

@@ -36,7 +36,7 @@ def serve_workers(address: str, say: Callable[[str], None]) -> None:
 
     Args:
         address: HOST:PORT to listen at; a loopback address, since anyone who reaches it can start processes.
-        say: is told what happens.
+        say: called with a line for each change.
 
     Raises:
         ConfigError: the address is not one of loopback. EnvironmentFault: it is taken.

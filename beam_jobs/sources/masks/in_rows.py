@@ -43,8 +43,8 @@ class MaskedRowReader:
 
     Args:
         images: reads the column of the images.
-        masks: reads that of the masks.
-        unmasked: what becomes of a row without a mask.
+        masks: reads the column of the masks.
+        unmasked: the treatment of a row without a mask.
     """
 
     def __init__(

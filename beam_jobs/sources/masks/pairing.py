@@ -49,7 +49,7 @@ class Pairing(Protocol):
     """Images and masks of a source, by the part of the path that they share (``Key``).
 
     Attributes:
-        images, masks: what they have in common -> rows of the files.
+        images, masks: key -> rows of the files.
     """
 
     images: dict[Key, list[int]]

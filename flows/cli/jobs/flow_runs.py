@@ -55,7 +55,7 @@ class FlowCall:
         name: of the flow.
         run_name: of its run.
         load: imports the flow and returns it; called once Prefect's settings are in place.
-        jobs: what the flow runs, in order.
+        jobs: the jobs of the flow, in order.
         parameters: of the flow, as values of Python.
         given: of the flow, as values of JSON.
     """

@@ -40,7 +40,7 @@ def show_failed(page: RunPage, keys: Keys, job: str, error: ShardmillError, comm
         page: of the run.
         keys: of its artifacts.
         job: the name of the job.
-        error: what it failed with, caused by a ``JobEnd``.
+        error: the error of the run, caused by a ``JobEnd``.
         command: the command that continues the work; empty: there is none.
     """
     text = failure_text(job, error, command)

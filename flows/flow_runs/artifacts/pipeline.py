@@ -22,7 +22,7 @@ def show_pipeline(page: RunPage, keys: Keys, of_prepare: Result, of_train: Resul
         page: of the pipeline's run.
         keys: of its artifacts.
         of_prepare: the result of the prepare job.
-        of_train: that of the training; None: it goes on, or there is none.
+        of_train: the result of the training; None if it goes on, or if there is none.
     """
     lines = [headline(of_prepare), *([] if of_train is None else [headline(of_train)])]
     parts = []

@@ -23,7 +23,7 @@ class VersionRow:
     """One version, as lists of versions show it.
 
     Attributes:
-        dataset, version: what it is.
+        dataset, version: name and number.
         published: when its manifest was written (seconds since 1970).
         source, parent: where it comes from, and the version before.
         outcomes: ``inputs``, ``records``, ``duplicates``, ``filtered`` and ``quarantined``.

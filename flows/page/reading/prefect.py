@@ -30,7 +30,7 @@ class FlowRun:
     """One run of a flow.
 
     Attributes:
-        id, name, flow: what it is.
+        id, name, flow: of the run.
         state: such as ``Running``; ``kind`` is its type, such as ``RUNNING``.
         message: why it ended so.
         begins: when it began, or will (seconds since 1970); 0: unknown.

@@ -27,7 +27,7 @@ class Occasion:
 
     Attributes:
         events: names of events, any of which counts.
-        resource: what they happen to.
+        resource: kind of the resource of these events.
         text: the message, a template.
     """
 

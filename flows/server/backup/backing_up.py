@@ -44,8 +44,8 @@ class Backup:
 
     Attributes:
         database: file of Prefect's database; None: there was none.
-        datasets: what was copied of each dataset.
-        aliases: what was copied of aliases.
+        datasets: name -> files of the dataset that were copied.
+        aliases: files of aliases that were copied.
     """
 
     database: str | None

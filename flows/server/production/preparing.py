@@ -17,7 +17,7 @@ def prepare(backends: Backends, ui_url: str, auth: str | None) -> list[str]:
     Call this before Prefect is imported, which then reads its settings.
 
     Args:
-        backends: what the processes of the server share.
+        backends: the database and Redis that the processes of the server share.
         ui_url: address at which people and workers reach the server.
         auth: its password as ``user:password``, or None.
 

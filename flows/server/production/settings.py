@@ -28,7 +28,7 @@ def server_environment(backends: Backends, ui_url: str, auth: str | None = None)
     """Return Prefect's settings for each process of the server, as environment variables.
 
     Args:
-        backends: what the processes share.
+        backends: the database and Redis that the processes share.
         ui_url: address at which people and workers reach the server.
         auth: its password as ``user:password``, or None.
     """

@@ -46,7 +46,7 @@ class Slots:
     """Remembers how many concurrency slots seemed to be held by nobody.
 
     Args:
-        leases_expire: whether the server gives places back whose lease has expired.
+        leases_expire: whether the server releases slots whose lease has expired.
         clock: the time in seconds.
     """
 

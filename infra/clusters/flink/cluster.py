@@ -37,7 +37,7 @@ def run_cluster(java: str, jars: Jars, layout: Layout, say: Callable[[str], None
         java: the program.
         jars: of Flink and the job server.
         layout: the cluster's.
-        say: is told what happens.
+        say: called with a line for each change.
 
     Raises:
         EnvironmentFault: a process keeps dying, or the cluster is not ready in START_SECONDS.

@@ -108,7 +108,7 @@ def croissant_json(manifest: Manifest, terms: Terms) -> bytes:
 
     Args:
         manifest: of the version.
-        terms: what holds for all of its records.
+        terms: licence and attribution, if all of its records have the same.
     """
     return (json.dumps(_described(manifest, terms), indent=1, ensure_ascii=True) + "\n").encode("ascii")
 

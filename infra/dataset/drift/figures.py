@@ -22,7 +22,7 @@ class DriftFigure:
         distance: 0 to 1; ``infra.dataset.drift`` says of what.
         chance: the part of the distance that chance explains.
         limit: the largest distance beyond chance.
-        before, after: what is typical, as text; empty for looks.
+        before, after: typical values as text; empty for looks.
         num_before, num_after: number of compared images or inputs.
     """
 

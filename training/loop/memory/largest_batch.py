@@ -37,7 +37,7 @@ class _Tried:
     Attributes:
         config: its configuration.
         num_ranks: the ranks that share a step.
-        environment: variables that let a process see what the rank will see.
+        environment: variables that restrict a process to the devices of the rank.
     """
 
     config: TrainConfig

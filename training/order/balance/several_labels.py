@@ -41,7 +41,7 @@ def by_leading_label(sets: LabelSets, threshold: float) -> tuple[npt.NDArray[np.
 
     Args:
         sets: the labels of N records.
-        threshold: labels whose share of the records is smaller are drawn more often.
+        threshold: share of the records; rarer labels are drawn more often.
 
     Returns:
         int32 [N], the leading label of each record, or C where no label has a factor above 1; and the rule.

@@ -69,7 +69,7 @@ def render(name: str, job: OuterJob, options: Any = None) -> JobFiles:
 
     Args:
         name: its name.
-        job: what the ranks run.
+        job: the work of the ranks.
         options: its table of settings.
 
     Raises:

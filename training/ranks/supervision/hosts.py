@@ -108,7 +108,7 @@ class RankHosts(Protocol):
         """Start a rank in each of the places that ``choose`` returned last, and yield each.
 
         Args:
-            job: what they run.
+            job: the work of the ranks.
             slots: their places, by rank.
             on_event: is called with the number of a rank and its event, on another thread.
 

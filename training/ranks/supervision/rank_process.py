@@ -32,7 +32,7 @@ class RankStart:
         rank: its number.
         command: the command of its process.
         environment: variables on top of this process's own.
-        log_path: the file for what it prints; None: it goes to the standard error of this process.
+        log_path: the file for its output; None: the standard error of this process.
         heartbeat_path: the file for its heartbeat.
     """
 

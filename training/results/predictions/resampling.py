@@ -160,7 +160,7 @@ def resampled_figures(task: str, labels: Any, rows: Rows, num_names: int) -> Res
     Args:
         task: one of ``COMPARED``.
         labels: of N records, as the task needs them.
-        rows: the predictions for them; of tasks in ``SUMMARIES`` what these return.
+        rows: the predictions for them; for tasks in ``SUMMARIES`` their summaries.
         num_names: the number of classes or targets.
     """
     if task == "single-label":

@@ -34,7 +34,7 @@ def curves_svg(
         label: for those who cannot see the picture.
         kind: the class of all curves, if they are not those of splits.
         kinds: name of a curve -> its class, if each has another one.
-        across: what the curves go over.
+        across: name of the x axis.
     """
     series = {name: _thinned(curve) for name, curve in series.items()}
     points = [point for curve in series.values() for point in curve]

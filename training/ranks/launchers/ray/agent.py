@@ -42,7 +42,7 @@ class Look:
         silent_seconds: time since then.
         stopped_seconds: for how long it has been stopped by SIGSTOP.
         events: its events since the last look.
-        printed: what it printed since the last look.
+        printed: its output since the last look.
         result: the result that it reported.
         error: the error that it reported.
         last_lines: the last lines that it printed.

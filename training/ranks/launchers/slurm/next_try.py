@@ -71,7 +71,7 @@ def decide(
         statuses: the exit status of each rank that noted one; the others were killed with their shell.
         num_ranks: the number of ranks.
         step: the step of the last checkpoint; -1: there is none.
-        tries: what earlier tries came to.
+        tries: the results of earlier tries.
         max_restarts: failures in a row that gain no checkpoint, before the job fails.
     """
     ended = {rank: statuses.get(rank, _KILLED) for rank in range(num_ranks)}
