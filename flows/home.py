@@ -173,8 +173,11 @@ def running_up() -> RunningUp | None:
 
 
 @contextmanager
-def up_lock() -> Iterator[None]:
+def up_lock(remedy: str = "use it, or stop it with: shardmill down") -> Iterator[None]:
     """Hold the lock that only one `shardmill up` of this home can hold.
+
+    Args:
+        remedy: what to do if another one runs.
 
     Raises:
         LockedError: Another one runs.
@@ -190,9 +193,7 @@ def up_lock() -> Iterator[None]:
         except BlockingIOError as error:
             up = running_up()
             at = f" (process {up.pid}) at {up.ui_url}" if up else "; it is starting or stopping"
-            raise LockedError(
-                f"shardmill up is already running{at}", "use it, or stop it with: shardmill down"
-            ) from error
+            raise LockedError(f"shardmill up is already running{at}", remedy) from error
         clear_running_up()  # of one that was killed
         lock.truncate(0)
         lock.write(str(os.getpid()))

@@ -147,7 +147,7 @@ def _make_flow_run(client: SyncPrefectClient, key: str, values: Mapping[str, Any
     killed = values["state"] == "Running"
     state, message = ("Crashed", _KILLED) if killed else (values["state"], values["message"])
     # Prefect dates states by its own clock, so the message has the times of the run.
-    message = f"{message} (ran without a server{_period(values)})"
+    message = f"{message} (by a command{_period(values)})"
     final: Any = State(type=StateType(state.upper()), name=state, message=message)
     log = [{"name": "shardmill", **line} for line in values["log"]]
     body = {
@@ -164,9 +164,11 @@ def _make_flow_run(client: SyncPrefectClient, key: str, values: Mapping[str, Any
 
 
 def _period(values: Mapping[str, Any]) -> str:
-    """The time of a run, such as ``, 2026-05-01 09:00:00 to 2026-05-01 09:03:10 UTC``."""
+    """The time of a run, such as ``, 2026-05-01 09:00:00 to 09:03:10 UTC``."""
     found = [values.get(name) for name in ("began_at", "ended_at")]
     times = [f"{datetime.fromisoformat(time):%Y-%m-%d %H:%M:%S}" for time in found if time]
+    if len(times) == len(found):
+        times[1] = times[1].removeprefix(f"{times[0].split()[0]} ")
     return f", {' to '.join(times)} UTC" if times else ""
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from infra.progress import log
+from infra.progress import log, waiting
 
 TURNS_VARIABLE = "SHARDMILL_TURNS"
 
@@ -52,8 +52,11 @@ class Turn:
             other = _content(self._file)
             if other != said:
                 log(f"waiting until {other} has ended; a command with --now does not wait")
+                waiting(other)
                 said = other
             time.sleep(_POLL_SECONDS)
+        if said is not None:
+            waiting("")
         self._file.truncate(0)
         self._file.write(f"{self._work} (process {os.getpid()})")
         self._file.flush()

@@ -6,6 +6,8 @@ a line, and listeners of this process get them in any case. Kinds of events::
     {"event": "job", "job": "prepare", "shares": {"list": 3, "encode": 75, ...}}
     {"event": "stage", "stage": "encode", "total": 3781, "unit": "images", "done": 0}
     {"event": "progress", "stage": "encode", "done": 256, "total": 3781, "unit": "images", "per_second": 812}
+    {"event": "progress", "stage": "train", ..., "epoch": 2, "epochs": 8, "images_per_second": 343, ...}
+    {"event": "waiting", "until": "train photos@1 (process 4711)"}
     {"event": "metrics", "split": "train", "epoch": 1, "step": 40, "loss": 0.7}
     {"event": "rank", "rank": 1, "step": 40, "step_seconds": 0.12, ...}
     {"event": "lost", "reasons": {"truncated": 3}, "meanings": {"truncated": ["The image ends early", "..."]},
@@ -35,12 +37,14 @@ from infra.progress.events import (
     result,
     stage,
     subscribe,
+    waiting,
 )
 from infra.progress.terminal import TerminalProgress, shown_to_people
-from infra.progress.whole_job import WholeJob
+from infra.progress.whole_job import WAITING, WholeJob
 
 __all__ = [
     "EVENTS_FD",
+    "WAITING",
     "Event",
     "Listener",
     "TerminalProgress",
@@ -57,4 +61,5 @@ __all__ = [
     "shown_to_people",
     "stage",
     "subscribe",
+    "waiting",
 ]

@@ -96,6 +96,11 @@ def progress(name: str, done: int, total: int | None, unit: str = "images", **mo
     )
 
 
+def waiting(until: str) -> None:
+    """The job waits until another one has ended, such as ``train photos@1``; empty: it waits no more."""
+    emit({"event": "waiting", "until": until})
+
+
 def log(message: str, level: str = "info") -> None:
     """A line for people: "info", "warning" or "error"."""
     emit({"event": "log", "level": level, "message": message})

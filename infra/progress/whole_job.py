@@ -7,8 +7,12 @@ from collections.abc import Mapping
 from infra.progress.events import Event
 from infra.readable import readable_figure, readable_seconds
 
+WAITING = "waiting until "  # begins the text of a job that waits for another one
+
 # What an event of progress says besides the figures of a training.
-_NOT_FIGURES = frozenset({"event", "time", "stage", "done", "total", "unit", "per_second", "epoch", "epochs"})
+_NOT_FIGURES = frozenset(
+    {"event", "time", "stage", "done", "total", "unit", "per_second", "images_per_second", "epoch", "epochs"}
+)
 
 _COUNTED_TOGETHER = 10  # units; the rate of fewer says nothing
 
@@ -22,16 +26,19 @@ class WholeJob:
         name: of the job; empty: no job has begun.
         share: of the job that is done, from 0 to 1.
         stage: the stage that runs.
+        waits_until: the other job that this one waits for; empty: it does not wait.
     """
 
     def __init__(self) -> None:
         self._begin("", {})
+        self.waits_until = ""
 
     def _begin(self, name: str, shares: Mapping[str, float]) -> None:
         whole = sum(shares.values())
         self.name, self.share, self.stage = name, 0.0, ""
         self._shares = {stage: share / whole for stage, share in shares.items() if share}
         self._done, self._rate, self._unit = 0, 0.0, ""
+        self._shown_rate = 0.0
         self._total: int | None = None
         self._epoch: Event = {}  # the latest event with an epoch and its figures
 
@@ -40,6 +47,8 @@ class WholeJob:
         kind = event.get("event")
         if kind == "job":
             self._begin(str(event["job"]), event["shares"])
+        elif kind == "waiting":
+            self.waits_until = str(event["until"])
         elif kind in ("stage", "progress"):
             self._count(event)
 
@@ -52,6 +61,8 @@ class WholeJob:
         self._done, self._total = event.get("done") or 0, event.get("total")
         self._unit = str(event.get("unit", ""))
         self._rate = event.get("per_second") or 0.0
+        # What a training tells is without its validations; the time left counts them.
+        self._shown_rate = event.get("images_per_second") or self._rate
         within = min(1.0, self._done / self._total) if self._total else 0.0
         if not self._shares:
             self.share = within
@@ -83,6 +94,8 @@ class WholeJob:
 
     def text(self) -> str:
         """Return the stage or epoch, its figures, the rate and the time left, for people."""
+        if self.waits_until:
+            return f"{WAITING}{self.waits_until} has ended"
         of = f"{self._done:,}" if self._total is None else f"{self._done:,} of {self._total:,}"
         of = f"{of} {self._unit}".rstrip()
         parts = [f"{self.stage}: {of}"]
@@ -90,8 +103,8 @@ class WholeJob:
             epoch = f"epoch {self._epoch['epoch']} of {self._epoch['epochs']}"
             parts = [epoch if self._epoch["stage"] == self.stage else f"{epoch}, {parts[0]}"]
             parts += [f"{name.replace('_', ' ')} {readable_figure(value)}" for name, value in self._figures()]
-        if self._rate and (self._total is None or self._total >= _COUNTED_TOGETHER):
-            parts.append(f"{self._rate:,.0f} {self._unit}/s")
+        if self._shown_rate and (self._total is None or self._total >= _COUNTED_TOGETHER):
+            parts.append(f"{self._shown_rate:,.0f} {self._unit}/s")
         left = self.seconds_left
         if left is not None and self._done < (self._total or 0):
             parts.append(f"about {readable_seconds(left)} left")

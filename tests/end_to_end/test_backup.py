@@ -126,7 +126,9 @@ def test_nothing_that_is_there_is_overwritten(platform: Path, capfd: pytest.Capt
     assert "exists and is not empty" in refusal("backup", kept)
     assert "has a history already" in refusal("restore", kept)
     with home.up_lock():
-        assert "shardmill up is already running" in refusal("restore", kept, "--replace")
+        said = refusal("restore", kept, "--replace")
+    assert "shardmill up is already running" in said
+    assert "stop it first: shardmill down" in said
     assert "holds no backup" in refusal("restore", str(platform / "root"))
     manifest = platform / "root/d/manifests/000001.json"
     manifest.write_bytes(manifest.read_bytes() + b" ")

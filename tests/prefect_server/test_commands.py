@@ -156,7 +156,7 @@ def test_an_unchanged_source_is_answered_before_prefect_is_there(
         said = [run["state"]["message"] or run["state_type"] for run in found]
         return sorted(message.partition(", ")[0] for message in said)
 
-    told = ["Nothing changed: same@1 is up to date (ran without a server", "Published same@1"]
+    told = ["Nothing changed: same@1 is up to date (by a command", "Published same@1"]
     assert shardmill_up.comes_true(lambda: messages() == told), (
         f"shardmill up takes the record over: {messages()}"
     )

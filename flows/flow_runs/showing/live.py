@@ -73,7 +73,7 @@ class LivePage:
     @property
     def text(self) -> str:
         """The progress of the job, in words."""
-        return self._whole.text() if self._whole.stage else "starting"
+        return self._whole.text() if self._whole.stage or self._whole.waits_until else "starting"
 
     @property
     def percent(self) -> float:
@@ -84,7 +84,7 @@ class LivePage:
         shown, drawn_at, drawn = None, 0.0, None
         while True:
             last = self._done.wait(_UPDATE_SECONDS if shown else 0.0)
-            latest = self.percent, self._end or f"{self.percent:.0f} %, {with_age(self.text, self._heard)}"
+            latest = self.percent, self._end or self._words()
             if latest != shown:
                 self._page.progress(self._keys.key(f"{self._name}-progress"), latest[0], escaped(latest[1]))
                 shown = latest
@@ -95,6 +95,11 @@ class LivePage:
                     drawn = changed
             if last:
                 return
+
+    def _words(self) -> str:
+        if self._whole.waits_until:
+            return self.text
+        return f"{self.percent:.0f} %, {with_age(self.text, self._heard)}"
 
     def _show_curve(self, changed: tuple[float, int]) -> None:
         if self._run_dir is None or not changed[1]:

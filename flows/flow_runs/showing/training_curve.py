@@ -19,7 +19,7 @@ Points = Sequence[Mapping[str, Any]]
 # figure -> title, and the factor of its unit
 _SPEED = {
     "learning_rate": ("learning rate", 1.0),
-    "images_per_second": ("images/s", 1.0),
+    "images_per_second": ("images/s in the last steps", 1.0),
     "input_wait_fraction": ("waiting for data (%)", 100.0),
     "memory_process_bytes": ("memory (GiB)", 1 / _GIB),
 }

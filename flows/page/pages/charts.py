@@ -18,7 +18,7 @@ _GIB = 1 / (1 << 30)
 _OF_STEPS = {
     "step_loss": "loss of the last steps",
     "learning_rate": "learning rate",
-    "images_per_second": "images a second",
+    "images_per_second": "images a second in the last steps",
     "input_wait_fraction": "share of time spent waiting for data",
     "gradient_norm": "gradient norm",
 }

@@ -13,6 +13,7 @@ import httpx
 
 from flows.flow_runs.showing.markdown import unescaped
 from flows.scheduling.inboxes import INBOX_VARIABLES, Inbox, inboxes_of
+from infra.progress import WAITING
 
 _TIMEOUT_SECONDS = 10.0
 _RUNNING = ("RUNNING", "PENDING", "CANCELLING")
@@ -31,7 +32,8 @@ class FlowRun:
 
     Attributes:
         id, name, flow: of the run.
-        state: such as ``Running``; ``kind`` is its type, such as ``RUNNING``.
+        state: such as ``Running``, or ``Waiting`` while its job waits for another one, which ``doing`` names;
+            ``kind`` is its type, such as ``RUNNING``.
         message: why it ended so.
         begins: when it began, or will (seconds since 1970); 0: unknown.
         parameters: of the flow.
@@ -215,17 +217,19 @@ def _flow_run(
 ) -> FlowRun:
     state = run.get("state") or {}
     percent = progress["data"] if progress else None
+    kind, doing = str(run.get("state_type") or ""), unescaped(str((progress or {}).get("description") or ""))
+    waits = kind == "RUNNING" and doing.startswith(WAITING)
     return FlowRun(
         id=str(run["id"]),
         name=str(run["name"]),
         flow=flows.get(run["flow_id"], ""),
-        state=str(run.get("state_name") or ""),
-        kind=str(run.get("state_type") or ""),
+        state="Waiting" if waits else str(run.get("state_name") or ""),
+        kind=kind,
         message=str(state.get("message") or ""),
         begins=_seconds(run.get("start_time") or run.get("expected_start_time")),
         parameters=run.get("parameters") or {},
         percent=float(percent) if isinstance(percent, int | float) else None,
-        doing=unescaped(str((progress or {}).get("description") or "")),
+        doing=doing,
     )
 
 

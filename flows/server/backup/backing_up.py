@@ -27,6 +27,7 @@ from training.aliases.history import FOLDER as ALIASES
 
 _LIST = "backup.json"
 _FORMAT = 1
+_STOP_FIRST = "stop it first: shardmill down; start it after the restore: shardmill up --detach"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +110,18 @@ def restore(folder: Path, places: Places, *, replace: bool) -> Backup:
     catalog = Catalog(places.root)
     datasets = {name: Storage.at(folder / "datasets" / name) for name in described["datasets"]}
     aliases = Storage.at(folder / ALIASES) if (folder / ALIASES).is_dir() else None
-    # Nothing is changed before all of this is known to go well.
-    for name, source in datasets.items():
-        check_dataset(source, catalog, name)
-    if aliases is not None:
-        check_aliases(aliases, Storage.at(places.runs).child(ALIASES))
-    with home.up_lock():
+    with home.up_lock(_STOP_FIRST):
+        # Nothing is changed before all of this is known to go well.
+        for name, source in datasets.items():
+            check_dataset(source, catalog, name)
+        if aliases is not None:
+            check_aliases(aliases, Storage.at(places.runs).child(ALIASES))
         if done.database is not None:
             restore_database(folder, done.database, places.database, replace=replace)
-    for name, source in datasets.items():
-        done.datasets[name] = restore_dataset(source, catalog, name)
-    if aliases is not None:
-        done.aliases = copy_aliases(aliases, Storage.at(places.runs).child(ALIASES))
+        for name, source in datasets.items():
+            done.datasets[name] = restore_dataset(source, catalog, name)
+        if aliases is not None:
+            done.aliases = copy_aliases(aliases, Storage.at(places.runs).child(ALIASES))
     return done
 
 

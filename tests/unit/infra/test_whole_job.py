@@ -97,6 +97,10 @@ EPOCH = at("train", 500, 2000, per_second=10.0, epoch=2, epochs=8, loss=0.693147
     [
         ([EPOCH], "epoch 2 of 8, loss 0.6931, accuracy 0.5, 10 images/s, about 3 min left"),
         (
+            [EPOCH | {"images_per_second": 30.0}],
+            "epoch 2 of 8, loss 0.6931, accuracy 0.5, 30 images/s, about 3 min left",
+        ),
+        (
             [EPOCH, at("validate", 40, 400)],
             "epoch 2 of 8, validate: 40 of 400 images, loss 0.6931, accuracy 0.5",
         ),
@@ -105,6 +109,13 @@ EPOCH = at("train", 500, 2000, per_second=10.0, epoch=2, epochs=8, loss=0.693147
 )
 def test_epochs_in_words(events: list[dict[str, Any]], text: str) -> None:
     assert taken(begin(TRAIN), *events).text() == text
+
+
+def test_a_job_says_for_which_other_it_waits() -> None:
+    job = taken(begin(SHARES), at("list", 10, 10), {"event": "waiting", "until": "train photos@1"})
+    assert job.text() == "waiting until train photos@1 has ended"
+    job.take({"event": "waiting", "until": ""})
+    assert job.text() == "list: 10 of 10 images"
 
 
 def test_a_resumed_training_begins_where_it_stopped() -> None:

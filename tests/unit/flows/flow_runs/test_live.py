@@ -49,6 +49,15 @@ def test_progress_and_curve_move_while_the_job_runs(tmp_path: Path) -> None:
     assert percents == sorted(percents)
 
 
+def test_a_job_that_waits_for_another_one_says_so_without_percent() -> None:
+    page = RecordedPage()
+    with live.LivePage(page, Keys("photos"), "prepare") as shown:
+        shown.take({"event": "waiting", "until": "train photos@1"})
+        until(lambda: (0.0, "waiting until train photos@1 has ended") in page.progressed)
+        shown.take({"event": "waiting", "until": ""})
+        until(lambda: page.progressed[-1][1].startswith("0 %"))
+
+
 def test_a_resumed_curve_begins_at_its_real_beginning(tmp_path: Path) -> None:
     (tmp_path / CURVE_FILE).write_text('{"split": "train", "epoch": 1, "step": 1, "loss": 2.0}\n')
     page = RecordedPage()

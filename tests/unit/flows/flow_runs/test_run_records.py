@@ -62,7 +62,7 @@ def test_a_record_becomes_a_run_that_tells_when_it_ran(api: Api) -> None:
     assert take_over_records() == 1
     (state,) = api.states
     assert state.name == "Completed"
-    assert state.message.startswith("published photos@1 (ran without a server, 20")
+    assert state.message.startswith("published photos@1 (by a command, 20")
     assert state.message.endswith(" UTC)")
     assert api.logs
     assert take_over_records() == 0

@@ -128,6 +128,11 @@ def test_a_comparison_marks_the_best_and_lists_only_what_differs(places: Path) -
     assert text.count('<path class="curve-number1"') >= 1
 
 
+def test_the_rate_of_a_finished_run_is_that_of_its_report(app: Starlette) -> None:
+    assert "<b>812</b> images a second" in get(app, "/runs/first").text
+    assert "in the last steps <b>640</b> images a second" in get(app, "/runs/unfinished").text
+
+
 def test_a_curve_grows_while_the_run_trains(places: Path) -> None:
     runs = places / "growing"
     folder = make_run(runs, "growing", None)

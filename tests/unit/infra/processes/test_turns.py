@@ -61,8 +61,11 @@ def test_a_job_waits_until_the_other_has_ended_and_says_for_which() -> None:
                 third.take()
     finally:
         unsubscribe()
-    for event in said:
-        assert f"waiting until train photos@1 (process {second.pid}) has ended" in str(event["message"])
+    other = f"train photos@1 (process {second.pid})"
+    told = [event["message"] for event in said if event["event"] == "log"]
+    assert told
+    assert all(f"waiting until {other} has ended" in text for text in told)
+    assert [event["until"] for event in said if event["event"] == "waiting"] == [other, ""]
 
 
 def test_what_waits_names_the_job_that_works(turns: Path) -> None:

@@ -1,0 +1,55 @@
+"""What a training tells of itself while it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from infra.progress import Event, subscribe
+from training.config import TrainConfig
+from training.loop.checkpoints.checkpoints import Progress
+from training.loop.epochs.reports import StepTotals, TrainingReports
+from training.loop.epochs.run_progress import RunProgress
+from training.order import TrainingOrder
+
+ORDER = TrainingOrder(np.zeros(12, np.int32), seed=0, global_batch_size=4)
+
+
+class Parts:
+    """The parts of a training that computes nothing."""
+
+    task = SimpleNamespace(score_name="accuracy")
+    pruning = None
+    totals = SimpleNamespace(take=lambda: StepTotals(4.0, 2.0, 1.0, 1))
+
+    def rate_at(self, step: int) -> float:
+        return 0.1
+
+
+class NoCurves:
+    def scalars(self, split: str, step: int, values: Mapping[str, float]) -> None:
+        pass
+
+
+def test_the_rate_of_the_progress_is_that_of_the_whole_run_and_that_of_a_point_is_recent() -> None:
+    config = TrainConfig()
+    progress = RunProgress(config.run, ORDER, Progress(), has_validation=False)
+    reports = TrainingReports(config, Parts(), ORDER, NoCurves(), memory=dict)
+    said: list[Event] = []
+    end = subscribe(said.append)
+    try:
+        for seconds in (60.0, 1.0, 3.0):  # the first step compiles
+            progress.count_time(seconds, 0.0, 4)
+            progress.counts.step += 1
+            reports.count(4)
+            reports.publish(progress.counts)
+    finally:
+        end()
+    shown = [event.get("images_per_second") for event in said if event["event"] == "progress"]
+    points = [event.get("images_per_second") for event in said if event["event"] == "metrics"]
+    assert shown == [None, pytest.approx(4.0), pytest.approx(2.0)]
+    assert shown[-1] == progress.rates()["images_per_second"], "which the report tells"
+    assert points == [None, pytest.approx(4.0), pytest.approx(4 / 3)]
