@@ -46,7 +46,7 @@ _Given = dict[str, dict[str, npt.NDArray[Any]]]  # split, or "" -> role -> array
 
 
 class ArrayOptions(TypedDict, total=False):
-    """What else ``prepare_arrays`` takes.
+    """The further options of ``prepare_arrays``.
 
     Attributes:
         label_kind: "class": one class an image; "multi": ``labels`` has a column of 0 and 1 for each class,

@@ -1,4 +1,4 @@
-"""What holds for every test: warnings are errors, and nothing outside the test's own folders is touched.
+"""Rules for every test: warnings are errors, and nothing outside the test's own folders is touched.
 
 A warning of a third party that we cannot mend is let through below, one line each, by its exact message
 or module and with the reason. A filter that is wider than its reason hides our own mistakes.

@@ -48,7 +48,7 @@ class _Output(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """How the predictions of a task are written.
+    """Writing of the predictions of a task.
 
     Attributes:
         outputs: the outputs of the exported model that are needed.

@@ -1,4 +1,4 @@
-"""Why an input is lost: what each reason means, and what to do about it."""
+"""The reasons for leaving an input out: the meaning and the remedy of each."""
 
 from __future__ import annotations
 

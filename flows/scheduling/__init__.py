@@ -1,1 +1,1 @@
-"""How runs that start by themselves behave: coalescing, backing off from failing sources, inboxes."""
+"""Automatic runs: coalescing, backing off from failing sources, inboxes."""

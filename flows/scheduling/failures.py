@@ -48,7 +48,7 @@ class Failures:
 
 
 def pause_after(failures: int) -> float:
-    """How long to wait after so many failures in a row (seconds)."""
+    """The pause after so many failures in a row (seconds)."""
     return min(_FIRST_SECONDS * 2.0 ** min(failures - 1, 20), _LONGEST_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""Where boxes of a source image lie in the stored image.
+"""Place the boxes of a source image in the stored image.
 
 A pure function of the size of the source, its EXIF orientation and the way in which images are stored: no
 pixel is needed. Boxes are rows of ymin, xmin, ymax, xmax: edges, not centres of pixels, so that a box over a
@@ -26,7 +26,7 @@ _TRANSPOSED, _UPSIDE_DOWN, _MIRRORED = (5, 6, 7, 8), (3, 4, 7, 8), (2, 3, 6, 7)
 
 @dataclass(frozen=True)
 class Places:
-    """How images are cut, scaled and laid on their canvas.
+    """Parameters of cutting and scaling images and laying them on a canvas.
 
     Attributes:
         window: int64 [N, 4], y, x, height, width in the upright image (pixels).

@@ -58,7 +58,7 @@ class DatasetVersion:
         return digest_of({"query": self.view.query, "classes": self.manifest.classes, "shards": shards})
 
     def describe_view(self) -> dict[str, Any]:
-        """What the results of a command say of the view, JSON-able; empty for a whole version."""
+        """The part of a command's result about the view, JSON-able; empty for a whole version."""
         if self.view is None:
             return {}
         return {"view": {"query": self.view.query, "digest": self.view_digest}}

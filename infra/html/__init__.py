@@ -1,1 +1,1 @@
-"""What the HTML pages of datasets and of training runs share: style sheet, templates' environment, text."""
+"""Shared parts of HTML pages: style sheet, environment of the templates, text."""

@@ -88,7 +88,7 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def inline_code(page: Path) -> list[str]:
-    """What stands between single backticks outside of blocks."""
+    """The texts between single backticks outside of blocks."""
     return _INLINE.findall(_FENCE.sub("", page.read_text(encoding="utf-8")))
 
 

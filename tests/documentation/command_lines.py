@@ -28,7 +28,7 @@ _MODULE_PARSERS = {"beam_jobs.prepare": prepare_parser, "training.train": train_
 
 
 def problem_of(command: str) -> str | None:
-    """What is wrong with a command, or None. Commands of other programs are taken as they are."""
+    """The fault of a command; None if it is right. Commands of other programs are not checked."""
     words = shlex.split(command, comments=True)
     while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
         words.pop(0)
@@ -55,7 +55,7 @@ def problem_of(command: str) -> str | None:
 
 
 def problem_of_settings(settings: Sequence[str]) -> str | None:
-    """What is wrong with ``key=value`` settings that some command takes together, or None."""
+    """The fault of ``key=value`` settings that a command takes together; None if they are right."""
     models: list[tuple[type[Settings], str]] = [
         (PrepareConfig, "prepare"),
         (TrainConfig, "train"),

@@ -25,7 +25,7 @@ READER = Path(__file__).with_name("independent_reader.py")
 
 
 def read(dataset: Path) -> dict[str, Any]:
-    """What the independent reader counts in a dataset, in a process of its own."""
+    """The counts of the independent reader for a dataset, from a process of its own."""
     command = [sys.executable, str(READER), str(dataset)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

@@ -31,7 +31,7 @@ def test_every_row_is_tested() -> None:
 
 
 def _found(name: str) -> object | None:
-    """What TensorFlow has under a name such as ``tf.io.gfile.glob``, or None."""
+    """The object of TensorFlow with a name such as ``tf.io.gfile.glob``; None if there is none."""
     import tensorflow as tf
 
     names = {"tf": tf, "Dataset": tf.data.Dataset, "v1": tf.compat.v1.data}
@@ -45,7 +45,7 @@ def _found(name: str) -> object | None:
 
 
 def _state(name: str) -> set[str]:
-    """What the page may say of a name."""
+    """The possible statements of the page about a name."""
     found = _found(name)
     if found is None:
         below_v1 = re.sub(r"^(tf|Dataset)\b", r"\1.compat.v1", name).replace(

@@ -1,4 +1,4 @@
-"""What several files of end-to-end tests begin with."""
+"""Shared fixtures of end-to-end tests."""
 
 from __future__ import annotations
 

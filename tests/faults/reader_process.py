@@ -19,7 +19,7 @@ SEED = 5
 
 @dataclass
 class RankSteps:
-    """What a rank takes of each step: an order of its own, of one fixed shape."""
+    """The part of each step that a rank takes: an order of its own, of one fixed shape."""
 
     whole: Order
     rank: int

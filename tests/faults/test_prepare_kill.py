@@ -44,7 +44,7 @@ Target = Literal["pool process", "fork server"]
 
 @dataclass(frozen=True)
 class Moment:
-    """When to kill: after so many seconds, or once so many blocks or shards are finished."""
+    """The moment of a kill: after so many seconds, or once so many blocks or shards are finished."""
 
     kind: Literal["seconds", "blocks", "shards"]
     value: float

@@ -52,7 +52,7 @@ def check_error(returncode: int, stderr: str, says: str, status: int = 4) -> Non
 
 
 def in_namespace(script: str, *arguments: str | Path) -> str:
-    """What a shell script prints that may mount what it likes; its mounts go with it."""
+    """Run a shell script in its own mount namespace; return its output."""
     allowed = subprocess.run(
         ["unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, check=False
     )

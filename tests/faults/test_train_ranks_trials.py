@@ -67,7 +67,7 @@ def _saves(root: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What was done to a training, and what came of it.
+    """A disturbance of a training, and its outcome.
 
     Attributes:
         deed: signal, rank, moment and step.

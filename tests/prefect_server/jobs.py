@@ -79,7 +79,7 @@ def fake_prepare(behaviour: str, source: Path, dataset: str) -> list[str]:
 
 
 def wait_for_text(path: Path, process: subprocess.Popen[Any]) -> str:
-    """What the process writes to ``path``, once it has written something."""
+    """Wait until the process has written to ``path``; return its content."""
 
     def text() -> str | None:
         return path.read_text() or None if path.exists() else None

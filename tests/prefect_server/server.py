@@ -143,7 +143,7 @@ class RunningServer:
         return [artifact for artifact in reversed(found) if artifact["key"]]
 
     def logs(self, run_id: str) -> list[str]:
-        """What the run logged."""
+        """The log of the run."""
         found = self.post(
             "/logs/filter", logs={"flow_run_id": {"any_": [run_id]}}, sort="TIMESTAMP_ASC", limit=200
         )

@@ -23,7 +23,7 @@ _SLOW_SECONDS = 1.0
 
 @dataclass
 class FaultyProxy:
-    """What the proxy does to requests; may be changed while it runs.
+    """The faults that the proxy injects; may be changed while it runs.
 
     Attributes:
         upstream_port: port of the store, on 127.0.0.1.

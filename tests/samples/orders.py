@@ -39,7 +39,7 @@ def table_of(labels: np.ndarray, shard_sizes: list[int] | None = None) -> SplitT
 
 @dataclass(frozen=True)
 class AnyOrder:
-    """What an order was made from; ``make`` makes it anew, as another process would."""
+    """The arguments of an order; ``make`` makes it anew, as another process would."""
 
     labels: np.ndarray
     arguments: dict[str, Any]

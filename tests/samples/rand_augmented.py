@@ -1,4 +1,4 @@
-"""What the operations of RandAugment make of an image: Pillow's results, and warps in float64."""
+"""Reference results of RandAugment's operations: by Pillow, and warps in float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a spawned process does with a cache in memory that it got."""
+"""A spawned process that reads a cache in memory of its parent."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Trainer:
         self._events = os.fdopen(read, "rb")
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """What the child reports, until it ends."""
+        """The events that the child reports, until it ends."""
         for line in self._events:
             if line.endswith(b"\n"):
                 yield json.loads(line)

@@ -1,4 +1,4 @@
-"""What tutorials show: ``model.fit`` on a dataset, on one device or under ``MirroredStrategy``.
+"""A program as in tutorials: ``model.fit`` on a dataset, on one device or under ``MirroredStrategy``.
 
 ``python -m tests.samples.tutorial_fit ROOT NUM_DEVICES`` prints the accuracy on the validation split.
 """

@@ -35,7 +35,7 @@ def batch_of(num: int, channels: int = 3, dtype: Any = torch.uint8) -> TorchBatc
 
 
 def draws_of(settings: AugmentSettings, num: int) -> BatchParameters:
-    """What numpy draws for that batch under seed 5, as for TensorFlow."""
+    """The values that numpy draws for that batch under seed 5, as for TensorFlow."""
     return draw_batch_parameters(settings, 5, 2, np.arange(100, 100 + num), SIZE)
 
 

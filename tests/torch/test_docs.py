@@ -1,4 +1,4 @@
-"""What docs/pytorch.md shows works as it stands there."""
+"""The programs of docs/pytorch.md work unchanged."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def expected(dataset: Dataset, epochs: int = 1) -> list[Any]:
 
 
 def two_epochs(loader: TorchLoader) -> Iterator[TorchBatch]:
-    """What two iterations give."""
+    """The batches of two iterations."""
     return itertools.chain.from_iterable(itertools.repeat(loader, 2))
 
 

@@ -8,7 +8,7 @@ from infra.settings import Settings
 
 
 class TrackingSettings(Settings):
-    """What MLflow and Weights & Biases are told about a run, where their environment variables are set."""
+    """Reports about a run to MLflow and Weights & Biases, if their environment variables are set."""
 
     experiment: str = Field(
         default="shardmill", min_length=1, description="experiment of MLflow, project of Weights & Biases"

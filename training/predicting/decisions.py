@@ -1,4 +1,4 @@
-"""What the values of a prediction mean, one class a task. No framework."""
+"""The meaning of the values of a prediction: a class for each task. No framework."""
 
 from __future__ import annotations
 

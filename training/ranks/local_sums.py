@@ -44,7 +44,7 @@ class Ranks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a rank waits for another.
+    """The longest time that a rank waits for another.
 
     Attributes:
         stopped_seconds: for one whose process is stopped.

@@ -20,7 +20,7 @@ from training.ranks.group import group_of
 
 @dataclass(frozen=True, slots=True)
 class Communication:
-    """How ranks talk to each other.
+    """Communication between ranks.
 
     Attributes:
         collectives: how they sum gradients.

@@ -1,4 +1,4 @@
-"""What a run settles when it begins, and keeps when it is resumed or lengthened: a part of run.json."""
+"""Values that a run determines at its start and keeps when it is resumed or lengthened (in run.json)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task needs to know of the places in an image, from the records of a split."""
+"""The boxes or masks of the records of a split, as a task needs them."""
 
 from __future__ import annotations
 

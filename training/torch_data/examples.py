@@ -106,7 +106,7 @@ class Examples(Dataset):  # type: ignore[misc]
 
     @property
     def augment(self) -> AugmentSettings | None:
-        """How examples are augmented; None: not at all."""
+        """The augmentation of examples; None: there is none."""
         return None if self._maker is None else self._maker.augment
 
     def set_epoch(self, epoch: int) -> None:

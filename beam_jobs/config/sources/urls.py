@@ -12,7 +12,7 @@ DEFAULT_OPT_OUT = ("noai", "noimageai", "noindex", "noimageindex", "none", "tdm-
 
 
 class UrlsConfig(Settings):
-    """How the images of ``source.kind = "urls"`` are fetched."""
+    """Fetching of the images of ``source.kind = "urls"``."""
 
     contact: Annotated[str, Field(pattern=r"^[!-'*-~][ -'*-~]{0,199}$"), WholeText()] | None = Field(
         None,

@@ -19,7 +19,7 @@ from infra.errors import ConfigError
 
 @dataclass(frozen=True)
 class RecordsToCompare:
-    """What near-duplicates are found by.
+    """The data of records that near-duplicates are found by.
 
     Attributes:
         looks: binary [N], null where an image has none.

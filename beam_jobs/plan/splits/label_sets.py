@@ -134,7 +134,7 @@ def _held(splits: Codes, own: npt.NDArray[np.bool_], strata: Strata, num_splits:
 
 @dataclass(frozen=True)
 class _Lacking:
-    """What the splits lack while records are placed.
+    """The records and labels that the splits still lack, while records are placed.
 
     Attributes:
         strata: [strata][splits], records of each stratum.

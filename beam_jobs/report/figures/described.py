@@ -1,4 +1,4 @@
-"""What the records say of their origin: features of the metadata of files, or of a table, by their names."""
+"""The origin of the records: features from the metadata of files or from a table, by their names."""
 
 from __future__ import annotations
 

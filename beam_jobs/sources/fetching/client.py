@@ -35,7 +35,7 @@ _NO_IMAGE = ("text/", "application/json", "application/xhtml+xml", "application/
 
 @dataclass(frozen=True, slots=True)
 class Validators:
-    """What a server said by which to recognise the bytes that it sent: both may be None."""
+    """The validators that a server sent with the bytes (entity tag, time of change); both may be None."""
 
     etag: str | None
     last_modified: str | None

@@ -1,4 +1,4 @@
-"""What kinds of sources there are, and which settings each of them has."""
+"""The kinds of sources, and the settings of each."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _WINDOW_BITS = {"gzip": 31, "zlib": 15}
 
 
 class Inflated:
-    """What compressed data inflates to, from its start. Members that follow each other are one stream.
+    """The start of inflated data. Members that follow each other are one stream.
 
     Args:
         stream: the compressed data.

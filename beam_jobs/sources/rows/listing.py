@@ -49,7 +49,7 @@ _FILTER_REASONS = pa.array(sorted(FILTER_REASONS))
 
 @dataclass(frozen=True)
 class Contents:
-    """What a kind found in the files of a source.
+    """The content that a kind found in the files of a source.
 
     Attributes:
         files: all files of the source.

@@ -18,7 +18,7 @@ _LEFT_OUT = ("spool/",)  # unfinished work
 
 @dataclass(slots=True)
 class Copied:
-    """How much was copied: files and bytes; ``missing`` are shards that are neither here nor there."""
+    """The number of copied files and bytes; ``missing`` shards are neither here nor in the backup."""
 
     num_files: int = 0
     num_bytes: int = 0

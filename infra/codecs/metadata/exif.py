@@ -30,7 +30,7 @@ _SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12
 
 @dataclass(frozen=True, slots=True)
 class ExifTags:
-    """What is used of EXIF.
+    """The fields of EXIF that are used.
 
     Attributes:
         values: tag of the first directory -> bytes of its value.

@@ -1,4 +1,4 @@
-"""What an image file says of itself: when and by what it was taken, whose it is, and how it was made."""
+"""Read the metadata of an image file: time and camera, licence and attribution, and its making."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class _Refused(Exception):
 
 
 class _Packet:
-    """What was found of a packet, while it is parsed.
+    """The values found in a packet, while it is parsed.
 
     Attributes:
         found: property -> text.

@@ -90,7 +90,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class _Rendered:
-    """What becomes of a loaded picture: its pixels, and what was done to get them."""
+    """The pixels of a loaded picture, and the conversions that led to them."""
 
     pixels: AnyPixels
     icc_profile: str | None = None

@@ -61,7 +61,7 @@ class DriftFigure:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """How a version differs from the one before it.
+    """The difference between a version and the one before it.
 
     Attributes:
         before, after: ``name@version``.

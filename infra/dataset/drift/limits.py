@@ -1,4 +1,4 @@
-"""How much a version may differ from the one before it."""
+"""Limits for the difference between a version and the one before it."""
 
 from __future__ import annotations
 

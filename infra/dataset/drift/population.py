@@ -1,4 +1,4 @@
-"""How often each value occurs among the images of a split; populations of shards add up."""
+"""Counts of the values that occur among the images of a split; populations of shards add up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the peers have in common: the files with their labels, and the conversion of one photograph.
+"""Shared code of the peers: the files with their labels, and the conversion of one photograph.
 
 Runs in the peers' environment as well as in Shardmill's own.
 """

@@ -1,4 +1,4 @@
-"""What the reading benchmarks read: photographs prepared once by Shardmill, in the forms that others take.
+"""The input of the reading benchmarks: photographs prepared once by Shardmill, in the forms that others take.
 
 ::
 

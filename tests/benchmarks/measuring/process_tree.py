@@ -1,4 +1,4 @@
-"""What a command cost: wall and CPU seconds, and the largest memory, of its whole process tree."""
+"""Measure a command: wall and CPU seconds, and the largest memory, of its whole process tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How well each order mixes classes, beside the classical shuffle buffers, and the memory that each costs.
+"""Compare how well orders and shuffle buffers mix classes, and the memory that each costs.
 
     python -m tests.benchmarks.order.mixing [--records 1000000] [--batch 256] [--record-bytes 28000]
 
@@ -115,7 +115,7 @@ def ways(labels: Ints) -> Iterator[Way]:
 
 
 def streams(shards: Ints) -> dict[str, Ints]:
-    """How records come to a shuffle buffer."""
+    """The order in which records come to a shuffle buffer."""
     starts = np.cumsum(shards) - shards
     of_shard = [np.arange(start, start + size) for start, size in zip(starts, shards, strict=True)]
     files = np.random.default_rng(2).permutation(shards.size).tolist()
@@ -146,7 +146,7 @@ def interleaved(files: list[list[int]]) -> Ints:
 
 
 def shuffled(stream: Ints, buffer_size: int) -> Ints:
-    """What a shuffle buffer makes of a stream of records."""
+    """The order of records that leaves a shuffle buffer."""
     chance = np.random.default_rng(3)
     held = stream[:buffer_size].copy()
     found = np.empty_like(stream)

@@ -1,4 +1,4 @@
-"""What the order costs in time and memory, for as many records as a large data set has.
+"""Measure the time and memory of the training order of a large data set.
 
     python -m tests.benchmarks.order.scale [--records 100000000] [--only natural block ...]
 

@@ -1,4 +1,4 @@
-"""What does it cost to prepare a folder again: with nothing new, and with one file in a hundred new?
+"""Measure the cost of preparing a folder again: with nothing new, and with one file in a hundred new.
 
     python -m tests.benchmarks.prepare.again [--images 100000] [--work DIR]
 

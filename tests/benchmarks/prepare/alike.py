@@ -1,4 +1,4 @@
-"""Which copies of a photograph are found as near-duplicates, and which photographs are taken for copies.
+"""Measure how many altered copies are found as near-duplicates, and how many other photographs are.
 
     python -m tests.benchmarks.prepare.alike IMAGES [--copies 300] [--sheet pairs.png]
 

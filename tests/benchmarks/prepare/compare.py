@@ -1,4 +1,4 @@
-"""How long a whole prepare command takes, beside other ways to write the same photographs.
+"""Compare the time of a whole prepare command with other ways to write the same photographs.
 
     python -m tests.benchmarks.prepare.compare [FOLDER] [--images N] [--repeats N] [--peers a,b]
                                                [--codec NAME]

@@ -1,4 +1,4 @@
-"""What planning costs, in time and memory, for as many references as a large data set has.
+"""Measure the time and memory of planning a large data set.
 
     python -m tests.benchmarks.prepare.plan_scale [--references 1000000 10000000]
 

@@ -1,4 +1,4 @@
-"""How fast prepare is, against the limit that its own codec sets in the same minutes.
+"""Compare the rate of prepare with the limit of its codec, measured in the same minutes.
 
     python -m tests.benchmarks.prepare.rate [FOLDER] [--photos N] [--repeats N] [--workers N]
 

@@ -1,4 +1,4 @@
-"""How fast prepare reads images out of archives and Parquet files, against the same images in folders.
+"""Compare the rate of prepare from archives and Parquet files with the same images in folders.
 
     python -m tests.benchmarks.prepare.sources FOLDER [--photos N] [--forms FORM ...] [--repeats N]
 

@@ -145,7 +145,7 @@ def show(rates: dict[str, list[Rate]], missing: dict[str, str], title: str) -> N
 
 
 def aims(rates: dict[str, list[Rate]]) -> list[str]:
-    """What was aimed at, and what came of it: a line each."""
+    """The goals and their results, a line each."""
     if not rates.get(_OWN):
         return []
     strangers = [name for name, reader in READERS.items() if not reader.module.startswith("shardmill.")]

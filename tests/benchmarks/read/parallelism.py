@@ -89,7 +89,7 @@ def compare(name: str, root: Path, seconds: float, rounds: int) -> None:
 
 
 def measure(way: str, dataset: Dataset, seconds: float) -> dict[str, float]:
-    """What one way costs, in this process and those that it starts."""
+    """The cost of one way of reading, in this process and its child processes."""
     started = time.perf_counter()
     with WAYS[way](dataset) as batches:
         next(batches)

@@ -159,7 +159,7 @@ def streaming(dataset: Dataset) -> Way:
 
 
 def turbo_limit(dataset: Dataset) -> Way:
-    """What the indexed pipeline decodes with, and nothing else."""
+    """The decoding of the indexed pipeline alone."""
     records, order = dataset.reader("train"), order_of(dataset)
     maker = BatchMaker(records, image_size=SIZE, augment=AUGMENT)
     plan = order.step(0, 0)

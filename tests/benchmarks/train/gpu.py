@@ -45,7 +45,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What was measured of a case."""
+    """The measurements of a case."""
 
     case: Case
     images_per_second: float

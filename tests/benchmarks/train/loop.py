@@ -1,4 +1,4 @@
-"""What the training loop costs beside a bare step of TensorFlow, and what a checkpoint costs.
+"""Compare the cost of the training loop with a bare step of TensorFlow, and measure that of a checkpoint.
 
     python -m tests.benchmarks.train.loop [--steps 50] [--rounds 7]
 

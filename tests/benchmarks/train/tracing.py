@@ -1,4 +1,4 @@
-"""What synchronised batch normalisation adds to the first step of a deep model, which traces it.
+"""Measure the time that synchronised batch normalisation adds to tracing a deep model in its first step.
 
     python -m tests.benchmarks.train.tracing [--model MobileNetV3Small] [--image-size 96] [--batch 8]
 

@@ -1,4 +1,4 @@
-"""How a file says what it makes its decoder do: by its width, which no other file has, and its height."""
+"""Files that tell a hostile decoder what to do: by a width that no other file has, and by their height."""
 
 WIDTH = 131
 

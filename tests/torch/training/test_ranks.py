@@ -42,7 +42,7 @@ def run(argv: list[str]) -> dict[str, Any]:
 
 
 def planned(version: DatasetVersion) -> list[tuple[int, int, list[str]]]:
-    """What a run shall consume, by the order alone."""
+    """The records that a run must consume, by the order alone."""
     config, table = settings(), Dataset(version).table("train")
     order = order_from_settings(config.data, table, version.manifest.classes)
     steps = [(epoch, step) for epoch in range(EPOCHS) for step in range(order.steps_per_epoch)]

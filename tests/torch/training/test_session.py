@@ -56,7 +56,7 @@ def result(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, An
 
 
 def planned(version: DatasetVersion, *overrides: str) -> list[tuple[int, int, list[str]]]:
-    """What a run shall consume, by the order alone."""
+    """The records that a run must consume, by the order alone."""
     config = settings(*overrides)
     table = Dataset(version).table("train")
     order = order_from_settings(config.data, table, version.manifest.classes)

@@ -1,4 +1,4 @@
-"""What the pages on reading from Python show works as it stands there, from top to bottom."""
+"""The programs on the pages about reading from Python work unchanged, from top to bottom."""
 
 from __future__ import annotations
 

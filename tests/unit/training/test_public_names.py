@@ -1,4 +1,4 @@
-"""What the README shows of the Python interface works as it stands there."""
+"""The Python programs of the README work unchanged."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class EndedLoop(Protocol):
 
     @property
     def stopped_early(self) -> str | None:
-        """Why the run ended before its last epoch; None: it did not."""
+        """The reason why the run ended before its last epoch; None: it did not."""
 
     def rates(self) -> dict[str, float]:
         """Return the images per second of training, and the share of that time spent waiting for data."""

@@ -1,4 +1,4 @@
-"""What a training loop reads, and where it writes, with any framework. No TensorFlow."""
+"""The inputs and outputs of a training loop, with any framework. No TensorFlow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a run is: its position, its times, its best epoch. No TensorFlow: every loop counts with it."""
+"""The progress of a run: position, times, best epoch. No TensorFlow, because every loop uses it."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class RunProgress:
 
     @property
     def out_of_patience(self) -> str | None:
-        """Why the run ends early by ``run.patience``; None: it does not."""
+        """The reason why the run ends early by ``run.patience``; None: it does not."""
         best, patience = self.counts.best, self._run.patience
         if best is None or patience is None or looks_since_best(self.counts.history, best) < patience:
             return None

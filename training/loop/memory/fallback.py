@@ -1,4 +1,4 @@
-"""When a step does not fit into memory, take its examples in more parts, with the same global batch."""
+"""Divide a step that does not fit into memory into more parts, with the same global batch."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Which rows of each global batch a rank takes, and a record of how evenly the ranks work."""
+"""The rows of each global batch that a rank takes, and a record of how evenly the ranks work."""

@@ -1,1 +1,1 @@
-"""What TensorBoard shows of a run besides its figures: pictures, and a profile of some steps."""
+"""Pictures and a profile of some steps for TensorBoard."""

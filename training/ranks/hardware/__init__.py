@@ -1,1 +1,1 @@
-"""What the devices of a process are called, and how much of them is in use."""
+"""The names of a process's devices, and their use."""

@@ -44,7 +44,7 @@ class RunningRank(Protocol):
 
     @property
     def ended_at(self) -> float | None:
-        """When it was first seen to have ended (monotonic seconds); None: it runs."""
+        """The time at which it was first seen to have ended (monotonic seconds); None: it runs."""
 
     @property
     def beat(self) -> Beat:

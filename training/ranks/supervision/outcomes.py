@@ -1,4 +1,4 @@
-"""How an attempt to train with several ranks ended."""
+"""The outcome of an attempt to train with several ranks."""
 
 from __future__ import annotations
 

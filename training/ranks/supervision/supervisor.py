@@ -40,7 +40,7 @@ _RECORD = "restarts.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class RankPlan:
-    """What the ranks run, and how they are supervised.
+    """The work of the ranks, and the limits of their supervision.
 
     Attributes:
         command: the command of a rank.

@@ -69,7 +69,7 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class SplitView:
-    """What the page shows of a split.
+    """The part of the page about a split.
 
     Attributes:
         name: of the split.

@@ -24,7 +24,7 @@ _TIMES_CHANCE = 3.0
 
 @dataclass(frozen=True, slots=True)
 class RankRow:
-    """What one rank did in an epoch.
+    """The work of one rank in an epoch.
 
     Attributes:
         rank: its number.

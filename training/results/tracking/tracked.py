@@ -1,4 +1,4 @@
-"""What other systems are told of a run when it begins, and the interface of such a system."""
+"""The description of a run for tracking systems, and the interface of such a system."""
 
 from __future__ import annotations
 

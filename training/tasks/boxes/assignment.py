@@ -1,4 +1,4 @@
-"""Which cell learns which object. Pure TensorFlow functions.
+"""Assign objects to the cells that learn them. Pure TensorFlow functions.
 
 An object belongs to one map: the finest one where its longer side is at most eight cells, as in FCOS (Tian
 et al. 2019). There it takes the cell that its centre is in, and those of the eight around it whose centres

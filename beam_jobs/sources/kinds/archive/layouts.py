@@ -1,4 +1,4 @@
-"""Where labels and splits come from in archives: class folders, an archive a class, or sidecars.
+"""The sources of labels and splits in archives: class folders, an archive a class, or sidecars.
 
 Every member gets a *path*, whose folders give label and split as in a folder of images:
 

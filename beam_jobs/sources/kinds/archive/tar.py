@@ -33,7 +33,7 @@ _EXTENDED = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE
 
 @dataclass
 class _Extension:
-    """What extended headers say of the next member."""
+    """The extended headers of the next member."""
 
     name: str | None = None
     size_bytes: int | None = None

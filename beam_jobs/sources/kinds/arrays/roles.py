@@ -1,4 +1,4 @@
-"""Which arrays hold images, and which hold their labels, by the words in their names.
+"""Find the arrays that hold images and labels, by the words in their names.
 
 ``x_train.npy`` and ``y_train.npy``, ``images.npy`` and ``labels.npy``, ``train_images`` and ``train_labels``
 in an ``.npz``, ``train-images-idx3-ubyte.gz`` and ``train-labels-idx1-ubyte.gz`` belong together: without the

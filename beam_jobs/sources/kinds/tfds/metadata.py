@@ -40,7 +40,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What ``dataset_info.json`` says.
+    """The content of ``dataset_info.json``.
 
     Attributes:
         name: name and version, for people.

@@ -1,4 +1,4 @@
-"""Which feature of a data set is the image, which the label, and which further ones the records get."""
+"""Choose the features of a data set that are the image, the label, and further features."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def format_named(name: str) -> Format:
 
 
 class PlainFormat:
-    """What most formats have in common: they hold every version, never link, and need no description."""
+    """The common traits of most formats: they hold every version, never link, and need no description."""
 
     def check(self, plan: Plan) -> None:
         """See ``Format``."""

@@ -1,4 +1,4 @@
-"""What all storage formats of tests/benchmarks/formats/compare.py have in common. Runs in every environment.
+"""Shared code of the storage formats of tests/benchmarks/formats/compare.py. Runs in every environment.
 
 A ``Format`` says how the stored JPEGs in ``work/jpegs`` are written, and how they are opened. As a program::
 
@@ -196,7 +196,7 @@ def _owned(record: Any) -> Any:
 
 
 def seconds_of(work: Callable[[], Any]) -> float:
-    """How long ``work`` takes."""
+    """Return the time that ``work`` takes (seconds)."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started

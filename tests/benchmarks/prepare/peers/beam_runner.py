@@ -1,4 +1,4 @@
-"""How the peers on Beam run: its in-process runner, in the mode that SHARDMILL_BENCH_BEAM names.
+"""The runner of the peers on Beam: in-process, in the mode that SHARDMILL_BENCH_BEAM names.
 
 ``in_memory`` is what a pipeline gets that says nothing: one thread. ``multi_threading`` is the fastest with
 codecs that release the GIL, and now and then loses a record. ``multi_processing`` starts an interpreter a

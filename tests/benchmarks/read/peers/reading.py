@@ -1,4 +1,4 @@
-"""What all readers of tests/benchmarks/read/compare.py have in common. Runs in every environment.
+"""Shared code of the readers of tests/benchmarks/read/compare.py. Runs in every environment.
 
 A reader's module gives ``prepare(work, out)``, which writes its own format from the stored JPEGs in
 ``work/jpegs``, and ``batches(work, out)``, an endless iterator over uint8 [256, 224, 224, 3]. As a program::

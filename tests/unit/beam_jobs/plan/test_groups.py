@@ -49,7 +49,7 @@ def look(number: int | None) -> bytes | None:
 
 
 def difference_of(bits: int) -> float:
-    """How much looks differ at most in which so many of the 143 coefficients that count are turned."""
+    """The largest difference of looks in which so many of the 143 used coefficients are turned."""
     return (2 * bits + 1) / 143
 
 

@@ -1,4 +1,4 @@
-"""What the commands that run jobs print about the result. The flow is replaced by its result."""
+"""The output of the commands that run jobs. The flow is replaced by its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``shardmill show`` prints about a manifest."""
+"""The output of ``shardmill show`` about a manifest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done to an image after crop and resize, against its formula in float64."""
+"""Augmentations after crop and resize, compared with their formulas in float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which settings a training with PyTorch takes, and how the others are refused."""
+"""Settings that a training with PyTorch takes, and the refusal of others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an exported model sees of an image is what the preparation of records sees of it.
+"""An exported model sees the same pixels of an image as the preparation of records.
 
 A fresh process with TensorFlow alone loads the SavedModel of a "model" whose logits are its input's pixels,
 so that every pixel can be read off the probabilities and compared with ``infra.codecs.decode``.

@@ -1,4 +1,4 @@
-"""How forms of a model are compared with the model, by task."""
+"""Comparison of exported forms with the model, by task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the other ranks are, as outer systems say it."""
+"""The addresses of the other ranks, from the variables of outer systems."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ PATIENCE = Patience(stopped_seconds=1.0, silent_seconds=60.0)
 
 
 class Meeting:
-    """What ranks in threads tell each other, as ``RankGroup.all_values`` does."""
+    """The exchange of values between ranks in threads, as by ``RankGroup.all_values``."""
 
     def __init__(self, num_ranks: int) -> None:
         self._values: list[Any] = [None] * num_ranks

@@ -1,4 +1,4 @@
-"""How batches reach the replicas of a process."""
+"""The distribution of batches to the replicas of a process."""
 
 from __future__ import annotations
 

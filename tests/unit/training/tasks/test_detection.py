@@ -1,4 +1,4 @@
-"""Which cells learn which object, the losses of a detector, and the boxes that it gives."""
+"""The assignment of objects to cells, the losses of a detector, and its boxes."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_the_focal_loss_is_its_formula() -> None:
 
 
 def outputs_for(wanted: Objects) -> Any:
-    """What a perfect detector gives for these objects."""
+    """The output of a perfect detector for these objects."""
     assigned = assign(wanted, CELLS)
     scores = np.where(
         tf.one_hot(assigned.classes, CLASSES) * tf.cast(assigned.is_object, tf.float32)[..., None] > 0,

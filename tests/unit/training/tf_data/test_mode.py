@@ -1,4 +1,4 @@
-"""Which pipeline reads: chosen for a stated reason, and part of what a run is."""
+"""The choice of the reading pipeline: for a stated reason, and part of a run's identity."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Tries:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How the job goes on.
+    """The decision how the job continues.
 
     Attributes:
         action: "done"; "again": start the ranks again; "requeue": queue the job again; "stop": it failed.

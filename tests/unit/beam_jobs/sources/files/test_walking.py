@@ -169,7 +169,7 @@ def test_folders_may_be_deeper_than_python_recurses(tmp_path: Path) -> None:
 
 def test_a_link_into_a_closed_folder_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Closed:
-        """What os.scandir gives of such a link; the superuser, as whom tests may run, enters any folder."""
+        """The entry that os.scandir gives for such a link (faked: the superuser may enter any folder)."""
 
         name, path = "link", str(tmp_path / "link")
 

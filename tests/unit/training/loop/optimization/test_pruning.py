@@ -34,7 +34,7 @@ def test_the_share_of_zeros_rises_as_a_cube(step: int, expected: float) -> None:
 
 
 def zeros(state: dict[str, Any]) -> dict[str, Any]:
-    """Where the weights of each layer are zero, by name without its number."""
+    """The zero weights of each layer, by its name without number."""
     kinds = ("stem", "stem_bn", "logits")
     return {name[6:]: value == 0 for name, value in state.items() if name.split(":")[1] in kinds}
 

@@ -1,4 +1,4 @@
-"""What a rank tells its parent at the end of a step."""
+"""The report of a rank to its parent at the end of a step."""
 
 from __future__ import annotations
 

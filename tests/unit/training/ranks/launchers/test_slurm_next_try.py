@@ -1,4 +1,4 @@
-"""How a job of Slurm goes on after its ranks have ended."""
+"""The continuation of a Slurm job after its ranks have ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a rank may be silent before it counts as hung."""
+"""The longest silence of a rank that does not yet count as hung."""
 
 from __future__ import annotations
 

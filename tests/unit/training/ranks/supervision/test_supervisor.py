@@ -25,7 +25,7 @@ STEPS = 25
 
 
 def deed(name: str, rank: int = 1, attempt: int = 0, step: int | str = 5) -> dict[str, Any]:
-    """What a rank does in an attempt when it has taken so many steps ("start": before the first)."""
+    """The action of a rank in an attempt after so many steps ("start": before the first)."""
     return {"rank": rank, "attempt": attempt, "step": step, "deed": name}
 
 

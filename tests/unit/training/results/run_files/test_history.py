@@ -1,4 +1,4 @@
-"""What a run tells of itself: figures of each epoch, and its environment."""
+"""The history of a run: figures of each epoch, and its environment."""
 
 from __future__ import annotations
 

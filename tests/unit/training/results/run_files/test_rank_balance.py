@@ -1,4 +1,4 @@
-"""What the balance of the ranks tells people, and when it warns."""
+"""The table of the balance of the ranks, and its warnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which worker streams which shards: every record once, equal steps, weights that add up."""
+"""The shards that each worker streams: every record once, equal steps, weights that add up."""
 
 from __future__ import annotations
 
