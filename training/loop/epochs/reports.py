@@ -139,7 +139,9 @@ class TrainingReports:
         done, total = (
             self._images_at(at) for at in (run_step, self._run.epochs * self._order.steps_per_epoch)
         )
-        rate = {"images_per_second": progress.images / progress.seconds} if progress.seconds else {}
+        rate: dict[str, Any] = (
+            {"images_per_second": progress.images / progress.seconds} if progress.seconds else {}
+        )
         events.progress("train", done, total, epoch=epoch, epochs=self._run.epochs, **figures, **rate)
         events.metrics(split="train", epoch=epoch, step=run_step, **step_figures, **figures)
 
