@@ -79,7 +79,7 @@ def reported_job(job: str, inputs: Sequence[LineageDataset]) -> Iterator[Lineage
 def _teller(
     job: str, inputs: Sequence[LineageDataset], lineage: Lineage
 ) -> Callable[[str, BaseException | None], None]:
-    """Return the function that tells of a state of the job; one that does nothing where nobody listens."""
+    """Return the function that reports a state of the job; it does nothing if no server is set."""
     if not os.environ.get(_URL):
         return lambda state, error: None
     if importlib.util.find_spec("openlineage") is None:

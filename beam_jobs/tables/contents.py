@@ -1,4 +1,4 @@
-"""Contents of inputs: what tells whether two inputs become the same record.
+"""Contents of inputs: inputs with equal contents become one record.
 
 The content of an image is the SHA-256 of its bytes. Where images have masks it is the SHA-256 of both
 digests, so an image whose mask was changed is decoded again.

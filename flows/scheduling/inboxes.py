@@ -103,7 +103,7 @@ def read_inboxes(client: SyncPrefectClient) -> list[Inbox]:
 
 
 def inboxes_of(variables: Iterable[Mapping[str, Any]]) -> list[Inbox]:
-    """Inboxes of these variables of Prefect; a variable of another form is told in the log."""
+    """Inboxes of these variables of Prefect; a variable of another form is logged and left out."""
     found = []
     for row in variables:
         try:

@@ -54,7 +54,7 @@ def output_flushed() -> Iterator[None]:
 
 
 class _Guarded:
-    """A text stream whose failure is told once."""
+    """A text stream that reports a failure only once."""
 
     def __init__(self, stream: TextIO, descriptor: int) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""The table [train.tracking]: what other systems are told about a run. None of it changes the outcome."""
+"""The table [train.tracking]: reports about a run to other systems. They do not change the outcome."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def _holder(earlier: list[AliasRecord]) -> AliasRecord | None:
 
 
 def _said_before(record: AliasRecord, earlier: list[AliasRecord]) -> AliasRecord | None:
-    """Return the record of the same decision since the alias was last moved, so that it is not said twice."""
+    """Return an earlier record of the same decision since the alias was last moved; None if there is none."""
     for other in reversed(earlier):
         if other.is_move:
             return None

@@ -1,4 +1,4 @@
-"""The program of a Python worker: does what its TaskManager tells it, and ends with it or with its pool."""
+"""The program of a Python worker: serves one TaskManager, and ends with it or with its pool."""
 
 from __future__ import annotations
 

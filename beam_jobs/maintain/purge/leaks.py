@@ -1,4 +1,4 @@
-"""Leaks of a version, counted anew from its tables: as planning counted them, of the inputs that are left."""
+"""Count the leaks of a version again, from the tables of the inputs that are left after a purge."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def folder_and_files(location: str) -> tuple[str, str | None]:
 
 
 def recognise(glance: Glance, settings: SourceConfig) -> dict[str, Recognised]:
-    """Return the kinds that fit what lies in a source, with what they saw."""
+    """Return the kinds that fit the files of a source, with the reason of each."""
     found = {}
     for kind in built_in_kinds():
         module = importlib.import_module(f"{kinds.__name__}.{kind}")

@@ -1,4 +1,4 @@
-"""Look at a data set of another library, and say with which settings prepare takes it over."""
+"""Look at a data set of another library, and suggest the settings to prepare it with."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def status(json_output: options.Json = False) -> None:
 
 
 def _load(api: Api) -> None:
-    """Import what asks: on a busy machine that takes seconds, for which the server is not to blame."""
+    """Import Prefect's client first, since that may take seconds, which must not count as a slow server."""
     from flows.server.api import prefect_api
 
     with prefect_api(api):

@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class RunPage:
-    """The artifacts of some flow runs. What cannot be shown is told in the log, and fails no run.
+    """The artifacts of some flow runs. An artifact that cannot be shown is logged, and fails no run.
 
     An artifact of the same key is updated, not created again: the database keeps one row of it.
     """

@@ -31,7 +31,7 @@ class AliasRow:
 
 
 def alias_rows(runs: Storage, dataset: str | None = None) -> list[AliasRow]:
-    """Return all aliases, or those of one data set; a damaged history becomes a row that says so."""
+    """Return all aliases, or those of one data set; a damaged history becomes a row with the error."""
     rows = []
     try:
         for history in list_aliases(runs, dataset):

@@ -6,8 +6,8 @@ releases it. Heartbeats play no part, so a slow or restarted server makes no run
 1. A run whose process is gone becomes Crashed, or Cancelled if somebody had asked for that.
 2. A run inside a run that has ended ends with it.
 3. The tasks of runs that crashed, failed or were cancelled end with them.
-4. Automatic runs that wait beside another one that does the same are skipped, and places of deployments
-   that no run holds are given back.
+4. Automatic runs that wait beside another one that does the same are skipped, and concurrency slots of
+   deployments that no run holds are released.
 5. A run of a schedule or an inbox that crashed is started again, once; it continues the work.
 6. Runs without a server become flow runs (flows.flow_runs.run_records).
 

@@ -1,14 +1,14 @@
 """Release concurrency slots of Shardmill's deployments that no run holds any more.
 
-Prefect counts the runs that hold a place of their deployment, and keeps a lease for each. A process or server
-that is killed at the wrong moment can leave the count above the number of runs, and then all later runs wait
-for ever. Such a place is given back once it was seen several times in a row: a run may begin or end between
-two questions.
+Prefect counts the runs that hold a slot of their deployment, and keeps a lease for each. If a process or
+server is killed at the wrong moment, the count can stay above the number of runs. Then all later runs wait
+for ever. A slot is released once nobody held it at several looks in a row, since a run may begin or end
+between two requests.
 
-Prefect gives the places of a lease back when the lease expires, whoever else has done so before. So a place
-goes back by its lease, which Prefect then forgets. Prefect's API cannot list leases, but the states of a run
-name the run's lease. A place without a known lease goes back by number, on a server where leases expire only
-after any lease of it has expired.
+When a lease expires, Prefect releases its slots even if somebody has released them before. So a slot is
+released through its lease, which Prefect then forgets. Prefect's API cannot list leases, but the states of a
+run name the run's lease. A slot without a known lease is released by number; on a server where leases expire,
+only after all its leases have expired.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 _TIMES = 3
 _PAGE = 200
-# A place that nobody holds was mostly held by one of the last runs.
+# A slot that nobody holds was mostly held by one of the last runs.
 _ENDED_RUNS = 20
-# Prefect's leases live for 300 s, unless a server or a deployment is set otherwise, and are then given back
-# within seconds.
+# Prefect's leases live for 300 s, unless a server or a deployment is set otherwise. Then Prefect releases
+# their slots within seconds.
 _LEASE_SECONDS = 900.0
 _OF_DEPLOYMENT = "deployment:"
 
@@ -39,7 +39,7 @@ class _Unheld:
     """The number of a limit's slots that nobody seemed to hold, at each of the last looks, and since when."""
 
     since: float
-    places: list[int] = field(default_factory=list)
+    slots: list[int] = field(default_factory=list)
 
 
 class Slots:
@@ -65,28 +65,28 @@ class Slots:
         }
         given = 0
         for deployment, unheld in list(self._unheld.items()):
-            unheld.places = [*unheld.places, seen[deployment]][-_TIMES:]
-            if len(unheld.places) == _TIMES:
-                given += self._release(client, deployment, min(unheld.places), unheld.since)
+            unheld.slots = [*unheld.slots, seen[deployment]][-_TIMES:]
+            if len(unheld.slots) == _TIMES:
+                given += self._release(client, deployment, min(unheld.slots), unheld.since)
         return given
 
-    def _release(self, client: SyncPrefectClient, deployment: UUID, places: int, since: float) -> int:
-        given = _release_by_lease(client, deployment, places)
+    def _release(self, client: SyncPrefectClient, deployment: UUID, slots: int, since: float) -> int:
+        given = _release_by_lease(client, deployment, slots)
         if given == 0 and (not self._leases_expire or self._clock() - since > _LEASE_SECONDS):
             name = f"{_OF_DEPLOYMENT}{deployment}"
-            client.release_concurrency_slots([name], places, occupancy_seconds=1.0)
-            given = places
+            client.release_concurrency_slots([name], slots, occupancy_seconds=1.0)
+            given = slots
         if given > 0:
-            del self._unheld[deployment]  # the rest is looked at anew
+            del self._unheld[deployment]  # its other slots are counted again
         return given
 
 
-def _release_by_lease(client: SyncPrefectClient, deployment: UUID, places: int) -> int:
+def _release_by_lease(client: SyncPrefectClient, deployment: UUID, slots: int) -> int:
     """Release concurrency slots whose lease belongs to a run that has ended; return their number."""
     given = 0
     before = _taken(client).get(deployment, 0)
     for lease in _leases_of_ended_runs(client, deployment):
-        if given >= places:
+        if given >= slots:
             break
         client.release_concurrency_slots_with_lease(lease)  # a lease that is gone changes nothing
         after = _taken(client).get(deployment, 0)
@@ -131,7 +131,7 @@ def _taken(client: SyncPrefectClient) -> dict[UUID, int]:
         if len(page) < _PAGE:
             break
     own = own_deployments(client, taken)
-    return {deployment: places for deployment, places in taken.items() if deployment in own}
+    return {deployment: slots for deployment, slots in taken.items() if deployment in own}
 
 
 def _holders(client: SyncPrefectClient) -> Mapping[UUID, int]:

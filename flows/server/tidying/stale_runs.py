@@ -33,7 +33,7 @@ def worker_name() -> str:
 def end_stale_runs() -> int:
     """Mark the runs of a killed worker as Crashed; return their number.
 
-    They would stay Running for ever and hold their deployment's only place. Call this before the worker
+    They would stay Running for ever and hold their deployment's only slot. Call this before the worker
     starts, so that its own runs are not among them. While workers of other machines live, nothing is marked,
     since the runs may be theirs; the locks of runs tell which ones were killed.
     """

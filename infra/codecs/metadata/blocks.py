@@ -135,7 +135,7 @@ def _in_heif(data: bytes) -> Blocks:
 
 
 def _with_store(found: dict[str, bytes]) -> Blocks:
-    """Return the blocks, without something that only stands in the place of a C2PA store."""
+    """Return the blocks, without placeholders for a C2PA store."""
     if "c2pa" in found and not is_store(found["c2pa"]):
         del found["c2pa"]
     return Blocks(**found)

@@ -15,7 +15,7 @@ _OLD_BMP_HEADER_BYTES, _OLD_BMP_BITS_AT, _BMP_BITS_AT = 12, 24, 28
 
 
 def check_before_loading(data: bytes, png: PngFile | None, image: Image.Image, salvage: bool) -> None:
-    """Check what the structure of the file tells, before memory is taken for the picture.
+    """Check the structure of the file, before memory is taken for the picture.
 
     Args:
         data: the file.

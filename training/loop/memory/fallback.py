@@ -20,7 +20,7 @@ _MESSAGE_CHARACTERS = 200
 
 
 def does_not_fit(said: str) -> OutOfMemory:
-    """Return the error of a step that found no memory; ``said``: the words of the framework."""
+    """Return the error of a step that found no memory; ``said``: the framework's message."""
     first = (said.strip().splitlines() or [""])[0]
     return OutOfMemory(
         f"a training step does not fit into memory: {first[:_MESSAGE_CHARACTERS]}",

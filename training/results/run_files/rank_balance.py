@@ -121,7 +121,7 @@ def read_balance(run_dir: Path) -> RankBalance:
 
 
 def balance_of(line: dict[str, Any]) -> RankBalance:
-    """Return the balance that a line of the file tells."""
+    """Return the balance in a line of the file."""
     found = line["ranks"]
     batch = sum(row["rows"] for row in found)
     together = [sum(counts) for counts in zip(*(row["class_counts"] for row in found), strict=True)]

@@ -70,7 +70,7 @@ def _identities(run_dir: Path) -> dict[str, Any]:
 
 
 class Tracker(Protocol):
-    """Another system that is told about one run. Every function may raise anything."""
+    """A tracking system, for one run. Every function may raise anything."""
 
     name: str
 

@@ -1,4 +1,4 @@
-"""The systems that are told about a run. One that fails costs a warning, never the run."""
+"""The tracking systems of a run. One that fails costs a warning, never the run."""
 
 from __future__ import annotations
 

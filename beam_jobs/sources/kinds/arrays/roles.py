@@ -176,7 +176,7 @@ def check_images(array: FoundArray) -> None:
 
 
 def _rest(array: FoundArray, role: str, settings: RowsConfig) -> tuple[str, ...] | None:
-    """Return what tells an array from those of other images, without the word for a role.
+    """Return the part of an array's name that images and labels share, without the word for a role.
 
     None if it does not have this role.
     """
@@ -201,5 +201,5 @@ def _split(images: FoundArray, settings: RowsConfig) -> str | None:
 
 
 def where(array: FoundArray) -> str:
-    """Return where an array lies, for people."""
+    """Return the place of an array, for people."""
     return f"{array.name!r} in {array.file.uri}" if array.member is not None else array.file.uri
