@@ -1,4 +1,4 @@
-"""The demo as a user runs it: from no images to a trained model, an account and a report."""
+"""The demo as a user runs it: from images to a trained model, an account and a report."""
 
 from __future__ import annotations
 
@@ -8,31 +8,70 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.samples.image_folders import write_image_folder
+
 ROOT = Path(__file__).parents[2]
+FAULTS = ("ends early", "no content", "not of a known image format", "same image under two labels")
+QUICK = """\
+[prepare]
+failure_budget = 0.2
+[train]
+data = { image_size = 32, global_batch_size = 16 }
+run = { epochs = 1 }
+"""
 
 
-def test_the_demo_ends_well(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "flows.demo", "--out", str(tmp_path / "demo")],
+def demo(*options: str, timeout: float) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "flows.demo", *options],
         cwd=ROOT,
         env={**os.environ, "COLUMNS": "120"},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=timeout,
         check=False,
     )
-    account = done.stdout
-    assert done.returncode == 0, account[-2000:] + done.stderr[-4000:]
+
+
+def account_of(done: subprocess.CompletedProcess[str]) -> str:
+    """What a demo printed that ended well."""
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     assert "Traceback" not in done.stderr
+    return done.stdout
+
+
+def test_the_demo_of_ones_own_folder_ends_well(tmp_path: Path) -> None:
+    """With the configuration that is there: it is the user's to edit."""
+    source = write_image_folder(tmp_path / "my photos")
+    whole = (source / "circle" / "000.jpg").read_bytes()
+    (source / "circle" / "copy.jpg").write_bytes(whole)
+    (source / "square" / "copy.jpg").write_bytes(whole)
+    (source / "circle" / "interrupted.jpg").write_bytes(whole[:-60])
+    (source / "square" / "empty.png").write_bytes(b"")
+    (source / "square" / "notes.png").write_bytes(b"no pixels")
+    (source / ".DS_Store").write_bytes(b"Bud1")
+    out = tmp_path / "demo"
+    out.mkdir()
+    (out / "my-photos.toml").write_text(QUICK)
+    account = account_of(demo("--out", str(out), "--source", str(source), timeout=600))
+    assert "46 inputs = 40 records + 2 duplicates + 1 filtered + 3 quarantined" in account
+    assert "the failure budget of this run allows 20.00%" in account
+    for said in (*FAULTS, "circle/000.jpg", "square/copy.jpg", "shardmill up"):
+        assert said in account
+    assert re.search(r"Test accuracy [\d.]+%", account)
+    report = next((out / "datasets" / "my-photos" / "data").glob("*/report.html"))
+    assert report.stat().st_size > 10_000
+    assert (out / "my-photos.toml").read_text() == QUICK
+
+
+@pytest.mark.slow
+def test_the_demo_of_digits_ends_well(tmp_path: Path) -> None:
+    account = account_of(demo("--out", str(tmp_path / "demo"), timeout=600))
     assert "1,213 inputs = 1,200 records + 7 duplicates + 2 filtered + 4 quarantined" in account
     assert "the failure budget of this run allows 1.00%" in account
-    for said in (
-        "ends early",
-        "no content",
-        "not of a known image format",
-        "1/1_025.jpg and 7/1_025.jpg",
-        "shardmill up",
-    ):
+    for said in (*FAULTS, "1/1_025.jpg and 7/1_025.jpg", "shardmill up"):
         assert said in account
     accuracy = re.search(r"Test accuracy ([\d.]+)%", account)
     assert accuracy is not None
@@ -42,14 +81,7 @@ def test_the_demo_ends_well(tmp_path: Path) -> None:
 
 
 def test_a_source_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "flows.demo", "--out", str(tmp_path), "--source", str(tmp_path / "none")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = demo("--out", str(tmp_path), "--source", str(tmp_path / "none"), timeout=60)
     assert done.returncode == 2
     assert done.stderr.splitlines()[0].startswith("error: no such folder")
     assert done.stderr.splitlines()[1].startswith("remedy: ")
