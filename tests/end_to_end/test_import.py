@@ -175,8 +175,17 @@ def test_a_data_set_of_webdataset(tmp_path: Path, ending: str, mode: str) -> Non
     assert 8 < damaged["num_records"] < 17
 
 
-@pytest.mark.parametrize("form", ["tfds", "webdataset"])
-@pytest.mark.parametrize("encoding", ["jpeg", "png", "webp"])
+@pytest.mark.parametrize(
+    ("form", "encoding"),
+    [
+        ("tfds", "jpeg"),
+        ("webdataset", "png"),
+        ("tfds", "webp"),
+        pytest.param("webdataset", "jpeg", marks=pytest.mark.slow),
+        pytest.param("tfds", "png", marks=pytest.mark.slow),
+        pytest.param("webdataset", "webp", marks=pytest.mark.slow),
+    ],
+)
 def test_an_export_comes_back_as_it_was(tmp_path: Path, form: str, encoding: str) -> None:
     photos = {f"{split}/{name}/{row}.jpg": jpeg(100 * len(split) + 10 * len(name) + row)
               for split, count in (("train", 6), ("val", 2), ("test", 3))

@@ -26,6 +26,7 @@ from infra.dataset.verify import verify
 from tests.faults.hostile.deeds import WIDTH, height_of
 from tests.samples.command import prepare_command
 from tests.samples.photos import jpeg, make_photos, png, write
+from tests.samples.prepared import prepare_here
 
 REPOSITORY = Path(__file__).parents[2]
 HOSTILE = REPOSITORY / "tests/faults/hostile"
@@ -229,7 +230,8 @@ def test_a_job_server_that_is_not_there(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_options(settings: tuple[str, ...], says: str, tmp_path: Path) -> None:
-    done = prepare(make_photos(tmp_path / "source", {"a": 2}), tmp_path / "root", *settings)
+    given = [word for one in settings for word in ("--set", one)]
+    done = prepare_here(make_photos(tmp_path / "source", {"a": 2}), tmp_path / "root", *given)
     assert done.returncode == 2
     assert says in done.stderr
     assert not (tmp_path / "root").exists()

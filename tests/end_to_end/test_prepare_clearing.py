@@ -18,6 +18,8 @@ from infra.storage.filesystem import Storage
 from tests.samples.photos import jpeg, make_photos, write
 from tests.samples.runs import Stopped, during, folders, problems, run, stopped
 
+MOMENTS = ("list_inputs", "cut_blocks", "account_and_write", "check_shards", "publish")
+
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
@@ -67,9 +69,13 @@ def test_what_is_published_stays_whoever_clears(source: Path, root: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "moment", ["list_inputs", "cut_blocks", "account_and_write", "check_shards", "publish"]
+    ("moment", "interrupted_before"),
+    [
+        *((moment, False) for moment in MOMENTS),
+        ("cut_blocks", True),
+        *(pytest.param(moment, True, marks=pytest.mark.slow) for moment in MOMENTS if moment != "cut_blocks"),
+    ],
 )
-@pytest.mark.parametrize("interrupted_before", [False, True])
 def test_a_run_at_work_keeps_all_it_has_while_another_publishes(
     moment: str, interrupted_before: bool, source: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,7 +100,7 @@ class RunningServer:
             assert time.monotonic() < deadline, (
                 f"still {run['state_type']} after {timeout} s: {self.logs(run_id)}"
             )
-            time.sleep(0.3)
+            time.sleep(0.5)
 
     def has_ended(self, run_id: str) -> bool:
         """Tell whether the flow run is in a final state."""
