@@ -86,7 +86,7 @@ def prepare_version(request: JobRequest) -> dict[str, Any]:
     request = settled(request)
     check_runner(request.config.runner)
     announce("prepare", _SHARES if fetches(request.config) else {**_SHARES, "fetch": 0})
-    job = _Job(request, Catalog(request.root))
+    job = _Job(request, Catalog(request.root, request.config.signing_key))
     run = run_digest(job.source.uri, request.config)
     with RunClaim(job.catalog, request.dataset, run) as claim, Turn(f"prepare {request.dataset}") as turn:
         if claim.has_work() or fetches(request.config):
@@ -103,6 +103,7 @@ def prepare_version(request: JobRequest) -> dict[str, Any]:
         if version is not None:
             if claim.is_held:
                 claim.clear()  # left by a run that was killed after it had published
+            job.catalog.sign_if_unsigned(version)
             return job.outcome(version, counts, SavedWork(), unchanged=True)
         version, reused = job.prepare(digests)
         claim.clear()

@@ -19,6 +19,7 @@
     │   ├── OutOfMemory               4  a training step does not fit into the memory of its device
     │   ├── FormatVersionError        4  written by another version of the format
     │   └── PublishConflict           4  another writer published this version first
+    ├── SignatureError                5  a signature is missing, or another content or key was signed
     └── Cancelled                   130  stopped on request
         └── Preempted                75  stopped by a signal of the system; start the same command again
 
@@ -141,6 +142,12 @@ class FormatVersionError(EnvironmentFault):
 
 class PublishConflict(EnvironmentFault):
     """Another writer published the same version number first."""
+
+
+class SignatureError(ShardmillError):
+    """A signature is missing, belongs to another content, or was made with another key."""
+
+    exit_code = 5
 
 
 class Cancelled(ShardmillError):

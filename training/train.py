@@ -10,6 +10,7 @@ A run lives in ``<runs>/<dataset>-v<version>-<digest of the configuration>/``:
     curve.jsonl            figures every few steps, written while the training runs
     consumed.jsonl         with run.trace_records: the ids of the records of each step
     model.weights.h5, export/          with run.framework = "torch": model.pt, export/
+    model.weights.h5.sig, export.sig   with export.signing_key: their signatures
     predictions-<split>.parquet      what the best model predicts for each record
     confusion-<split>.svg, reliability-<split>.svg, label-errors.csv       of single-label classifiers
     report.html            curves, figures, hardest examples, settings; what else the task has

@@ -36,4 +36,8 @@ class MaintainConfig(Settings):
         description="Remove the unfinished work of a run that was interrupted so many days ago; it could be "
         "continued until then",
     )
+    signing_key: str | None = Field(
+        None,
+        description="File with the private key that signs the compacted version (needs the extra `signing`)",
+    )
     dry_run: bool = Field(False, description="Report what would be removed, and remove nothing")

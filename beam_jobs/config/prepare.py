@@ -33,6 +33,11 @@ class PrepareConfig(Settings):
         description="Largest allowed fraction of quarantined inputs (0.01 is 1 %). If more are quarantined, "
         "the run fails and publishes nothing",
     )
+    signing_key: str | None = Field(
+        None,
+        description="File with the private key that signs each published version (needs the extra "
+        "`signing`); unset: no version is signed",
+    )
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] = Field(
         0, description="Seed of splits, shards and their order"
     )
@@ -47,8 +52,8 @@ class PrepareConfig(Settings):
         return self
 
     def effective(self) -> dict[str, Any]:
-        """Return the settings that change the written bytes: all but the runner and what may stop a run."""
-        settings = self.model_dump(mode="json", exclude={"runner", "failure_budget", "drift"})
+        """Return what changes the written bytes: not the runner, the key and what may stop a run."""
+        settings = self.model_dump(mode="json", exclude={"runner", "failure_budget", "drift", "signing_key"})
         settings["source"] = self.source.effective()
         if not self.image.metadata:  # newer than the digests of earlier releases
             del settings["image"]["metadata"]

@@ -189,9 +189,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m beam_jobs.maintain.compaction", description=__doc__)
     parser.add_argument("--root", required=True, help="folder of the datasets")
     parser.add_argument("--dataset", required=True, help="its name")
+    parser.add_argument("--signing-key", help="file with the private key that signs the new version")
     arguments = parser.parse_args(argv)
     logging.basicConfig(level=logging.ERROR)  # Beam warns of every optional library that is not there
-    result(compact(Catalog(arguments.root), arguments.dataset))
+    result(compact(Catalog(arguments.root, arguments.signing_key), arguments.dataset))
     return 0
 
 

@@ -132,7 +132,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments: argparse.Namespace = parser.parse_args(argv)
     config = settings_of(arguments, MaintainConfig, "maintain")
     logging.basicConfig(level=logging.ERROR)  # Beam warns of every optional library that is not there
-    result(maintain(Catalog(arguments.root), arguments.dataset, config, arguments.protect))
+    result(
+        maintain(Catalog(arguments.root, config.signing_key), arguments.dataset, config, arguments.protect)
+    )
     return 0
 
 

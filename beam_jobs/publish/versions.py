@@ -74,7 +74,7 @@ def publish(
         container=outline.choice.container,
         container_reason=outline.choice.reason,
         image_encoding=request.config.image.encoding,
-        config=request.config.model_dump(mode="json"),
+        config=request.config.model_dump(mode="json", exclude={"signing_key"}),
         codecs=digests.builds,
         shards=shards,
         inputs=outline.inputs,

@@ -1,7 +1,8 @@
 """The application behind the command `shardmill`: its commands, exit statuses and error messages.
 
-Exit status: 0 done, 2 usage or configuration, 3 bad data, 4 environment, 130 cancelled, 141 the reader of
-standard output is gone (``| head``), which is not an error. An error is two lines on standard error,
+Exit status: 0 done, 2 usage or configuration, 3 bad data, 4 environment, 5 a signature is
+missing or does not hold, 130 cancelled, 141 the reader of standard output is gone (``| head``), which is not
+an error. An error is two lines on standard error,
 ``error:`` and ``remedy:``. Only a defect shows a traceback.
 """
 
@@ -22,6 +23,8 @@ from flows.cli.datasets import diff as versions
 from flows.cli.datasets import maintenance as upkeep
 from flows.cli.datasets.export import export
 from flows.cli.datasets.report import report
+from flows.cli.datasets.sign import sign
+from flows.cli.datasets.verify import verify
 from flows.cli.jobs import commands as jobs
 from flows.cli.jobs.profile import profile
 from flows.cli.jobs.sources import sources
@@ -107,7 +110,7 @@ for _command, _panel in (
     (catalog.show, _LOOK),
     (report, _LOOK),
     (profile, _LOOK),
-    (catalog.verify, _LOOK),
+    (verify, _LOOK),
     (catalog.locate, _LOOK),
     (versions.diff, _LOOK),
     (export, _LOOK),
@@ -119,6 +122,7 @@ for _command, _panel in (
     (using.evaluate, _MODELS),
     (using.predict, _MODELS),
     (label_errors, _MODELS),
+    (sign, _KEEP),
     (upkeep.rollback, _KEEP),
     (upkeep.compact, _KEEP),
     (upkeep.gc, _KEEP),

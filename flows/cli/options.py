@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from flows.cli import completion
+from infra.errors import UsageError
 
 Root = Annotated[
     str | None,
@@ -93,6 +94,23 @@ Ref = Annotated[
         autocompletion=completion.references,
     ),
 ]
+SignedRef = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="NAME[@VERSION]",
+        help="A dataset; its newest version by default",
+        autocompletion=completion.references,
+        show_default=False,
+    ),
+]
+SignedRun = Annotated[
+    str | None,
+    typer.Option("--run", metavar="RUN", help="Instead of a dataset: the exports of this training run"),
+]
+SigningKeyFile = Annotated[
+    str | None,
+    typer.Option("--key", metavar="FILE", help="Sign the new version with this private key (a PEM file)"),
+]
 ViewRef = Annotated[
     str,
     typer.Argument(
@@ -149,3 +167,13 @@ FailureBudget = Annotated[
         help=r"Share of inputs that may be quarantined \[default: 0.01]",
     ),
 ]
+
+
+def check_one_subject(dataset: str | None, run: str | None) -> None:
+    """Check that a command about signatures is given either a dataset or a run.
+
+    Raises:
+        UsageError: it is given both or none.
+    """
+    if (dataset is None) == (run is None):
+        raise UsageError("give either a dataset or a run", "NAME[@VERSION], or --run RUN")

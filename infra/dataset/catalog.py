@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from infra.dataset.croissant import write_croissant
+from infra.dataset.signatures import is_signed, sign_version
 from infra.dataset.version import DatasetVersion
 from infra.dataset.views.references import Reference, parse_reference
 from infra.errors import (
@@ -16,9 +17,10 @@ from infra.errors import (
     near_miss,
 )
 from infra.format.contract import Manifest
-from infra.format.layout import croissant_file, manifest_file, version_of_manifest
+from infra.format.layout import croissant_file, manifest_file, signature_file, version_of_manifest
 from infra.format.stored_manifest import decode_manifest, encode_manifest
 from infra.progress import log
+from infra.signing import SigningKey
 from infra.storage.filesystem import Storage
 from infra.storage.names import check_dataset_name
 
@@ -47,10 +49,19 @@ def load_version(storage: Storage, name: str, version: int) -> DatasetVersion:
 
 
 class Catalog:
-    """The datasets under one root (a local folder or an object-store URI)."""
+    """The datasets under one root.
 
-    def __init__(self, root: str | Path) -> None:
+    Args:
+        root: a local folder or the URI of an object store.
+        signing_key: a file with the private key that signs each published version; None: none is signed.
+
+    Raises:
+        ConfigError: the file has no private key that can sign.
+    """
+
+    def __init__(self, root: str | Path, signing_key: str | Path | None = None) -> None:
         self.storage = Storage.at(root)
+        self._key = None if signing_key is None else SigningKey(signing_key)
 
     def dataset_storage(self, name: str) -> Storage:
         """The folder of a dataset, which need not exist yet."""
@@ -121,7 +132,7 @@ class Catalog:
         return load_version(self.dataset_storage(name), name, version)
 
     def publish(self, manifest: Manifest) -> DatasetVersion:
-        """Publish a version by creating its manifest, and describe it as Croissant.
+        """Publish a version by creating its manifest; then describe it, and sign it with the key.
 
         Raises:
             PublishConflict: another writer published this number first.
@@ -130,7 +141,23 @@ class Catalog:
         storage.create_if_absent(manifest_file(manifest.version), encode_manifest(manifest))
         write_croissant(storage, manifest)
         self._describe_parent(storage, manifest)
-        return DatasetVersion(storage, manifest)
+        version = DatasetVersion(storage, manifest)
+        self.sign_if_unsigned(version)
+        return version
+
+    def sign_if_unsigned(self, version: DatasetVersion) -> None:
+        """Sign a published version that has no signature, if there is a key."""
+        if self._key is not None and not is_signed(version):
+            sign_version(version, self._key)
+
+    def replace(self, manifest: Manifest) -> None:
+        """Write the manifest of a published version again. Its signature no longer holds and is removed.
+
+        The lock of the dataset must be held.
+        """
+        storage = self.dataset_storage(manifest.dataset)
+        storage.delete(signature_file(manifest.version))
+        storage.write_atomic(manifest_file(manifest.version), encode_manifest(manifest))
 
     def _describe_parent(self, storage: Storage, manifest: Manifest) -> None:
         """Write the description of the version before, if its writer was killed or knew none."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from infra.dataset.catalog import Catalog
 from infra.digests import stream_sha256
 from infra.format.contract import Manifest
-from infra.format.layout import manifest_file
-from infra.format.stored_manifest import encode_manifest
 from infra.storage.filesystem import Storage
 
 
@@ -18,7 +16,8 @@ def with_report(storage: Storage, manifest: Manifest, path: str) -> Manifest:
 def record_report(catalog: Catalog, name: str, path: str) -> None:
     """Write the SHA-256 of a report that was made again into every manifest of the dataset that names it.
 
-    The lock of the dataset must be held: a purge rewrites manifests too.
+    Signatures of these manifests are removed. The lock of the dataset must be held: a purge rewrites
+    manifests too.
     """
     storage = catalog.dataset_storage(name)
     for version in catalog.versions(name):
@@ -27,7 +26,7 @@ def record_report(catalog: Catalog, name: str, path: str) -> None:
             continue
         changed = with_report(storage, manifest, path)
         if changed != manifest:
-            storage.write_atomic(manifest_file(version), encode_manifest(changed))
+            catalog.replace(changed)
 
 
 def report_sha256(storage: Storage, path: str) -> str:

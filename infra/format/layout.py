@@ -4,6 +4,7 @@
 
     <root>/<dataset>/
       manifests/000003.json                   the commit of version 3
+      manifests/000003.json.sig               its signature, if it was signed
       croissant-000003.json                   version 3 as MLCommons Croissant
       data/<plan digest>/
         train-00000-of-00012.tfrecord.gz      a shard (no .gz where the container is "none")
@@ -66,6 +67,11 @@ def spool_dir(run_digest: str) -> str:
 def manifest_file(version: int) -> str:
     """Path of a version's manifest, relative to the dataset."""
     return f"manifests/{version:06d}.json"
+
+
+def signature_file(version: int) -> str:
+    """Path of the signature of a version's manifest, relative to the dataset."""
+    return f"{manifest_file(version)}.sig"
 
 
 def croissant_file(version: int) -> str:

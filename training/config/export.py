@@ -27,6 +27,12 @@ class ExportSettings(Settings):
         description="most accuracy that a form may lose; a worse one is not written, and the result says so",
     )
 
+    signing_key: str | None = Field(
+        default=None,
+        description="file with the private key that signs the exports (needs the extra `signing`); unset: "
+        "they are not signed",
+    )
+
     @field_validator("formats")
     @classmethod
     def _once(cls, formats: tuple[ExportFormat, ...]) -> tuple[ExportFormat, ...]:

@@ -27,7 +27,7 @@ _KNOWN: Final = {
     "optimizer": "name options learning_rate head_learning_rate schedule warmup_fraction warmup_steps "
     "final_factor step_epochs step_factor weight_decay first_layer_factor clip_norm ema_decay "
     "label_smoothing",
-    "export": "",
+    "export": "signing_key",
     "run": "framework epochs devices mixed_precision accumulate_steps deterministic validate_every_epochs "
     "best_metric patience checkpoint_every_steps checkpoint_every_seconds keep_checkpoints log_every_steps "
     "log_pictures trace_records preemption_signal fresh",

@@ -56,7 +56,7 @@ def run_identity(config: TrainConfig, version: DatasetVersion) -> dict[str, Any]
         del settings["run"]["epochs"]
     optimizer = config.optimizer
     settings["optimizer"] |= {"learning_rate": optimizer.rate, "weight_decay": optimizer.decay}
-    del settings["ranks"], settings["tracking"]
+    del settings["ranks"], settings["tracking"], settings["export"]["signing_key"]
     settings["reading"] = consumed(config.reading, _mode(config, version))
     dataset = {"plan": version.manifest.plan_digest, "dataset": version.ref, **version.describe_view()}
     return {**dataset, "config": settings}

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from infra.errors import ConfigError, UsageError
+from infra.signing import SigningKey
 from infra.storage.filesystem import Storage
 from training.aliases.history import aliases_by_run
 from training.config import TrainConfig
+from training.export.signatures import remove_signatures, sign_exports
 from training.runs.lengthening import finished_answer
 
 RESULT_FILE = "result.json"
@@ -33,6 +35,7 @@ def train_once(config: TrainConfig, folder: Storage, train: Callable[[], dict[st
         return answer
     if folder.exists(RESULT_FILE):
         _check_not_in_use(folder)
+    key = None if config.export.signing_key is None else SigningKey(config.export.signing_key)
     if config.run.fresh:
         _clear(folder)
     try:
@@ -40,6 +43,10 @@ def train_once(config: TrainConfig, folder: Storage, train: Callable[[], dict[st
     except ConfigError:
         _forget_if_empty(folder)
         raise
+    if key is None:
+        remove_signatures(Path(folder.uri))
+    else:
+        sign_exports(Path(folder.uri), key)
     result |= {"seconds": round(time.monotonic() - started, 3)}
     folder.write_atomic(RESULT_FILE, json.dumps(result, indent=1).encode("ascii"))
     return result

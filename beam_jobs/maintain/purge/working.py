@@ -12,8 +12,7 @@ from infra.dataset.lock import lock_for_removing
 from infra.dataset.maintenance.garbage import find_garbage, remove_files
 from infra.dataset.maintenance.purged import PURGING_FILE, add_purged
 from infra.dataset.reports import record_report
-from infra.format.layout import croissant_file, manifest_file
-from infra.format.stored_manifest import encode_manifest
+from infra.format.layout import croissant_file
 from infra.progress import progress, stage
 from infra.storage.filesystem import Storage
 
@@ -55,7 +54,7 @@ def _rewrite_manifests(catalog: Catalog, storage: Storage, wanted: ToPurge) -> N
         changed = rewriter.rewrite(catalog.open(f"{wanted.dataset}@{number}"))
         # It names files of the old manifest. Without it the version is whole; it comes with the reports.
         storage.delete(croissant_file(number))
-        storage.write_atomic(manifest_file(number), encode_manifest(changed))
+        catalog.replace(changed)
         progress("purge", done, len(wanted.rows), unit="versions")
 
 

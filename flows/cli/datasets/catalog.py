@@ -1,4 +1,4 @@
-"""datasets, show, verify and locate: list, describe and check published versions."""
+"""datasets, show and locate: list and describe published versions, and find records in them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.cli import options
-from flows.cli.datasets.open_catalog import catalog_at
+from flows.cli.datasets.open_catalog import catalog_at, warn_of_unfinished_purge
 from infra.errors import UsageError
 from infra.readable import readable_bytes
 
 if TYPE_CHECKING:
     from infra.dataset.catalog import Catalog
-    from infra.dataset.version import DatasetVersion
 
 
 def datasets(root: options.Root = None, json_output: options.Json = False) -> None:
@@ -140,54 +139,7 @@ def show(
         )
     else:
         print_version(opened)
-    _warn_of_unfinished_purge(opened)
-
-
-def verify(dataset: options.Ref, root: options.Root = None, json_output: options.Json = False) -> None:
-    """Read every record of a version and check it against its manifest, indexes and inputs.
-
-    The exit status is 3 when anything differs from the manifest.
-
-    [bold]Examples[/bold]
-
-      shardmill verify photos
-
-      shardmill verify photos@2 --json
-    """
-    from flows.cli import output
-    from infra import progress
-    from infra.dataset.verify import verify as check
-
-    opened = catalog_at(root).open(dataset)
-    with progress.shown_to_people():
-        progress.stage("verify", opened.manifest.accounting.num_records, unit="records")
-        report = check(opened, lambda done, total: progress.progress("verify", done, total, unit="records"))
-    if json_output:
-        output.print_json(
-            {
-                "dataset": opened.name,
-                "version": opened.version,
-                "num_records": report.num_records,
-                "num_bytes": report.num_bytes,
-                "problems": report.problems,
-                "notes": report.notes,
-            }
-        )
-    elif not report.problems:
-        size = readable_bytes(report.num_bytes)
-        output.say(f"{opened.ref} is clean: {output.counted(report.num_records, 'record')}, {size}")
-    else:
-        output.say(
-            f"{opened.ref} has {output.counted(len(report.problems), 'problem')}:",
-            *(f"  {line}" for line in report.problems),
-        )
-        output.note("remedy: restore the files from a copy; or delete them and prepare the same source again")
-    if not json_output:
-        for line in report.notes:
-            output.note(f"note: {line}")
-    _warn_of_unfinished_purge(opened)
-    if report.problems:
-        raise typer.Exit(3)
+    warn_of_unfinished_purge(opened)
 
 
 Source = Annotated[
@@ -232,14 +184,6 @@ def locate(
         rows = [[key, value] for key, value in entry.items() if value is not None]
         versions = ", ".join(f"{name}@{number}" for number in found.versions)
         output.print_table(str(entry["uri"]), ["", ""], [*rows, ["in versions", versions]])
-
-
-def _warn_of_unfinished_purge(opened: DatasetVersion) -> None:
-    from flows.cli import output
-    from infra.dataset.maintenance.purged import warning_of_unfinished_purge
-
-    if warning := warning_of_unfinished_purge(opened.storage, opened.name):
-        output.note(f"warning: {warning}")
 
 
 def _summary(catalog: Catalog, name: str) -> dict[str, Any]:

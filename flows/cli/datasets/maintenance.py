@@ -44,6 +44,7 @@ def rollback(
     reason: Annotated[
         str | None, typer.Option("--reason", metavar="TEXT", help="Why an alias goes back, for its history")
     ] = None,
+    key: options.SigningKeyFile = None,
     root: options.Root = None,
     runs: options.Runs = None,
     json_output: options.Json = False,
@@ -67,7 +68,7 @@ def rollback(
 
         roll_back(dataset, alias, reason, runs, json_output)
         return
-    restored = bring_back(catalog_at(root), dataset)
+    restored = bring_back(catalog_at(root, key), dataset)
     if json_output:
         output.print_json(
             {"dataset": restored.name, "version": restored.version, "restores": restored.manifest.restores}
@@ -80,7 +81,11 @@ def rollback(
 
 
 def compact(
-    dataset: Name, root: options.Root = None, now: options.Now = False, json_output: options.Json = False
+    dataset: Name,
+    key: options.SigningKeyFile = None,
+    root: options.Root = None,
+    now: options.Now = False,
+    json_output: options.Json = False,
 ) -> None:
     """Rewrite the newest version in as few balanced shards as possible, without decoding images.
 
@@ -97,7 +102,8 @@ def compact(
     if not now:
         home.take_turns()
     argv = [sys.executable, "-m", "beam_jobs.maintain.compaction", "--dataset", dataset]
-    found = result_of([*argv, "--root", catalog_at(root).storage.location])
+    argv += ["--root", catalog_at(root, key).storage.location]
+    found = result_of([*argv, *(["--signing-key", key] if key is not None else [])])
     if json_output:
         output.print_json(found)
     elif found["unchanged"]:
@@ -180,18 +186,21 @@ def purge(
     from beam_jobs.maintain.purge import purge as remove
     from flows.cli import output
     from flows.cli.training_runs.folder import runs_folder, runs_location
+    from infra.dataset.signatures import signed_versions
     from training.promotion.purged import affected_runs, mark_runs
     from training.runs.stored import opened_run
 
     catalog, folder = catalog_at(root), runs_folder(runs)
     found = find_to_purge(catalog, dataset, source or [])
     models = affected_runs(catalog, folder, dataset, found.ids, found.rows)
+    signed = signed_versions(catalog.dataset_storage(dataset))
     if apply:
         # First: a purge that is killed has removed some of it.
         for model in models:
             with opened_run(model.run, runs_location(runs)) as run:
                 mark_runs(run.path.parent, [model], found.ids)
         found = remove(catalog, dataset, source or [])
+    unsigned = sorted(signed - signed_versions(catalog.dataset_storage(dataset)))
     if json_output:
         output.print_json(
             {
@@ -203,11 +212,16 @@ def purge(
                 "finished_an_earlier_one": found.pending,
                 "purged_before": found.gone,
                 "models": [asdict(model) for model in models],
+                "signatures_removed": unsigned,
             }
         )
     else:
         _show_purge(found, applied=apply)
         _show_models(models, applied=apply)
+        for version in unsigned:
+            output.note(
+                f"note: {dataset}@{version} is not signed any more, since it was changed: shardmill sign"
+            )
 
 
 def _show_purge(found: ToPurge, *, applied: bool) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from infra.dataset.catalog import Catalog
 from infra.dataset.lock import lock_for_adding
 from infra.errors import PublishConflict, StorageError
+from infra.format.layout import version_of_manifest
 from infra.storage.filesystem import FileEntry, Storage
 
 _COPY_BYTES = 8 << 20
@@ -106,7 +107,8 @@ def _belongs(path: str, with_shards: bool) -> bool:
 
 
 def _is_manifest(entry: FileEntry) -> bool:
-    return entry.path.startswith("manifests/")
+    folder, _, name = entry.path.rpartition("/")
+    return folder == "manifests" and version_of_manifest(name) is not None
 
 
 def _check_same(source: Storage, to: Storage, path: str, what: str) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from infra.dataset.catalog import Catalog
 from infra.dataset.lock import lock_for_removing
 from infra.errors import NotFoundError, UsageError
-from infra.format.layout import croissant_file, data_dir, manifest_file
+from infra.format.layout import croissant_file, data_dir, manifest_file, signature_file
 from infra.storage.filesystem import FileEntry, Storage
 
 _DATA, _SPOOLS, _MANIFESTS = "data", "spool", "manifests"
@@ -101,6 +101,7 @@ def collect_garbage(
     with lock_for_removing(storage, name):
         garbage = find_garbage(catalog, name, keep_last=keep_last, drop=drop)
         for version in garbage.dropped:
+            storage.delete(signature_file(version))  # first: nothing would find it without its manifest
             storage.delete(manifest_file(version))
             storage.delete(croissant_file(version))
         remove_files(storage, garbage)

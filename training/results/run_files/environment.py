@@ -52,7 +52,8 @@ def describe_environment(config: TrainConfig, version: DatasetVersion, devices: 
             "source": version.manifest.source,
             "manifest_sha256": sha256_hex(manifest),
         },
-        "config": config.model_dump(mode="json"),
+        # The key may lie elsewhere the next time.
+        "config": config.model_dump(mode="json", exclude={"export": {"signing_key"}}),
     }
 
 

@@ -1,0 +1,129 @@
+"""verify: check a published version against its manifest, and signatures of versions and of exports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flows.cli import options
+from flows.cli.datasets.open_catalog import catalog_at, warn_of_unfinished_purge
+from infra.errors import UsageError
+from infra.readable import readable_bytes
+
+if TYPE_CHECKING:
+    from infra.dataset.verify import VerifyReport
+    from infra.dataset.version import DatasetVersion
+    from infra.signing import PublicKey
+
+Key = Annotated[
+    Path | None,
+    typer.Option(
+        "--public-key", metavar="FILE", help="Check the signature too, with this public key of the signer"
+    ),
+]
+
+
+def verify(
+    dataset: options.SignedRef = None,
+    run: options.SignedRun = None,
+    public_key: Key = None,
+    root: options.Root = None,
+    runs: options.Runs = None,
+    json_output: options.Json = False,
+) -> None:
+    """Read every record of a version and check it against its manifest, indexes and inputs.
+
+    The exit status is 3 when anything differs from the manifest. With --public-key the manifest must be
+    signed too; with --run, the exports of a training run. The exit status is 5 when a signature is missing,
+    or another content or key was signed.
+
+    [bold]Examples[/bold]
+
+      shardmill verify photos
+
+      shardmill verify photos@2 --json
+
+      shardmill verify photos --public-key team.pub
+
+      shardmill verify --run photos-v1-3f2a --public-key team.pub
+    """
+    from infra.signing import PublicKey
+
+    options.check_one_subject(dataset, run)
+    key = None if public_key is None else PublicKey(public_key)
+    if run is not None:
+        if key is None:
+            raise UsageError("of a run, signatures are all there is to verify", "give --public-key FILE")
+        _verify_exports(run, key, runs, json_output)
+        return
+    opened = catalog_at(root).open(str(dataset))
+    if key is not None:
+        from infra.dataset.signatures import check_signature
+
+        check_signature(opened, key)
+    report = _read_all(opened)
+    if json_output:
+        _print_json(opened, report, is_signed=key is not None)
+    else:
+        _show(opened, report, "" if key is None else f", signed with the key of {public_key}")
+    warn_of_unfinished_purge(opened)
+    if report.problems:
+        raise typer.Exit(3)
+
+
+def _verify_exports(named: str, key: PublicKey, runs: str | None, json_output: bool) -> None:
+    from flows.cli import output
+    from flows.cli.training_runs.folder import runs_location
+    from training.export.signatures import check_exports
+    from training.runs.stored import opened_run
+
+    with opened_run(named, runs_location(runs)) as run:
+        names, name = check_exports(run.path, run.finished(), key), run.name
+    if json_output:
+        output.print_json({"run": name, "exports": names, "signed": True})
+    else:
+        output.say(f"The exports of {name} are as they were signed:", *(f"  {export}" for export in names))
+
+
+def _read_all(opened: DatasetVersion) -> VerifyReport:
+    from infra import progress
+    from infra.dataset.verify import verify as check
+
+    with progress.shown_to_people():
+        progress.stage("verify", opened.manifest.accounting.num_records, unit="records")
+        return check(opened, lambda done, total: progress.progress("verify", done, total, unit="records"))
+
+
+def _print_json(opened: DatasetVersion, report: VerifyReport, *, is_signed: bool) -> None:
+    from flows.cli import output
+
+    output.print_json(
+        {
+            "dataset": opened.name,
+            "version": opened.version,
+            "num_records": report.num_records,
+            "num_bytes": report.num_bytes,
+            "problems": report.problems,
+            "notes": report.notes,
+            **({"signed": True} if is_signed else {}),
+        }
+    )
+
+
+def _show(opened: DatasetVersion, report: VerifyReport, signer: str) -> None:
+    from flows.cli import output
+
+    if not report.problems:
+        size = readable_bytes(report.num_bytes)
+        records = output.counted(report.num_records, "record")
+        output.say(f"{opened.ref} is clean: {records}, {size}{signer}")
+    else:
+        output.say(
+            f"{opened.ref} has {output.counted(len(report.problems), 'problem')}:",
+            *(f"  {line}" for line in report.problems),
+        )
+        output.note("remedy: restore the files from a copy; or delete them and prepare the same source again")
+    for line in report.notes:
+        output.note(f"note: {line}")
