@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from infra.dataset.croissant import write_croissant
+from infra.dataset.lock import lock_for_adding
 from infra.dataset.signatures import is_signed, sign_version
 from infra.dataset.version import DatasetVersion
 from infra.dataset.views.references import Reference, parse_reference
@@ -146,9 +147,15 @@ class Catalog:
         return version
 
     def sign_if_unsigned(self, version: DatasetVersion) -> None:
-        """Sign a published version that has no signature, if there is a key."""
+        """Sign a published version that has no signature, if there is a key.
+
+        Raises:
+            LockedError: parts of the dataset are being removed.
+        """
         if self._key is not None and not is_signed(version):
-            sign_version(version, self._key)
+            # A purge that rewrites the manifest meanwhile would leave a signature that does not hold.
+            with lock_for_adding(version.storage, version.name):
+                sign_version(version, self._key)
 
     def replace(self, manifest: Manifest) -> None:
         """Write the manifest of a published version again. Its signature no longer holds and is removed.

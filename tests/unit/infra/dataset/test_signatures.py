@@ -13,13 +13,14 @@ import pytest
 from flows import cli
 from flows.server.backup.catalog_files import back_up_dataset, check_dataset, restore_dataset
 from infra.dataset.catalog import Catalog
+from infra.dataset.lock import lock_for_removing
 from infra.dataset.maintenance.garbage import collect_garbage
 from infra.dataset.maintenance.rollback import rollback
 from infra.dataset.reports import record_report, with_report
 from infra.dataset.signatures import check_signature, sign_version, signed_versions
 from infra.dataset.version import DatasetVersion
 from infra.digests import canonical_json, sha256_hex
-from infra.errors import ConfigError, SignatureError
+from infra.errors import ConfigError, LockedError, SignatureError
 from infra.format.layout import manifest_file, signature_file
 from infra.signing import PublicKey, SigningKey
 from infra.storage.filesystem import Storage
@@ -133,6 +134,18 @@ def test_publishing_with_a_key_signs(signed: DatasetVersion, keys: Keys, root: P
     assert Catalog(root).versions("set") == [1, 2, 3, 4]
     for number in (1, 2, 3):
         check_signature(Catalog(root).open(f"set@{number}"), PublicKey(keys.public))
+
+
+def test_nothing_is_signed_while_manifests_may_be_rewritten(
+    version: DatasetVersion, keys: Keys, root: Path
+) -> None:
+    with lock_for_removing(version.storage, "set"):
+        with pytest.raises(LockedError):
+            Catalog(root, keys.private).sign_if_unsigned(version)
+        assert command("sign", "set", "--key", str(keys.private), root=root) == 4
+    assert signed_versions(version.storage) == set()
+    Catalog(root, keys.private).sign_if_unsigned(version)
+    check_signature(version, PublicKey(keys.public))
 
 
 def test_a_wrong_key_is_refused_before_anything_is_done(version: DatasetVersion, root: Path) -> None:
