@@ -95,7 +95,7 @@ class Job:
         return None
 
     def finish(self) -> dict[str, str]:
-        """Wait for the end of the job, and return what Slurm tells of it."""
+        """Wait for the end of the job, and return Slurm's record of it."""
         return self._cluster.wait(self.id, *ENDED, seconds=600)
 
     def result(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from tests.samples.waiting import before_its_end
 
 @contextlib.contextmanager
 def mortal_server(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    """The environment of a user of a server that nobody starts again, and that a fake job can kill."""
+    """The environment of a user of a server that a fake job can kill and that is not restarted."""
     monkeypatch.setenv("PREFECT_HOME", str(home / "prefect"))
     port = services.free_port()
     server = services.Server("127.0.0.1", port, log_path=home / "server.log", env={})

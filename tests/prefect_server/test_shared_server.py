@@ -21,7 +21,7 @@ _TIDY_SECONDS = 180
 
 @dataclass(frozen=True)
 class Leaked:
-    """A run that crashed and left behind a task and the place of its deployment.
+    """A run that crashed and left behind a task and the concurrency slot of its deployment.
 
     Attributes:
         run: its id.
@@ -37,7 +37,7 @@ class Leaked:
 
 
 def leak(server: RunningServer, deployment: str, **parameters: str) -> Leaked:
-    """Let a run crash while it waits to be tried again: Prefect then keeps its place."""
+    """Let a run crash while it waits for a retry: Prefect then keeps its concurrency slot."""
     run = server.post(
         f"/deployments/{deployment}/create_flow_run",
         name="leaked",

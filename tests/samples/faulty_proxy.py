@@ -66,7 +66,7 @@ class FaultyProxy:
             return kind
 
     def listing(self, path: str, answer: Answer, *, stale: bool) -> Answer:
-        """Keep the answer to a listing, or give the one that was kept before."""
+        """Keep the answer to a listing, or return an earlier one that was kept."""
         with self._lock:
             kept_at, kept = self._listings.get(path, (0.0, answer))
             if stale and time.monotonic() - kept_at < _STALE_SECONDS:

@@ -88,7 +88,7 @@ class Cluster:
 
 
 def require_flink() -> None:
-    """Skip the test where Flink cannot be started, and say what is missing."""
+    """Skip the test if Flink cannot be started; the reason names the missing program."""
     try:
         find_java()
     except EnvironmentFault as fault:

@@ -92,7 +92,7 @@ def _say_that_nothing_answers(json_output: bool) -> None:
 
 
 class _Question(Generic[T]):
-    """A question to the server, asked by a thread of its own, which ends with this process."""
+    """A request to the server in a thread of its own, which ends with this process."""
 
     def __init__(self, what: str, ask: Callable[[], T]) -> None:
         self._what = what
@@ -109,7 +109,7 @@ class _Question(Generic[T]):
 
     @property
     def is_open(self) -> bool:
-        """Whether it is still being asked."""
+        """Whether the request is still running."""
         return self._thread.is_alive()
 
     def answer(self, end: float, api: Api) -> tuple[T | None, str | None]:

@@ -92,7 +92,7 @@ def curve_kind(index: int) -> str:
 
 
 def latest(curves: Curves) -> Mapping[str, float]:
-    """Return the last values that people ask for: step, loss, learning rate, images a second."""
+    """Return the latest main figures: step, loss, learning rate, images a second."""
     train = curves.get("train", {})
     found: dict[str, float] = {}
     for name in ("step_loss", "loss", "learning_rate", "images_per_second", "input_wait_fraction"):

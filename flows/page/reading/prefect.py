@@ -140,7 +140,7 @@ class PrefectApi:
         return found
 
     async def waiting(self) -> int:
-        """Return the number of runs whose time has come and that have not begun.
+        """Return the number of runs that are due and have not begun.
 
         Raises:
             PrefectAway: the API cannot be reached, or its answer is invalid.

@@ -1,4 +1,4 @@
-"""Put Prefect's history in order after a process was killed: runs, runs inside them, tasks, and schedules.
+"""Correct Prefect's history after a process was killed: runs, runs inside them, tasks, and schedules.
 
 A run is lost if its process no longer holds the lock of the run (flows.flow_runs.lost_runs): the kernel
 releases it. Heartbeats play no part, so a slow or restarted server makes no run look dead.
@@ -42,7 +42,7 @@ _RESTART_SECONDS = 3600
 
 
 class Reaper:
-    """Remembers which crashed runs it has seen, so that it asks the server little.
+    """Remembers the crashed runs that it has seen, to save requests to the server.
 
     Args:
         has_worker: whether the worker of `shardmill up` runs beside it: then runs that this worker has lost

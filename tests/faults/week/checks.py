@@ -74,7 +74,7 @@ def check_history(runs: list[dict[str, Any]], dataset: str) -> None:
 
 
 def check_log(log: Path, kills: Counter[str]) -> None:
-    """The log of `shardmill up` is in order, and tells of each service that was killed."""
+    """The log of `shardmill up` is in order, and has a line for each killed service."""
     lines = log.read_text(encoding="utf-8").splitlines()
     stamps = [found[0] for line in lines if (found := _UP_STAMP.match(line))]
     assert stamps, "the lines have times"

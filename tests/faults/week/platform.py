@@ -110,7 +110,7 @@ class Platform:
         return {limit["name"]: limit["active_slots"] for limit in limits if limit["active_slots"]}
 
     def orphans(self) -> list[str]:
-        """Processes of this home that do not hang on `shardmill up`, and those that work without a run."""
+        """Processes of this home that `shardmill up` did not start, and those that work without a run."""
         family = {process.pid for process in psutil.Process(self.server.pid).children(recursive=True)}
         found = []
         for process in processes_of(self.home):

@@ -51,7 +51,7 @@ class ChangingSource:
 
 
 def _put(path: Path, content: bytes) -> None:
-    """Put a file in place whole: a listing never sees a part of it."""
+    """Write a file under another name and rename it, so that a listing never sees a part of it."""
     temporary = path.with_suffix(".part")
     temporary.write_bytes(content)
     temporary.replace(path)

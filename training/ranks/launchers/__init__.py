@@ -1,4 +1,4 @@
-"""Launchers: how the ranks of a training get onto machines (``--launcher``). No TensorFlow.
+"""Launchers start the ranks of a training on machines (``--launcher``). No TensorFlow.
 
 Whoever starts the ranks, each of them trains in the same way: it finds the others by ``TF_CONFIG`` or by
 ``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR`` and ``MASTER_PORT``, takes its part of each step of the one exact

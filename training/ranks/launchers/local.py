@@ -36,7 +36,7 @@ class LocalHosts:
         list_gpus: Callable[[], list[str]] = visible_gpus,
         look_seconds: float = 30.0,
     ) -> None:
-        """Make places.
+        """Create the places for the ranks of a training.
 
         Args:
             count: how many ranks may train.

@@ -90,7 +90,7 @@ class RayHosts:
     def __init__(
         self, count: RankCount, settings: RaySettings, *, on_cpu: bool, look_seconds: float = _LOOK_SECONDS
     ) -> None:
-        """Make places. This process is connected to the cluster."""
+        """Create the places for the ranks of a training. This process is connected to the cluster."""
         self._count, self._settings, self._look_seconds = count, settings, look_seconds
         on_gpus = not on_cpu and any(node.get("GPU", 0) >= 1 for node in _resources())
         self._bundle: dict[str, float] = {"CPU": settings.cpus_per_rank, **({"GPU": 1} if on_gpus else {})}
@@ -167,7 +167,7 @@ class RayHosts:
             raise RankLost(f"a machine of the Ray cluster was lost: {said}") from error
 
     def release(self) -> None:
-        """Give the places back."""
+        """Release the places."""
         if self._group is not None:
             remove_placement_group(self._group)  # also ends processes in the group
             self._group = None

@@ -104,7 +104,7 @@ class RemoteRank:
         return seconds + time.monotonic() - self._answered_at
 
     def _ask(self) -> None:
-        """Take the answer to the last question if it has come, and ask again if it is time."""
+        """Take the answer to the last request if it has come, and send the next one if it is time."""
         now = time.monotonic()
         if self._asked is None:
             if now - self._asked_at >= self._every:

@@ -65,7 +65,7 @@ class Decision:
 def decide(
     statuses: Mapping[int, int], num_ranks: int, step: int, tries: Tries, max_restarts: int
 ) -> Decision:
-    """Return how a job goes on.
+    """Decide whether to try a job again, and with which exit status the batch script ends.
 
     Args:
         statuses: the exit status of each rank that noted one; the others were killed with their shell.
@@ -119,7 +119,7 @@ def read_tries(folder: Path) -> Tries:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Decide, keep the state, tell why on standard error, and return the status for the batch script."""
+    """Decide, keep the state, write the reason to standard error; return the batch script's exit status."""
     parser = argparse.ArgumentParser("python -m training.ranks.launchers.slurm.next_try")
     parser.add_argument("--statuses", type=Path, required=True, help="folder with a file for each rank")
     parser.add_argument("--ranks", type=int, required=True)

@@ -55,7 +55,7 @@ class Api:
         self.given_without_lease += slots
 
     def expire(self, lease: UUID) -> None:
-        """Do what Prefect does when a lease expires: give its place back, once."""
+        """Do what Prefect does when a lease expires: release its slots, once."""
         if lease in self.leases:
             self.leases.remove(lease)
             self.taken = max(0, self.taken - 1)

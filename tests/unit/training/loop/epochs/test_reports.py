@@ -1,4 +1,4 @@
-"""What a training tells of itself while it goes on."""
+"""The reports of a running training: progress, metrics and figures."""
 
 from __future__ import annotations
 
