@@ -46,6 +46,18 @@ def test_it_fits_every_screen(browser: Browser, platform: RunningServer, width: 
         assert light is dark, path
 
 
+@pytest.mark.parametrize("width", [320, 360, 1280])
+def test_every_link_of_the_menu_is_in_sight(browser: Browser, platform: RunningServer, width: int) -> None:
+    browser.resize(width, mobile=width < 500)
+    browser.driver.get(platform.page_url)
+    links = browser.run(
+        "return [...document.querySelectorAll('nav[aria-label=Pages] a')]"
+        ".map(link => link.getBoundingClientRect()).map(box => [box.left, box.right])"
+    )
+    assert len(links) >= 7, "with TensorBoard and Prefect"
+    assert all(0 <= left < right <= width for left, right in links), links
+
+
 def test_nothing_is_asked_of_others_and_no_policy_is_broken(
     browser: Browser, platform: RunningServer
 ) -> None:
