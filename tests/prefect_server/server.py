@@ -197,7 +197,7 @@ def _request(
     deadline = time.monotonic() + 60
     while True:
         try:
-            with opener.open(request, timeout=30) as response:
+            with opener.open(request, timeout=120) as response:
                 text = response.read()
             return json.loads(text) if text else None
         except urllib.error.HTTPError as error:

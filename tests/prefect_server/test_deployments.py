@@ -5,10 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import re
-import time
 import urllib.error
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -66,69 +64,6 @@ def test_a_deployment_run_publishes_and_shows_what_it_did(
     assert "`circle/broken.jpg`" in shown["quarantine"]["data"]
     assert "report.html" in shown["summary"]["data"]
     assert shardmill_up.logged(run, "encode"), "progress is in the run's logs"
-
-
-def test_a_pipeline_trains_until_a_training_has_finished(shardmill_up: RunningServer, tmp_path: Path) -> None:
-    """As a schedule with --train does: a version that no training has finished on is trained on."""
-    source = write_image_folder(tmp_path / "photos")
-    name = "shapes-pipeline"
-    published = shardmill_up.deployment_run("prepare/prepare", source=str(source), dataset=name)
-    assert shardmill_up.wait(published)["state"]["message"] == f"Published {name}@1"
-
-    parameters = {
-        "source": str(source),
-        "dataset": name,
-        "train_config": {"data": {"image_size": 32, "global_batch_size": 16}, "run": {"epochs": 30}},
-        "only_when_changed": True,
-    }
-    run = shardmill_up.deployment_run("pipeline/pipeline", **parameters)
-    percents, cards = _watched(shardmill_up, run)
-    ended = shardmill_up.wait(run)
-    said = ended["state"]["message"]
-    assert said.startswith(f"Trained on {name}@1: test accuracy "), (
-        said,
-        shardmill_up.logs(run),
-    )
-    assert percents == sorted(percents), "progress never falls back"
-    assert len(set(percents)) >= 3, "progress moves while the training runs"
-    assert len(cards) >= 2, "the curve moves while the training runs"
-    assert "data:image/svg+xml;base64," in cards.pop()
-    own = _subjects(shardmill_up, run, with_children=False)
-    assert set(own) == {"prepare-progress", "train-progress", "training-curve", "pipeline"}
-    assert "/runs/flow-run/" in own["pipeline"]["data"]
-    assert f"[TensorBoard]({shardmill_up.page_url}/tensorboard/)" in own["pipeline"]["data"]
-    assert f"[Report]({shardmill_up.page_url}/runs/{name}-v1-" in own["pipeline"]["data"]
-    assert "after 30 epochs in" in own["train-progress"]["description"]
-    assert {"summary", "final-figures", "per-class", "confusion-test"} <= set(_subjects(shardmill_up, run))
-    (trained,) = shardmill_up.runs.glob(f"{name}-*")
-    assert list(trained.glob("export/**/saved_model.pb")), "the model was exported"
-
-    again = shardmill_up.deployment_run("pipeline/pipeline", **parameters)
-    ended = shardmill_up.wait(again)
-    assert ended["state_type"] == "COMPLETED", shardmill_up.logs(again)
-    assert ended["state"]["message"] == f"Nothing trained: {name}@1 was trained on before"
-
-
-def _subjects(server: RunningServer, run: str, *, with_children: bool = True) -> dict[str, Any]:
-    """The artifacts of a run, by the ending of their keys."""
-    endings = ("prepare-progress", "train-progress", "training-curve", "final-figures", "per-class")
-    endings += ("confusion-test", "summary", "pipeline")
-    found = server.artifacts(run) if with_children else server.artifacts_of(run)
-    return {ending: one for one in found for ending in endings if one["key"].endswith(f"-{ending}")}
-
-
-def _watched(server: RunningServer, run: str) -> tuple[list[float], set[str]]:
-    """Look at a pipeline until it ends; (progress of its training, each look of its curve)."""
-    percents: list[float] = []
-    cards: set[str] = set()
-    while not server.has_ended(run):
-        shown = _subjects(server, run, with_children=False)
-        if "train-progress" in shown:
-            percents.append(float(shown["train-progress"]["data"]))
-        if "training-curve" in shown:
-            cards.add(shown["training-curve"]["description"])
-        time.sleep(0.5)
-    return percents, cards
 
 
 @pytest.mark.parametrize(

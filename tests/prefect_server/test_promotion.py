@@ -1,4 +1,8 @@
-"""New images lead to a new model in use automatically, on a real server; people can intervene."""
+"""New images lead to a new model in use automatically, on a real server; people can intervene.
+
+A training takes long on a busy machine: all of it is one chain of runs on one dataset, and each test looks at
+a part of what was seen.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ import json
 import shutil
 import time
 import urllib.error
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,95 +24,251 @@ from tests.prefect_server.server import RunningServer, started_up
 from tests.samples.image_folders import write_image_folder
 
 NAME = "chain"
-TRAIN = {"data": {"image_size": 32, "global_batch_size": 16}, "run": {"epochs": 2}}
-RULES = {"minimum_examples": 1}
+SIZES = {"image_size": 32, "global_batch_size": 16}
+PIPELINE = {
+    "dataset": NAME,
+    "train_config": {"data": SIZES, "run": {"epochs": 30}},
+    "promote": True,
+    "promotion": {"minimum_examples": 1},
+}
 
 
-def history(server: RunningServer) -> list[dict[str, object]]:
-    done = server.shardmill("aliases", f"{NAME}@production", "--runs", str(server.runs), "--json")
+@dataclass(frozen=True)
+class Watched:
+    """A pipeline that was watched while it trained.
+
+    Attributes:
+        run: its id.
+        message: of its last state.
+        percents: the progress of its training, each time that someone looked.
+        cards: the looks of its curve.
+    """
+
+    run: str
+    message: str
+    percents: list[float]
+    cards: set[str]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """What was seen of the chain, oldest first.
+
+    Attributes:
+        server: that ran it.
+        rules: the listed rules, while there was one.
+        by_rule: messages of the runs that the rule started: after version 1, and after version 2.
+        removals: exit statuses of removing the rule, twice.
+        rules_left: the listed rules after that.
+        waiting: message of a pipeline that published version 3, with too few new records to train on.
+        versions: the versions after that.
+        trained: a pipeline that trained on version 3.
+        histories: the records of the alias after both runs of the rule, that pipeline, a promotion by
+            hand, and a rollback.
+        evaluated: message of an evaluation of the model in use, after the promotion.
+        again: message of a last pipeline on what was trained on.
+    """
+
+    server: RunningServer
+    rules: list[dict[str, Any]]
+    by_rule: list[str]
+    removals: list[int]
+    rules_left: list[dict[str, Any]]
+    waiting: str
+    versions: list[int]
+    trained: Watched
+    histories: list[list[dict[str, Any]]]
+    evaluated: str
+    again: str
+
+
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def chain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
+    """The chain on a server with each kind of database."""
+    folder = tmp_path_factory.mktemp(request.param)
+    if request.param == "sqlite":
+        yield run_the_chain(request.getfixturevalue("shardmill_up"), folder)
+        return
+    with running_postgresql() as database, started_up(folder / "up", "--database", database.url) as server:
+        yield run_the_chain(server, folder)
+
+
+def run_the_chain(server: RunningServer, folder: Path) -> Chain:
+    """Publish, train by a rule, publish more, train by a pipeline, promote by hand, evaluate, take back."""
+    small = [word for name, value in SIZES.items() for word in ("--set", f"data.{name}={value}")]
+    rule = ["--new-records", "1000", "--promote", "--every", "1d", *small, "--set", "run.epochs=1"]
+    _said(server, "train-when", NAME, *rule)
+    rules = json.loads(_said(server, "train-when", "--json"))["rules"]
+    source = write_image_folder(folder / "photos")
+    new = iter(sorted(write_image_folder(folder / "more", per_class=22).glob("*/02[01].jpg")))
+    by_rule, histories = [], []
+    for version in (1, 2):
+        assert _message(server, "prepare/prepare", source=str(source), dataset=NAME).endswith(f"@{version}")
+        by_rule.append(_message_by_automation(server, version))
+        histories.append(_history(server))
+        _add(next(new), source)
+    removals = [server.shardmill("train-when", NAME, "--remove").returncode for _ in range(2)]
+    rules_left = json.loads(_said(server, "train-when", "--json"))["rules"]
+
+    for path in new:
+        _add(path, source)
+    parameters: dict[str, Any] = {**PIPELINE, "source": str(source)}
+    waiting = _message(server, "pipeline/pipeline", **parameters, train_when={"new_records": 8})
+    versions = Catalog(server.root).versions(NAME)
+    trained = _watched(server, **parameters, only_when_changed=True)
+    histories.append(_history(server))
+    _message(server, "promote/promote", run=histories[-1][-1]["run"], reason="I want the new one")
+    histories.append(_history(server))
+    evaluated = _message(server, "evaluate/evaluate", run=f"{NAME}@production", split="validation")
+    _said(server, "rollback", f"{NAME}@production", "--runs", str(server.runs))
+    again = _message(server, "pipeline/pipeline", **parameters, only_when_changed=True)
+    histories.append(_history(server))
+    return Chain(
+        server, rules, by_rule, removals, rules_left, waiting, versions, trained, histories, evaluated, again
+    )
+
+
+def _add(image: Path, source: Path) -> None:
+    """Add an image to its class in the source."""
+    shutil.copy(image, source / image.parent.name / f"new-{image.name}")
+
+
+def _said(server: RunningServer, *arguments: str) -> str:
+    """Standard output of a command, which ends well."""
+    done = server.shardmill(*arguments)
     assert done.returncode == 0, done.stderr
-    (found,) = json.loads(done.stdout)["aliases"]
-    records: list[dict[str, object]] = found["history"]
+    return done.stdout
+
+
+def _message(server: RunningServer, deployment: str, **parameters: Any) -> str:
+    """The last message of a run of a deployment, which ends well."""
+    run = server.deployment_run(deployment, **parameters)
+    ended = server.wait(run)
+    assert ended["state_type"] == "COMPLETED", server.logs(run)
+    return str(ended["state"]["message"])
+
+
+def _message_by_automation(server: RunningServer, number: int) -> str:
+    """The last message of the flow run that an automation made, the first or a later one."""
+
+    def made() -> dict[str, Any] | None:
+        runs = server.post("/flow_runs/filter", sort="EXPECTED_START_TIME_ASC", limit=200)
+        found = [run for run in runs if (run["created_by"] or {}).get("type") == "AUTOMATION"]
+        return found[number - 1] if len(found) >= number else None
+
+    deadline = time.monotonic() + 60
+    while (run := made()) is None:
+        assert time.monotonic() < deadline, "the event started nothing"
+        time.sleep(0.3)
+    ended = server.wait(run["id"])
+    assert ended["state_type"] == "COMPLETED", server.logs(run["id"])
+    return str(ended["state"]["message"])
+
+
+def _history(server: RunningServer) -> list[dict[str, Any]]:
+    """The records of the alias, oldest first."""
+    told = _said(server, "aliases", f"{NAME}@production", "--runs", str(server.runs), "--json")
+    (found,) = json.loads(told)["aliases"]
+    records: list[dict[str, Any]] = found["history"]
     return records
 
 
-def test_new_images_become_the_model_in_use_without_a_hand(
-    shardmill_up: RunningServer, tmp_path: Path
-) -> None:
-    run_the_chain(shardmill_up, tmp_path)
+def _watched(server: RunningServer, **parameters: Any) -> Watched:
+    """Run a pipeline, and look at it until it ends."""
+    run = server.deployment_run("pipeline/pipeline", **parameters)
+    percents: list[float] = []
+    cards: set[str] = set()
+    while not server.has_ended(run):
+        shown = _subjects(server.artifacts_of(run))
+        if "train-progress" in shown:
+            percents.append(float(shown["train-progress"]["data"]))
+        if "training-curve" in shown:
+            cards.add(shown["training-curve"]["description"])
+        time.sleep(0.5)
+    ended = server.wait(run)
+    assert ended["state_type"] == "COMPLETED", server.logs(run)
+    return Watched(run, str(ended["state"]["message"]), percents, cards)
 
 
-@pytest.mark.slow
-def test_the_same_chain_runs_on_postgresql(tmp_path: Path) -> None:
-    with (
-        running_postgresql() as database,
-        started_up(tmp_path / "platform", "--database", database.url) as up,
-    ):
-        run_the_chain(up, tmp_path)
+def _subjects(artifacts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Artifacts, by the ending of their keys."""
+    endings = ("prepare-progress", "train-progress", "training-curve", "final-figures", "per-class")
+    endings += ("confusion-test", "summary", "pipeline")
+    return {ending: one for one in artifacts for ending in endings if one["key"].endswith(f"-{ending}")}
 
 
-def run_the_chain(shardmill_up: RunningServer, tmp_path: Path) -> None:
-    """Ingest, publish, train, compare, promote; then again with more images; then back by hand."""
-    source = write_image_folder(tmp_path / "photos")
-    parameters = {
-        "source": str(source),
-        "dataset": NAME,
-        "train_config": TRAIN,
-        "train_when": {"new_records": 8},
-        "promote": True,
-        "promotion": RULES,
-    }
-    first = shardmill_up.deployment_run("pipeline/pipeline", **parameters)
-    ended = shardmill_up.wait(first)
-    assert f"Trained on {NAME}@1: " in ended["state"]["message"], shardmill_up.logs(first)
-    (record,) = history(shardmill_up)
+def test_a_rule_is_listed_until_it_is_removed(chain: Chain) -> None:
+    (found,) = chain.rules
+    assert (found["dataset"], found["when"], found["every_seconds"]) == (NAME, {"new_records": 1000}, 86400)
+    assert chain.removals == [0, 2]
+    assert chain.rules_left == []
+
+
+def test_publishing_starts_a_run_that_trains_or_says_why_not(chain: Chain) -> None:
+    first, second = chain.by_rule
+    assert first.startswith("Test accuracy ")
+    assert second.startswith("Not trained: ")
+
+
+def test_the_first_model_is_promoted(chain: Chain) -> None:
+    (record,) = chain.histories[0]
+    assert chain.histories[1] == [record], "no other model"
     assert (record["action"], record["trained_on"], record["predecessor"]) == ("promoted", f"{NAME}@1", None)
     assert record["manifest_sha256"] is not None
 
-    more = write_image_folder(tmp_path / "more", per_class=22)
-    for path in sorted(more.glob("*/02[01].jpg")):
-        shutil.copy(path, source / path.parent.name / f"new-{path.name}")
-    waits = shardmill_up.deployment_run("pipeline/pipeline", **parameters)
-    ended = shardmill_up.wait(waits)
-    assert ended["state"]["message"].startswith("Nothing trained: "), shardmill_up.logs(waits)
-    assert "wanted: new>=8" in ended["state"]["message"]
-    assert Catalog(shardmill_up.root).versions(NAME) == [1, 2], "published, though not trained on"
 
-    second = shardmill_up.deployment_run(
-        "pipeline/pipeline", **{**parameters, "train_when": {"new_records": 1}}
-    )
-    ended = shardmill_up.wait(second)
-    assert f"Trained on {NAME}@2: " in ended["state"]["message"], shardmill_up.logs(second)
-    records = history(shardmill_up)
-    assert [each["trained_on"] for each in records] == [f"{NAME}@1", f"{NAME}@2"]
-    assert records[1]["predecessor"] == record["run"]
-    comparison = records[1]["comparison"]
-    assert isinstance(comparison, dict)
-    assert comparison["dataset"] == f"{NAME}@2"
-    low = comparison["figures"]["accuracy"]["low"]
-    assert (records[1]["action"] == "promoted") == (low > 0), "the figures decided"
-    shown = {artifact["key"]: artifact for artifact in _artifacts_below(shardmill_up, second)}
+def test_a_pipeline_with_too_few_new_records_publishes_and_does_not_train(chain: Chain) -> None:
+    assert chain.waiting.startswith("Nothing trained: ")
+    assert "wanted: new>=8" in chain.waiting
+    assert chain.versions == [1, 2, 3]
+
+
+def test_a_pipeline_trains_on_a_version_that_no_training_has_finished_on(chain: Chain) -> None:
+    """As a schedule with --train does; and it does not train on that version again."""
+    assert chain.trained.message.startswith(f"Trained on {NAME}@3: test accuracy ")
+    (trained,) = chain.server.runs.glob(f"{NAME}-v3-*")
+    assert list(trained.glob("export/**/saved_model.pb")), "the model was exported"
+    assert chain.again == f"Nothing trained: {NAME}@3 was trained on before"
+
+
+def test_a_pipeline_shows_its_training_while_it_runs(chain: Chain) -> None:
+    server, trained = chain.server, chain.trained
+    assert trained.percents == sorted(trained.percents), "progress never falls back"
+    assert len(set(trained.percents)) >= 3, "progress moves while the training runs"
+    assert len(trained.cards) >= 2, "the curve moves while the training runs"
+    assert "data:image/svg+xml;base64," in next(iter(trained.cards))
+    own = _subjects(server.artifacts_of(trained.run))
+    assert set(own) == {"prepare-progress", "train-progress", "training-curve", "pipeline"}
+    assert "/runs/flow-run/" in own["pipeline"]["data"]
+    assert f"[TensorBoard]({server.page_url}/tensorboard/)" in own["pipeline"]["data"]
+    assert f"[Report]({server.page_url}/runs/{NAME}-v3-" in own["pipeline"]["data"]
+    assert "after 30 epochs in" in own["train-progress"]["description"]
+    all_shown = _subjects(server.artifacts(trained.run))
+    assert {"summary", "final-figures", "per-class", "confusion-test"} <= set(all_shown)
+
+
+def test_the_figures_decide_whether_a_later_model_takes_over(chain: Chain) -> None:
+    first, second = chain.histories[2]
+    assert [first["trained_on"], second["trained_on"]] == [f"{NAME}@1", f"{NAME}@3"]
+    assert second["predecessor"] == first["run"]
+    comparison = second["comparison"]
+    assert comparison["dataset"] == f"{NAME}@3"
+    assert (second["action"] == "promoted") == (comparison["figures"]["accuracy"]["low"] > 0)
+    shown = {artifact["key"]: artifact for artifact in _artifacts_below(chain.server, chain.trained.run)}
     assert {f"{NAME}-production-verdict", f"{NAME}-production-comparison"} <= set(shown)
     picture = str(shown[f"{NAME}-production-intervals"]["description"]).partition("base64,")[2]
     assert b"candidate better" in base64.b64decode(picture.removesuffix(")"))
 
-    by_hand = shardmill_up.deployment_run(
-        "promote/promote", run=records[1]["run"], reason="I want the new one"
-    )
-    ended = shardmill_up.wait(by_hand)
-    assert ended["state_type"] == "COMPLETED", shardmill_up.logs(by_hand)
-    assert history(shardmill_up)[-1]["run"] == records[1]["run"]
-    evaluated = shardmill_up.deployment_run("evaluate/evaluate", run=f"{NAME}@production", split="validation")
-    ended = shardmill_up.wait(evaluated)
-    assert ended["state"]["message"] == f"Evaluated {records[1]['run']} on {NAME}@2, validation"
 
-    back = shardmill_up.shardmill("rollback", f"{NAME}@production", "--runs", str(shardmill_up.runs))
-    assert back.returncode == 0, back.stderr
-    again = shardmill_up.deployment_run("pipeline/pipeline", **parameters)
-    ended = shardmill_up.wait(again)
-    assert ended["state"]["message"] == f"Nothing trained: {NAME}@2 was trained on before"
-    assert history(shardmill_up)[-1]["action"] == "rolled back", "what a person took back stays so"
-    told = {event["event"] for event in _events(shardmill_up)}
+def test_people_promote_and_take_back(chain: Chain) -> None:
+    candidate = chain.histories[2][-1]["run"]
+    assert chain.histories[3][-1]["run"] == candidate
+    assert chain.evaluated == f"Evaluated {candidate} on {NAME}@3, validation"
+    assert chain.histories[4][-1]["action"] == "rolled back", "what a person took back stays so"
+
+
+def test_events_tell_what_was_published_and_promoted(chain: Chain) -> None:
+    told = {event["event"] for event in _events(chain.server)}
     assert {"shardmill.dataset.published", "shardmill.alias.moved"} <= told
 
 
@@ -119,53 +281,7 @@ def _events(server: RunningServer) -> list[dict[str, Any]]:
     return found
 
 
-def test_publishing_starts_a_training_by_itself(shardmill_up: RunningServer, tmp_path: Path) -> None:
-    """The event of a new version starts a run, which trains or says why not; a rule can be removed."""
-    small = ["--set", "data.image_size=32", "--set", "data.global_batch_size=16", "--set", "run.epochs=1"]
-    rule = ["train-when", "eager", "--new-records", "1000", "--promote", "--every", "1d", *small]
-    made = shardmill_up.shardmill(*rule)
-    assert made.returncode == 0, made.stderr
-    listed = shardmill_up.shardmill("train-when", "--json")
-    (found,) = json.loads(listed.stdout)["rules"]
-    assert (found["dataset"], found["when"], found["every_seconds"]) == (
-        "eager",
-        {"new_records": 1000},
-        86400,
-    )
-
-    source = write_image_folder(tmp_path / "photos")
-    for version, outcome in ((1, "Test accuracy "), (2, "Not trained: ")):
-        published = shardmill_up.deployment_run("prepare/prepare", source=str(source), dataset="eager")
-        assert shardmill_up.wait(published)["state"]["message"] == f"Published eager@{version}"
-        run = _run_of_an_automation(shardmill_up, version)
-        ended = shardmill_up.wait(run["id"])
-        assert ended["state"]["message"].startswith(outcome), shardmill_up.logs(run["id"])
-        extra = write_image_folder(tmp_path / "more", per_class=21)
-        shutil.copy(extra / "circle" / "020.jpg", source / "circle" / "new.jpg")
-    history = shardmill_up.shardmill("aliases", "eager", "--runs", str(shardmill_up.runs), "--json")
-    assert len(json.loads(history.stdout)["aliases"][0]["history"]) == 1
-
-    assert shardmill_up.shardmill("train-when", "eager", "--remove").returncode == 0
-    assert json.loads(shardmill_up.shardmill("train-when", "--json").stdout) == {"rules": []}
-    assert shardmill_up.shardmill("train-when", "eager", "--remove").returncode == 2
-
-
-def _run_of_an_automation(server: RunningServer, number: int) -> dict[str, Any]:
-    """The flow run that an automation made, the first or a later one."""
-
-    def made() -> dict[str, Any] | None:
-        runs = server.post("/flow_runs/filter", sort="EXPECTED_START_TIME_ASC", limit=200)
-        found = [run for run in runs if (run["created_by"] or {}).get("type") == "AUTOMATION"]
-        return found[number - 1] if len(found) >= number else None
-
-    deadline = time.monotonic() + 60
-    while (run := made()) is None:
-        assert time.monotonic() < deadline, "the event started nothing"
-        time.sleep(0.3)
-    return run
-
-
-def _artifacts_below(server: RunningServer, run_id: str) -> list[dict[str, object]]:
+def _artifacts_below(server: RunningServer, run_id: str) -> list[dict[str, Any]]:
     """The artifacts of a flow run, of its subflows' runs, and of theirs."""
     found = server.artifacts(run_id)
     for child in server.post(
