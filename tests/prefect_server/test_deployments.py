@@ -138,6 +138,7 @@ def test_a_killed_flow_process_takes_the_job_with_it(shardmill_up: RunningServer
     (inside,) = shardmill_up.post(
         "/flow_runs/filter", flow_runs={"parent_flow_run_id": {"any_": [run]}}, limit=50
     )
+    assert "shardmill" in inside["tags"], "which tells the platform that the run is its own"
     assert shardmill_up.wait(inside["id"], timeout=60)["state_type"] == "CRASHED", "and the run inside it"
 
 
