@@ -24,12 +24,10 @@ from flows.scheduling.attempts import attempted
 from flows.train_when import TrainWhen, due
 from infra.dataset.views.references import parse_reference
 from infra.errors import Cancelled, ConfigError
-from infra.storage.locations import public_location
 from training.aliases.names import PRODUCTION
 from training.config import TrainConfig
 from training.promotion.rules import PromotionRules
 from training.ranks.launchers.registry import is_rendering
-from training.runs.stored import is_in_store
 
 
 @flow(name="train", flow_run_name="train-{dataset}")
@@ -66,11 +64,6 @@ def train(
             "use the command: shardmill train NAME --launcher ..., and hand the job over as it says",
         )
     folder, place = root_or_default(root), runs_or_default(runs)
-    if promote and is_in_store(place):
-        raise ConfigError(
-            f"promote needs runs in a local folder; {public_location(place)} is in a store",
-            "give runs a local folder, or leave promote out",
-        )
     try:
         checked = None if when is None else due(dataset, settings, when, folder, place)
         if checked is not None and not checked.is_due:
@@ -95,7 +88,7 @@ def _promote_if_undecided(
     """Promote a run that has no decision yet, because the flow run that trained it died."""
     from training.promotion.deciding import is_decided  # with the libraries of images
 
-    if not is_decided(run, alias, Path(runs_or_default(runs))):
+    if not is_decided(run, alias, runs_or_default(runs)):
         promotion_flow.promote(run, alias, None, rules, root, runs)
 
 

@@ -32,14 +32,15 @@ from infra.processes.process import run_main
 from infra.readable import counted
 from infra.settings import validate
 from infra.storage.filesystem import Storage
-from infra.storage.locations import default_runs
+from infra.storage.locations import below, default_runs, public_location
 from training.config import ExportSettings, TrainConfig, with_devices
 from training.reading import load_table, open_records
 from training.recipes import recipe_names, recipe_path
 from training.results.predictions.figures import figures_of
-from training.results.predictions.file import join_predictions, predictions_file
+from training.results.predictions.file import LEFT_OUT_FILE, join_predictions, predictions_file
 from training.results.predictions.label_errors import LABEL_ERRORS_FILE, find_label_errors
 from training.results.report.label_errors_page import Fold, LabelErrorsPage, write_label_errors_page
+from training.runs.stored import is_in_store, kept_in_store
 
 DEFAULT_FOLDS = 5
 _TRAIN = (sys.executable, "-m", "training.train")
@@ -94,7 +95,7 @@ def label_errors_over_folds(
         config: the configuration of each training; forms of the model besides the SavedModel are left out.
         num_folds: the number of folds, K >= 2.
         root: the folder of the datasets.
-        runs: folder of this machine for the runs and the outcome.
+        runs: folder for the runs and the outcome; one of an object store keeps copies here.
 
     Returns:
         JSON-able: counts, figures of the out-of-sample predictions, paths and the runs of the folds.
@@ -113,7 +114,13 @@ def label_errors_over_folds(
     for number, of_fold in enumerate(configs, 1):
         events.log(f"fold {number} of {num_folds}")
         folds.append(_train(of_fold, version, f"fold {number} of {num_folds}", root=root, runs=runs))
-    return _collected(version, folds, Path(runs))
+    names = [Path(fold["run_dir"]).name for fold in folds]
+    name = f"{version.name}-v{version.version}-label-errors-{digest_of(names, length=10)}"
+    if not is_in_store(runs):
+        return _collected(version, folds, Path(runs), name)
+    with kept_in_store(str(runs), name) as copies:  # the folds' results are there, as this machine has them
+        result = _collected(version, folds, copies, name)
+    return {**result, "stored_in": public_location(below(str(runs), name))}
 
 
 def _without_fold(config: TrainConfig, fold: int, num_folds: int) -> TrainConfig:
@@ -139,14 +146,15 @@ def _train(
     return run_child([*command, "--config-json", config.model_dump_json()], on_event=relay).reported()
 
 
-def _collected(version: DatasetVersion, folds: list[dict[str, Any]], runs: Path) -> dict[str, Any]:
-    """Find the errors in the predictions of all folds, and write the outcome."""
-    names = [Path(fold["run_dir"]).name for fold in folds]
-    path = runs / f"{version.name}-v{version.version}-label-errors-{digest_of(names, length=10)}"
+def _collected(version: DatasetVersion, folds: list[dict[str, Any]], runs: Path, name: str) -> dict[str, Any]:
+    """Find the errors in the predictions of all folds, and write the outcome to the folder ``name``."""
+    # A fold that was trained on another machine, or before its folder was moved, names a path of that time.
+    run_dirs = [runs / Path(fold["run_dir"]).name for fold in folds]
+    path = runs / name
     path.mkdir(parents=True, exist_ok=True)
     folder = Storage.at(path)
     left_out = [fold["left_out"] for fold in folds]
-    join_predictions([Path(fold["predictions"]) for fold in left_out], folder, predictions_file(_SPLIT))
+    join_predictions([run_dir / LEFT_OUT_FILE for run_dir in run_dirs], folder, predictions_file(_SPLIT))
     errors = find_label_errors({_SPLIT: path / predictions_file(_SPLIT)})
     if errors is None:
         raise DataError(f"all train examples of {version.ref} have one label", "use a dataset of two classes")
@@ -157,8 +165,8 @@ def _collected(version: DatasetVersion, folds: list[dict[str, Any]], runs: Path)
         errors,
         figures,
         [
-            Fold(name, fold["metrics"]["num_examples"], fold["metrics"]["accuracy"])
-            for name, fold in zip(names, left_out, strict=True)
+            Fold(run_dir.name, fold["metrics"]["num_examples"], fold["metrics"]["accuracy"])
+            for run_dir, fold in zip(run_dirs, left_out, strict=True)
         ],
     )
     report = write_label_errors_page(folder, page, open_records(version, load_table(version, _SPLIT)))
@@ -173,7 +181,7 @@ def _collected(version: DatasetVersion, folds: list[dict[str, Any]], runs: Path)
         "file": str(path / LABEL_ERRORS_FILE),
         "report": str(path / report),
         "predictions": str(path / predictions_file(_SPLIT)),
-        "runs": [fold["run_dir"] for fold in folds],
+        "runs": list(map(str, run_dirs)),
     }
     folder.write_atomic("result.json", json.dumps(result, indent=1).encode("ascii"))
     return result

@@ -8,7 +8,6 @@ decides, and nothing is compared.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from infra import progress as events
@@ -19,7 +18,7 @@ from training.aliases.history import Decision
 from training.aliases.names import PRODUCTION
 from training.promotion.deciding import promote_by_figures, promote_by_hand
 from training.promotion.rules import PromotionRules
-from training.results.run_files.run_folder import open_run
+from training.runs.stored import opened_run
 
 
 def _parser() -> JobParser:
@@ -55,13 +54,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None) -> int:
     args = _parser().parse_args(argv)
     rules = settings_of(args, PromotionRules, "promote")
-    runs = Path(args.runs)
-    run = open_run(args.run, runs)
-    with events.shown_to_people():
+    with opened_run(args.run, args.runs) as run, events.shown_to_people():
         if args.reason is not None:
-            decision = promote_by_hand(run, args.alias, runs, args.reason)
+            decision = promote_by_hand(run, args.alias, args.runs, args.reason)
         else:
-            decision = promote_by_figures(run, args.alias, runs, str(args.root), rules)
+            decision = promote_by_figures(run, args.alias, args.runs, str(args.root), rules)
     deliver(args, result_of(decision), summary)
     return 0
 

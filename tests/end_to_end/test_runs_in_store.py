@@ -17,10 +17,9 @@ import pytest
 
 from flows import cli
 from flows.maintain import trained_versions
-from flows.train import train
 from flows.train_when import TrainWhen, due
 from infra.dataset.catalog import Catalog
-from infra.errors import ConfigError, NotFoundError
+from infra.errors import NotFoundError
 from infra.storage.filesystem import Storage
 from tests.samples.object_store import KEY, SECRET, ObjectStore, serve
 from tests.samples.photos import make_photos
@@ -218,8 +217,3 @@ def test_the_mark_of_a_purge_reaches_the_store(
     command = ["purge", name, "--source", uri, "--apply", "--root", str(datasets)]
     assert cli.run([*command, "--runs", location]) == 0
     assert len(json.loads(run.read_bytes(PURGED_FILE))) == 1
-
-
-def test_a_flow_that_shall_promote_is_refused_before_it_trains() -> None:
-    with pytest.raises(ConfigError, match="promote needs runs in a local folder; s3://bucket/runs is"):
-        train.fn("set", runs="s3://bucket/runs", promote=True)

@@ -8,6 +8,7 @@ from infra import progress as events
 from infra.dataset.catalog import Catalog
 from infra.errors import DataError, NotFoundError, UsageError
 from infra.storage.filesystem import Storage
+from infra.storage.locations import public_location
 from training.aliases.history import AliasHistory, Decision, holder_before, rolled_back
 from training.aliases.names import AliasName
 from training.aliases.record import Action, AliasRecord, now, this_user
@@ -15,13 +16,16 @@ from training.promotion.measuring import measure
 from training.promotion.metrics import metric_of
 from training.promotion.rules import PromotionRules
 from training.promotion.verdict import Verdict, judge, judge_first
-from training.results.run_files.run_folder import RunFolder, find_run, open_run
+from training.results.run_files.run_folder import RunFolder
 from training.results.tracking.aliases import tell_trackers
+from training.runs.stored import opened_run
 
 _BY_HAND = "decide by hand: shardmill promote RUN --reason TEXT"
 
 
-def promote_by_figures(run: RunFolder, alias: str, runs: Path, root: str, rules: PromotionRules) -> Decision:
+def promote_by_figures(
+    run: RunFolder, alias: str, runs: str | Path, root: str, rules: PromotionRules
+) -> Decision:
     """Give an alias to a run if it is better than the run that has it, beyond the noise.
 
     Both are compared on the test split of the newest version of the dataset. Runs that cannot be compared
@@ -30,7 +34,7 @@ def promote_by_figures(run: RunFolder, alias: str, runs: Path, root: str, rules:
     Args:
         run: the candidate.
         alias: name of the alias.
-        runs: the folder of the runs.
+        runs: the folder of the runs, local or in an object store.
         root: the folder of the datasets.
         rules: the rules of the comparison.
 
@@ -56,7 +60,7 @@ def promote_by_figures(run: RunFolder, alias: str, runs: Path, root: str, rules:
     return _told(AliasHistory(Storage.at(runs), name).add(decide), runs)
 
 
-def promote_by_hand(run: RunFolder, alias: str, runs: Path, reason: str) -> Decision:
+def promote_by_hand(run: RunFolder, alias: str, runs: str | Path, reason: str) -> Decision:
     """Give an alias to a run, whatever its figures are.
 
     Raises:
@@ -78,7 +82,7 @@ def promote_by_hand(run: RunFolder, alias: str, runs: Path, reason: str) -> Deci
     return _told(AliasHistory(Storage.at(runs), name).add(decide), runs)
 
 
-def roll_back(name: AliasName, runs: Path, reason: str | None = None) -> Decision:
+def roll_back(name: AliasName, runs: str | Path, reason: str | None = None) -> Decision:
     """Give an alias back to the run that had it before.
 
     Raises:
@@ -92,13 +96,15 @@ def roll_back(name: AliasName, runs: Path, reason: str | None = None) -> Decisio
                 f"no run had the alias {name} before" + (f" {holder.run}" if holder else ""),
                 f"see its history: shardmill aliases {name.dataset}",
             )
-        if find_run(before.run, runs) is None:
+        try:
+            with opened_run(before.run, runs) as run:
+                words = f"back to the run that had it before {holder.run}"
+                record = _record(name, run, "rolled back", words)
+        except NotFoundError as error:
             raise NotFoundError(
-                f"{name} was the run {before.run} before, which is not under {runs}",
+                f"{name} was the run {before.run} before, which is not under {public_location(str(runs))}",
                 "bring its folder back, or choose another run: shardmill promote RUN --reason TEXT",
-            )
-        run = open_run(before.run, runs)
-        record = _record(name, run, "rolled back", f"back to the run that had it before {holder.run}")
+            ) from error
         return record.model_copy(
             update={"predecessor": holder.run, "reason": reason, "restores": before.number}
         )
@@ -106,7 +112,7 @@ def roll_back(name: AliasName, runs: Path, reason: str | None = None) -> Decisio
     return _told(AliasHistory(Storage.at(runs), name).add(decide), runs)
 
 
-def is_decided(run: str, alias: str, runs: Path) -> bool:
+def is_decided(run: str, alias: str, runs: str | Path) -> bool:
     """Return whether a decision about an alias and a run is recorded.
 
     Args:
@@ -117,7 +123,8 @@ def is_decided(run: str, alias: str, runs: Path) -> bool:
     Raises:
         NotFoundError: there is no such run.
     """
-    name = AliasName(open_run(run, runs).dataset_name, alias)
+    with opened_run(run, runs) as found:
+        name = AliasName(found.dataset_name, alias)
     return any(record.run == run for record in AliasHistory(Storage.at(runs), name).records())
 
 
@@ -125,7 +132,7 @@ def _verdict(
     run: RunFolder,
     champion: str | None,
     earlier: list[AliasRecord],
-    runs: Path,
+    runs: str | Path,
     root: str,
     rules: PromotionRules,
 ) -> Verdict:
@@ -138,7 +145,9 @@ def _verdict(
         if (rollback := rolled_back(earlier, run.name)) is not None:
             return Verdict(False, f"it was rolled back on {rollback.at} by {rollback.by}; {_BY_HAND}")
         version = Catalog(root).open(run.dataset_name)
-        return judge(measure(open_run(champion, runs), run, version, root, rules), metric, rules)
+        with opened_run(champion, runs) as before:  # it may get new predictions
+            measured = measure(before, run, version, root, rules)
+        return judge(measured, metric, rules)
     except (UsageError, DataError) as error:
         events.log(f"{run.name} cannot be compared: {error}", level="warning")
         return Verdict(False, f"cannot be compared: {error.message}; {_BY_HAND}")
@@ -172,8 +181,9 @@ def _record(name: AliasName, run: RunFolder, action: Action, verdict: str) -> Al
     )
 
 
-def _told(decision: Decision, runs: Path) -> Decision:
+def _told(decision: Decision, runs: str | Path) -> Decision:
     """Report a new decision to the tracking systems of the run; their errors do not undo it."""
     if decision.is_new and decision.record.is_move:
-        tell_trackers(open_run(decision.record.run, runs).path, decision.record)
+        with opened_run(decision.record.run, runs) as run:
+            tell_trackers(run.path, decision.record)
     return decision

@@ -7,6 +7,8 @@ which marks a finished run. Each object appears whole. A run that died is contin
 last checkpoint that was uploaded. A lease in the store lets one machine at a time train a run.
 
 A lock beside the copies says who uses one: nothing is replaced in a copy that is in use.
+
+Records of aliases (``training.aliases``) are created in the store itself, and read from a copy.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from infra.errors import GO_ON, LockedError, ShardmillError, StorageError
 from infra.storage.filesystem import Storage
 from infra.storage.locations import public_location
 from infra.storage.mirror import Mirror
+from training.aliases.history import FOLDER as ALIASES
 from training.results.run_files.run_folder import RunFolder, is_run, open_run
 
 _PUSH_SECONDS = 10.0
@@ -63,6 +66,7 @@ def kept_in_store(runs: str, name: str) -> Iterator[Path]:
     ):
         mirror = Mirror(store.child(name), copies / name)
         mirror.pull()
+        _fetch_aliases(store, copies)  # the model of an alias is not trained anew
         follower = _Follower(mirror)
         try:
             yield copies
@@ -75,7 +79,7 @@ def opened_run(named: str, runs: str | Path) -> Iterator[RunFolder]:
     """Open a run as ``open_run`` does; of a store, its copy, whose new results are uploaded at the end.
 
     Raises:
-        NotFoundError: there is no such run. StorageError: the store cannot be read or written.
+        NotFoundError: there is no such run or alias. StorageError: the store cannot be read or written.
         LockedError: a process of this machine trains it.
     """
     if not is_in_store(runs) or is_run(Path(named)):
@@ -84,7 +88,7 @@ def opened_run(named: str, runs: str | Path) -> Iterator[RunFolder]:
     copies, store = copies_of(str(runs)), Storage.at(runs)
     if not store.exists(f"{named}/run.json"):
         fetch_runs(str(runs))
-        open_run(named, copies)  # names the near miss
+        named = open_run(named, copies).name  # the run of an alias; an error names the near miss
     _fetch_run(store, copies, named)
     with _using(copies, named, alone=False):
         yield open_run(named, copies)
@@ -93,7 +97,7 @@ def opened_run(named: str, runs: str | Path) -> Iterator[RunFolder]:
 
 
 def fetch_runs(runs: str) -> Path:
-    """Copy the results of all runs of a store to this machine; the folder of the copies.
+    """Copy the results of all runs of a store, and its aliases, to this machine; the folder of the copies.
 
     A copy that is in use here stays as it is. The results of runs that the store lacks are removed.
 
@@ -101,9 +105,10 @@ def fetch_runs(runs: str) -> Path:
         StorageError: the store cannot be read.
     """
     copies, store = copies_of(runs), Storage.at(runs)
-    for name in sorted({*store.list_folders(), *Storage.at(copies).list_folders()}):
+    for name in sorted({*store.list_folders(), *Storage.at(copies).list_folders()} - {ALIASES}):
         if not name.startswith("."):
             _fetch_run(store, copies, name)
+    _fetch_aliases(store, copies)
     return copies
 
 
@@ -120,6 +125,11 @@ def _fetch_run(store: Storage, copies: Path, name: str) -> None:
     """Copy the results of a run, unless its copy is in use: then it is as new, or newer."""
     with contextlib.suppress(LockedError), _using(copies, name, alone=True, patience=0):
         Mirror(store.child(name), copies / name).pull(_is_result)
+
+
+def _fetch_aliases(store: Storage, copies: Path) -> None:
+    with _using(copies, ALIASES, alone=True):
+        Mirror(store.child(ALIASES), copies / ALIASES).pull()
 
 
 @contextlib.contextmanager

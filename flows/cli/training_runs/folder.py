@@ -21,21 +21,3 @@ def runs_folder(runs: str | None) -> Path:
     from training.runs.stored import local_runs
 
     return local_runs(runs_location(runs))
-
-
-def own_runs_folder(runs: str | None) -> Path:
-    """Return the folder of the runs as an absolute path, for commands that write there.
-
-    Raises:
-        UsageError: it is not local.
-    """
-    from infra.errors import UsageError
-    from infra.storage.locations import public_location
-
-    location = runs_location(runs)
-    if "://" in location:
-        raise UsageError(
-            f"this command works on runs in a local folder; {public_location(location)} is not local",
-            "give --runs a folder",
-        )
-    return Path(location)

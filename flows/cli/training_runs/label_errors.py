@@ -38,7 +38,7 @@ def label_errors(
     from flows.cli import output
     from flows.cli.jobs.job_process import result_of
     from flows.cli.jobs.settings import train_settings
-    from flows.cli.training_runs.folder import own_runs_folder
+    from flows.cli.training_runs.folder import runs_location
     from flows.parameters import root_or_default
     from infra.dataset.catalog import Catalog
     from training.config import with_devices
@@ -52,7 +52,7 @@ def label_errors(
         "--root",
         folder,
         "--runs",
-        str(own_runs_folder(runs)),
+        runs_location(runs),
         "--config-json",
         settings.model_dump_json(),
     ]

@@ -51,22 +51,23 @@ def promote(
     """
     from flows.cli import output
     from flows.cli.jobs.job_process import result_of
-    from flows.cli.training_runs.folder import own_runs_folder
+    from flows.cli.training_runs.folder import runs_location
     from flows.flow_runs.jobs.job_commands import promote_command
     from flows.parameters import root_or_default
     from infra.settings import load_settings
     from training.aliases.names import AliasName
     from training.promote import summary
     from training.promotion.rules import PromotionRules
-    from training.results.run_files.run_folder import open_run
+    from training.runs.stored import is_in_store, opened_run
 
-    folder = own_runs_folder(runs)
-    found = open_run(run, folder)
-    found.finished()
-    AliasName(found.dataset_name, alias)
+    folder = runs_location(runs)
+    with opened_run(run, folder) as found:
+        found.finished()
+        AliasName(found.dataset_name, alias)
+    named = found.name if is_in_store(folder) else str(found.path)
     settings = load_settings(PromotionRules, section="promote", overrides=rules or [])
     place = root_or_default(root)
-    result = result_of(promote_command(str(found.path), alias, reason, settings, place, str(folder)))
+    result = result_of(promote_command(named, alias, reason, settings, place, folder))
     if json_output:
         output.print_json(result)
     else:
@@ -85,9 +86,9 @@ def aliases(name: AliasOf = None, runs: options.Runs = None, json_output: option
       shardmill aliases photos@production --json
     """
     from flows.cli import output
-    from flows.cli.training_runs.folder import own_runs_folder
+    from flows.cli.training_runs.folder import runs_folder
 
-    folder = own_runs_folder(runs)
+    folder = runs_folder(runs)
     found = _histories(name, folder)
     if json_output:
         listed = [_described(history, folder) for history in found]
@@ -169,13 +170,13 @@ def _show_history(history: AliasHistory, runs: Path) -> None:
 def roll_back(name: str, alias: str | None, reason: str | None, runs: str | None, json_output: bool) -> None:
     """Give an alias back to the run that had it before."""
     from flows.cli import output
-    from flows.cli.training_runs.folder import own_runs_folder
+    from flows.cli.training_runs.folder import runs_location
     from training.aliases.names import AliasName, parse_alias
     from training.promote import result_of, summary
     from training.promotion.deciding import roll_back as give_back
 
     whole = parse_alias(name) if alias is None else AliasName(name, alias)
-    result = result_of(give_back(whole, own_runs_folder(runs), reason))
+    result = result_of(give_back(whole, runs_location(runs), reason))
     if json_output:
         output.print_json(result)
     else:

@@ -81,8 +81,7 @@ def back_up(folder: Path, places: Places, *, with_shards: bool) -> Backup:
     for name in catalog.datasets():
         to = Storage.at(partial / "datasets" / name)
         done.datasets[name] = back_up_dataset(catalog, name, to, with_shards=with_shards)
-    if "://" not in places.runs.removeprefix("file://"):
-        done.aliases = copy_aliases(Storage.at(places.runs).child(ALIASES), Storage.at(partial / ALIASES))
+    done.aliases = copy_aliases(Storage.at(places.runs).child(ALIASES), Storage.at(partial / ALIASES))
     described = {
         "format": _FORMAT,
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
