@@ -157,22 +157,24 @@ def train_dataset(
     _check_trainable(version)
     config = settings_for(config, version)
     name = run_name(config, version)
-    if is_in_store(runs):
-        if place is not None or config.ranks.launcher != "local":
-            raise UsageError(
-                f"ranks on other machines cannot keep their run in {public_location(str(runs))}",
-                "give --runs a folder that all ranks share, and copy it to the store afterwards",
-            )
-        with kept_in_store(str(runs), name) as copies:
-            result = train_dataset(ref, config, root=root, runs=copies)
-        assert result is not None, "this process is no rank"
-        return {**result, "stored_in": public_location(below(str(runs), name))}
     if is_rendering(config.ranks.launcher):
         return write_job(config, version, name, root, Storage.at(runs))
-    folder = Storage.at(runs).child(name)
+    if is_in_store(runs) and config.ranks.launcher == "ray":
+        raise UsageError(
+            f"ranks.launcher = 'ray' cannot keep its run in {public_location(str(runs))}: this command would "
+            "upload it, but the first rank writes it on another machine",
+            "give --runs a folder that all machines share, and copy it to the store afterwards; or start the "
+            "ranks yourself, with TF_CONFIG or RANK and WORLD_SIZE",
+        )
     if place is not None:
         raise_when_preempted(preemption_signals(config))
-    if place is not None and place.rank > 0:
+    if is_in_store(runs) and (place is None or place.rank == 0):
+        with kept_in_store(str(runs), name, is_started_again=place is not None) as copies:
+            result = train_dataset(ref, config, root=root, runs=copies)
+        assert result is not None, "the first rank has the result"
+        return {**result, "stored_in": public_location(below(str(runs), name))}
+    folder = Storage.at(runs).child(name)
+    if place is not None and place.rank > 0:  # it writes nothing there
         if config.run.fresh or finished_result(folder, config) is None:
             _train_among_others(config, version, root, Path(folder.uri), place)
         return None

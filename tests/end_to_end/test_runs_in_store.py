@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,9 +21,10 @@ from flows import cli
 from flows.maintain import trained_versions
 from flows.train_when import TrainWhen, due
 from infra.dataset.catalog import Catalog
-from infra.errors import NotFoundError
+from infra.errors import LockedError, NotFoundError, UsageError
 from infra.storage.filesystem import Storage
 from tests.samples.object_store import KEY, SECRET, ObjectStore, serve
+from tests.samples.outer_ranks import tf_config
 from tests.samples.photos import make_photos
 from tests.samples.prepared import run as prepare
 from tests.samples.published import coloured, publish
@@ -30,6 +33,7 @@ from training.config import TrainConfig
 from training.promotion.purged import PURGED_FILE
 from training.runs.identity import run_identity, run_name
 from training.runs.stored import fetch_runs, kept_in_store, opened_run
+from training.train import train_dataset
 
 COUNTS = {"train": {"a": 24, "b": 12}, "validation": {"a": 4, "b": 4}}
 
@@ -217,3 +221,60 @@ def test_the_mark_of_a_purge_reaches_the_store(
     command = ["purge", name, "--source", uri, "--apply", "--root", str(datasets)]
     assert cli.run([*command, "--runs", location]) == 0
     assert len(json.loads(run.read_bytes(PURGED_FILE))) == 1
+
+
+def test_a_first_rank_waits_for_the_lease_of_the_one_before_it(
+    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if that one had been on a machine that is gone; a command that a person starts does not wait."""
+    monkeypatch.setenv("SHARDMILL_RUNS_COPY", str(tmp_path))
+    location = store.location("leased")
+    other = Storage.at(location)
+    with contextlib.ExitStack() as earlier:
+        earlier.enter_context(other.exclusive_lock(".locks/one", "the same training run"))
+        with pytest.raises(LockedError), kept_in_store(location, "one"):
+            pass
+        freed = threading.Timer(3, earlier.close)
+        freed.start()
+        with kept_in_store(location, "one", is_started_again=True):
+            assert freed.finished.is_set()
+        freed.join()
+
+
+def test_other_ranks_look_into_the_store_and_keep_no_copy(
+    store: ObjectStore, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHARDMILL_RUNS_COPY", str(tmp_path / "copies"))
+    monkeypatch.setenv("TF_CONFIG", tf_config()[1]["TF_CONFIG"])
+    location, config = store.location("finished"), TrainConfig()
+    version = Catalog(root).open("set")
+    run = Storage.at(location).child(run_name(config, version))
+    run.write_atomic("result.json", b'{"epochs": %d, "history": []}' % config.run.epochs)
+    assert train_dataset("set", config, root=root, runs=location) is None
+    assert not (tmp_path / "copies").exists()
+
+
+@pytest.mark.parametrize("launcher", ["slurm", "kubernetes"])
+def test_files_of_a_job_are_in_the_store_and_here(
+    store: ObjectStore, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: str
+) -> None:
+    monkeypatch.setenv("SHARDMILL_RUNS_COPY", str(tmp_path))
+    location = store.location(f"jobs-{launcher}")
+    ranks = {"launcher": launcher, "workers": "2", "slurm": {"state": "/shared/state"}}
+    config = TrainConfig.model_validate({"ranks": ranks, "run": {"devices": "cpu:2"}})
+    written = train_dataset("set", config, root=root, runs=location)
+    assert written is not None
+    (file,) = map(Path, written["files"])
+    assert str(file) in written["submit"]
+    assert location in file.read_text()
+    stored = Storage.at(location)
+    (path,) = (entry.path for entry in stored.list_files("jobs"))
+    assert stored.read_bytes(path) == file.read_bytes()
+    fetch_runs(location)
+    assert file.exists(), "reading the runs removes no job"
+
+
+def test_a_run_of_a_ray_cluster_is_refused_in_a_store(root: Path) -> None:
+    config = TrainConfig.model_validate({"ranks": {"launcher": "ray", "workers": "2"}})
+    with pytest.raises(UsageError, match="cannot keep its run in s3://bucket/runs"):
+        train_dataset("set", config, root=root, runs="s3://bucket/runs")

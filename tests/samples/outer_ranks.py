@@ -127,5 +127,5 @@ class OuterRanks:
 
 def steps_done(root: Path) -> int:
     """The points of the train split in the curve of the only run."""
-    curves = list((root / "runs").glob("*/curve.jsonl"))
+    curves = list((root / "runs").rglob("curve.jsonl"))
     return sum(point.get("split") == "train" for curve in curves for point in read_curve(curve.parent))

@@ -14,6 +14,7 @@ from training.ranks.devices import DeviceRequest
 from training.ranks.launchers import registry
 from training.ranks.launchers.outer import OuterJob
 from training.ranks.supervision.slots import RankCount
+from training.runs.stored import fetch_folder
 
 FOLDER = "jobs"
 
@@ -24,7 +25,7 @@ _OF_THE_JOB = frozenset(("workers", "launcher", "slurm", "kubernetes"))
 def write_job(
     config: TrainConfig, version: DatasetVersion, name: str, root: str | Path, runs: Storage
 ) -> dict[str, Any]:
-    """Write the files of the job of a run to ``<runs>/jobs/<name>/``.
+    """Write the files of the job of a run to ``<runs>/jobs/<name>/``, and of a store to its copy here, too.
 
     Args:
         config: the configuration of the run, with a launcher that renders.
@@ -34,20 +35,21 @@ def write_job(
         runs: the folder of the runs.
 
     Returns:
-        ``launcher``, ``run_dir``, ``files`` (their paths) and ``submit`` (a command of the shell).
+        ``launcher``, ``run_dir``, ``files`` (their paths here) and ``submit`` (a command of the shell).
 
     Raises:
         ConfigError: the job cannot be written with these settings.
     """
     launcher, folder = config.ranks.launcher, runs.child(FOLDER).child(name)
-    job = outer_job(config, version, name, root, runs.uri)
+    job = outer_job(config, version, name, root, runs.location)
     rendered = registry.render(launcher, job, getattr(config.ranks, launcher, None))
-    paths = {file: str(Path(folder.uri) / file) for file in rendered.files}
     for file, text in rendered.files.items():
         folder.write_atomic(file, text.encode())
+    here = Path(folder.uri) if runs.is_local else fetch_folder(runs.location, FOLDER) / name
+    paths = {file: str(here / file) for file in rendered.files}
     return {
         "launcher": launcher,
-        "run_dir": str(Path(runs.uri) / name),
+        "run_dir": runs.child(name).uri,
         "files": list(paths.values()),
         "submit": shlex.join(paths.get(word, word) for word in rendered.submit),
     }

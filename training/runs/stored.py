@@ -6,6 +6,9 @@ uploads what changed every few seconds: figures first, then checkpoints, and las
 which marks a finished run. Each object appears whole. A run that died is continued on any machine, from the
 last checkpoint that was uploaded. A lease in the store lets one machine at a time train a run.
 
+Of the ranks on several machines, the first alone has a copy and holds the lease. It tells the others what the
+checkpoint has (``training.loop.checkpoints.shared``), so nothing on their machines can be out of date.
+
 A lock beside the copies says who uses one: nothing is replaced in a copy that is in use.
 
 Records of aliases (``training.aliases``) are created in the store itself, and read from a copy.
@@ -17,7 +20,8 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from infra import progress as events
@@ -25,6 +29,8 @@ from infra.digests import digest_of
 from infra.errors import GO_ON, LockedError, ShardmillError, StorageError
 from infra.storage.filesystem import Storage
 from infra.storage.locations import public_location
+from infra.storage.locks.leases import DEFAULT_TIMES
+from infra.storage.locks.locking import Lock
 from infra.storage.mirror import Mirror
 from training.aliases.history import FOLDER as ALIASES
 from training.results.run_files.run_folder import RunFolder, is_run, open_run
@@ -32,6 +38,11 @@ from training.results.run_files.run_folder import RunFolder, is_run, open_run
 _PUSH_SECONDS = 10.0
 _PATIENCE_SECONDS = 60.0  # results are copied within this time
 _LOOK_SECONDS = 0.2
+_LEASE_LOOK_SECONDS = 2.0
+# The lease of a machine that is gone has ended by then.
+_LEASE_PATIENCE_SECONDS = sum(
+    (DEFAULT_TIMES.lease_seconds, DEFAULT_TIMES.margin_seconds, DEFAULT_TIMES.renew_seconds)
+)
 _LOCKS = ".locks"
 _RESULT = "result.json"
 _CHECKPOINTS = "checkpoints/"
@@ -51,8 +62,14 @@ def copies_of(runs: str) -> Path:
 
 
 @contextlib.contextmanager
-def kept_in_store(runs: str, name: str) -> Iterator[Path]:
+def kept_in_store(runs: str, name: str, *, is_started_again: bool = False) -> Iterator[Path]:
     """Train a run of a store in its copy: the folder of the copies, while the store follows the copy.
+
+    Args:
+        runs: the folder of the runs in the store.
+        name: the name of the run.
+        is_started_again: an outer system may have started this process in place of one on a machine that is
+            gone: wait until the lease of that one has ended.
 
     Raises:
         LockedError: another process trains this run, uses its copy, or took the lock when this one could
@@ -60,13 +77,15 @@ def kept_in_store(runs: str, name: str) -> Iterator[Path]:
         StorageError: the store cannot be read, or the run cannot be uploaded.
     """
     copies, store = copies_of(runs), Storage.at(runs)
+    lease = partial(store.exclusive_lock, f"{_LOCKS}/{name}", purpose="the same training run")
+    patience = _LEASE_PATIENCE_SECONDS if is_started_again else 0
     with (
-        store.exclusive_lock(f"{_LOCKS}/{name}", purpose="the same training run"),
+        _when_free(lease, patience, _LEASE_LOOK_SECONDS),
         _using(copies, name, alone=True),
     ):
         mirror = Mirror(store.child(name), copies / name)
         mirror.pull()
-        _fetch_aliases(store, copies)  # the model of an alias is not trained anew
+        fetch_folder(runs, ALIASES)  # the model of an alias is not trained anew
         follower = _Follower(mirror)
         try:
             yield copies
@@ -108,8 +127,20 @@ def fetch_runs(runs: str) -> Path:
     for name in sorted({*store.list_folders(), *Storage.at(copies).list_folders()} - {ALIASES}):
         if not name.startswith("."):
             _fetch_run(store, copies, name)
-    _fetch_aliases(store, copies)
+    fetch_folder(runs, ALIASES)
     return copies
+
+
+def fetch_folder(runs: str, name: str) -> Path:
+    """Copy a folder beside the runs of a store, such as that of the aliases, to this machine; its copy.
+
+    Raises:
+        StorageError: the store cannot be read.
+    """
+    copies = copies_of(runs)
+    with _using(copies, name, alone=True):
+        Mirror(Storage.at(runs).child(name), copies / name).pull()
+    return copies / name
 
 
 def local_runs(runs: str) -> Path:
@@ -127,26 +158,31 @@ def _fetch_run(store: Storage, copies: Path, name: str) -> None:
         Mirror(store.child(name), copies / name).pull(_is_result)
 
 
-def _fetch_aliases(store: Storage, copies: Path) -> None:
-    with _using(copies, ALIASES, alone=True):
-        Mirror(store.child(ALIASES), copies / ALIASES).pull()
+def _using(
+    copies: Path, name: str, *, alone: bool, patience: float = _PATIENCE_SECONDS
+) -> contextlib.AbstractContextManager[None]:
+    """Hold the lock on the copy of a run, alone or with others; wait for it for ``patience`` seconds."""
+    folder = Storage.at(copies)
+    take = folder.exclusive_lock if alone else folder.shared_lock
+    lock = partial(take, f"{_LOCKS}/{name}.copy", "the copy of this training run")
+    return _when_free(lock, patience, _LOOK_SECONDS)
 
 
 @contextlib.contextmanager
-def _using(copies: Path, name: str, *, alone: bool, patience: float = _PATIENCE_SECONDS) -> Iterator[None]:
-    """Hold the lock on the copy of a run, alone or with others; wait for it for ``patience`` seconds."""
-    folder, path, purpose = Storage.at(copies), f"{_LOCKS}/{name}.copy", "the copy of this training run"
+def _when_free(
+    lock: Callable[[], contextlib.AbstractContextManager[Lock]], patience: float, every: float
+) -> Iterator[None]:
+    """Hold a lock; wait for it for ``patience`` seconds, and look after ``every`` seconds."""
     deadline = time.monotonic() + patience
     with contextlib.ExitStack() as held:
         while True:
-            lock = folder.exclusive_lock if alone else folder.shared_lock
             try:
-                held.enter_context(lock(path, purpose))
+                held.enter_context(lock())
                 break
             except LockedError:
                 if time.monotonic() >= deadline:
                     raise
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(every)
         yield
 
 

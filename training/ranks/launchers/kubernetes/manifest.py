@@ -105,10 +105,15 @@ def _job(
 def _pod(job: OuterJob, options: KubernetesSettings, name: str) -> dict[str, Any]:
     volumes = [
         *([] if "://" in job.root else [("datasets", options.datasets_claim, options.datasets_path)]),
-        ("runs", options.runs_claim, options.runs_path),
+        *([] if "://" in job.runs else [("runs", options.runs_claim, options.runs_path)]),
     ]
-    claims = [{"name": volume, "persistentVolumeClaim": {"claimName": claim}} for volume, claim, _ in volumes]
+    claims: list[dict[str, Any]] = [
+        {"name": volume, "persistentVolumeClaim": {"claimName": claim}} for volume, claim, _ in volumes
+    ]
     mounts = [{"name": volume, "mountPath": path} for volume, _, path in volumes]
+    if "://" in job.runs:  # the copy of the run on the first rank; each start fetches it from the store
+        claims.append({"name": "runs", "emptyDir": {}})
+        mounts.append({"name": "runs", "mountPath": options.runs_path})
     memory = {"medium": "Memory", "sizeLimit": options.shared_memory}
     given = {
         "serviceAccountName": options.service_account,
@@ -150,7 +155,8 @@ def _pod(job: OuterJob, options: KubernetesSettings, name: str) -> dict[str, Any
 
 def _command(job: OuterJob, options: KubernetesSettings) -> list[str]:
     root = job.root if "://" in job.root else options.datasets_path
-    command = list(job.command("python", root, options.runs_path))
+    runs = job.runs if "://" in job.runs else options.runs_path
+    command = list(job.command("python", root, runs))
     if options.ranks_per_pod > 1:
         command = ["python", "-m", pod.__name__, "--ranks", str(options.ranks_per_pod), "--", *command]
     # Kubernetes replaces $(NAME) in commands; $$ stands for a dollar.
@@ -164,6 +170,7 @@ def _environment(job: OuterJob, options: KubernetesSettings, name: str) -> list[
         {"name": "WORLD_SIZE", "value": str(job.count.most)},
         {"name": "MASTER_ADDR", "value": f"{name}-{_JOB}-0-0.{name}"},
         {"name": "MASTER_PORT", "value": str(_PORT)},
+        *([{"name": "SHARDMILL_RUNS_COPY", "value": options.runs_path}] if "://" in job.runs else []),
     ]
 
 

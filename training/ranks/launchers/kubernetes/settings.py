@@ -52,10 +52,15 @@ class KubernetesSettings(Settings):
         description="volume claim of the datasets; not used with --root in an object store",
     )
     runs_claim: _Name = Field(
-        default="shardmill-runs", description="volume claim of the runs, which all pods can write to"
+        default="shardmill-runs",
+        description="volume claim of the runs, which all pods can write to; not used with --runs in an "
+        "object store",
     )
     datasets_path: _Path = Field(default="/data/datasets", description="folder of the datasets in the pods")
-    runs_path: _Path = Field(default="/data/runs", description="folder of the runs in the pods")
+    runs_path: _Path = Field(
+        default="/data/runs",
+        description="folder of the runs in the pods; of their copies with --runs in an object store",
+    )
     secret: _Name | None = Field(
         default=None, description="secret with environment variables, such as credentials of an object store"
     )

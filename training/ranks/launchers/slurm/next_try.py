@@ -20,7 +20,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from infra.errors import ShardmillError
 from infra.readable import counted
+from infra.storage.filesystem import Storage
 from training.ranks.launchers.outer import FINAL, PREEMPTED, RANK_LOST, joint_status
 
 # Exit statuses besides those that end the job. No rank ends with them.
@@ -100,9 +102,13 @@ def _first(ended: Mapping[int, int], status: int) -> int:
     return min(rank for rank, own in ended.items() if own == status)
 
 
-def last_checkpoint(folder: Path) -> int:
-    """Return the step of the last checkpoint in a folder; -1: there is none."""
-    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+def last_checkpoint(folder: str | Path) -> int:
+    """Return the step of the last checkpoint in a folder or an object store; -1: there is none.
+
+    Raises:
+        StorageError: the store cannot be read.
+    """
+    names = [entry.path for entry in Storage.at(folder).list_files(recursive=False)]
     return max((int(found[1]) for name in names if (found := _CHECKPOINT.match(name))), default=-1)
 
 
@@ -124,16 +130,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--statuses", type=Path, required=True, help="folder with a file for each rank")
     parser.add_argument("--ranks", type=int, required=True)
     parser.add_argument("--state", type=Path, required=True, help="folder of the job's state")
-    parser.add_argument("--checkpoints", type=Path, required=True)
+    parser.add_argument("--checkpoints", required=True, help="folder or URI")
     parser.add_argument("--max-restarts", type=int, required=True)
     args = parser.parse_args(argv)
-    decision = decide(
-        read_statuses(args.statuses),
-        args.ranks,
-        last_checkpoint(args.checkpoints),
-        read_tries(args.state),
-        args.max_restarts,
-    )
+    tries = read_tries(args.state)
+    try:
+        step = last_checkpoint(args.checkpoints)
+    except ShardmillError as error:
+        print(f"no new checkpoint is known: {error}", file=sys.stderr, flush=True)
+        step = tries.step
+    decision = decide(read_statuses(args.statuses), args.ranks, step, tries, args.max_restarts)
     written = args.state / f"{_STATE}.new"
     written.write_text(json.dumps(asdict(decision.tries)))
     written.replace(args.state / _STATE)

@@ -17,15 +17,16 @@ import math
 import shlex
 import sys
 from collections.abc import Iterator
-from pathlib import PurePosixPath
 
 from infra.errors import ConfigError
+from infra.storage.locations import below, public_location
 from training.ranks.launchers.outer import JobFiles, OuterJob
 from training.ranks.launchers.slurm.next_try import AGAIN, REQUEUE
 from training.ranks.launchers.slurm.settings import SlurmSettings
 
 FILE = "job.sbatch"
-# In the folder of the runs. Has a folder for each job, with the exit statuses of its ranks and its tries.
+# In the folder of the runs, unless ranks.slurm.state names another. Has a folder for each job, with the exit
+# statuses of its ranks and its tries.
 STATE_FOLDER = ".slurm"
 
 _OWN_OPTIONS = frozenset(
@@ -53,11 +54,10 @@ _TEMPLATE = """\
 set -u
 {setup}
 python={python}
-runs={runs}
 ranks_per_node={ranks_per_node}
 command=({command})
 
-state=$runs/{state_folder}/$SLURM_JOB_ID
+state={state}/$SLURM_JOB_ID
 mkdir -p "$state" || exit 4
 
 # Runs in each task: the rank, then a note of its exit status. A signal is for the rank alone.
@@ -85,7 +85,7 @@ for ((try = 0; ; try++)); do
     --kill-on-bad-exit=0{cpus} bash -c "$task" rank "${{command[@]}}"
 
   "$python" -m training.ranks.launchers.slurm.next_try --statuses "$SHARDMILL_STATUSES" --ranks "$ranks" \\
-    --state "$state" --checkpoints "$runs"/{checkpoints} --max-restarts {max_restarts}
+    --state "$state" --checkpoints {checkpoints} --max-restarts {max_restarts}
   next=$?
   case $next in
     {again}) ;;
@@ -108,7 +108,8 @@ def render(job: OuterJob, options: SlurmSettings) -> JobFiles:
     """Return the batch script of a training.
 
     Raises:
-        ConfigError: the ranks do not fill whole nodes, or an option is one that the script sets itself.
+        ConfigError: the ranks do not fill whole nodes, an option is one that the script sets itself, or there
+            is no folder for the state of the job.
     """
     python = options.python or sys.executable
     signal = job.preemption_signal.removeprefix("SIG")
@@ -116,19 +117,29 @@ def render(job: OuterJob, options: SlurmSettings) -> JobFiles:
         directives="\n".join(f"#SBATCH --{each}" for each in _directives(job, options)),
         setup="".join(f"{line}\n" for line in options.setup),
         python=shlex.quote(python),
-        runs=shlex.quote(job.runs),
         ranks_per_node=options.ranks_per_node,
         command=" ".join(shlex.quote(part) for part in job.command(python)),
-        state_folder=STATE_FOLDER,
+        state=shlex.quote(_state_folder(job, options)),
         signals=" ".join(sorted({"TERM", signal})),
         last_seconds=_LAST_SECONDS,
         cpus="" if options.cpus_per_rank is None else f" --cpus-per-task={options.cpus_per_rank}",
-        checkpoints=shlex.quote(str(PurePosixPath(job.name, "checkpoints"))),
+        checkpoints=shlex.quote(below(job.runs, f"{job.name}/checkpoints")),
         max_restarts=job.max_restarts,
         again=AGAIN,
         requeue=REQUEUE,
     )
     return JobFiles({FILE: text}, ("sbatch", FILE))
+
+
+def _state_folder(job: OuterJob, options: SlurmSettings) -> str:
+    if options.state is not None:
+        return options.state
+    if "://" in job.runs:
+        raise ConfigError(
+            f"the shell of a rank cannot note its exit status in {public_location(job.runs)}",
+            "set ranks.slurm.state to a folder on storage that all nodes share; it stays small",
+        )
+    return below(job.runs, STATE_FOLDER)
 
 
 def _directives(job: OuterJob, options: SlurmSettings) -> Iterator[str]:

@@ -44,6 +44,11 @@ class SlurmSettings(Settings):
         default_factory=dict,
         description="further options of sbatch by their long names, such as { constraint = 'nvlink' }",
     )
+    state: Line | None = Field(
+        default=None,
+        description="folder on storage that all nodes share, for exit statuses and tries of each job; "
+        "unset: `.slurm` in the folder of the runs; needed if the runs are in an object store",
+    )
     setup: list[str] = Field(
         default_factory=list,
         description="lines of shell that run on the first node before the ranks start, such as "

@@ -158,6 +158,19 @@ def test_datasets_in_an_object_store_need_no_claim() -> None:
     assert "s3://bucket/datasets" in container["command"]
 
 
+def test_runs_in_an_object_store_need_no_claim_and_a_place_for_their_copy() -> None:
+    options = KubernetesSettings(runs_path="/copies")
+    jobset = manifest(options, root="s3://bucket/datasets", runs="s3://bucket/runs")
+    check_jobset(jobset)
+    _, pod, container = parts(jobset)
+    assert [volume for volume in pod["volumes"] if volume["name"] == "runs"] == [
+        {"name": "runs", "emptyDir": {}}
+    ]
+    assert {"name": "runs", "mountPath": "/copies"} in container["volumeMounts"]
+    assert {"name": "SHARDMILL_RUNS_COPY", "value": "/copies"} in container["env"]
+    assert container["command"][container["command"].index("--runs") + 1] == "s3://bucket/runs"
+
+
 def test_a_range_of_ranks_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"2\.\.4"):
         manifest(count=RankCount(2, 4))

@@ -75,6 +75,16 @@ def test_the_state_is_kept_for_the_next_try(tmp_path: Path, capsys: pytest.Captu
     assert "gives up" in capsys.readouterr().err
 
 
+def test_a_store_that_does_not_answer_counts_as_no_new_checkpoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "0").write_text("4\n")
+    arguments = ["--statuses", str(tmp_path), "--ranks", "1", "--state", str(tmp_path)]
+    arguments += ["--checkpoints", "unknown://bucket/runs/one/checkpoints", "--max-restarts", "1"]
+    assert main(arguments) == REQUEUE
+    assert "no new checkpoint is known" in capsys.readouterr().err
+
+
 def test_unfinished_files_count_neither_as_checkpoints_nor_as_statuses(tmp_path: Path) -> None:
     for name in ("step-000000004.npz", "best.npz", ".step-000000009.npz.part", "latest"):
         (tmp_path / name).touch()

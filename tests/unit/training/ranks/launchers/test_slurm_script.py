@@ -172,6 +172,19 @@ def test_the_script_ends_as_its_ranks_say(tmp_path: Path, statuses: dict[int, in
     assert run_script(tmp_path, text, statuses)[0] == expected
 
 
+def test_runs_in_an_object_store_need_a_shared_folder_for_the_state(tmp_path: Path) -> None:
+    job = outer_job(runs="s3://bucket/runs?region=eu-central-1")
+    with pytest.raises(ConfigError, match="exit status in s3://bucket/runs "):
+        render(job, SlurmSettings())
+    options = SlurmSettings(state=str(tmp_path / "sha red"))
+    text = render(job, options).files[FILE]
+    assert "--checkpoints 's3://bucket/runs/photos-v3-0123456789/checkpoints?region=eu-central-1'" in text
+    elsewhere = outer_job(runs="unknown://bucket/runs")  # it never answers
+    status, command = run_script(tmp_path, render(elsewhere, options).files[FILE], {0: 2})
+    assert (status, command[command.index("--runs") + 1]) == (2, elsewhere.runs)
+    assert list((tmp_path / "sha red" / "7").iterdir())
+
+
 def test_lines_of_setup_run_before_the_ranks(tmp_path: Path) -> None:
     options = SlurmSettings(setup=["export NOTE='from the setup'", 'echo "$NOTE" >note'])
     run_script(tmp_path, render(outer_job(runs=str(tmp_path)), options).files[FILE], {0: 0})
