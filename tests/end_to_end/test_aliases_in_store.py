@@ -119,6 +119,20 @@ def test_a_run_that_the_store_lacks_does_not_get_an_alias_back(machines: Machine
     assert machines.holder("a") == "two"
 
 
+def test_a_backup_has_the_aliases_of_the_store_and_brings_them_back(
+    machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHARDMILL_HOME", str(tmp_path / "home"))
+    machines("a", "promote", "one")
+    machines("a", "backup", str(tmp_path / "kept"))
+    store = Storage.at(machines.runs)
+    kept = {entry.path: store.read_bytes(entry.path) for entry in store.list_files("aliases")}
+    store.delete_tree("aliases")
+    machines("a", "restore", str(tmp_path / "kept"))
+    assert {path: store.read_bytes(path) for path in kept} == kept
+    assert machines.holder("b") == "one"
+
+
 def test_of_two_decisions_at_once_the_second_sees_the_first(store: ObjectStore) -> None:
     runs = Storage.at(store.location("raced"))
     together, seen = threading.Barrier(2), []
