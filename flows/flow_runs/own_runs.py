@@ -1,7 +1,7 @@
 """Tell the runs and deployments of Shardmill from those of others on the same Prefect server.
 
-Every run of a flow of this package has the tag "shardmill": from its deployment, from the command that
-started it, from the run around it, or, where none of these gave it, from itself when it begins.
+Every run of a flow of this package has the tag "shardmill": from its deployment, or from itself when it
+begins.
 """
 
 from __future__ import annotations

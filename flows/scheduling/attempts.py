@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from prefect import get_run_logger, tags
+from prefect import get_run_logger
 from prefect.client.schemas.objects import State
 from prefect.context import FlowRunContext
 from prefect.states import Completed, Failed
@@ -53,7 +53,7 @@ def attempted(work: Callable[P, State[Any]]) -> Callable[P, State[Any]]:
             return work(*args, **kwargs)  # the run around this one sees to it
         begin_workers_run()
         source = signature.bind(*args, **kwargs).arguments.get("source")
-        with tags(OWN_TAG), skipping_superfluous(context.flow, run):
+        with skipping_superfluous(context.flow, run):
             tries = _Tries(run, kind_of(context.flow, run.parameters), source)
             if is_automatic(run):
                 return tries.automatic(lambda: work(*args, **kwargs))
@@ -66,7 +66,11 @@ def attempted(work: Callable[P, State[Any]]) -> Callable[P, State[Any]]:
 
 
 def _mark_as_own(run: FlowRun) -> None:
-    """Tag a run as one of Shardmill, unless its deployment, command or parent run has done so."""
+    """Tag a run as one of Shardmill, unless its deployment has done so.
+
+    ``prefect.tags`` would give the tag to its tasks too. Before each task with a tag, Prefect requests a
+    concurrency slot from the server, and the run fails if the server is away at that moment.
+    """
     if OWN_TAG not in run.tags:
         _ask(lambda client: client.update_flow_run(run.id, tags=[*run.tags, OWN_TAG]))
 

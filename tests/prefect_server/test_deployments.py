@@ -64,6 +64,10 @@ def test_a_deployment_run_publishes_and_shows_what_it_did(
     assert "`circle/broken.jpg`" in shown["quarantine"]["data"]
     assert "report.html" in shown["summary"]["data"]
     assert shardmill_up.logged(run, "encode"), "progress is in the run's logs"
+    tasks = shardmill_up.post("/task_runs/filter", flow_runs={"id": {"any_": [run]}}, limit=50)
+    tags = {task["name"]: task["tags"] for task in tasks}
+    assert len(tags) == 2
+    assert not any(tags.values()), "Prefect fails a task with a tag if the server is away when it begins"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from flows.cli.output import nothing_on_stdout
 from flows.flow_runs import lost_runs
 from flows.flow_runs.jobs.early_job import run_job, started_early
 from flows.flow_runs.jobs.retries import tried_again
-from flows.flow_runs.own_runs import OWN_TAG
 from flows.flow_runs.run_records import RunRecord
 from flows.server.api import Api, ApiLost, prefect_api, standing_api
 from infra.dataset.views.references import reference_of
@@ -175,14 +174,13 @@ class _Outcomes:
 
 
 def _call(call: FlowCall, api: Api, show: TerminalProgress) -> JobResult:
-    from prefect import tags
     from prefect.exceptions import CancelledRun, TerminationSignal
 
     def begins(_flow: object, run: Any, _state: object) -> None:
         ends.enter_context(lost_runs.known_run(run.id))
         show.say(f"Run page: {api.run_page(run.id)}")
 
-    with ExitStack() as ends, tags(OWN_TAG):
+    with ExitStack() as ends:
         try:
             result: JobResult = call.load().with_options(on_running=[begins])(**call.parameters)
         except CancelledRun as stop:
