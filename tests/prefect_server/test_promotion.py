@@ -156,7 +156,7 @@ def _message_by_automation(server: RunningServer, number: int) -> str:
         found = [run for run in runs if (run["created_by"] or {}).get("type") == "AUTOMATION"]
         return found[number - 1] if len(found) >= number else None
 
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300  # Prefect's server handles an event when it has the time
     while (run := made()) is None:
         assert time.monotonic() < deadline, "the event started nothing"
         time.sleep(0.3)

@@ -11,7 +11,8 @@ import time
 
 import numpy as np
 
-from training.loop.stopping.interruption import StopFlag
+from infra.errors import GO_ON, Cancelled, Preempted
+from training.loop.stopping.interruption import STOPPED, StopFlag
 from training.ranks.heartbeat import Heart
 from training.ranks.peers import Peers
 
@@ -63,12 +64,12 @@ class AgreedStop(StopFlag):
         """
         if self._heart is not None:
             self._heart.beat(None if self.steps_done is None else self.steps_done())
-        if self._ranks.num_ranks > 1:
-            self._boundaries += 1
-            if self._boundaries < self._wait:
-                return
+        if self._ranks.num_ranks == 1:
+            super().check()
+            return
+        self._boundaries += 1
+        if self._boundaries >= self._wait:
             self._meet()
-        super().check()
 
     def _meet(self) -> None:
         now = time.monotonic()
@@ -77,7 +78,8 @@ class AgreedStop(StopFlag):
         preempted, cancelled, wanted, seconds = self._ranks.total(np.array(told, np.float32)).tolist()
         self._granted = wanted > 0
         if preempted or cancelled:
-            self.ask(preempted=not cancelled)
+            # Not a flag that was set during the meeting: the other ranks hear of it at the next one.
+            raise (Cancelled if cancelled else Preempted)(STOPPED, GO_ON)
         each = seconds / self._ranks.num_ranks / self._boundaries
         # Compilation makes the first boundaries slow: go on to longer waits step by step.
         wanted = int(_SECONDS_BETWEEN / max(each, 1e-6))

@@ -11,6 +11,8 @@ from typing import Literal
 
 from infra.errors import GO_ON, Cancelled, Preempted
 
+STOPPED = "stopped on request"
+
 
 class StopFlag:
     """Set when the run shall stop.
@@ -57,7 +59,7 @@ class StopFlag:
             Preempted: asked by the system.
         """
         if self._asked is not None:
-            raise self._asked("stopped on request", GO_ON)
+            raise self._asked(STOPPED, GO_ON)
 
 
 @contextmanager

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
+from infra.errors import Preempted
 from training.loop.stopping.agreed_stop import AgreedStop
 from training.ranks.heartbeat import Heart, prepare, read
 
@@ -42,3 +45,30 @@ def test_the_parent_knows_of_a_step_before_its_figures_are_reported(tmp_path: Pa
     assert (read(path).step, read(path).number) == (9, 0)
     stop.check()
     assert (read(path).step, read(path).number) == (9, 1)
+
+
+class TwoAlike(Alone):
+    """Two ranks that do the same; what ``meanwhile`` does comes while they add up."""
+
+    num_ranks = 2
+
+    def __init__(self) -> None:
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    def total(self, value: Any) -> Any:
+        self.meanwhile()
+        return 2 * np.asarray(value)
+
+
+def test_a_signal_during_a_meeting_stops_all_ranks_at_the_next_one() -> None:
+    ranks = TwoAlike()
+    stop = AgreedStop(ranks)
+    ranks.meanwhile = lambda: stop.ask(preempted=True)
+    stop.check()  # the other ranks go on, so this one must too
+    with pytest.raises(Preempted):
+        _check_often(stop)
+
+
+def _check_often(stop: AgreedStop) -> None:
+    for _ in range(1000):
+        stop.check()
