@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from infra.errors import GO_ON, ConfigError, EnvironmentFault
+from infra.processes.ports import free_port
 from infra.processes.process import die_at_once_with_parent
 
 _START_SECONDS = 60.0
@@ -50,7 +51,7 @@ def running_prism(program: str | None, given: Collection[str]) -> Iterator[list[
     Raises:
         ConfigError: there is no such program. EnvironmentFault: it does not start.
     """
-    path, port = check_prism(program), _free_port()
+    path, port = check_prism(program), free_port()
     command = [str(path), f"-job_port={port}", "-serve_http=false", "-log_level=error"]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(
@@ -67,12 +68,6 @@ def running_prism(program: str | None, given: Collection[str]) -> Iterator[list[
                 process.wait(_END_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("localhost", 0))
-        return int(listener.getsockname()[1])
 
 
 def _wait_until_it_listens(process: subprocess.Popen[bytes], port: int) -> None:

@@ -18,9 +18,10 @@ from rich.console import Console
 
 from flows.demo.account import Outcome, print_account
 from flows.demo.images import write_digits
-from flows.server import services, up
+from flows.server import up
 from infra.dataset.catalog import Catalog
 from infra.errors import NotFoundError, ShardmillError
+from infra.processes.ports import free_port
 
 ACCURACY_EXPECTED = 0.95
 
@@ -133,10 +134,10 @@ def _platform(root: Path, runs: Path, place: Path, console: Console) -> Iterator
         os.environ.pop(variable, None)
     options = up.UpOptions(
         host="127.0.0.1",
-        port=services.free_port(),
+        port=free_port(),
         root=str(root.resolve()),
         runs=str(runs.resolve()),
-        page_port=services.free_port(),
+        page_port=free_port(),
         has_tensorboard=False,
     )
     console.print("\nStarting Prefect's server, the deployments and a worker, which takes some seconds ...")

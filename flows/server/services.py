@@ -16,12 +16,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
-from urllib.parse import urlsplit
 
 import psutil
 
-from flows.home import LOOPBACK, server_url
+from flows.home import server_url
 from infra.errors import EnvironmentFault
+from infra.http import open_url
 from infra.processes.process import LIFELINE_FD
 from infra.processes.trees import kill_tree
 
@@ -195,26 +195,10 @@ def lets_in(api_url: str, auth: str | None, timeout_seconds: float = 10.0) -> bo
 
 
 def _get(url: str, timeout_seconds: float, auth: str | None = None) -> http.client.HTTPResponse:
-    # Loopback must not go through a proxy that the environment names for other hosts.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({} if is_loopback(url) else None))
     request = urllib.request.Request(url)
     if auth:
         request.add_header("Authorization", f"Basic {base64.b64encode(auth.encode()).decode('ascii')}")
-    response: http.client.HTTPResponse = opener.open(request, timeout=timeout_seconds)
-    return response
-
-
-def is_loopback(url: str) -> bool:
-    """Tell whether ``url`` names this machine itself."""
-    return urlsplit(url).hostname in LOOPBACK
-
-
-def free_port(host: str = "127.0.0.1") -> int:
-    """A port on which nothing listens now."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    return open_url(request, timeout_seconds)
 
 
 def try_to_listen(host: str, port: int) -> None:

@@ -23,6 +23,7 @@ from flows.server.database import DATABASE_SETTING, check_database
 from flows.server.tidying import stale_runs
 from flows.server.tidying.reaper import Reaper
 from infra.errors import EnvironmentFault, UsageError
+from infra.processes.ports import free_port
 from infra.readable import counted
 
 _WATCH_SECONDS = 1.0
@@ -159,7 +160,7 @@ class Watch:
             **(services.password_settings(options.auth) if options.auth else {}),
             **({DATABASE_SETTING: options.database} if options.database else {}),
         }
-        self._board_port = services.free_port()
+        self._board_port = free_port()
         self._start_again: dict[str, Callable[[], services.Service]] = {
             _SERVER: self._server,
             _WORKER: self._worker,

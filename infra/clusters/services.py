@@ -182,26 +182,6 @@ def _text(address: tuple[str, int]) -> str:
     return f"{address[0]}:{address[1]}"
 
 
-def free_port(hosts: Sequence[str]) -> int:
-    """Return a port that is free on each of some addresses of this machine.
-
-    Raises:
-        EnvironmentFault: none was found, or an address is not one of this machine.
-    """
-    for _ in range(50):
-        with contextlib.ExitStack() as held:
-            port = 0
-            try:
-                for host in hosts:
-                    listener = held.enter_context(socket.socket())
-                    listener.bind((host, port))
-                    port = listener.getsockname()[1]
-            except OSError:
-                continue
-            return port
-    raise EnvironmentFault(f"no port is free on all of {', '.join(hosts)}", "name one with the port options")
-
-
 def require_free(host: str, port: int, option: str) -> None:
     """Check that a port can be listened at.
 

@@ -23,6 +23,7 @@ import pytest
 
 from infra.dataset.catalog import Catalog
 from infra.dataset.verify import verify
+from infra.processes.ports import free_port
 from tests.faults.hostile.deeds import WIDTH, height_of
 from tests.samples.command import prepare_command
 from tests.samples.photos import jpeg, make_photos, png, write
@@ -44,13 +45,6 @@ class Service:
 
     options: list[str]
     pool_log: Path
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("localhost", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path) -> None:

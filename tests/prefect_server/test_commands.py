@@ -15,6 +15,7 @@ import pytest
 from flows.server import services
 from infra.dataset.catalog import Catalog
 from infra.errors import GO_ON
+from infra.processes.ports import free_port
 from tests.prefect_server.jobs import fake_prepare, wait_for_text
 from tests.prefect_server.server import RunningServer, run_command, user_environment
 from tests.samples.image_folders import write_image_folder
@@ -25,7 +26,7 @@ from tests.samples.waiting import before_its_end
 def mortal_server(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
     """The environment of a user of a server that a fake job can kill and that is not restarted."""
     monkeypatch.setenv("PREFECT_HOME", str(home / "prefect"))
-    port = services.free_port()
+    port = free_port()
     server = services.Server("127.0.0.1", port, log_path=home / "server.log", env={})
     with server:
         server.wait_until_healthy()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow.fs as pafs
 
-from tests.samples.ports import free_port
+from infra.processes.ports import free_port
 from tests.samples.store_program import program_of, serving
 
 USER, PASSWORD = "minio-of-tests", "password-of-tests"

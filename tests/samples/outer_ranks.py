@@ -15,8 +15,8 @@ from typing import Any, Self
 
 import psutil
 
+from infra.processes.ports import free_port
 from training.ranks.cluster import Cluster
-from training.ranks.rendezvous import free_port
 from training.results.run_files.curve import read_curve
 
 

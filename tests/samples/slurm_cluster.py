@@ -22,8 +22,8 @@ from pathlib import Path
 
 import psutil
 
+from infra.processes.ports import free_port
 from tests.samples.waiting import eventually
-from training.ranks.rendezvous import free_port
 
 NODES = ("127.0.0.1", "127.0.0.2")
 # States that a job does not leave.

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from infra.processes.ports import free_port
 from tests.samples.waiting import eventually
 
 JARS = Path(os.environ.get("SHARDMILL_SPARK_JARS", "~/.cache/shardmill/spark")).expanduser()
@@ -25,7 +26,7 @@ _OPENED = (
 @contextmanager
 def running_job_server(folder: Path) -> Iterator[str]:
     """Start the job server, and give the block its address."""
-    ports = [_free_port() for _ in range(3)]
+    ports = [free_port() for _ in range(3)]
     names = ("--job-port", "--artifact-port", "--expansion-port")
     command = ["java", "-Xmx768m", *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED)]
     command += ["-cp", f"{JARS}/*", "org.apache.beam.runners.spark.SparkJobServerDriver"]
@@ -45,12 +46,6 @@ def running_job_server(folder: Path) -> Iterator[str]:
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("localhost", 0))
-        return int(listener.getsockname()[1])
 
 
 def _listens(port: int) -> bool:

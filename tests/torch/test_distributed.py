@@ -6,7 +6,6 @@ Whatever the number of ranks, and wherever they were killed, the weights at the 
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,8 @@ from typing import Any
 import psutil
 import pytest
 import torch
+
+from infra.processes.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = "training.torch_example"
@@ -45,14 +46,6 @@ def weights(out: Path) -> dict[str, Any]:
     assert (saved["loader"]["epoch"], saved["loader"]["step"]) == (EPOCHS, 0)
     network: dict[str, Any] = saved["network"]
     return network
-
-
-def free_port() -> int:
-    """A TCP port that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def assert_same_end(out: Path, alone: Path) -> None:

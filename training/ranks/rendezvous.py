@@ -12,19 +12,12 @@ import socket
 import time
 
 from infra.errors import EnvironmentFault
+from infra.processes.ports import free_port
 from training.ranks.cluster import Cluster, Meeting
 
 _RETRY_SECONDS = 0.2
 _LINE_SECONDS = 10.0
 _LONGEST_LINE = 1 << 20
-
-
-def free_port(host: str = "") -> int:
-    """Return a TCP port that nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def meet(meeting: Meeting, timeout_seconds: float) -> Cluster:

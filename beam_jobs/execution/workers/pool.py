@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import os
 import queue
 import subprocess
@@ -17,6 +16,7 @@ from apache_beam.portability.api import beam_fn_api_pb2 as fn_api
 from apache_beam.portability.api import beam_fn_api_pb2_grpc as fn_api_grpc
 
 from infra.errors import ConfigError, EnvironmentFault
+from infra.http import is_loopback
 from infra.processes.trees import kill_tree, wait_for_end
 
 if TYPE_CHECKING:
@@ -67,10 +67,7 @@ def check_loopback(address: str) -> None:
         ConfigError: it is not.
     """
     host, _, port = address.rpartition(":")
-    is_loopback = host == "localhost"
-    with contextlib.suppress(ValueError):
-        is_loopback = is_loopback or ipaddress.ip_address(host.strip("[]")).is_loopback
-    if not is_loopback or not port.isdigit():
+    if not is_loopback(host) or not port.isdigit():
         raise ConfigError(
             f"{address}: the pool listens on loopback only, as anyone who reaches it can start processes",
             "give for example localhost:50000, and run the pool where its TaskManager runs",

@@ -8,6 +8,7 @@ import typer
 
 from flows.cli import options
 from flows.cli.server.service import Auth, Host
+from infra.processes.ports import free_port
 
 _DEFAULT_PORT = 4201
 
@@ -37,11 +38,11 @@ def page(
     from flows.page.options import PageOptions
     from flows.page.serving import serve_page
     from flows.parameters import root_or_default
-    from flows.server import services, up
+    from flows.server import up
     from flows.server.api import standing_api
     from infra.errors import EnvironmentFault
 
-    port = port or services.free_port()
+    port = port or free_port()
     up.check_place(host, port, auth or None, "--port")
     try:
         api = standing_api()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flows.cli import options
+from infra.processes.ports import free_port
 from infra.errors import EnvironmentFault
 
 if TYPE_CHECKING:
@@ -89,16 +90,16 @@ def up(
     from flows import home
     from flows.cli import output
     from flows.parameters import root_or_default, runs_or_default
-    from flows.server import services, up
+    from flows.server import up
 
-    server_port = port or services.free_port()
+    server_port = port or free_port()
     after_server = server_port + 1 if port else 0
     chosen = up.UpOptions(
         host,
         server_port,
         root_or_default(root),
         runs_or_default(runs),
-        (after_server if page_port is None else page_port) or services.free_port(),
+        (after_server if page_port is None else page_port) or free_port(),
         auth or None,
         not no_tensorboard,
         database or None,

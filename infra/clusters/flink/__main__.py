@@ -11,8 +11,9 @@ from pathlib import Path
 from infra.clusters.flink.cluster import run_cluster
 from infra.clusters.flink.configuration import LOOPBACK, Layout
 from infra.clusters.flink.jars import find_java, get_jars
-from infra.clusters.services import free_port, require_free
+from infra.clusters.services import require_free
 from infra.errors import Cancelled, EnvironmentFault, UsageError
+from infra.processes.ports import free_port
 from infra.processes.process import num_cpus, run_main
 
 _MAX_TASK_MANAGERS = 200
@@ -82,7 +83,7 @@ def layout_of(arguments: argparse.Namespace) -> Layout:
         count,
         slots,
         rest_port=_port([LOOPBACK], arguments.rest_port, "--rest-port"),
-        rpc_port=free_port([LOOPBACK]),
+        rpc_port=free_port(LOOPBACK),
         job_port=_port([LOOPBACK], arguments.job_port, "--job-port"),
         worker_port=_port(hosts, arguments.worker_port, "--worker-port"),
     )
@@ -90,7 +91,7 @@ def layout_of(arguments: argparse.Namespace) -> Layout:
 
 def _port(hosts: list[str], wanted: int, option: str) -> int:
     if wanted == 0:
-        return free_port(hosts)
+        return free_port(*hosts)
     for host in hosts:
         require_free(host, wanted, option)
     return wanted

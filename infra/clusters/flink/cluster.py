@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -21,11 +20,11 @@ from infra.clusters.flink.configuration import (
 from infra.clusters.flink.jars import Jars
 from infra.clusters.services import LOOK_SECONDS, Service, Supervisor
 from infra.errors import EnvironmentFault
+from infra.http import open_url
 
 START_SECONDS = 300.0
 CLUSTER_FILE = "cluster.json"
 CONFIG_FILE = "prepare.toml"
-_DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # no proxy knows loopback
 
 
 def run_cluster(java: str, jars: Jars, layout: Layout, say: Callable[[str], None]) -> None:
@@ -104,9 +103,10 @@ def _wait_for_task_managers(supervisor: Supervisor, layout: Layout, deadline: fl
 
 def _num_task_managers(layout: Layout) -> int:
     try:
-        with _DIRECTLY.open(f"http://{layout.flink_master}/overview", timeout=10) as answer:
+        request = urllib.request.Request(f"http://{layout.flink_master}/overview")
+        with open_url(request, timeout_seconds=10) as answer:
             return int(json.load(answer)["taskmanagers"])
-    except (urllib.error.URLError, OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError):
         return 0  # the page is there a moment after the port
 
 

@@ -13,9 +13,16 @@ from typing import Any
 
 import psutil
 
-from flows.server.services import free_port
-from tests.faults.week.victims import kind_of, lives, processes_of
-from tests.prefect_server.server import RunningServer, run_command, user_environment
+from infra.processes.ports import free_port
+from infra.processes.trees import lives
+from tests.faults.week.victims import kind_of
+from tests.prefect_server.server import (
+    RunningServer,
+    processes_of,
+    remaining,
+    run_command,
+    user_environment,
+)
 
 _UNDER_WAY = ("RUNNING", "PENDING", "CANCELLING", "SCHEDULED", "PAUSED")
 _PAGE = 200

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from infra.errors import ConfigError, EnvironmentFault
 from infra.readable import counted
 from training.ranks.cluster import Cluster
+from infra.processes.ports import free_port
 from training.ranks.devices import DeviceRequest, visible_gpus
-from training.ranks.rendezvous import free_port
 from training.ranks.supervision.hosts import OnEvent, RankHosts, RankJob
 from training.ranks.supervision.rank_process import RankProcess, RankStart
 from training.ranks.supervision.slots import RankCount, Slot

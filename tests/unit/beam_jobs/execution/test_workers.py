@@ -17,8 +17,8 @@ from apache_beam.portability.api import beam_fn_api_pb2_grpc as fn_api_grpc
 from apache_beam.portability.api import endpoints_pb2
 
 from beam_jobs.execution.workers.pool import check_loopback
-from infra.clusters.services import free_port
 from infra.errors import ConfigError
+from infra.processes.ports import free_port
 from tests.samples.waiting import before_its_end, eventually
 
 REPOSITORY = Path(__file__).parents[4]
@@ -40,7 +40,7 @@ def test_loopback_is_allowed(address: str) -> None:
 @pytest.fixture
 def pool(tmp_path: Path) -> Iterator[tuple[psutil.Process, str]]:
     """A pool with its address."""
-    address = f"127.0.0.1:{free_port(['127.0.0.1'])}"
+    address = f"127.0.0.1:{free_port()}"
     log = tmp_path / "log"
     with log.open("wb") as stream:
         process = subprocess.Popen(

@@ -13,6 +13,7 @@ import pytest
 
 from flows.server import api, services
 from infra.errors import ConfigError, EnvironmentFault
+from infra.processes.ports import free_port
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +44,7 @@ def answering(health: bytes, auth: str | None = None) -> Iterator[str]:
 
 
 def test_an_api_url_where_nothing_answers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    url = f"http://127.0.0.1:{services.free_port()}/api"
+    url = f"http://127.0.0.1:{free_port()}/api"
     monkeypatch.setenv("PREFECT_API_URL", url)
     with pytest.raises(EnvironmentFault, match=url) as raised:
         api.standing_api()

@@ -14,8 +14,9 @@ import psutil
 import pytest
 
 from infra.clusters import services
-from infra.clusters.services import Service, Supervisor, free_port, require_free
+from infra.clusters.services import Service, Supervisor, require_free
 from infra.errors import EnvironmentFault
+from infra.processes.ports import free_port
 from tests.samples.waiting import eventually
 
 SLEEP = (sys.executable, "-c", "import time; print('awake', flush=True); time.sleep(1e6)")
@@ -70,7 +71,7 @@ def test_a_service_dies_with_a_supervisor_that_is_killed(tmp_path: Path) -> None
 
 
 def test_a_taken_port_is_named_with_its_option() -> None:
-    port = free_port(["127.0.0.1", "127.0.0.2"])
+    port = free_port("127.0.0.1", "127.0.0.2")
     require_free("127.0.0.2", port, "--job-port")
     with socket.socket() as taken:
         taken.bind(("127.0.0.2", port))

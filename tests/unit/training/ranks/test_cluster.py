@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from infra.errors import ConfigError, EnvironmentFault, UsageError
+from infra.processes.ports import free_port
 from training.config import TrainConfig, with_devices
 from training.ranks.cluster import Cluster, Meeting, cluster_from_environment
 from training.ranks.devices import DeviceRequest
 from training.ranks.launchers.local import LocalHosts
-from training.ranks.rendezvous import free_port, meet
+from training.ranks.rendezvous import meet
 from training.ranks.supervision.slots import RankCount
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}

@@ -9,7 +9,7 @@ CODE = """
 import os
 from training.ranks import tensorflow_runtime
 from training.ranks.cluster import Cluster
-from training.ranks.rendezvous import free_port
+from infra.processes.ports import free_port
 
 cluster = Cluster((f"localhost:{free_port()}",), 0)
 os.environ["TF_CONFIG"] = cluster.to_tf_config()

@@ -20,10 +20,10 @@ from typing import Any
 
 import ray
 
+from infra.processes.ports import free_port
 from infra.errors import ShardmillError
 from infra.progress import Event
 from training.ranks.heartbeat import Beat
-from training.ranks.rendezvous import free_port
 from training.ranks.supervision.rank_process import RankProcess, RankStart
 
 # The parent gives up on a machine that is silent for so long, and its ranks must be gone by then.
