@@ -13,15 +13,14 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import ray
-
-from infra.processes.ports import free_port
 from infra.errors import ShardmillError
+from infra.processes.ports import free_port
 from infra.progress import Event
 from training.ranks.heartbeat import Beat
 from training.ranks.supervision.rank_process import RankProcess, RankStart
@@ -29,6 +28,7 @@ from training.ranks.supervision.rank_process import RankProcess, RankStart
 # The parent gives up on a machine that is silent for so long, and its ranks must be gone by then.
 ANSWER_SECONDS = 60.0
 
+_WATCH_SECONDS = 1.0
 _LONGEST_TEXT = 1 << 18
 
 
@@ -60,20 +60,29 @@ class Look:
 
 
 class RankAgent:
-    """Starts and watches one rank on the machine where it lives."""
+    """Starts and watches one rank on the machine where it lives.
 
-    def __init__(self) -> None:
+    Before the rank starts, the agent waits as long as the other machines need; Ray ends it with its parent.
+
+    Args:
+        answer_seconds: a started rank ends when the parent has not looked for so long.
+    """
+
+    def __init__(self, answer_seconds: float = ANSWER_SECONDS) -> None:
+        self._answer_seconds = answer_seconds
         self._scratch = tempfile.TemporaryDirectory(prefix="shardmill-rank-")
         self._rank: RankProcess | None = None
-        self._events: list[Event] = []
+        self._events: deque[Event] = deque()  # filled on another thread
         self._read_bytes = 0
-        self._looked_at = time.monotonic()
-        threading.Thread(target=self._end_without_parent, daemon=True).start()
+        self._looked_at = 0.0
+        self._closed = threading.Event()
 
     def address(self) -> str:
         """Return ``host:port`` for the rank's server: this machine in the cluster, and a free port."""
         host = ray.util.get_node_ip_address()
         return f"{host}:{free_port(host)}"
+        import ray  # here, so that tests of the agent need no Ray
+
 
     def sees(self, folder: str) -> bool:
         """Return whether a folder is there on this machine."""
@@ -98,11 +107,13 @@ class RankAgent:
         self._rank = RankProcess(start, lambda _rank, event: self._events.append(event))
 
     def look(self) -> Look:
+        self._looked_at = time.monotonic()
+        threading.Thread(target=self._end_without_parent, daemon=True).start()
         """Return the state of the rank."""
         self._looked_at = time.monotonic()
         rank = self._started()
         status = rank.poll()  # first, so that after its end none of its events is missed
-        events, self._events[:] = list(self._events), []
+        events = [self._events.popleft() for _ in range(len(self._events))]
         return Look(
             status,
             rank.beat,
@@ -124,6 +135,7 @@ class RankAgent:
         if self._rank is not None:
             self._rank.close()
         self._scratch.cleanup()
+        self._closed.set()
 
     @property
     def _log(self) -> Path:
@@ -145,6 +157,6 @@ class RankAgent:
 
     def _end_without_parent(self) -> None:
         """End this process, and the rank with it, once the parent has given up on this machine."""
-        while time.monotonic() - self._looked_at < ANSWER_SECONDS:
-            time.sleep(1.0)
-        os._exit(1)
+        while not self._closed.wait(min(_WATCH_SECONDS, self._answer_seconds)):
+            if time.monotonic() - self._looked_at > self._answer_seconds:
+                os._exit(1)
