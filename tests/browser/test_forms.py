@@ -51,7 +51,9 @@ def _submit_until_started(browser: Browser) -> None:
         shown = browser.find(f"//button[normalize-space()='View run'] | {oops}", 60)
         if shown.tag_name == "button":
             return
-        browser.find(f"{oops}//*[contains(@class, 'p-toast__close-btn')]").click()
+        # Toasts slide while they appear, so a click at a place on the screen may meet another one.
+        close = browser.find(f"{oops}//*[contains(@class, 'p-toast__close-btn')]")
+        browser.driver.execute_script("arguments[0].click()", close)
     raise AssertionError("the server was busy ten times")
 
 
