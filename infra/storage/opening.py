@@ -11,6 +11,9 @@ from infra.errors import StorageError
 from infra.storage.locations import object_location, object_path, public_location, without_secrets
 from infra.storage.objects.azure import azure_filesystem
 
+# Of Arrow's own repetitions of a request to Google's store, whose default is 15 minutes. Ours come on top.
+_GOOGLE_RETRY_SECONDS = 20
+
 
 def open_filesystem(location: str) -> tuple[pafs.FileSystem, str]:
     """The filesystem of a URI or local path, and the path in it.
@@ -24,7 +27,7 @@ def open_filesystem(location: str) -> tuple[pafs.FileSystem, str]:
         found = object_location(location)
         if found is not None and found.scheme == "az":
             return azure_filesystem(found), object_path(location)
-        filesystem, path = pafs.FileSystem.from_uri(location)
+        filesystem, path = pafs.FileSystem.from_uri(_with_bounded_retries(location))
     except (pa.ArrowException, OSError, ValueError) as error:
         # Not `from error`: its text may hold the credentials of the URI.
         scheme = location.partition("://")[0]
@@ -33,3 +36,11 @@ def open_filesystem(location: str) -> tuple[pafs.FileSystem, str]:
             f"check the URI and the credentials of {scheme}://",
         ) from None
     return filesystem, path
+
+
+def _with_bounded_retries(location: str) -> str:
+    """The location; if it is in Google's store and names no limit of Arrow's repetitions, then with one."""
+    found = object_location(location)
+    if found is None or found.scheme not in ("gs", "gcs") or "retry_limit_seconds=" in location:
+        return location
+    return f"{location}{'&' if '?' in location else '?'}retry_limit_seconds={_GOOGLE_RETRY_SECONDS}"

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import random
+import re
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -19,6 +23,8 @@ FAULTS = ("500", "503", "reset", "cut", "lost")
 ALL_FAULTS = (*FAULTS, "slow", "stale")
 _STALE_SECONDS = 2.0
 _SLOW_SECONDS = 1.0
+_LISTING = re.compile(r"list-type=2|comp=list|/o\?")  # of S3, Azure and Google
+_XML = '<?xml version="1.0" encoding="UTF-8"?>'
 
 
 @dataclass
@@ -29,11 +35,12 @@ class FaultyProxy:
         upstream_port: port of the store, on 127.0.0.1.
         port: port of the proxy, on 127.0.0.1.
         share: share of the requests that meet a fault, 0 to 1.
-        kinds: faults to choose from. A number: the store is not asked, and this HTTP status is the answer.
-            reset: the store is not asked, and the connection is reset. cut: the body of the answer ends half
-            way. lost: the store does what it was asked, and the connection is reset in place of its answer.
-            stall: nothing is answered. slow: the second half of the answer comes a second late. stale: a
-            listing is answered as the same request was answered before, up to 2 seconds ago.
+        kinds: faults to choose from. A number: the store is not asked, and this HTTP status is the answer;
+            after it may stand the code of the error, as in "400 RequestTimeout". reset: the store is not
+            asked, and the connection is reset. cut: the body of the answer ends half way. lost: the store
+            does what it was asked, and the connection is reset in place of its answer. stall: nothing is
+            answered. slow: the second half of the answer comes a second late. stale: a listing is answered
+            as the same request was answered before, up to 2 seconds ago.
         methods: HTTP methods that meet faults; empty for all.
         most: how many faults of a kind to inject at most.
         delay_seconds: pause before every request, as of a long way to the store.
@@ -92,13 +99,14 @@ class _Handler(Forwarder):
             return self._reset()
         if fault == "reset":
             return self._reset()
-        if fault is not None and fault.isdecimal():
-            text = b"<Error><Code>Injected</Code><Message>injected</Message></Error>"
-            return self.send(int(fault), [], b"" if self.command == "HEAD" else text, len(text))
+        if fault is not None and fault[0].isdecimal():
+            code = fault.partition(" ")[2] or "Injected"
+            text = f"{_XML}<Error><Code>{code}</Code><Message>injected</Message></Error>".encode()
+            return self.send(int(fault[:3]), [], b"" if self.command == "HEAD" else text, len(text))
         status, headers, answer = self.ask(self.command, self.path, self.headers.items(), body)
         if fault == "lost":
             return self._reset()
-        if self.command == "GET" and ("list-type=2" in self.path or "comp=list" in self.path):
+        if self.command == "GET" and _LISTING.search(self.path):
             found = self.proxy.listing(self.path, (status, headers, answer), stale=fault == "stale")
             status, headers, answer = found
         length = self.length_of(headers, answer)
@@ -130,3 +138,45 @@ def faulty_proxy(upstream_port: int) -> Iterator[FaultyProxy]:
     proxy = FaultyProxy(upstream_port)
     with forwarding(_Handler, upstream_port, proxy=proxy) as proxy.port:
         yield proxy
+
+
+@dataclass
+class ProxyProcess:
+    """A proxy in a process of its own.
+
+    Arrow's client for Google's store waits for some answers while it holds the interpreter's lock, so none
+    can come from a thread of the same process.
+
+    Attributes:
+        port: port of the proxy, on 127.0.0.1.
+        injected: fault -> how often it happened; known at the end.
+    """
+
+    port: int
+    injected: dict[str, int] = field(default_factory=dict)
+
+
+@contextlib.contextmanager
+def faulty_proxy_process(upstream_port: int, share: float, kinds: tuple[str, ...]) -> Iterator[ProxyProcess]:
+    """A running proxy in a process of its own; for its arguments see ``FaultyProxy``."""
+    command = [sys.executable, "-m", "tests.samples.faulty_proxy", str(upstream_port), str(share), *kinds]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        proxy = ProxyProcess(int(process.stdout.readline()))
+        yield proxy
+        said, _ = process.communicate()  # the end of its input ends it
+        proxy.injected.update(json.loads(said))
+
+
+def main() -> None:
+    """Serve until the end of the input, then print what was injected."""
+    upstream_port, share, *kinds = sys.argv[1:]
+    with faulty_proxy(int(upstream_port)) as proxy:
+        proxy.share, proxy.kinds = float(share), tuple(kinds)
+        print(proxy.port, flush=True)
+        sys.stdin.read()
+    print(json.dumps(proxy.injected))
+
+
+if __name__ == "__main__":
+    main()

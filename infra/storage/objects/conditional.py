@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 from infra.errors import StorageError
 from infra.storage.local import TEMPORARY_PREFIX
 from infra.storage.locks.holder_lists import ListChanged, Written
-from infra.storage.objects.retries import retry
+from infra.storage.objects.retries import is_retryable, retry
 from infra.storage.objects.stores import (
     ONE_ATTEMPT,
     SEVERAL_ATTEMPTS,
@@ -166,7 +166,7 @@ class ConditionalObjects:
         try:
             return self._heeds_conditions(key)
         except OSError as error:
-            if _REFUSED.search(str(error)) is None:
+            if is_retryable(error) or _REFUSED.search(str(error)) is None:
                 raise
             return False
         finally:

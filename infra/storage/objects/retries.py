@@ -16,6 +16,8 @@ _LONGEST_PAUSE_SECONDS = 8.0
 DEADLINE_SECONDS = 60.0  # no attempt begins later than this after the first one
 
 _FINAL_ERRORS = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
+# S3 answers a request whose body came too slowly with status 400 and this code.
+_PASSING_TEXT = re.compile(r"RequestTimeout|REQUEST_TIMEOUT")
 # How clients name the requests that will never succeed. Other statuses, 408 and 429 among them, may pass.
 _FINAL_TEXT = re.compile(
     r"ACCESS_DENIED|ACCESS_KEY|SIGNATURE_DOES_NOT_MATCH|NO_SUCH_BUCKET"
@@ -27,7 +29,10 @@ _FINAL_TEXT = re.compile(
 
 def is_retryable(error: OSError) -> bool:
     """Tell whether the same request may succeed later: not if the store refused it or has no such object."""
-    return not isinstance(error, _FINAL_ERRORS) and _FINAL_TEXT.search(str(error)) is None
+    if isinstance(error, _FINAL_ERRORS):
+        return False
+    text = str(error)
+    return _PASSING_TEXT.search(text) is not None or _FINAL_TEXT.search(text) is None
 
 
 def retry(operation: Callable[[], T]) -> T:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:  # loaded when the first conditional write is made: readers do
     from obstore.store import ObjectStore
 
 _REQUEST_SECONDS = 20  # the longest that one attempt may take
+_CODE = re.compile(r"<Code>(\w+)</Code>")
 
 
 @contextlib.contextmanager
@@ -38,8 +40,11 @@ def errors_of_the_store() -> Iterator[None]:
 
 
 def first_line(error: Exception) -> str:
-    """The message of an error of ``obstore``, without its page of details."""
-    return str(error).partition("\n")[0].partition("<?xml")[0].strip()
+    """The message of an error of ``obstore``, with the store's code but without its page of details."""
+    text = str(error)
+    line = text.partition("\n")[0].partition("<?xml")[0].strip()
+    code = _CODE.search(text)
+    return line if code is None or code[1] in line else f"{line} {code[1]}"
 
 
 _CLIENT: Any = {"timeout": f"{_REQUEST_SECONDS}s", "connect_timeout": "5s", "allow_http": True}

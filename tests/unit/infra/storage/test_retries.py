@@ -35,6 +35,7 @@ def through(proxy: FaultyProxy, folder: str) -> Storage:
         ("AWS Error UNKNOWN (HTTP status 503) during HeadObject operation", True),
         ("AWS Error NETWORK_CONNECTION: curlCode: 28, Timeout was reached", True),
         ("Server returned non-2xx status code: 429 Too Many Requests", True),
+        ("Server returned non-2xx status code: 400 Bad Request: RequestTimeout", True),
         ("AWS Error ACCESS_DENIED during HeadObject operation", False),
         ("AWS Error NO_SUCH_BUCKET during ListObjectsV2 operation", False),
         ("AWS Error UNKNOWN (HTTP status 400) during HeadObject operation", False),
@@ -71,6 +72,22 @@ def test_every_operation_survives_faults(proxy: FaultyProxy, kind: str) -> None:
     assert storage.list_files("data") == []
     assert len(storage.list_files("manifests")) == 6
     assert proxy.injected[kind] > 3
+
+
+def test_a_body_that_came_too_slowly_is_sent_again(proxy: FaultyProxy) -> None:
+    """S3 says so with status 400, as it does of requests that will never succeed."""
+    storage = through(proxy, "slowly")
+    storage.create_if_absent("first", b"")
+    proxy.kinds, proxy.methods, proxy.share = ("400 RequestTimeout",), frozenset({"PUT", "GET"}), 1.0
+    for number in range(1, 4):
+        proxy.most = 2 * number - 1
+        storage.create_if_absent(f"manifests/{number}", b"1")
+        proxy.most = 2 * number
+        storage.write_atomic(f"data/{number}", b"2")
+        assert proxy.injected["400 RequestTimeout"] == 2 * number
+    proxy.most += 1
+    assert storage.read_bytes("data/1") == b"2"
+    assert storage.read_bytes("manifests/1") == b"1"
 
 
 @pytest.mark.slow

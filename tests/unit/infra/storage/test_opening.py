@@ -1,0 +1,24 @@
+"""The filesystem of a location, with the options that it is opened with."""
+
+from __future__ import annotations
+
+import pyarrow.fs as pafs
+import pytest
+
+from infra.storage.opening import open_filesystem
+
+
+@pytest.mark.parametrize(
+    ("location", "same_as"),
+    [
+        ("gs://anonymous@bucket/a", "gs://anonymous@bucket/a?retry_limit_seconds=20"),
+        ("gs://anonymous@bucket/a?scheme=http", "gs://anonymous@bucket/a?scheme=http&retry_limit_seconds=20"),
+        ("gs://anonymous@bucket/a?retry_limit_seconds=5", "gs://anonymous@bucket/a?retry_limit_seconds=5"),
+    ],
+)
+def test_repetitions_of_requests_to_googles_store_are_bounded(location: str, same_as: str) -> None:
+    """Arrow's client would repeat them for 15 minutes."""
+    opened, path = open_filesystem(location)
+    assert path == "bucket/a"
+    assert opened.equals(pafs.FileSystem.from_uri(same_as)[0])
+    assert not opened.equals(pafs.FileSystem.from_uri("gs://anonymous@bucket/a")[0])
