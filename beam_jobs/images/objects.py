@@ -13,6 +13,7 @@ from beam_jobs.config import ImageConfig
 from beam_jobs.images.convert import sizing_of
 from beam_jobs.schemas import OTHER_SIZE, PLAN, Status
 from beam_jobs.tables.features import PREFIX
+from beam_jobs.tables.lists import lengths_of, lists_of, values_of, with_column
 from infra.codecs.boxes import Boxes, Places, have_area, place_boxes, turn_boxes_upright, upright_sizes
 from infra.codecs.resize import geometry
 from infra.format.labels import LABELS
@@ -68,12 +69,12 @@ def place_objects(
     read = np.flatnonzero(listing["status"].to_numpy() == Status.TO_READ)
     frames = _Frames.of(facts, _annotated_sizes(listing, read), upright=upright)
     fits = is_stored & frames.fit
-    counts = _lengths(listing[PREFIX + BOXES]) // BOX_NUMBERS
+    counts = lengths_of(listing[PREFIX + BOXES]) // BOX_NUMBERS
     of_row = np.repeat(np.arange(listing.num_rows), counts)
     of_fact = np.full(listing.num_rows, -1, np.int64)
     of_fact[read[fits]] = np.flatnonzero(fits)
     images = of_fact[of_row]
-    boxes = _values(listing[PREFIX + BOXES]).to_numpy().astype(np.float64).reshape(-1, BOX_NUMBERS)
+    boxes = values_of(listing[PREFIX + BOXES]).to_numpy().astype(np.float64).reshape(-1, BOX_NUMBERS)
     is_placed = images >= 0
     if relative:
         boxes[is_placed] *= frames.scales(images[is_placed])
@@ -138,7 +139,7 @@ def _annotated_sizes(listing: pa.Table, read: Int64) -> Int64:
     lists = listing[PREFIX + ANNOTATED_SIZE].take(pa.array(read)).combine_chunks()
     sizes = np.zeros((len(read), 2), np.int64)
     told = np.flatnonzero(np.asarray(lists.is_valid().to_numpy(zero_copy_only=False)))
-    sizes[told] = _values(lists).to_numpy().reshape(-1, 2)
+    sizes[told] = values_of(lists).to_numpy().reshape(-1, 2)
     return sizes
 
 
@@ -146,18 +147,16 @@ def _with_kept(listing: pa.Table, boxes: npt.NDArray[np.float32], of_row: Int64,
     """Return the listing with the boxes of the objects that are kept, and what belongs to them."""
     counts = np.bincount(of_row[kept], minlength=listing.num_rows)
     chosen = pa.array(kept)
-    names = _values(listing[PREFIX + OBJECT_LABELS]).filter(chosen)
+    names = values_of(listing[PREFIX + OBJECT_LABELS]).filter(chosen)
     found = {
-        BOXES: _lists(pa.array(boxes[kept].reshape(-1)), counts * BOX_NUMBERS),
-        OBJECT_LABELS: _lists(names, counts),
-        CROWDS: _lists(_values(listing[PREFIX + CROWDS]).filter(chosen), counts),
+        BOXES: lists_of(pa.array(boxes[kept].reshape(-1)), counts * BOX_NUMBERS),
+        OBJECT_LABELS: lists_of(names, counts),
+        CROWDS: lists_of(values_of(listing[PREFIX + CROWDS]).filter(chosen), counts),
         LEFT_OUT: _added(listing[PREFIX + LEFT_OUT], np.bincount(of_row[~kept], minlength=listing.num_rows)),
         LABELS: _name_sets(names, of_row[kept], listing.num_rows),
     }
     for name, column in found.items():
-        at = listing.schema.get_field_index(PREFIX + name)
-        field = listing.schema.field(at)
-        listing = listing.set_column(at, field, pa.chunked_array([column.cast(field.type)]))
+        listing = with_column(listing, listing.schema.field(PREFIX + name), column)
     return listing.drop_columns([PREFIX + ANNOTATED_SIZE])
 
 
@@ -195,24 +194,8 @@ def _name_sets(names: pa.Array, rows: Int64, num_rows: int) -> pa.ListArray:
     keys = np.unique(rows * max(1, len(known)) + codes)
     of_row, code = np.divmod(keys, max(1, len(known)))
     values = pa.array(known, pa.string()).take(pa.array(code))
-    return _lists(values, np.bincount(of_row, minlength=num_rows))
+    return lists_of(values, np.bincount(of_row, minlength=num_rows))
 
 
 def _added(column: pa.ChunkedArray, more: Int64) -> pa.Array:
     return pc.add(pc.fill_null(column, 0), pa.array(more)).combine_chunks()
-
-
-def _lists(values: pa.Array, lengths: Int64) -> pa.ListArray:
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
-
-
-def _lengths(column: pa.ChunkedArray) -> Int64:
-    return np.asarray(pc.fill_null(pc.list_value_length(column), 0).to_numpy(), np.int64)
-
-
-def _values(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """The values of all lists, one after the other."""
-    if isinstance(column, pa.ChunkedArray):
-        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    return column.flatten()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -22,7 +21,9 @@ import pyarrow.types as types
 
 from beam_jobs.config import EmbeddingsConfig
 from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.kinds.arrays.found import ARRAY_DAMAGES
 from beam_jobs.sources.kinds.table.tables import Table, find_files_named
+from beam_jobs.tables.utf8 import without_broken_texts
 from beam_jobs.tables.vectors import MAX_DIMENSIONS, Float32, Vectors
 from infra.errors import DataError
 
@@ -120,11 +121,13 @@ def _read_parquet(file: Table) -> Vectors:
             names = pq.read_schema(stream).names
         key = _key_in(names, file)
         with file.folder.open_input(file.path) as stream:
-            table = pq.read_table(stream, columns=[key, _VECTORS])
-    except pa.ArrowException as error:
+            table, faults = without_broken_texts(pq.read_table(stream, columns=[key, _VECTORS]))
+    except (pa.ArrowException, UnicodeError) as error:
         raise DataError(
             f"{file.name} cannot be read as Parquet: {error}", "give a Parquet or npz file of vectors"
         ) from error
+    if faults.null_count < len(faults):
+        raise DataError(f"{file.name}: a {key} is not UTF-8", "write the keys as UTF-8")
     keys, lists = table[key].combine_chunks(), table[_VECTORS].combine_chunks()
     kind = lists.type
     is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
@@ -150,7 +153,7 @@ def _read_npz(file: Table) -> Vectors:
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             key = _key_in(list(arrays.files), file)
             keys, values = arrays[key], arrays[_VECTORS]
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except (MemoryError, *ARRAY_DAMAGES) as error:
         raise DataError(f"{file.name} cannot be read as npz: {error}", "write it with numpy.savez") from error
     if values.ndim != 2 or values.dtype.kind not in "fiu" or keys.ndim != 1 or keys.dtype.kind not in "US":
         raise DataError(
@@ -160,9 +163,16 @@ def _read_npz(file: Table) -> Vectors:
         )
     if len(keys) != len(values):
         raise DataError(f"{file.name}: {len(keys):,} keys and {len(values):,} vectors", "give a key for each")
-    texts = [one.decode() if isinstance(one, bytes) else one for one in keys.tolist()]
-    _one_length(np.full(len(values), values.shape[1]), pa.array(texts, pa.string()), file)
-    return Vectors(key, pa.array(texts, pa.string()), _as_float32(values))
+    try:
+        texts = pa.array([_text(one) for one in keys.tolist()], pa.string())
+    except UnicodeError as error:
+        raise DataError(f"{file.name}: a {key} is not UTF-8: {error}", "write the keys as UTF-8") from error
+    _one_length(np.full(len(values), values.shape[1]), texts, file)
+    return Vectors(key, texts, _as_float32(values))
+
+
+def _text(key: str | bytes) -> str:
+    return key.decode("utf-8") if isinstance(key, bytes) else key
 
 
 def _as_float32(values: npt.NDArray[np.generic]) -> Float32:

@@ -1,4 +1,4 @@
-"""Damaged images by the thousand: none crashes or hangs, each is stored or refused with a reason."""
+"""Damaged images and sources by the thousand: none crashes or hangs, each has its outcome and reason."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from infra.format.contract import QUARANTINED, RECORD
 from tests.samples.command import prepare_command
 from tests.samples.mutants import FORMATS, mutant
 from tests.samples.photos import write
+from tests.samples.source_mutants import SAMPLES
 
 REPOSITORY = Path(__file__).parents[2]
 # Not among those of damaged images: the guard's reasons, and a library's failure that nobody foresaw.
@@ -59,3 +60,16 @@ def test_prepare_accounts_for_every_damaged_image(count: int, tmp_path: Path) ->
         assert row["reason"] in set(REASONS) - UNFORESEEN, row
         assert len(row["message"]) > 10, row
     assert not verify(catalog.open("d")).problems
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(60, marks=pytest.mark.slow)])
+def test_no_damage_of_a_source_ends_in_a_traceback(count: int) -> None:
+    argv = [sys.executable, "-m", "tests.samples.source_mutants", "0", str(count)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=900, check=False, cwd=REPOSITORY)
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0, f"{lines[-1]} ended the process: {done.stderr[-2000:]}"
+    said = [line.split(": ", 1)[1] for line in lines]
+    assert not [line for line in lines if "CRASH" in line or "SILENT" in line]
+    # Every kind of source; most of the damages cost rows, not the whole source.
+    assert len(said) == count * len(SAMPLES)
+    assert said.count("ok") > 0.4 * len(said)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from beam_jobs.sources.annotations.collecting import NO_AREA, NO_BOX, OUTSIDE, Box, box_of
+from beam_jobs.sources.annotations.collecting import NO_AREA, NO_BOX, OUTSIDE, Box, box_of, is_text
 
 REVERSED = "with edges in the wrong order"
 
@@ -63,21 +63,21 @@ def text_of(value: Any) -> str | None:
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     if isinstance(value, str):
-        return value.strip() or None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return value.strip() or None if is_text(value) else None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, float) or not math.isfinite(value):
         return None
-    return str(int(value)) if float(value).is_integer() else str(value)
+    return str(int(value)) if value.is_integer() else str(value)
 
 
 def number_of(value: Any) -> float | None:
     """Return a number as it is or from its text; None if it is none."""
-    if isinstance(value, bool):
+    if isinstance(value, bool) or (isinstance(value, str) and "_" in value):
         return None
-    if isinstance(value, int | float | Decimal):
-        return float(value)
     try:
-        return float(value) if isinstance(value, str) and "_" not in value else None
-    except ValueError:
+        return float(value) if isinstance(value, int | float | Decimal | str) else None
+    except (ValueError, OverflowError):  # a whole number of JSON may be too large for a float
         return None
 
 

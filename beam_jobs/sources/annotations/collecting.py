@@ -14,6 +14,8 @@ from beam_jobs.schemas import BROKEN_ROW
 NO_AREA, OUTSIDE, DROPPED = "without an area", "outside of their image", "of a dropped class"
 NO_BOX, NO_NAME = "without a box of four numbers", "without a class"
 
+_LARGEST = 1e9  # number of a box (pixels); a whole number of JSON may be too large for a float
+
 Box = tuple[float, float, float, float]  # ymin, xmin, ymax, xmax (pixels)
 
 
@@ -97,15 +99,24 @@ def box_of(values: object) -> tuple[float, float, float, float] | None:
     """Return four finite numbers of a list as they are, or None if it is something else."""
     if not isinstance(values, Sequence) or isinstance(values, str) or len(values) != 4:
         return None
-    numbers = [float(value) for value in values if isinstance(value, int | float)]
-    if len(numbers) != 4 or not all(abs(number) < 1e9 for number in numbers):
+    numbers = [float(value) for value in values if isinstance(value, int | float) and abs(value) < _LARGEST]
+    if len(numbers) != 4:
         return None
     return numbers[0], numbers[1], numbers[2], numbers[3]
 
 
 def size_of(height: object, width: object) -> tuple[int, int] | None:
     """Return height and width if both are positive whole numbers, else None."""
-    is_size = (
-        isinstance(height, int) and isinstance(width, int) and 0 < height < 1 << 31 and 0 < width < 1 << 31
+    is_size = all(
+        isinstance(side, int) and not isinstance(side, bool) and 0 < side < 1 << 31
+        for side in (height, width)
     )
     return (height, width) if is_size else None  # type: ignore[return-value]
+
+
+def is_text(value: object) -> bool:
+    """Tell whether a value of JSON is a text; half a character of a pair is none."""
+    try:
+        return isinstance(value, str) and bool(value.encode() or True)
+    except UnicodeEncodeError:
+        return False

@@ -25,6 +25,7 @@ from beam_jobs.sources.kinds.table.settling import settle
 from beam_jobs.sources.kinds.table.tables import Table, find_files_named
 from beam_jobs.sources.listing import Listing
 from beam_jobs.tables.features import PREFIX
+from beam_jobs.tables.lists import lists_of
 from infra.codecs.boxes import clip_boxes, have_area
 from infra.errors import NotFoundError
 from infra.format.features import Feature
@@ -42,7 +43,6 @@ from infra.readable import counted
 
 SETTING = "source.objects.annotations"
 
-Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
@@ -92,18 +92,16 @@ def find_annotations(folder: SourceFolder, settings: ObjectsConfig) -> list[Anno
 def list_annotated(
     folder: SourceFolder,
     config: PrepareConfig,
-    add_file: Callable[[Annotations, AnnotationTable], None],
+    add_files: Callable[[Annotations, Sequence[AnnotationTable]], None],
     others: Sequence[str] = (),
-    finish: Callable[[Annotations], None] | None = None,
 ) -> Listing:
     """List every file of a folder and every annotated image.
 
     Args:
         folder: the source.
         config: of the run.
-        add_file: adds the images and objects of an annotation file, in the format of the kind.
+        add_files: adds the images and objects of the annotation files, in the format of the kind.
         others: URIs of further files that belong to the annotations.
-        finish: is called once all files are added.
 
     Raises:
         NotFoundError: there is no such folder or annotation file, or none of the images is there.
@@ -111,10 +109,7 @@ def list_annotated(
     """
     tables = find_annotations(folder, config.source.objects)
     found = Annotations()
-    for table in tables:
-        add_file(found, table)
-    if finish is not None:
-        finish(found)
+    add_files(found, tables)
     walk = folder.walk(IgnorePatterns(config.filter.ignore), splits_on_top=False)
     own = [table.table.uri for table in tables if table.table.uri is not None]
     files = listed_files(walk, [*own, *others])
@@ -144,9 +139,9 @@ def _understood(found: Annotations, source: SourceConfig) -> tuple[pa.Table, Cou
     starts = np.concatenate([[0], np.cumsum(lengths)]).tolist()
     labels = [sorted(set(names[start:end])) for start, end in pairwise(starts)]
     values: dict[str, pa.Array] = {
-        BOXES: _lists(pa.array(boxes[order].astype(np.float32).reshape(-1)), lengths * 4),
-        OBJECT_LABELS: _lists(pa.array(names, pa.string()), lengths),
-        CROWDS: _lists(pa.array(np.array(found.crowds, np.int64)[order]), lengths),
+        BOXES: lists_of(pa.array(boxes[order].astype(np.float32).reshape(-1)), lengths * 4),
+        OBJECT_LABELS: lists_of(pa.array(names, pa.string()), lengths),
+        CROWDS: lists_of(pa.array(np.array(found.crowds, np.int64)[order]), lengths),
         LEFT_OUT: pa.array(lost),
         ANNOTATED_SIZE: pa.array([image.size for image in images], pa.list_(pa.int64())),
     }
@@ -205,11 +200,6 @@ def _kept_objects(
     more = {DROPPED: dropped, NO_AREA: no_area, OUTSIDE: outside}
     left_out = found.left_out + Counter({why: int(np.count_nonzero(mask)) for why, mask in more.items()})
     return ~(dropped | no_area | outside), clipped, left_out
-
-
-def _lists(values: pa.Array, lengths: Int64) -> pa.ListArray:
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
 
 
 def _check_found(rows: pa.Table, matched: FoundFiles) -> None:

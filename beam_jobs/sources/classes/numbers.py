@@ -19,6 +19,7 @@ ClassNumbers = Mapping[int, str]  # number as the source writes it -> name of th
 
 _NUMBERED = re.compile(r"(\d+)\s*[:,\t]\s*(.+)")
 _NUMBER = re.compile(r"[+-]?\d+(\.0+)?")
+_MOST_DIGITS = 20  # of the number of a class, with its sign
 
 
 def class_numbers(
@@ -113,13 +114,24 @@ def name_labels(texts: pa.Array, names: ClassNumbers) -> tuple[pa.Array, pa.Arra
     for text in encoded.dictionary.to_pylist():
         name = text if text in known else None
         if name is None and _NUMBER.fullmatch(text):
-            name = names.get(int(float(text)))
+            name = names.get(_whole(text))
         labels.append(name)
         faults.append(None if name is not None else f"its label {text} is the number of no named class")
     return (
         pa.array(labels, pa.string()).take(encoded.indices),
         pa.array(faults, pa.string()).take(encoded.indices),
     )
+
+
+def is_number(text: str) -> bool:
+    """Tell whether a label is a whole number, which may be that of a class."""
+    return _NUMBER.fullmatch(text) is not None
+
+
+def _whole(text: str) -> int:
+    """Return the whole number that a text is; -1, which is that of no class, if it has too many digits."""
+    digits = text.partition(".")[0]
+    return int(digits) if len(digits) <= _MOST_DIGITS else -1
 
 
 def _read(path: str, folder: SourceFolder) -> bytes:

@@ -23,7 +23,7 @@ from beam_jobs.sources.classes.names import quoted
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.listing import Listing
 from beam_jobs.sources.recognition.glance import Glance, Recognised
-from beam_jobs.sources.rows.examples import RowsOfExamples
+from beam_jobs.sources.rows.examples import collect_rows
 from beam_jobs.sources.rows.feature_map import (
     FeatureMap,
     find_features,
@@ -63,17 +63,15 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     chosen = choose_files(folder, files, is_array_record, "ArrayRecord file")
     found: list[FeatureMap] = []
 
+    def find(file: RowFile, payload: bytes) -> FeatureMap:
+        features = find_features(file.uri, payload, settings, kind)
+        log(f"{file.uri} was read as ArrayRecord: {features.in_words()}")
+        return features
+
     def read(file: RowFile) -> FileRows:
         records = ArrayRecordFile(file)
-        rows: RowsOfExamples | None = None
-        for number, (payload, fault) in enumerate(records.all()):
-            if not found and fault is None:
-                found.append(find_features(file.uri, payload, settings, kind))
-                log(f"{file.uri} was read as ArrayRecord: {found[0].in_words()}")
-            if not found:
-                raise RowFileBroken(f"its first record is damaged: {fault}")
-            rows = rows or RowsOfExamples(found[0])
-            rows.add(number, payload, fault)
+        each = ((number, payload, fault) for number, (payload, fault) in enumerate(records.all()))
+        rows = collect_rows(each, found, partial(find, file))
         if rows is None:
             raise RowFileBroken("it holds no record")
         return rows.rows(file, None)

@@ -8,7 +8,7 @@ names an image without objects.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -60,12 +60,14 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     reader = _Reader(objects.table, names)
     others += [listed.table for listed in lists]
 
-    def finish(found: Annotations) -> None:
+    def add_files(found: Annotations, tables: Sequence[AnnotationTable]) -> None:
+        for table in tables:
+            reader.add_file(found, table)
         for listed in lists:
             reader.add_listed(found, listed)
         reader.warn(found)
 
-    return list_annotated(folder, config, reader.add_file, _uris(others), finish)
+    return list_annotated(folder, config, add_files, _uris(others))
 
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:

@@ -7,11 +7,11 @@ read. An image without annotations is an image without objects.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from beam_jobs.config import PrepareConfig, SourceConfig
-from beam_jobs.sources.annotations.collecting import AnnotatedImage, Annotations, box_of, size_of
+from beam_jobs.sources.annotations.collecting import AnnotatedImage, Annotations, box_of, is_text, size_of
 from beam_jobs.sources.annotations.listing import AnnotationTable, list_annotated
 from beam_jobs.sources.annotations.recognising import recognise_coco
 from beam_jobs.sources.files.folder import SourceFolder
@@ -30,7 +30,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
         NotFoundError: there is no such folder or annotation file, or none of its images is there.
         ConfigError: an annotation file is not of this format.
     """
-    return list_annotated(folder, config, add_file)
+    return list_annotated(folder, config, add_files)
 
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
@@ -38,7 +38,17 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
     return recognise_coco(glance)
 
 
-def add_file(found: Annotations, table: AnnotationTable) -> None:
+def add_files(found: Annotations, tables: Sequence[AnnotationTable]) -> None:
+    """Add the images and objects of COCO files.
+
+    Raises:
+        ConfigError: one is none.
+    """
+    for table in tables:
+        _add_file(found, table)
+
+
+def _add_file(found: Annotations, table: AnnotationTable) -> None:
     """Add the images and objects of a COCO file.
 
     Raises:
@@ -48,7 +58,7 @@ def add_file(found: Annotations, table: AnnotationTable) -> None:
     categories = {
         entry["id"]: str(entry["name"])
         for entry in _entries(document["categories"])
-        if _is_id(entry.get("id")) and entry.get("name") is not None
+        if _is_id(entry.get("id")) and entry.get("name") is not None and is_text(str(entry["name"]))
     }
     numbers: dict[Any, int] = {}
     for at, entry in enumerate(document["images"], 1):
@@ -82,6 +92,8 @@ def _image(table: AnnotationTable, at: int, entry: Any, known: dict[Any, int]) -
             fault = "it has no id"
         elif entry["id"] in known:
             fault = f"its id {entry['id']!r} is that of an earlier image"
+        elif isinstance(name, str) and not is_text(name):
+            fault = "its file_name holds half a character of a pair"
     path = table.path_of(name) if isinstance(name, str) and name and not fault else None
     return AnnotatedImage(
         table.row_uri(at), f"image {at} of {table.name}", path, part.split, size, fault or None

@@ -6,6 +6,8 @@ name and ``difficult`` are read. The edges of a box are numbers of pixels, count
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from xml.etree import ElementTree
 
@@ -18,6 +20,8 @@ from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.listing import Listing
 from beam_jobs.sources.recognition.glance import Glance, Recognised
 
+_READ_TOGETHER = 16  # files; of an object store most of the time is waiting
+_AT_A_TIME = 1024  # files that are in memory
 _MOST_BYTES = 16 << 20  # of a file that describes one image
 
 
@@ -30,11 +34,16 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     sets = read_image_sets(folder, config.source.objects.image_sets)
     names: list[str] = []
 
-    def add(found: Annotations, table: AnnotationTable) -> None:
-        names.append(_stem(table))
-        add_file(found, table, sets)
+    def add_files(found: Annotations, tables: Sequence[AnnotationTable]) -> None:
+        with ThreadPoolExecutor(_READ_TOGETHER, "annotations") as threads:
+            for start in range(0, len(tables), _AT_A_TIME):
+                some = tables[start : start + _AT_A_TIME]
+                for table, text in zip(some, threads.map(AnnotationTable.read, some), strict=True):
+                    names.append(_stem(table))
+                    add_file(found, table, text, sets)
 
-    listing = list_annotated(folder, config, add, [file.uri for file in sets.files if file.uri is not None])
+    others = [file.uri for file in sets.files if file.uri is not None]
+    listing = list_annotated(folder, config, add_files, others)
     return replace(listing, warnings=[*listing.warnings, *sets.warnings(names)])
 
 
@@ -48,14 +57,13 @@ def _stem(table: AnnotationTable) -> str:
     return table.name.rpartition("/")[2].rpartition(".")[0]
 
 
-def add_file(found: Annotations, table: AnnotationTable, sets: ImageSets) -> None:
-    """Add the image and the objects of an XML file."""
+def add_file(found: Annotations, table: AnnotationTable, text: bytes, sets: ImageSets) -> None:
+    """Add the image and the objects of an XML file; ``text`` is its content."""
     stem = _stem(table)
     who, uri, split = f"the image of {table.name}", table.row_uri(1), sets.splits.get(stem, table.part.split)
     if stem in sets.contradictions:
         found.add_image(AnnotatedImage(uri, who, None, None, None, sets.contradictions[stem]))
         return
-    text = table.read()
     try:
         if len(text) > _MOST_BYTES:
             raise ElementTree.ParseError(f"more than {_MOST_BYTES:,} bytes")

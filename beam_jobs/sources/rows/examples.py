@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,10 +12,13 @@ import pyarrow as pa
 
 from beam_jobs.sources.kinds.table.formats.columns import trimmed
 from beam_jobs.sources.rows.feature_map import FeatureMap
-from beam_jobs.sources.rows.row_files import FileRows, RowFile
+from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
 from infra.errors import CorruptDataError
 from infra.format.examples import Values, parse_features
 
+Record = tuple[int, bytes, str | None]  # position, payload, why it cannot be read
+
+_DAMAGED_RECORDS = 16  # at the beginning of a source; if there are more, it holds other records
 _TYPES = {bytes: pa.binary(), float: pa.float32(), int: pa.int64()}
 
 
@@ -120,6 +124,54 @@ class RowsOfExamples:
         return values
 
 
+def collect_rows(
+    records: Iterable[Record], known: list[FeatureMap], find: Callable[[bytes], FeatureMap]
+) -> RowsOfExamples | None:
+    """Collect the records of a file, one after the other; None if it has none.
+
+    The first sound record tells the features. Damaged ones in front of it lose only themselves.
+
+    Args:
+        records: of the file.
+        known: the features of the source; empty before they are found, then one.
+        find: finds them by a record.
+
+    Raises:
+        RowFileBroken: the first records of the source are damaged.
+        ConfigError: they are no examples, or the features cannot be told.
+    """
+    rows: RowsOfExamples | None = None
+    waiting: list[Record] = []
+    for record in records:
+        if not known and not _is_sound(record) and len(waiting) < _DAMAGED_RECORDS:
+            waiting.append(record)
+            continue
+        rows = rows or RowsOfExamples(_found(known, record, find))
+        for each in (*waiting, record):
+            rows.add(*each)
+        waiting = []
+    if waiting:
+        _found(known, waiting[0], find)
+    return rows
+
+
+def _is_sound(record: Record) -> bool:
+    _, payload, fault = record
+    try:
+        return fault is None and bool(parse_features(payload))
+    except CorruptDataError:
+        return False
+
+
+def _found(known: list[FeatureMap], record: Record, find: Callable[[bytes], FeatureMap]) -> FeatureMap:
+    _, payload, fault = record
+    if not known:
+        if fault is not None:
+            raise RowFileBroken(f"its first record is damaged: {fault}")
+        known.append(find(payload))
+    return known[0]
+
+
 def _column(texts: Sequence[str | None]) -> pa.Array:
     return trimmed(pa.array(texts, pa.string()))
 
@@ -141,4 +193,4 @@ def text_of(features: Mapping[str, Values], name: str) -> str | None:
             return value.decode("utf-8")
         except UnicodeDecodeError as error:
             raise ValueError(f"its feature {name!r} is no text: {error}") from error
-    return str(int(value)) if value == int(value) else str(value)
+    return str(int(value)) if math.isfinite(value) and value == int(value) else str(value)

@@ -29,13 +29,14 @@ from beam_jobs.sources.classes.numbers import class_numbers
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.ignore import IgnorePatterns
 from beam_jobs.sources.files.walking import FoundFile, SourceFault
-from beam_jobs.sources.kinds.table.rows import MISSING_LABEL, dropped, merged, one_chunk
+from beam_jobs.sources.kinds.table.rows import MISSING_LABEL, dropped, merged
 from beam_jobs.sources.kinds.table.typed.features import joined_features
 from beam_jobs.sources.listing import Listing, rows_of_files
 from beam_jobs.sources.rows.names_of_splits import SPLIT_WORDS, split_of_name
 from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
 from beam_jobs.sources.rows.typed import TypedRows, count_targets, type_rows, without_lists_of_one
 from beam_jobs.tables.features import PREFIX, features_of, with_features
+from beam_jobs.tables.lists import one_chunk
 from infra.errors import NotFoundError
 from infra.format.contract import SPLITS
 from infra.format.labels import LABELS, LabelKind

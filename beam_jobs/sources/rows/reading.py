@@ -70,10 +70,10 @@ class RowReader:
                 data = self._opened(RowFile(self._folder, container, file.mtime_ns)).read(file, position)
         except RowFileBroken as error:
             raise SourceFault(BROKEN_CONTAINER, f"its file is damaged there: {error}") from error
-        except MemoryError as error:  # Arrow's is one too
-            raise StorageError(f"cannot read {file.uri}: {error}") from error
-        except pa.ArrowException as error:
+        except pa.ArrowException as error:  # also if a lying page asks for more memory than there is
             raise SourceFault(BROKEN_CONTAINER, f"its file is damaged there: {error}") from error
+        except MemoryError as error:
+            raise StorageError(f"cannot read {file.uri}: {error}") from error
         self._folder.check_length(len(data))
         return data
 

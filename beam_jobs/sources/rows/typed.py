@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from beam_jobs.config import FeatureColumn, RowsConfig
 from beam_jobs.sources.classes.numbers import name_labels
-from beam_jobs.sources.kinds.table.typed.conversion import is_listed
 from beam_jobs.sources.kinds.table.typed.features import TypedColumn, typed_column, with_faults
 from beam_jobs.sources.kinds.table.typed.labels import (
     as_lists,
@@ -25,6 +24,7 @@ from beam_jobs.sources.kinds.table.typed.labels import (
 )
 from beam_jobs.sources.rows.row_files import FileRows
 from beam_jobs.tables.features import PREFIX
+from beam_jobs.tables.lists import is_listed, lengths_of, lists_of, mask_of, values_of
 from infra.errors import ConfigError
 from infra.format.labels import LABELS, TARGETS, LabelKind
 
@@ -144,7 +144,7 @@ def _longest(lists: pa.Array) -> int:
 
 def _first(lists: pa.Array) -> pa.Array:
     """Return the one value of each list; null where it is empty."""
-    lengths = np.asarray(pc.fill_null(pc.list_value_length(lists), 0).to_numpy(), np.int64)
+    lengths = lengths_of(lists)
     at = np.where(lengths > 0, np.cumsum(lengths) - 1, -1)
     return lists.flatten().take(pa.array(at, mask=at < 0))
 
@@ -156,15 +156,11 @@ def _with_several(
     typed = _typed_labels(rows, FeatureColumn(dtype="text", separator=separator))
     table = with_faults(table, {LABELS: typed})
     lists = as_lists(pa.chunked_array([typed.values]))
-    lengths = np.asarray(pc.fill_null(pc.list_value_length(lists), 0).to_numpy(), np.int64)
-    named, faults = name_labels(lists.flatten(), names)
-    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
-    null = pc.is_null(lists)
-    lists = pa.ListArray.from_arrays(
-        offsets, pc.fill_null(named, ""), mask=null if lists.null_count else None
-    )
+    lengths = lengths_of(lists)
+    named, faults = name_labels(values_of(lists), names)
+    lists = lists_of(pc.fill_null(named, ""), lengths, pc.is_null(lists))
     row_of_label = np.repeat(np.arange(len(lengths)), lengths)
-    wrong = np.flatnonzero(np.asarray(pc.is_valid(faults).to_numpy(zero_copy_only=False), np.bool_))
+    wrong = np.flatnonzero(mask_of(pc.is_valid(faults)))
     words = np.full(len(lengths), None, object)
     words[row_of_label[wrong[::-1]]] = faults.take(pa.array(wrong[::-1])).to_pylist()
     return with_label_lists(table, lists, rows.label_name), pa.array(words, pa.string())
@@ -176,7 +172,7 @@ def _with_numbers(table: pa.Table, rows: FileRows, num_targets: int) -> pa.Table
     has_lists = is_listed(rows.label_values.type)
     typed = _typed_labels(rows, FeatureColumn(dtype="float", length=num_targets if has_lists else None))
     values = np.full((len(rows.positions), num_targets), np.nan, np.float32)
-    good = np.asarray(pc.is_valid(typed.values).to_numpy(zero_copy_only=False), np.bool_)
+    good = mask_of(pc.is_valid(typed.values))
     numbers = typed.values.drop_null()
     if has_lists:
         values[good] = numbers.flatten().to_numpy(zero_copy_only=False).reshape(-1, num_targets)

@@ -11,16 +11,17 @@ identity, are a PNG file of its pixels without compression (beam_jobs.sources.ro
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import PrepareConfig, SourceConfig
+from beam_jobs.config import PrepareConfig, RowsConfig, SourceConfig
 from beam_jobs.sources.classes.names import quoted
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.walking import SourceFault
-from beam_jobs.sources.kinds.arrays.found import ENDINGS, find_arrays
+from beam_jobs.sources.kinds.arrays.found import ENDINGS, FoundArray, find_arrays
 from beam_jobs.sources.kinds.arrays.reading import ArrayImages, keep_unpacked_arrays, list_rows
 from beam_jobs.sources.kinds.arrays.roles import LabelledImages, pair_arrays
 from beam_jobs.sources.listing import Listing
@@ -28,6 +29,8 @@ from beam_jobs.sources.recognition.glance import Glance, Recognised
 from beam_jobs.sources.rows.listing import Contents, list_contents, row_of, walk_files
 from beam_jobs.sources.rows.reading import RowReader
 from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken, choose_files, files_of
+from infra.errors import ConfigError
+from infra.format.labels import LabelKind
 from infra.progress import log
 from infra.storage.filesystem import Storage
 
@@ -51,7 +54,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
             log(f"{found.uri} cannot be read: {error}", level="warning")
     rows: list[FileRows] = []
     others = {array.file.uri: "it holds no images" for array in arrays}
-    for pair in pair_arrays(arrays, settings, kind) if arrays else []:
+    for pair in _paired(arrays, broken, settings, kind):
         log(_in_words(pair))
         others.pop(pair.images.file.uri, None)
         others |= {
@@ -65,6 +68,22 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
             broken[pair.images.file.uri] = str(error)
             log(f"the images {pair.images.in_words} are lost: {error}", level="warning")
     return list_contents(folder, config, Contents(files, rows, broken, others, warnings))
+
+
+def _paired(
+    arrays: list[FoundArray], broken: Mapping[str, str], settings: RowsConfig, kind: LabelKind
+) -> list[LabelledImages]:
+    """Bring images and their labels together.
+
+    Raises:
+        ConfigError: images have no labels; it names a damaged file, which may hold them.
+    """
+    try:
+        return pair_arrays(arrays, settings, kind) if arrays else []
+    except ConfigError as error:
+        for uri, why in broken.items():
+            raise ConfigError(f"{error.message}; {uri} cannot be read: {why}", error.remedy) from error
+        raise
 
 
 def make_readable(

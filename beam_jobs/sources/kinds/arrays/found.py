@@ -6,14 +6,16 @@ Only headers are read here; the values stay where they are.
 from __future__ import annotations
 
 import io
+import lzma
 import math
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Literal, cast
+from typing import Any, BinaryIO, Final, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +34,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _ZIP_MAGIC = b"PK\x03\x04"
 _MAX_DIMENSIONS = 8
 _HEAD_BYTES = 1 << 16  # longer than any header
+_DEFLATE_RATIO = 1032  # nothing is compressed better: RFC 1951 gives 258 bytes two bits at least
 
 Packing = Literal["none", "gzip", "member"]
 
@@ -50,6 +53,7 @@ class FoundArray:
             compressed member of an ``.npz``.
         is_fortran: the values lie in Fortran order.
         member: full name of the member of an ``.npz``; else None.
+        most_bytes: length that the values have at most, by that of the file (bytes).
     """
 
     file: RowFile
@@ -60,6 +64,7 @@ class FoundArray:
     packing: Packing = "none"
     is_fortran: bool = False
     member: str | None = None
+    most_bytes: int = 0
 
     @property
     def row_bytes(self) -> int:
@@ -85,10 +90,11 @@ def find_arrays(file: RowFile) -> list[FoundArray]:
                 return _in_archive(file, cast(BinaryIO, stream))
             if head.startswith(_GZIP_MAGIC):
                 start = Inflated(cast(BinaryIO, stream), "gzip").read(_HEAD_BYTES)
-                return [_plain(file, io.BytesIO(start), "gzip")]
-            return [_plain(file, cast(BinaryIO, io.BufferedReader(stream)), "none")]
-        except (struct.error, PackedDataBroken, *_DAMAGES) as error:
-            raise RowFileBroken(f"it cannot be read as an array: {error}") from error
+                return [_plain(file, io.BytesIO(start), "gzip", _DEFLATE_RATIO * stream.size_bytes)]
+            size_bytes = stream.size_bytes
+            return [_plain(file, cast(BinaryIO, io.BufferedReader(stream)), "none", size_bytes)]
+        except (PackedDataBroken, *ARRAY_DAMAGES) as error:
+            raise RowFileBroken(f"it cannot be read as an array: {_in_words(error)}") from error
 
 
 def name_of_file(uri: str) -> str:
@@ -107,6 +113,9 @@ def _in_archive(file: RowFile, stream: BinaryIO) -> list[FoundArray]:
             with archive.open(info) as member:
                 shape, is_fortran, dtype, length = _npy_header(cast(BinaryIO, member))
             is_stored = info.compress_type == zipfile.ZIP_STORED
+            if not is_stored and info.compress_type != zipfile.ZIP_DEFLATED:
+                raise ValueError(f"{info.filename} is compressed in a way that NumPy does not write")
+            most_bytes = info.compress_size * (1 if is_stored else _DEFLATE_RATIO)
             # The header in front of a member may be longer than its twin in the directory.
             stream.seek(info.header_offset + 26)
             name_bytes, extra_bytes = struct.unpack("<HH", stream.read(4))
@@ -114,23 +123,28 @@ def _in_archive(file: RowFile, stream: BinaryIO) -> list[FoundArray]:
             name = info.filename.removesuffix(".npy")
             packing: Packing = "none" if is_stored else "member"
             arrays.append(
-                FoundArray(file, name, shape, dtype, begin + length, packing, is_fortran, info.filename)
+                FoundArray(
+                    file, name, shape, dtype, begin + length, packing, is_fortran, info.filename, most_bytes
+                )
             )
     return arrays
 
 
-def _plain(file: RowFile, stream: BinaryIO, packing: Packing) -> FoundArray:
+def _plain(file: RowFile, stream: BinaryIO, packing: Packing, most_bytes: int) -> FoundArray:
     head = stream.read(len(_NPY_MAGIC))
     stream.seek(0)
     name = name_of_file(file.uri)
     if head == _NPY_MAGIC:
         shape, is_fortran, dtype, offset = _npy_header(stream)
-        return FoundArray(file, name, shape, dtype, offset, packing, is_fortran)
+        return FoundArray(
+            file, name, shape, dtype, offset, packing, is_fortran, most_bytes=most_bytes - offset
+        )
     zeros, code, dimensions = struct.unpack(">HBB", stream.read(4))
     if zeros or code not in _IDX_TYPES or not 1 <= dimensions <= _MAX_DIMENSIONS:
         raise ValueError("neither NumPy nor IDX")
-    shape = struct.unpack(f">{dimensions}I", stream.read(4 * dimensions))
-    return FoundArray(file, name, shape, np.dtype(_IDX_TYPES[code]), 4 + 4 * dimensions, packing)
+    shape, offset = struct.unpack(f">{dimensions}I", stream.read(4 * dimensions)), 4 + 4 * dimensions
+    dtype = np.dtype(_IDX_TYPES[code])
+    return FoundArray(file, name, shape, dtype, offset, packing, most_bytes=most_bytes - offset)
 
 
 def _npy_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[np.generic], int]:
@@ -144,6 +158,8 @@ def _npy_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[np.ge
         raise ValueError(f"version {version} of NumPy's format is not known")
     if dtype.hasobject:
         raise ValueError("it holds Python objects, which are not loaded")
+    if min(shape, default=0) < 0 or not dtype.itemsize:
+        raise ValueError(f"its header gives the shape {list(shape)} and the type {dtype}")
     return shape, is_fortran, dtype, stream.tell()
 
 
@@ -164,8 +180,8 @@ def unpacked(array: FoundArray) -> Iterator[BinaryIO]:
                     yield cast(BinaryIO, _Member(member))
             else:
                 yield stream
-        except _DAMAGES as error:
-            raise PackedDataBroken(str(error) or type(error).__name__) from error
+        except ARRAY_DAMAGES as error:
+            raise PackedDataBroken(_in_words(error)) from error
 
 
 class _Member:
@@ -177,8 +193,8 @@ class _Member:
     def read(self, length: int = -1) -> bytes:
         try:
             return cast(bytes, self._stream.read(length))
-        except _DAMAGES as error:
-            raise PackedDataBroken(str(error) or type(error).__name__) from error
+        except ARRAY_DAMAGES as error:
+            raise PackedDataBroken(_in_words(error)) from error
 
 
 def read_values(array: FoundArray) -> npt.NDArray[np.generic]:
@@ -188,6 +204,8 @@ def read_values(array: FoundArray) -> npt.NDArray[np.generic]:
         RowFileBroken: the file is damaged or ends early.
     """
     length = math.prod(array.shape) * array.dtype.itemsize
+    if length > array.most_bytes:
+        raise RowFileBroken(f"the array {array.name!r} ends before its {length:,} bytes")
     try:
         if array.packing == "none":
             with array.file.open() as container:
@@ -203,5 +221,12 @@ def read_values(array: FoundArray) -> npt.NDArray[np.generic]:
     return values.reshape(array.shape, order="F" if array.is_fortran else "C")
 
 
-# What unpacking a damaged file raises.
-_DAMAGES = (EOFError, ValueError, zipfile.BadZipFile, zlib.error)
+def _in_words(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+# What NumPy and zipfile raise for files that are damaged, also on purpose.
+ARRAY_DAMAGES: Final = (
+    EOFError, ValueError, OverflowError, TypeError, IndexError, KeyError, RuntimeError, SyntaxError, OSError,
+    struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error, lzma.LZMAError,
+)  # fmt: skip

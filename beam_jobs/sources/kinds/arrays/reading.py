@@ -22,6 +22,10 @@ from infra.errors import ConfigError
 from infra.format.labels import LabelKind
 from infra.storage.filesystem import Storage
 
+_MAX_LOST_ROWS = 1_000_000  # of a file; a single row stands for more
+_FLOATS_WHOLE = 2.0**63  # floats below are whole numbers of 64 bits
+_MAX_INT64 = (1 << 63) - 1
+
 
 def list_rows(found: LabelledImages, kind: LabelKind = "class") -> FileRows:
     """Read the labels of images, their splits and groups, and further features.
@@ -34,7 +38,7 @@ def list_rows(found: LabelledImages, kind: LabelKind = "class") -> FileRows:
         RowFileBroken: a file is damaged. ConfigError: an array holds neither numbers nor texts.
     """
     images = found.images
-    count = images.shape[0]
+    count, damage = _listed_rows(images)
     texts = {
         name: _texts(array)
         for name, array in (
@@ -44,19 +48,33 @@ def list_rows(found: LabelledImages, kind: LabelKind = "class") -> FileRows:
         )
         if array is not None
     }
+    texts = {name: values.slice(0, count) for name, values in texts.items()}
+    values = _values_of_labels(found.labels, kind)
     return FileRows(
         images.file,
         positions=np.arange(count, dtype=np.int64),
-        sizes=np.full(count, png_bytes(*_pixel_shape(images)), np.int64),
+        sizes=np.full(count, min(png_bytes(*_pixel_shape(images)), _MAX_INT64), np.int64),
         labels=texts.get("label", pa.nulls(count, pa.string())),
         splits=texts.get("split"),
         groups=texts.get("group"),
+        damage=damage,
         unit="row" if images.member is None else images.name,
         split=found.split,
-        label_values=_values_of_labels(found.labels, kind),
+        label_values=None if values is None else values.slice(0, count),
         label_name="" if found.labels is None else found.labels.name,
-        columns={name: _values(array) for name, array in found.columns.items()},
+        columns={name: _values(array).slice(0, count) for name, array in found.columns.items()},
     )
+
+
+def _listed_rows(images: FoundArray) -> tuple[int, str | None]:
+    """Return how many rows get a row of the listing each, and what is wrong with the rest.
+
+    Each image that is missing at the end of a file is a row, unless the header gives absurdly many.
+    """
+    count, there = images.shape[0], images.most_bytes // images.row_bytes
+    if count - there <= _MAX_LOST_ROWS:
+        return count, None
+    return there, f"its header gives {count:,} images, and there are bytes for {there:,}"
 
 
 def _values_of_labels(labels: FoundArray | None, kind: LabelKind) -> pa.Array | None:
@@ -113,7 +131,7 @@ def _texts(array: FoundArray) -> pa.Array:
     """
     values = read_values(array).reshape(-1)
     kind = values.dtype.kind
-    if kind == "f" and bool(np.all(values == np.floor(values))):
+    if kind == "f" and bool(np.all((values == np.floor(values)) & (np.abs(values) < _FLOATS_WHOLE))):
         values, kind = values.astype(np.int64), "i"
     if kind in "iufb":
         texts = pa.array(values.astype(values.dtype.newbyteorder("="))).cast(pa.string())

@@ -133,7 +133,9 @@ def _check_rows(images: FoundArray, array: FoundArray, role: str, may_be_wide: b
         ConfigError: it has not.
     """
     is_wide = len(array.shape) == 2 and array.shape[1] != 1
-    if array.shape[:1] == images.shape[:1] and len(array.shape) <= 2 and (may_be_wide or not is_wide):
+    has_values = 0 not in array.shape[1:]
+    fits = array.shape[:1] == images.shape[:1] and len(array.shape) <= 2
+    if fits and has_values and (may_be_wide or not is_wide):
         return
     count = images.shape[0]
     remedy = f"give one {role} for each image: an array of shape [{count}]"

@@ -19,7 +19,7 @@ from beam_jobs.config import PrepareConfig, SourceConfig
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.walking import SourceFault
 from beam_jobs.sources.kinds.parquet.columns import Columns, find_columns, holds_images
-from beam_jobs.sources.kinds.parquet.reading import ParquetImages, list_rows, open_parquet
+from beam_jobs.sources.kinds.parquet.reading import ParquetImages, check_num_rows, list_rows, open_parquet
 from beam_jobs.sources.listing import Listing
 from beam_jobs.sources.masks.in_rows import MaskedRowReader, with_row_masks
 from beam_jobs.sources.recognition.glance import Glance, Recognised
@@ -51,6 +51,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
             if not found:
                 log(f"{file.uri} was read as Parquet: {columns.in_words()}")
             found.append(columns)
+            check_num_rows(parquet, stream.size_bytes)
             return list_rows(file, parquet, columns, kind)
 
     rows, broken = read_all(folder, chosen, read)

@@ -19,13 +19,16 @@ from beam_jobs.schemas import NO_IMAGE, FileRef
 from beam_jobs.sources.files.walking import SourceFault
 from beam_jobs.sources.kinds.parquet.columns import Columns, find_image, path_of_images
 from beam_jobs.sources.kinds.table.formats.columns import as_text, trimmed
-from beam_jobs.sources.kinds.table.rows import one_chunk
+from beam_jobs.sources.kinds.table.formats.parquet import PARQUET_DAMAGES, first_line
 from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
+from beam_jobs.tables.lists import one_chunk
+from beam_jobs.tables.utf8 import without_broken_texts
 from infra.format.labels import LabelKind
 
 _BUFFER_BYTES = 1 << 20  # read at a time from the pages of a column
 _BATCH_BYTES = 4 << 20  # of images, decoded at a time
 _BATCH_ROWS = 512
+_MAX_INVENTED_ROWS = 1_000_000  # a file has rarely more rows of images than bytes
 
 
 def open_parquet(stream: BinaryIO) -> pq.ParquetFile:
@@ -36,8 +39,25 @@ def open_parquet(stream: BinaryIO) -> pq.ParquetFile:
     """
     try:
         return pq.ParquetFile(stream, pre_buffer=False, buffer_size=_BUFFER_BYTES)
-    except (pa.ArrowException, OSError) as error:
-        raise RowFileBroken(f"it cannot be read as Parquet: {_first_line(error)}") from error
+    except PARQUET_DAMAGES as error:
+        raise RowFileBroken(f"it cannot be read as Parquet: {first_line(error)}") from error
+
+
+def check_num_rows(parquet: pq.ParquetFile, size_bytes: int) -> None:
+    """Check that a file can have the rows that its metadata count.
+
+    Args:
+        parquet: the file.
+        size_bytes: its length.
+
+    Raises:
+        RowFileBroken: it cannot, or has none.
+    """
+    metadata = parquet.metadata
+    counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    count = metadata.num_rows
+    if min(counts, default=0) < 0 or sum(counts) != count or count > max(size_bytes, _MAX_INVENTED_ROWS):
+        raise RowFileBroken(f"its metadata count {count:,} rows, which it cannot have")
 
 
 def list_rows(file: RowFile, parquet: pq.ParquetFile, columns: Columns, kind: LabelKind) -> FileRows:
@@ -50,9 +70,12 @@ def list_rows(file: RowFile, parquet: pq.ParquetFile, columns: Columns, kind: La
     named = (columns.label, columns.split, columns.group, *columns.others)
     wanted = list(dict.fromkeys(name for name in named if name is not None))
     try:
-        table = parquet.read(columns=wanted)
-    except (pa.ArrowException, OSError) as error:
-        raise RowFileBroken(f"its labels cannot be read: {_first_line(error)}") from error
+        table, faults = without_broken_texts(parquet.read(columns=wanted))
+    except PARQUET_DAMAGES as error:
+        raise RowFileBroken(f"its labels cannot be read: {first_line(error)}") from error
+
+    if wanted and table.num_rows != count:
+        raise RowFileBroken(f"its metadata count {count:,} rows, and its labels {table.num_rows:,}")
 
     def texts(name: str | None) -> pa.Array | None:
         if name is None:
@@ -69,6 +92,7 @@ def list_rows(file: RowFile, parquet: pq.ParquetFile, columns: Columns, kind: La
         labels=pa.nulls(count, pa.string()) if labels is None else labels,
         splits=texts(columns.split),
         groups=texts(columns.group),
+        faults=faults if faults.null_count < len(faults) else None,
         names=columns.names,
         label_values=None if kind == "class" or label is None else one_chunk(table[label]),
         label_name=label or "",
@@ -155,8 +179,8 @@ class ParquetImages:
         """Go to the next batch of the row group."""
         try:
             batch = next(self._batches, None)
-        except (pa.ArrowException, OSError) as error:
-            self._broken = (self._group, f"row group {self._group}: {_first_line(error)}")
+        except PARQUET_DAMAGES as error:
+            self._broken = (self._group, f"row group {self._group}: {first_line(error)}")
             raise RowFileBroken(self._broken[1]) from error
         if batch is None:
             self._broken = (self._group, f"row group {self._group} ends early")
@@ -164,7 +188,3 @@ class ParquetImages:
         self._start += len(self._batch)
         column = batch.column(0)
         self._batch = pc.struct_field(column, "bytes") if self._is_struct else column
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.schemas import MISSING_FILE, SEVERAL_FILES, Status
-from beam_jobs.sources.kinds.table.rows import mask_of, reject
+from beam_jobs.sources.kinds.table.rows import reject
+from beam_jobs.tables.lists import mask_of
 from infra.errors import NotFoundError
 
 _ENDING = r"\.[^./]*$"

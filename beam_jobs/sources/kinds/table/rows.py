@@ -6,7 +6,6 @@ import difflib
 from collections.abc import Collection, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,10 +15,9 @@ from beam_jobs.sources.classes.numbers import ClassNumbers, name_labels
 from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from beam_jobs.sources.kinds.table.typed.labels import having_one_of, renamed_labels, with_label_lists
 from beam_jobs.tables.features import PREFIX, feature_columns, features_of
+from beam_jobs.tables.lists import mask_of, one_chunk, values_of, with_column
 from infra.format.features import features_in
 from infra.format.labels import LABELS, LabelKind
-
-Mask = npt.NDArray[np.bool_]
 
 # The rows of all tables as understood.
 UNDERSTOOD_SCHEMA = pa.schema(
@@ -108,8 +106,8 @@ def understand(
     rows = reject(rows, is_dropped, DROPPED_LABEL, "source.table.drop_labels names its label ", stated)
     strange = pc.and_(pc.is_valid(splits), pc.invert(pc.is_in(pc.utf8_lower(raw["split"]), known)))
     rows = reject(rows, strange, UNKNOWN_SPLIT, "its split is ", raw["split"])
-    unknown = pc.equal(rows["reason"], UNKNOWN_SPLIT)
-    return _with(rows, "split", pc.if_else(pc.fill_null(unknown, False), _NO_TEXT, rows["split"]))
+    known_split = pc.if_else(pc.fill_null(strange, False), _NO_TEXT, rows["split"])
+    return with_column(rows, UNDERSTOOD_SCHEMA.field("split"), known_split)
 
 
 def name_rows(raw: pa.Table, names: ClassNumbers) -> pa.Table:
@@ -169,9 +167,13 @@ def reject(rows: pa.Table, chosen: pa.ChunkedArray, reason: str, *words: str | p
     places = np.full(rows.num_rows, -1, np.int64)
     places[at] = np.arange(len(at))
     index = pa.array(places, mask=places < 0)
-    rows = _with(rows, "message", pc.coalesce(rows["message"], said.take(index)))
+    rows = with_column(
+        rows, UNDERSTOOD_SCHEMA.field("message"), pc.coalesce(rows["message"], said.take(index))
+    )
     here = pa.array(places >= 0)
-    return _with(rows, "reason", pc.if_else(here, pa.scalar(reason), rows["reason"]))
+    return with_column(
+        rows, UNDERSTOOD_SCHEMA.field("reason"), pc.if_else(here, pa.scalar(reason), rows["reason"])
+    )
 
 
 def renamed(texts: pa.ChunkedArray, names: dict[str, str]) -> pa.ChunkedArray:
@@ -185,7 +187,7 @@ def renamed(texts: pa.ChunkedArray, names: dict[str, str]) -> pa.ChunkedArray:
 def settings_warnings(raw: pa.Table, settings: TableConfig) -> list[str]:
     """Warn of labels that ``drop_labels`` or ``merge_labels`` names, and that no row has."""
     has_lists = PREFIX + LABELS in raw.schema.names
-    labels = one_chunk(raw[PREFIX + LABELS]).flatten() if has_lists else raw["label"]
+    labels = values_of(raw[PREFIX + LABELS]) if has_lists else raw["label"]
     found = [text for text in pc.unique(labels).to_pylist() if text is not None]
     warnings = []
     for key, names in (("drop_labels", settings.drop_labels), ("merge_labels", tuple(settings.merge_labels))):
@@ -195,16 +197,6 @@ def settings_warnings(raw: pa.Table, settings: TableConfig) -> list[str]:
                 meant = f"; did you mean {near[0]!r}?" if near else ""
                 warnings.append(f"source.table.{key} names {name!r}, which is the label of no row{meant}")
     return warnings
-
-
-def one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array."""
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-
-
-def mask_of(values: pa.Array | pa.ChunkedArray) -> Mask:
-    """Return a column of truth values as bool [N]; null counts as false."""
-    return np.asarray(pc.fill_null(values, False).to_numpy(zero_copy_only=False), np.bool_)
 
 
 def paths_within(paths: pa.ChunkedArray, source: str, prefix: str) -> pa.ChunkedArray:
@@ -224,11 +216,9 @@ def paths_within(paths: pa.ChunkedArray, source: str, prefix: str) -> pa.Chunked
 
 def _without_path(rows: pa.Table) -> pa.Table:
     """Rows that cannot be used so far name no file."""
-    return _with(rows, "path", pc.if_else(pc.is_null(rows["reason"]), rows["path"], _NO_TEXT))
-
-
-def _with(rows: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:
-    return rows.set_column(UNDERSTOOD_SCHEMA.get_field_index(name), UNDERSTOOD_SCHEMA.field(name), column)
+    return with_column(
+        rows, UNDERSTOOD_SCHEMA.field("path"), pc.if_else(pc.is_null(rows["reason"]), rows["path"], _NO_TEXT)
+    )
 
 
 def _name(prefix: str) -> str:

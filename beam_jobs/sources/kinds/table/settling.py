@@ -22,9 +22,10 @@ from beam_jobs.schemas import (
     REPEATED_ROW,
     Status,
 )
-from beam_jobs.sources.kinds.table.rows import mask_of, one_chunk, reject
+from beam_jobs.sources.kinds.table.rows import reject
 from beam_jobs.sources.kinds.table.typed.labels import MASK_PATH
 from beam_jobs.tables.features import PREFIX, equal_rows, feature_columns, features_of, with_features
+from beam_jobs.tables.lists import mask_of, one_chunk
 from infra.format.features import Feature
 from infra.format.labels import LABELS, TARGETS, LabelKind
 

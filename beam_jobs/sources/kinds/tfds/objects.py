@@ -21,6 +21,7 @@ from beam_jobs.schemas import BROKEN_ROW, Status
 from beam_jobs.sources.kinds.tfds.features import Leaf
 from beam_jobs.sources.listing import Listing
 from beam_jobs.tables.features import PREFIX
+from beam_jobs.tables.lists import lengths_of, lists_of, mask_of, one_chunk, with_column
 from infra.codecs.boxes import clip_boxes, have_area
 from infra.errors import ConfigError
 from infra.format.features import Feature
@@ -128,11 +129,10 @@ class _Lists:
 
     @classmethod
     def of(cls, column: pa.ChunkedArray) -> _Lists:
-        values = column.combine_chunks()
+        values = one_chunk(column)
         if not pa.types.is_list(values.type):  # no record has more than one
-            has_value = np.asarray(pc.is_valid(values).to_numpy(zero_copy_only=False), np.int64)
-            values = _as_lists(values.drop_null(), has_value)
-        return cls(values, np.asarray(pc.fill_null(pc.list_value_length(values), 0).to_numpy(), np.int64))
+            values = lists_of(values.drop_null(), mask_of(pc.is_valid(values)))
+        return cls(values, lengths_of(values))
 
     def of_rows(self, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         return np.asarray(self.column.filter(pa.array(chosen)).flatten().to_numpy(zero_copy_only=False))
@@ -162,30 +162,25 @@ def _with_columns(table: pa.Table, objects: _Objects, classes: Sequence[str]) ->
     lengths = np.bincount(objects.rows, minlength=count)
     known = pa.array(classes, pa.string())
     values = {
-        BOXES: _as_lists(pa.array(objects.boxes.astype(np.float32).reshape(-1)), lengths * BOX_NUMBERS),
-        NAMES: _as_lists(known.take(pa.array(objects.numbers)), lengths),
-        CROWDS: _as_lists(pa.array(objects.crowds), lengths),
+        BOXES: lists_of(pa.array(objects.boxes.astype(np.float32).reshape(-1)), lengths * BOX_NUMBERS),
+        NAMES: lists_of(known.take(pa.array(objects.numbers)), lengths),
+        CROWDS: lists_of(pa.array(objects.crowds), lengths),
         LEFT_OUT: pa.array(objects.lost.astype(np.int64)),
         ANNOTATED_SIZE: pa.nulls(count, pa.list_(pa.int64())),
     }
     by_name = np.array(sorted(range(len(classes)), key=lambda number: classes[number]), np.int64)
     ranks = np.argsort(by_name)
     shown = np.unique(objects.rows * len(classes) + ranks[objects.numbers])
-    labels = _as_lists(
+    labels = lists_of(
         known.take(pa.array(by_name[shown % len(classes)])),
         np.bincount(shown // len(classes), minlength=count),
     )
-    at = table.schema.get_field_index("label")
-    table = table.set_column(at, table.schema.field(at), pc.binary_join(labels, ", "))
+    table = with_column(table, table.schema.field("label"), pc.binary_join(labels, ", "))
     described = Feature(name=LABELS, dtype="bytes", shape="variable", is_text=True)
     table = table.append_column(described.arrow_field(PREFIX), labels)
     for feature in LISTED_OBJECT_FEATURES:
         table = table.append_column(feature.arrow_field(PREFIX), values[feature.name])
     return table
-
-
-def _as_lists(values: pa.Array, lengths: Int64) -> pa.ListArray:
-    return pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32()), values)
 
 
 def _without_unequal(table: pa.Table, unequal: npt.NDArray[np.bool_]) -> pa.Table:
@@ -197,6 +192,5 @@ def _without_unequal(table: pa.Table, unequal: npt.NDArray[np.bool_]) -> pa.Tabl
         "message": pa.scalar("its lists of boxes and classes differ in length"),
     }
     for name, value in said.items():
-        at = table.schema.get_field_index(name)
-        table = table.set_column(at, table.schema.field(at), pc.if_else(wrong, value, table[name]))
+        table = with_column(table, table.schema.field(name), pc.if_else(wrong, value, table[name]))
     return table

@@ -21,7 +21,7 @@ from beam_jobs.sources.kinds.tfrecord.framing import Frames, compression_of, unp
 from beam_jobs.sources.kinds.tfrecord.reading import Records
 from beam_jobs.sources.listing import Listing
 from beam_jobs.sources.recognition.glance import Glance, Recognised
-from beam_jobs.sources.rows.examples import RowsOfExamples
+from beam_jobs.sources.rows.examples import collect_rows
 from beam_jobs.sources.rows.feature_map import FeatureMap, find_features
 from beam_jobs.sources.rows.listing import Contents, list_contents, read_all, walk_files
 from beam_jobs.sources.rows.reading import RowReader
@@ -53,19 +53,17 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     chosen = choose_files(folder, files, is_tfrecord, "TFRecord file")
     found: list[FeatureMap] = []
 
+    def find(file: RowFile, compression: str, payload: bytes) -> FeatureMap:
+        features = find_features(file.uri, payload, settings, kind)
+        log(f"{file.uri} was read as TFRecord ({compression}): {features.in_words()}")
+        return features
+
     def read(file: RowFile) -> FileRows:
         compression = compression_of(file, settings.compression)
         with unpacked(file, compression) as stream:
             records = Frames(stream)
-            rows: RowsOfExamples | None = None
-            for frame in records:
-                if not found and frame.fault is None:
-                    found.append(find_features(file.uri, frame.payload, settings, kind))
-                    log(f"{file.uri} was read as TFRecord ({compression}): {found[0].in_words()}")
-                if not found:
-                    raise RowFileBroken(f"its first record is damaged: {frame.fault}")
-                rows = rows or RowsOfExamples(found[0])
-                rows.add(frame.offset, frame.payload, frame.fault)
+            each = ((frame.offset, frame.payload, frame.fault) for frame in records)
+            rows = collect_rows(each, found, partial(find, file, compression))
         if rows is None:
             raise RowFileBroken(records.damage or "it holds no record")
         return rows.rows(file, records.damage)

@@ -74,7 +74,7 @@ def read_delimited(table: str, text: bytes, wanted: Mapping[str, str], marks: Ma
     """
     text = text.lstrip(b"\r\n")
     if not text.strip():
-        return rows_of({}, 0), marks.delimiter or DELIMITERS[0]
+        return rows_of(dict.fromkeys(wanted, pa.array([], pa.string())), 0), marks.delimiter or DELIMITERS[0]
     delimiter, header = _header(table, text, wanted, marks)
     # Arrow gets names of our own: those of the header may occur twice.
     keys = [str(at) for at in range(len(header))]
@@ -136,6 +136,9 @@ def _header(table: str, text: bytes, wanted: Mapping[str, str], marks: Marks) ->
         # None has the columns: tell of the header that the most names can be read from.
         most = max(len(header) for header in found.values())
         fits = [mark for mark, header in found.items() if len(header) == most > 1]
+    if len(fits) > 1 and all(len(found[mark]) == 1 for mark in fits):
+        # A single column: any delimiter will do that is in no value.
+        fits = [next((mark for mark in fits if mark.encode() not in text), fits[0])]
     if delimiter is None and len(fits) != 1:
         first = " ".join(found[","])[:_SHOWN]
         raise ConfigError(

@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_jobs.tables.lists import is_listed, lengths_of, lists_of, mask_of, one_chunk
+from beam_jobs.tables.utf8 import not_utf8
 from infra.errors import ConfigError
 from infra.format.features import MISSING, Dtype
 
@@ -23,8 +25,8 @@ DTYPES: Final[Mapping[Kind, Dtype]] = {
     "int64": "int64", "float": "float32", "text": "bytes", "bytes": "bytes",
 }  # fmt: skip
 
-# At most 18 digits surely fit into 64 bits.
-_WHOLE = r"^[+-]?[0-9]{1,18}$"
+_WHOLE = r"^[+-]?[0-9]{1,19}$"
+_LEAST, _MOST = "9223372036854775808", "9223372036854775807"  # of 64 bits, without signs
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(?i:nan|inf|infinity)$"
 _WORDS = {"int64": "a whole number", "float": "a number", "text": "text", "bytes": "bytes"}
 _SHOWN = 40
@@ -43,11 +45,6 @@ class Converted:
 
     values: pa.Array
     faults: dict[int, str]
-
-
-def is_listed(kind: pa.DataType) -> bool:
-    """Tell whether a type is one of Arrow's lists."""
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def natural_kind(kind: pa.DataType) -> Kind | None:
@@ -75,22 +72,20 @@ def convert(column: pa.ChunkedArray, kind: Kind, length: int | None = None) -> C
     Raises:
         ConfigError: the whole column has no such form.
     """
-    array = column.combine_chunks()
-    if isinstance(array, pa.ChunkedArray):
-        array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
+    array = one_chunk(column)
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
     if not is_listed(array.type):
         values, bad = _scalars(array, kind)
         return Converted(values, _faults(array, np.flatnonzero(bad), np.flatnonzero(bad), kind))
     lists = array.cast(pa.list_(array.type.value_type))
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
+    lengths = lengths_of(lists)
     items = lists.flatten()
     values, bad = _scalars(items, kind)
     of_item = np.repeat(np.arange(len(lists)), lengths)
     faults = _faults(items, np.flatnonzero(bad), of_item[bad], kind)
     if length is not None:
-        wrong = np.flatnonzero((lengths != length) & _mask(pc.is_valid(lists)))
+        wrong = np.flatnonzero((lengths != length) & mask_of(pc.is_valid(lists)))
         faults |= {row: f"has {lengths[row]} values, not {length}" for row in wrong.tolist()}
     good = np.ones(len(lists), np.bool_)
     good[list(faults)] = False
@@ -105,9 +100,7 @@ def _rebuilt(
     if pa.types.is_string(values.type):
         missing = ""
     filled = pc.fill_null(values, pa.scalar(missing, values.type))
-    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
-    null = ~good | ~_mask(pc.is_valid(lists))
-    return pa.ListArray.from_arrays(offsets, filled, mask=pa.array(null) if null.any() else None)
+    return lists_of(filled, lengths, pa.array(~good | ~mask_of(pc.is_valid(lists))))
 
 
 def _scalars(values: pa.Array, kind: Kind) -> tuple[pa.Array, Mask]:
@@ -120,20 +113,20 @@ def _scalars(values: pa.Array, kind: Kind) -> tuple[pa.Array, Mask]:
         if kind in ("text", "bytes"):
             if natural_kind(values.type) != "bytes":
                 return values.cast(pa.string()).cast(wanted), none_bad
-            bad = none_bad if kind == "bytes" else _no_text(values)
+            bad = none_bad if kind == "bytes" else not_utf8(values)
             return pc.if_else(pa.array(bad), pa.scalar(None, values.type), values).cast(wanted), bad
         if natural_kind(values.type) == "text":
             texts = pc.utf8_trim_whitespace(values.cast(pa.string()))
             texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
-            fits = pc.match_substring_regex(texts, _WHOLE if kind == "int64" else _NUMBER)
-            bad = ~np.asarray(pc.fill_null(fits, True).to_numpy(zero_copy_only=False), np.bool_)
+            fits = _are_int64(texts) if kind == "int64" else pc.match_substring_regex(texts, _NUMBER)
+            bad = ~mask_of(pc.fill_null(fits, True))
             good = pc.utf8_ltrim(pc.if_else(pa.array(bad), pa.scalar(None, pa.string()), texts), "+")
             return (good.cast(pa.int64()) if kind == "int64" else good.cast(pa.float64()).cast(wanted)), bad
         if kind == "int64" and natural_kind(values.type) == "float":
             numbers = values.cast(pa.float64())
             numbers = pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers)
             whole = pc.and_(pc.equal(pc.floor(numbers), numbers), pc.less(pc.abs(numbers), 2.0**63))
-            bad = ~np.asarray(pc.fill_null(whole, True).to_numpy(zero_copy_only=False), np.bool_)
+            bad = ~mask_of(pc.fill_null(whole, True))
             return pc.if_else(pa.array(bad), pa.scalar(None, pa.float64()), numbers).cast(wanted), bad
         if kind == "float":
             return values.cast(pa.float64(), safe=False).cast(wanted), none_bad
@@ -145,18 +138,12 @@ def _scalars(values: pa.Array, kind: Kind) -> tuple[pa.Array, Mask]:
         ) from error
 
 
-def _no_text(values: pa.Array) -> Mask:
-    """Return which bytes are not UTF-8: bool [N]."""
-    bad = np.zeros(len(values), np.bool_)
-    try:
-        values.cast(pa.string())
-    except pa.ArrowInvalid:
-        for at, value in enumerate(values.to_pylist()):
-            try:
-                (value or b"").decode("utf-8")
-            except UnicodeDecodeError:
-                bad[at] = True
-    return bad
+def _are_int64(texts: pa.Array) -> pa.Array:
+    """Return which texts are whole numbers of 64 bits: bool [N], null where a text is null."""
+    digits = pc.utf8_ltrim(texts, "+-")
+    most = pc.if_else(pc.starts_with(texts, "-"), _LEAST, _MOST)
+    fits = pc.or_(pc.less(pc.utf8_length(digits), len(_MOST)), pc.less_equal(digits, most))
+    return pc.and_(pc.match_substring_regex(texts, _WHOLE), fits)
 
 
 def _faults(
@@ -170,7 +157,3 @@ def _faults(
             shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
             faults[row] = f"is {shown!r}, not {_WORDS[kind]}"
     return faults
-
-
-def _mask(values: pa.Array) -> Mask:
-    return np.asarray(values.to_numpy(zero_copy_only=False), np.bool_)

@@ -15,11 +15,11 @@ from beam_jobs.sources.kinds.table.typed.conversion import (
     DTYPES,
     Kind,
     convert,
-    is_listed,
     natural_kind,
 )
 from beam_jobs.sources.kinds.table.typed.json_values import read_json_column
 from beam_jobs.tables.features import PREFIX
+from beam_jobs.tables.lists import is_listed, lengths_of, lists_of, one_chunk
 from infra.errors import ConfigError
 from infra.format.features import Feature
 
@@ -113,7 +113,12 @@ def joined_features(
         typed = [part[name] for part in parts]
         feature = _joined_feature(name, asked, typed)
         field = feature.arrow_field(PREFIX)
-        columns.append(pa.chunked_array([one.values.cast(field.type) for one in typed], field.type))
+        # A column without a value may have been read as lists or not.
+        values = [
+            one.values.cast(field.type) if one.kind is not None else pa.nulls(len(one.values), field.type)
+            for one in typed
+        ]
+        columns.append(pa.chunked_array(values, field.type))
         fields.append(field)
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
@@ -159,12 +164,7 @@ def _joined_feature(name: str, asked: FeatureColumn, typed: Sequence[TypedColumn
 
 def _split(texts: pa.ChunkedArray, separator: str) -> pa.ChunkedArray:
     """Split texts into lists of texts without white space around them; null stays null."""
-    lists = pc.split_pattern(texts, separator).combine_chunks()
-    if isinstance(lists, pa.ChunkedArray):
-        lists = lists.chunk(0) if lists.num_chunks else pa.array([], pa.list_(pa.string()))
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
-    items = pc.utf8_trim_whitespace(lists.flatten())
-    offsets = pa.array([0, *lengths.cumsum().tolist()], pa.int32())
-    null = pc.is_null(lists)
-    mask = null if lists.null_count else None
-    return pa.chunked_array([pa.ListArray.from_arrays(offsets, items, mask=mask)])
+    lists = one_chunk(pc.split_pattern(texts, separator))
+    return pa.chunked_array(
+        [lists_of(pc.utf8_trim_whitespace(lists.flatten()), lengths_of(lists), pc.is_null(lists))]
+    )

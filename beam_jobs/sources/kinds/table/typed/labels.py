@@ -16,11 +16,9 @@ import pyarrow.compute as pc
 
 from beam_jobs.config import FeatureColumn
 from beam_jobs.tables.features import PREFIX
+from beam_jobs.tables.lists import lengths_of, lists_of, mask_of, one_chunk, with_column
 from infra.format.features import Feature
 from infra.format.labels import LABELS, TARGETS, LabelKind, targets_feature
-
-Int64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 MASK_PATH = "mask/path"  # path of the mask, until the masks are attached
 BETWEEN = ", "  # labels and numbers, for people
@@ -94,8 +92,8 @@ def with_label_lists(rows: pa.Table, lists: pa.ListArray, column: str | None) ->
     lists = _sorted_sets(lists)
     text = pc.binary_join(lists, BETWEEN)
     feature = Feature(name=LABELS, dtype="bytes", shape="variable", is_text=True, column=column)
-    rows = _with(rows, "label", pa.field("label", pa.string()), text)
-    return _with(rows, PREFIX + LABELS, feature.arrow_field(PREFIX), lists)
+    rows = with_column(rows, pa.field("label", pa.string()), text)
+    return with_column(rows, feature.arrow_field(PREFIX), lists)
 
 
 def renamed_labels(lists: pa.ListArray, names: Mapping[str, str]) -> pa.ListArray:
@@ -103,7 +101,7 @@ def renamed_labels(lists: pa.ListArray, names: Mapping[str, str]) -> pa.ListArra
     values = lists.flatten()
     at = pc.index_in(values, pa.array(list(names), pa.string()))
     values = pc.coalesce(pa.array(list(names.values()), pa.string()).take(at), values)
-    return _lists(values, _lengths(lists), pc.is_null(lists))
+    return lists_of(values, lengths_of(lists), pc.is_null(lists))
 
 
 def having_one_of(lists: pa.ListArray, names: Sequence[str]) -> pa.Array:
@@ -111,7 +109,7 @@ def having_one_of(lists: pa.ListArray, names: Sequence[str]) -> pa.Array:
     chosen = np.asarray(
         pc.is_in(lists.flatten(), pa.array(names, pa.string())).to_numpy(zero_copy_only=False)
     )
-    rows = np.repeat(np.arange(len(lists)), _lengths(lists))
+    rows = np.repeat(np.arange(len(lists)), lengths_of(lists))
     found = np.zeros(len(lists), np.bool_)
     found[rows[chosen]] = True
     return pa.array(found)
@@ -122,16 +120,16 @@ def as_lists(column: pa.ChunkedArray) -> pa.ListArray:
 
     A single text is a list of one label.
     """
-    array = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    array = one_chunk(column)
     if pa.types.is_list(array.type):
-        lengths, values, null = _lengths(array), array.flatten(), pc.is_null(array)
+        lengths, values, null = lengths_of(array), array.flatten(), pc.is_null(array)
     else:
         lengths = np.asarray(pc.is_valid(array).to_numpy(zero_copy_only=False), np.int64)
         values, null = array.drop_null(), pc.is_null(array)
     values = pc.utf8_trim_whitespace(values)
     kept = np.asarray(pc.not_equal(values, "").to_numpy(zero_copy_only=False), np.bool_)
     rows = np.repeat(np.arange(len(array)), lengths)[kept]
-    return _lists(values.filter(pa.array(kept)), np.bincount(rows, minlength=len(array)), null)
+    return lists_of(values.filter(pa.array(kept)), np.bincount(rows, minlength=len(array)), null)
 
 
 def _from_flags(rows: pa.Table, names: Sequence[str]) -> tuple[pa.Table, pa.ListArray]:
@@ -142,17 +140,17 @@ def _from_flags(rows: pa.Table, names: Sequence[str]) -> tuple[pa.Table, pa.List
         key = f"{PREFIX}{LABELS}:{name}"
         text = pc.utf8_lower(pc.utf8_trim_whitespace(rows[key]))
         text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
-        flags[:, at] = _mask(pc.is_in(text, _TRUE))
-        strange = ~flags[:, at] & ~_mask(pc.is_in(text, _FALSE)) & _mask(pc.is_valid(text))
-        unknown |= _mask(pc.is_null(text)) | strange
+        flags[:, at] = mask_of(pc.is_in(text, _TRUE))
+        strange = ~flags[:, at] & ~mask_of(pc.is_in(text, _FALSE)) & mask_of(pc.is_valid(text))
+        unknown |= mask_of(pc.is_null(text)) | strange
         if strange.any():
             words = pc.binary_join_element_wise(f"its {name} is ", rows[key], ", not 0 or 1", "")
             words = pc.if_else(pa.array(strange), words, pa.scalar(None, pa.string()))
-            rows = _with(rows, "fault", rows.schema.field("fault"), pc.coalesce(rows["fault"], words))
+            rows = with_column(rows, rows.schema.field("fault"), pc.coalesce(rows["fault"], words))
         rows = rows.drop_columns([key])
     row, label = np.nonzero(flags & ~unknown[:, np.newaxis])
     values = pa.array(names, pa.string()).take(pa.array(label))
-    return rows, _lists(values, np.bincount(row, minlength=count), pa.array(unknown))
+    return rows, lists_of(values, np.bincount(row, minlength=count), pa.array(unknown))
 
 
 def _with_targets(rows: pa.Table, names: Sequence[str]) -> pa.Table:
@@ -170,12 +168,12 @@ def with_target_lists(rows: pa.Table, values: npt.NDArray[np.float32], column: s
     count = values.shape[1]
     null = pa.array(~np.isfinite(values).all(axis=1))
     flat = pa.array(np.where(np.isfinite(values), values, 0).reshape(-1))
-    lists = _lists(flat, np.full(rows.num_rows, count), null)
+    lists = lists_of(flat, np.full(rows.num_rows, count), null)
     texts = flat.cast(pa.string())
-    text = pc.binary_join(_lists(texts, np.full(rows.num_rows, count), null), BETWEEN)
-    rows = _with(rows, "label", pa.field("label", pa.string()), text)
+    text = pc.binary_join(lists_of(texts, np.full(rows.num_rows, count), null), BETWEEN)
+    rows = with_column(rows, pa.field("label", pa.string()), text)
     feature = targets_feature(count, column)
-    return _with(rows, PREFIX + TARGETS, feature.arrow_field(PREFIX), lists)
+    return with_column(rows, feature.arrow_field(PREFIX), lists)
 
 
 def _sorted_sets(lists: pa.ListArray) -> pa.ListArray:
@@ -183,27 +181,8 @@ def _sorted_sets(lists: pa.ListArray) -> pa.ListArray:
     coded = lists.flatten().dictionary_encode()
     names = coded.dictionary.take(pc.sort_indices(coded.dictionary))
     ranks = np.asarray(pc.index_in(lists.flatten(), names).to_numpy(zero_copy_only=False), np.int64)
-    rows = np.repeat(np.arange(len(lists)), _lengths(lists))
+    rows = np.repeat(np.arange(len(lists)), lengths_of(lists))
     keys = np.unique(rows * max(1, len(names)) + ranks)
     rows, ranks = np.divmod(keys, max(1, len(names)))
     values = names.take(pa.array(ranks))
-    return _lists(values, np.bincount(rows, minlength=len(lists)), pc.is_null(lists))
-
-
-def _lists(values: pa.Array, lengths: Int64, null: pa.Array) -> pa.ListArray:
-    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
-    return pa.ListArray.from_arrays(offsets, values, mask=null if pc.any(null).as_py() else None)
-
-
-def _lengths(lists: pa.ListArray) -> Int64:
-    return np.asarray(pc.fill_null(pc.list_value_length(lists), 0).to_numpy(), np.int64)
-
-
-def _with(rows: pa.Table, name: str, field: pa.Field, column: pa.Array | pa.ChunkedArray) -> pa.Table:
-    column = column.cast(field.type)
-    at = rows.schema.get_field_index(name)
-    return rows.append_column(field, column) if at < 0 else rows.set_column(at, field, column)
-
-
-def _mask(values: pa.Array | pa.ChunkedArray) -> Mask:
-    return np.asarray(pc.fill_null(values, False).to_numpy(), np.bool_)
+    return lists_of(values, np.bincount(rows, minlength=len(lists)), pc.is_null(lists))
