@@ -92,7 +92,7 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
     """
     request = settled(request)
     config = request.config
-    check_runner(config.runner)
+    check_runner(config.runner, (request.source, request.root))
     source = open_source(request)
     listing = list_inputs(source, config)
     for warning in listing.warnings:

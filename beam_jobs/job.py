@@ -84,7 +84,7 @@ def prepare_version(request: JobRequest) -> dict[str, Any]:
         ShardmillError: see infra.errors; nothing was published, and the same call continues the work.
     """
     request = settled(request)
-    check_runner(request.config.runner)
+    check_runner(request.config.runner, (request.source, request.root))
     announce("prepare", _SHARES if fetches(request.config) else {**_SHARES, "fetch": 0})
     job = _Job(request, Catalog(request.root, request.config.signing_key))
     run = run_digest(job.source.uri, request.config)

@@ -9,10 +9,11 @@ Imports neither Beam nor an image library, since the flows make their forms from
     filter       inputs to leave out
     planning/    splits, groups (with vectors of the images) and shards
     drift        the comparison with the version before
-    runner       execution of the Beam jobs; flink: on a Flink cluster
+    runner       execution of the Beam jobs; flink, dataflow: on a Flink cluster, on Google's service
     maintain     the maintenance of a dataset, a configuration of its own
 """
 
+from beam_jobs.config.dataflow import DataflowConfig
 from beam_jobs.config.filter import DEFAULT_IGNORE, FilterConfig
 from beam_jobs.config.flink import FlinkConfig
 from beam_jobs.config.image import ImageConfig
@@ -36,6 +37,7 @@ __all__ = [
     "AnnotationFile",
     "ArchiveConfig",
     "BoxTableConfig",
+    "DataflowConfig",
     "EmbeddingsConfig",
     "FeatureColumn",
     "FilterConfig",

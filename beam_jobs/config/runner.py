@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from beam_jobs.config.dataflow import DataflowConfig
 from beam_jobs.config.flink import FlinkConfig
 from infra.settings import Settings
 
@@ -18,7 +19,7 @@ class RunnerConfig(Settings):
     name: str = Field(
         "embedded",
         description="Beam runner: embedded (this machine), flink (a Flink cluster), prism (Beam's local "
-        "runner), or portable (any job server of Beam's)",
+        "runner), dataflow (Google Cloud Dataflow), or portable (any job server of Beam's)",
     )
     options: tuple[str, ...] = Field(
         (), description="Beam's own options for a cluster, each as --name=value; they win over other settings"
@@ -27,10 +28,13 @@ class RunnerConfig(Settings):
     prism_program: str | None = Field(
         None, description='Path of Beam\'s program prism, for runner.name = "prism"; it is not downloaded'
     )
+    dataflow: DataflowConfig = Field(
+        DataflowConfig(), description='Google Cloud Dataflow, for runner.name = "dataflow"'
+    )
     processes: Annotated[int, Field(ge=0, le=1024)] = Field(
         0,
         description="Processes that work on images, in each Beam worker; 0 for as many as there are "
-        "processor cores (embedded, prism), or one (flink, portable)",
+        "processor cores (embedded, prism), or one (flink, dataflow, portable)",
     )
     image_seconds: Annotated[float, Field(gt=0, le=86_400)] = Field(
         60, description="An image that takes longer is quarantined (seconds)"

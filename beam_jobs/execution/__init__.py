@@ -15,6 +15,7 @@ says why.
     pipeline.py    the Beam transform
     runners.py     runner names and options; running a pipeline
     flink.py       options and jobs of a Flink cluster
+    dataflow.py    options, pipelines and errors of Google's service
     job_server.py  errors of a job server, and cancelling
     errors.py      errors on their way through a runner
     progress.py    progress, counted in storage

@@ -16,9 +16,8 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from beam_jobs.config import FlinkConfig
-from beam_jobs.execution.task import Task
-from infra.digests import digest_of
 from infra.errors import ConfigError, EnvironmentFault
+from infra.http import open_url
 from infra.progress import log
 
 DEFAULT_JOB_PORT = 8099
@@ -27,6 +26,7 @@ _CALL_SECONDS = 10.0
 _CANCEL_SECONDS = 60.0  # a TaskManager that hangs is given up by Flink only after a while
 _LOOK_SECONDS = 0.2
 _ENDED = ("FINISHED", "FAILED", "CANCELED")
+_NO_SUCH_JOB, _HAS_ENDED = 404, 409
 _EXAMPLE = "for example 'flink.example.org:{port}'"
 
 
@@ -56,16 +56,6 @@ def check_flink(flink: FlinkConfig) -> None:
 def job_endpoint(flink: FlinkConfig) -> str:
     """HOST:PORT of Beam's job server."""
     return flink.job_endpoint or f"{flink.master.rpartition(':')[0]}:{DEFAULT_JOB_PORT}"
-
-
-def work_name(task: Task) -> str:
-    """First part of the names of all jobs of a piece of work: the same in each run that continues it."""
-    return f"shardmill-{digest_of(task.place)}"
-
-
-def job_name(task: Task) -> str:
-    """Name of the Flink job that does a task."""
-    return f"{work_name(task)}-{task.name}"
 
 
 def flink_options(flink: FlinkConfig, name: str, parallelism: int, given: Collection[str]) -> list[str]:
@@ -146,10 +136,10 @@ class FlinkCluster:
     def _call(self, path: str, method: str = "GET") -> Any:
         request = urllib.request.Request(f"http://{self._master}{path}", method=method)
         try:
-            with urllib.request.urlopen(request, timeout=_CALL_SECONDS) as answer:
+            with open_url(request, _CALL_SECONDS) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
-            if method == "PATCH":
+            if method == "PATCH" and error.code in (_NO_SUCH_JOB, _HAS_ENDED):
                 return None  # the job ended meanwhile
             raise self._fault(error) from error
         except (urllib.error.URLError, OSError, ValueError) as error:

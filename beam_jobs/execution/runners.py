@@ -11,32 +11,31 @@ import difflib
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
 from importlib import import_module
 from typing import Any, TypeVar
 
 from beam_jobs.config import RunnerConfig
-from beam_jobs.execution.errors import recover_fault
-from beam_jobs.execution.flink import (
-    FlinkCluster,
-    check_flink,
-    flink_options,
-    job_name,
-    only_job,
-    work_name,
+from beam_jobs.execution.dataflow import (
+    check_dataflow,
+    dataflow_faults,
+    dataflow_options,
+    dataflow_pipeline,
 )
+from beam_jobs.execution.errors import recover_fault
+from beam_jobs.execution.flink import FlinkCluster, check_flink, flink_options, only_job
 from beam_jobs.execution.job_server import cancel, job_server_faults
 from beam_jobs.execution.pool.starting import start_server
 from beam_jobs.execution.prism import check_prism, running_prism
-from beam_jobs.execution.task import Task
+from beam_jobs.execution.task import Task, job_name, work_name
 from infra.errors import Cancelled, ConfigError, EnvironmentFault
 from infra.processes.process import num_cpus
 
 T = TypeVar("T")
 
-EMBEDDED, FLINK, PRISM, PORTABLE = "embedded", "flink", "prism", "portable"
-_RUNNERS = (EMBEDDED, FLINK, PRISM, PORTABLE)
+EMBEDDED, FLINK, PRISM, DATAFLOW, PORTABLE = "embedded", "flink", "prism", "dataflow", "portable"
+_RUNNERS = (EMBEDDED, FLINK, PRISM, DATAFLOW, PORTABLE)
 
 # lower-case name -> why it is refused
 _REFUSED = {
@@ -67,11 +66,15 @@ def num_processes(runner: RunnerConfig) -> int:
     return runner.processes or (num_cpus() if runner.name in (EMBEDDED, PRISM) else 1)
 
 
-def check_runner(runner: RunnerConfig) -> None:
+def check_runner(runner: RunnerConfig, places: Collection[str] = ()) -> None:
     """Check that we run on this runner and that it has the options it needs.
 
+    Args:
+        runner: the settings.
+        places: the locations of the source and of the datasets, which its workers read and write.
+
     Raises:
-        ConfigError: the runner or an option is wrong; says why, or which name was meant.
+        ConfigError: the runner, an option or a place is wrong; says why, or which name was meant.
     """
     if runner.name not in _RUNNERS:
         raise _no_runner(runner.name)
@@ -85,6 +88,8 @@ def check_runner(runner: RunnerConfig) -> None:
         check_flink(runner.flink)
     if runner.name == PRISM:
         check_prism(runner.prism_program)
+    if runner.name == DATAFLOW:
+        check_dataflow(runner.dataflow, places)
     if runner.name == PORTABLE:
         for needed, why in _PORTABLE_NEEDS.items():
             if needed not in given:
@@ -142,7 +147,7 @@ def run_task(task: Task, numbers: Sequence[int], runner: RunnerConfig) -> float:
 
     Raises:
         ShardmillError: raised by the task. ConfigError: the runner is not known.
-        EnvironmentFault: the job server is not there, or gave up for reasons of its own.
+        EnvironmentFault: the job server or the service is not there, or gave up for reasons of its own.
     """
     check_runner(runner)
     from apache_beam.runners.runner import PipelineState
@@ -151,8 +156,7 @@ def run_task(task: Task, numbers: Sequence[int], runner: RunnerConfig) -> float:
 
     # Beam logs a failing DoFn at length, several times over; the error holds all that matters.
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
-    faults = _embedded_faults() if runner.name == EMBEDDED else job_server_faults()
-    with faults, _options_for(task, runner) as options:
+    with _faults_of(runner), _options_for(task, runner) as options:
         pipeline = _pipeline(runner, options)
         _ = pipeline | RunTask(task, numbers, num_processes(runner))
         started: list[Any] = []
@@ -164,7 +168,14 @@ def run_task(task: Task, numbers: Sequence[int], runner: RunnerConfig) -> float:
             raise
         if result.state != PipelineState.DONE:
             raise EnvironmentFault(f"the pipeline ended as {result.state}", "see the logs of the job server")
-        return _cpu_seconds(result)
+        return 0.0 if runner.name == DATAFLOW else _cpu_seconds(result)
+
+
+def _faults_of(runner: RunnerConfig) -> contextlib.AbstractContextManager[None]:
+    """Return the context that turns the errors of a runner into errors of ours."""
+    if runner.name == EMBEDDED:
+        return _embedded_faults()
+    return dataflow_faults() if runner.name == DATAFLOW else job_server_faults()
 
 
 @contextlib.contextmanager
@@ -185,6 +196,10 @@ def _options_for(task: Task, runner: RunnerConfig) -> Iterator[list[str]]:
     if runner.name == PRISM:
         with running_prism(runner.prism_program, _given_options(runner)) as options:
             yield [*options, *runner.options]
+        return
+    if runner.name == DATAFLOW:
+        options = dataflow_options(runner.dataflow, job_name(task), _given_options(runner))
+        yield [*options, *runner.options]
         return
     if runner.name != FLINK:
         yield list(runner.options)
@@ -223,6 +238,8 @@ def _on_own_thread(run: Callable[[], T]) -> T:
 
 
 def _pipeline(runner: RunnerConfig, options: Sequence[str]) -> Any:
+    if runner.name == DATAFLOW:
+        return dataflow_pipeline(options)
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
 

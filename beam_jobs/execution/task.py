@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from beam_jobs.schemas import FileRef
+from infra.digests import digest_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +65,13 @@ class Task(ABC):
             Whether the file is to blame. Then ``do`` leaves it out from now on.
         """
         return False
+
+
+def work_name(task: Task) -> str:
+    """First part of the names of all jobs of a piece of work: the same in each run that continues it."""
+    return f"shardmill-{digest_of(task.place)}"
+
+
+def job_name(task: Task) -> str:
+    """Name of the job that does a task on a cluster."""
+    return f"{work_name(task)}-{task.name}"

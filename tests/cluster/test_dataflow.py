@@ -9,69 +9,76 @@ from pathlib import Path
 
 import pytest
 
+from tests.samples.flink import REPOSITORY
+
 GCP_PYTHON = os.environ.get("SHARDMILL_GCP_PYTHON")
 IMAGE = "registry.example.org/shardmill:1"
 
 pytestmark = pytest.mark.skipif(
     GCP_PYTHON is None,
-    reason="Dataflow's client is not there: install apache-beam[gcp]==2.77.0 in an environment of its own, "
-    "and set SHARDMILL_GCP_PYTHON to its python",
+    reason="Dataflow's client is not there: install shardmill and apache-beam[gcp]==2.77.0 in an environment "
+    "of its own, and set SHARDMILL_GCP_PYTHON to its python",
 )
 
+# Everything up to the request to the service: its client ends there with the option --dry_run.
 _TRANSLATE = """
 import json, sys
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.portability.api import beam_runner_api_pb2
-from apache_beam.runners.dataflow.internal import apiclient
+from beam_jobs.config import RunnerConfig
+from beam_jobs.execution.dataflow import dataflow_faults, dataflow_options, dataflow_pipeline
+from beam_jobs.execution.pipeline import RunTask
+from beam_jobs.execution.runners import check_runner, num_processes
+from beam_jobs.execution.task import job_name
+from beam_jobs.plan_by_ranges.shards import OrderShards
+from beam_jobs.plan_by_ranges.tables import PlanTables
+from infra.storage.filesystem import Storage
 
-pipeline = beam_runner_api_pb2.Pipeline()
-pipeline.ParseFromString(open(sys.argv[1], "rb").read())
-options = PipelineOptions(json.loads(sys.argv[2]))
-environment = apiclient.Environment(
-    proto_pipeline_staged_url="gs://bucket/staging/pipeline.pb",
-    packages=[],
-    options=options,
-    environment_version=apiclient._FNAPI_ENVIRONMENT_MAJOR_VERSION,
-    proto_pipeline=pipeline,
-).proto
-job = apiclient.Job(options, pipeline).proto
+runner = RunnerConfig.model_validate_json(sys.argv[1])
+check_runner(runner, ["gs://bucket/photos", "gs://bucket/datasets"])
+task = OrderShards(PlanTables(Storage.at(sys.argv[2]), "plan", 4), seed=0)
+with dataflow_faults():
+    pipeline = dataflow_pipeline([*dataflow_options(runner.dataflow, job_name(task), ()), "--dry_run=true"])
+    pipeline | RunTask(task, range(4), num_processes(runner))
+    result = pipeline.run()
+job = result.job.proto
 print(json.dumps({
     "name": job.name,
     "type": int(job.type_),
-    "images": [image.container_image for pool in environment.worker_pools
-               for image in pool.sdk_harness_container_images],
+    "project": result.job.google_cloud_options.project,
+    "region": result.job.google_cloud_options.region,
+    "images": [
+        one.container_image
+        for pool in job.environment.worker_pools
+        for one in pool.sdk_harness_container_images
+    ],
+    "transforms": sorted(one.unique_name for one in result.job.proto_pipeline.components.transforms.values()),
 }))
 """
 
 
 def test_dataflows_client_translates_the_pipeline(tmp_path: Path) -> None:
-    import apache_beam as beam
-    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-    from apache_beam.transforms.environments import DockerEnvironment
-
-    from beam_jobs.execution.pipeline import RunTask
-    from beam_jobs.plan_by_ranges.shards import OrderShards
-    from beam_jobs.plan_by_ranges.tables import PlanTables
-    from infra.storage.filesystem import Storage
-
-    pipeline = beam.Pipeline(runner=FnApiRunner())
-    task = OrderShards(PlanTables(Storage.at(tmp_path), "plan", 4), seed=0)
-    _ = pipeline | RunTask(task, range(4), processes=1)
-    proto = pipeline.to_runner_api(default_environment=DockerEnvironment.from_container_image(IMAGE))
-    assert "OrderShards/RunTask" in {one.unique_name for one in proto.components.transforms.values()}
-    (tmp_path / "pipeline.pb").write_bytes(proto.SerializeToString())
-    options = [
-        "--project=project", "--region=us-central1", "--job_name=shardmill",
-        "--temp_location=gs://bucket/temp", "--staging_location=gs://bucket/staging",
-        f"--sdk_container_image={IMAGE}", "--sdk_location=container",
-    ]  # fmt: skip
+    runner = {
+        "name": "dataflow",
+        "dataflow": {
+            "project": "project",
+            "region": "europe-west4",
+            "temp_location": "gs://bucket/temporary",
+            "image": IMAGE,
+        },
+    }
     assert GCP_PYTHON is not None
     done = subprocess.run(
-        [GCP_PYTHON, "-c", _TRANSLATE, str(tmp_path / "pipeline.pb"), json.dumps(options)],
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+        [GCP_PYTHON, "-c", _TRANSLATE, json.dumps(runner), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        cwd=REPOSITORY,
+    )
     assert done.returncode == 0, done.stderr
     translated = json.loads(done.stdout.splitlines()[-1])
     assert translated["images"] == [IMAGE]
-    assert translated["name"].startswith("shardmill")
+    assert (translated["project"], translated["region"]) == ("project", "europe-west4")
+    assert translated["name"].startswith("shardmill-")
+    assert translated["name"] == translated["name"].lower()
     assert translated["type"] == 1, "a batch job"
+    assert "OrderShards/RunTask" in translated["transforms"]

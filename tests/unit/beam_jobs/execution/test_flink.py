@@ -143,6 +143,31 @@ def test_the_job_of_a_block_that_fails_is_cancelled(manager: type[JobManager]) -
     assert manager.jobs["1"][1] == "CANCELED"
 
 
+@pytest.mark.parametrize(("status", "ends"), [(404, True), (409, True), (403, False)])
+def test_only_a_job_that_has_ended_may_refuse_to_be_cancelled(
+    manager: type[JobManager], status: int, ends: bool
+) -> None:
+    manager.jobs["1"] = ["mine-Encode", "RUNNING"]
+
+    def refuse(self: JobManager) -> None:
+        self.jobs["1"][1] = "FINISHED"
+        self._answer(status, {})
+
+    manager.do_PATCH = refuse  # type: ignore[method-assign]
+    if ends:
+        assert cluster(manager).cancel("mine") == 1
+    else:
+        with pytest.raises(EnvironmentFault, match=str(status)):
+            cluster(manager).cancel("mine")
+
+
+def test_a_cluster_on_this_machine_is_asked_without_a_proxy(
+    manager: type[JobManager], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    assert cluster(manager).parallelism() == 4
+
+
 def test_a_job_that_does_not_end_is_an_error(manager: type[JobManager]) -> None:
     manager.jobs["1"] = ["mine-Encode", "SUSPENDED"]
     manager.do_PATCH = lambda self: self._answer(202, {})  # type: ignore[method-assign,misc,assignment]

@@ -1,0 +1,22 @@
+"""Settings of Beam on Google Cloud Dataflow."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from infra.settings import Settings
+
+
+class DataflowConfig(Settings):
+    """Google Cloud Dataflow; used if runner.name = "dataflow". Each setting is needed."""
+
+    project: str = Field("", description="Google Cloud project that runs the jobs")
+    region: str = Field("", description="Region that runs the jobs, such as europe-west4")
+    temp_location: str = Field(
+        "", description="Folder for files of the jobs, gs://BUCKET/FOLDER; not the folder of the datasets"
+    )
+    image: str = Field(
+        "",
+        description="Container image of the workers, with the same versions of Shardmill and its "
+        "libraries as here, and with Beam's program /opt/apache/beam/boot as its entry point",
+    )
