@@ -23,6 +23,7 @@ _LATER_TABLE_KEYS = frozenset({
     "features", "class_names", "classes_file", "label_separator", "label_columns", "target_columns",
     "mask_column",
 })  # fmt: skip
+_LATER_ARCHIVE_KEYS = frozenset({"features", "name_key", "classes_file", "drop_labels", "merge_labels"})
 _LATER_ROWS_KEYS = frozenset({"label_separator", "label_columns", "target_columns", "features", "mask"})
 
 
@@ -99,6 +100,8 @@ class SourceConfig(Settings):
                 raise ValueError(
                     f"labels = {kind!r} has no labels that drop_labels or merge_labels could name"
                 )
+        if kind not in ("class", "multi") and (self.archive.drop_labels or self.archive.merge_labels):
+            raise ValueError(f"labels = {kind!r} has no labels that drop_labels or merge_labels could name")
         if (
             kind == "targets"
             and self.kind in ("image_folder", "table", "urls")
@@ -218,8 +221,6 @@ class SourceConfig(Settings):
             }
         if "objects" in settings:
             settings["objects"] = self.objects.effective(self.kind)
-        if "archive" in settings and not self.archive.features:
-            del settings["archive"]["features"]
         if "rows" in settings:
             settings["rows"] = {
                 name: value
@@ -230,8 +231,12 @@ class SourceConfig(Settings):
             settings["masks"] |= {"classes": list(self.masks.classes.items())}
             if self.masks.image_sets is None:  # newer than the digests of earlier releases
                 del settings["masks"]["image_sets"]
-        if "archive" in settings and self.archive.name_key is None:
-            del settings["archive"]["name_key"]
+        if "archive" in settings:
+            settings["archive"] = {
+                name: value
+                for name, value in settings["archive"].items()
+                if value or name not in _LATER_ARCHIVE_KEYS
+            }
         if "urls" in settings:
             settings["urls"] = self.urls.effective()
         return settings

@@ -104,6 +104,17 @@ class ArchiveConfig(Settings):
     class_names: tuple[str, ...] = Field(
         (), description="Names of the classes that the numbers of webdataset mean: the first is that of 0"
     )
+    classes_file: str | None = Field(
+        None,
+        description="File with these names, relative to the source, absolute or a URI: a name a line, "
+        "number:name a line, or JSON",
+    )
+    drop_labels: tuple[str, ...] = Field(
+        (), description="Names of classes whose images are left out; of webdataset"
+    )
+    merge_labels: dict[str, str] = Field(
+        {}, description="Name of a class to the name of the class that it becomes; of webdataset"
+    )
     features: FeatureColumns = Field(
         {},
         description="Further features of the records: keys of the .json sidecars of webdataset, or txt for "
@@ -114,3 +125,8 @@ class ArchiveConfig(Settings):
         description="Most bytes that a compressed tar may unpack to; its members beyond are lost. It is "
         "unpacked once into the spool while the run lasts",
     )
+
+    @field_validator("drop_labels", "class_names", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value

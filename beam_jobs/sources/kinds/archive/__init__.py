@@ -26,6 +26,7 @@ import pyarrow as pa
 from beam_jobs.config import PrepareConfig, SourceConfig
 from beam_jobs.schemas import MEMBER_LISTING_SCHEMA, FileRef
 from beam_jobs.sources.classes.names import quoted
+from beam_jobs.sources.classes.numbers import class_numbers
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.ignore import IgnorePatterns
 from beam_jobs.sources.files.walking import FoundFile
@@ -78,7 +79,9 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     if config.source.label_kind == "mask":
         return _list_masked(listed, archives, config, walk.warnings())
     layout = choose_layout(archives, config)
-    batches, warnings = labelled(archives, layout, config, folder.uri)
+    settings = config.source.archive
+    names = class_numbers(settings.class_names, settings.classes_file, folder, "source.archive")
+    batches, warnings = labelled(archives, layout, config, folder.uri, names)
     num_members = sum(batch.num_rows for batch in batches)
     log(f"{num_members:,} members of {len(archives):,} archives: {layout.described()}")
     batches += [archive.own for archive in listed if archive.own is not None]
@@ -92,7 +95,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
                 "give .json or .txt sidecars as WebDataset does (docs/archives.md), or leave out "
                 "source.labels and source.archive.features",
             )
-        table = with_values(table, archives, config, folder)
+        table = with_values(table, archives, config, folder, names)
     return Listing(table, [*walk.warnings(), *_damages(listed), *warnings])
 
 

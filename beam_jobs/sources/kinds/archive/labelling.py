@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.schemas import NO_LABEL, OTHER_CLASS, SIDECAR, Status
+from beam_jobs.config import ArchiveConfig, PrepareConfig
+from beam_jobs.schemas import (
+    DROPPED_LABEL,
+    FILTER_REASONS,
+    NO_LABEL,
+    OTHER_CLASS,
+    OTHER_FILE,
+    SIDECAR,
+    Status,
+)
 from beam_jobs.sources.classes.folders import (
     class_names,
     given_splits,
@@ -17,14 +25,17 @@ from beam_jobs.sources.classes.folders import (
     split_by_folder,
 )
 from beam_jobs.sources.classes.names import look_alikes, wanted_classes
+from beam_jobs.sources.classes.numbers import ClassNumbers, is_number, name_labels
 from beam_jobs.sources.kinds.archive.layouts import Layout, shape_of
 from beam_jobs.sources.kinds.archive.listing import ListedArchive, sample_key
+from beam_jobs.sources.kinds.archive.members import LABEL_SIDECARS
+from infra.errors import ConfigError
 
 _REMEDY = (
     "put the images of each class into a folder of its own in the archive, or into an archive of its own; or "
     "give sidecars with labels as WebDataset does (docs/archives.md)"
 )
-_NO_CLASSES: frozenset[str] = frozenset({""})
+_SIDECAR_ENDINGS = frozenset({*LABEL_SIDECARS, "txt"})
 _IMAGE_ENDINGS = frozenset({
     "jpg", "jpeg", "jpe", "jfif", "png", "webp", "gif", "bmp", "tif", "tiff", "avif", "heic", "heif",
     "ppm", "pgm", "pbm", "jp2",
@@ -32,7 +43,11 @@ _IMAGE_ENDINGS = frozenset({
 
 
 def labelled(
-    archives: Sequence[ListedArchive], layout: Layout, config: PrepareConfig, location: str
+    archives: Sequence[ListedArchive],
+    layout: Layout,
+    config: PrepareConfig,
+    location: str,
+    names: ClassNumbers,
 ) -> tuple[list[pa.RecordBatch], list[str]]:
     """Fill in labels and splits.
 
@@ -41,16 +56,23 @@ def labelled(
         layout: of all of them.
         config: of the run.
         location: of the source, for people.
+        names: number -> name of the classes, for labels of sidecars.
 
     Returns:
         The rows (MEMBER_LISTING_SCHEMA), and warnings.
 
     Raises:
         UsageError: the members have no classes. ConfigError: ``filter.classes`` names a class that is not
-            there.
+            there, or settings of sidecars have no effect.
     """
     if layout.kind == "webdataset":
-        return _by_sidecars(archives, layout, config)
+        return _by_sidecars(archives, layout, config, names)
+    if config.source.archive.drop_labels or config.source.archive.merge_labels:
+        raise ConfigError(
+            "source.archive.drop_labels and merge_labels are for sidecars, and there are "
+            f"{layout.described()}",
+            "name the classes to keep in filter.classes",
+        )
     shape = shape_of(layout.path(archive.uri, name) for archive in archives for name in archive.image_names())
     if config.source.label_kind == "none":
         free = given_splits(shape, config, location, _REMEDY, needs_classes=False)
@@ -71,33 +93,96 @@ def labelled(
 
 
 def _by_sidecars(
-    archives: Sequence[ListedArchive], layout: Layout, config: PrepareConfig
+    archives: Sequence[ListedArchive], layout: Layout, config: PrepareConfig, names: ClassNumbers
 ) -> tuple[list[pa.RecordBatch], list[str]]:
-    has_class = config.source.label_kind == "class"
-    names = config.source.archive.class_names
-    for archive in archives:
-        archive.labels = {
-            key: label if key in archive.named else _named(label, names)
-            for key, label in archive.labels.items()
-        }
-    if not has_class:
-        archives = [replace(archive, labels={}) for archive in archives]
-    classes = sorted({label for archive in archives for label in archive.labels.values()})
+    kind, settings = config.source.label_kind, config.source.archive
+    labels = [_labels_of(archive, names, settings) for archive in archives] if kind == "class" else []
+    classes = sorted({label.name for each in labels for label in each.values() if label.reason is None})
     wanted = wanted_classes(classes, config)
     rows = []
-    for archive in archives:
-        samples = {sample_key(name) for name in archive.image_names() if is_image(name)}
+    for at, archive in enumerate(archives):
         split = None if layout.splits is None else layout.splits[archive.uri]
-        own = wanted if has_class else _NO_CLASSES
-        rows += [_label_by_key(batch, archive, samples, split, own) for batch in archive.batches]
+        own = labels[at] if kind == "class" else None
+        samples = _Samples.of(archive, split, own, wanted)
+        rows += [_label_by_key(batch, archive, samples) for batch in archive.batches]
     single = [f"the sidecars name a single class, {classes[0]!r}"] if len(classes) == 1 else []
-    return rows, single + look_alikes(classes, "correct the sidecars")
+    return rows, single + look_alikes(classes, "name one in source.archive.merge_labels")
 
 
-def _named(label: str, names: Sequence[str]) -> str:
-    """Return the name of a class that is given as a number; the number itself if it has no name."""
-    is_number = label.isascii() and label.isdigit() and len(label) < 10
-    return names[int(label)] if is_number and int(label) < len(names) else label
+@dataclass(frozen=True)
+class _Label:
+    """The class that a sidecar gives.
+
+    Attributes:
+        name: of the class.
+        reason, message: why its image is not used; None if it is.
+    """
+
+    name: str
+    reason: str | None = None
+    message: str | None = None
+
+
+def _labels_of(archive: ListedArchive, names: ClassNumbers, settings: ArchiveConfig) -> dict[str, _Label]:
+    """Return the label of each sample that has one, by its key."""
+    texts = pa.array(list(archive.labels.values()), pa.string())
+    named, faults = name_labels(texts, names)
+    rows = zip(archive.labels.items(), named.to_pylist(), faults.to_pylist(), strict=True)
+    found = {}
+    for (key, text), name, fault in rows:
+        if key in archive.named or not is_number(text):  # a name, whatever the numbers of the classes
+            name, fault = text, None
+        if fault is not None:
+            found[key] = _Label(text, NO_LABEL, fault)
+        elif name in settings.drop_labels:
+            found[key] = _Label(name, DROPPED_LABEL, f"source.archive.drop_labels names {name}")
+        else:
+            found[key] = _Label(settings.merge_labels.get(name, name))
+    return found
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """The samples of an archive.
+
+    Attributes:
+        with_image: keys of those that have an image.
+        described: keys of those that have sidecars with values.
+        split: of all of them, or None.
+        labels: key -> label; None if the images have labels of another kind, or none.
+        wanted: classes to keep; None for all.
+    """
+
+    with_image: Collection[str]
+    described: Collection[str]
+    split: str | None
+    labels: Mapping[str, _Label] | None
+    wanted: frozenset[str] | None
+
+    @classmethod
+    def of(
+        cls,
+        archive: ListedArchive,
+        split: str | None,
+        labels: Mapping[str, _Label] | None,
+        wanted: frozenset[str] | None,
+    ) -> _Samples:
+        """Find the samples of an archive."""
+        with_image = {sample_key(name) for name in archive.image_names() if is_image(name)}
+        return cls(with_image, archive.labels.keys() | archive.values.keys(), split, labels, wanted)
+
+    def role_of(self, name: str) -> tuple[str, str] | None:
+        """Return reason and message of a member that is no image; None if it is to be read."""
+        if is_image(name):
+            return None
+        key, ending = sample_key(name), name.rpartition(".")[2].lower()
+        if key in self.with_image:
+            return SIDECAR, "it is no image, and belongs to the sample of the same name"
+        if ending in _SIDECAR_ENDINGS:
+            return SIDECAR, "it belongs to a sample that has no image"
+        if key in self.described:
+            return None  # an image of an unusual ending
+        return OTHER_FILE, "its ending is not that of an image, and no sample has its name"
 
 
 def is_image(name: str) -> bool:
@@ -105,37 +190,33 @@ def is_image(name: str) -> bool:
     return name.rpartition(".")[2].lower() in _IMAGE_ENDINGS
 
 
-def _label_by_key(
-    batch: pa.RecordBatch,
-    archive: ListedArchive,
-    samples: Collection[str],
-    split: str | None,
-    wanted: frozenset[str] | None,
-) -> pa.RecordBatch:
-    """Fill in the labels that sidecars give; ``samples`` are the keys of those that have an image.
-
-    With ``_NO_CLASSES`` as ``wanted`` the images have labels of another kind, or none.
-    """
+def _label_by_key(batch: pa.RecordBatch, archive: ListedArchive, samples: _Samples) -> pa.RecordBatch:
+    """Fill in the labels that sidecars give."""
     columns = batch.to_pydict()
-    labels, status = columns["label"], columns["status"]
-    reasons, messages = columns["reason"], columns["message"]
+    status, reasons, messages = columns["status"], columns["reason"], columns["message"]
+
+    def settle(at: int, outcome: Status, reason: str, message: str | None) -> None:
+        status[at], reasons[at], messages[at] = outcome, reason, message
+
     for at, uri in enumerate(columns["uri"]):
         name = archive.name_of(uri)
         if status[at] == Status.QUARANTINED:
             continue
-        if not is_image(name) and (status[at] == Status.TO_READ or sample_key(name) in samples):
-            status[at], reasons[at] = Status.FILTERED, SIDECAR
-            messages[at] = "it is no image, and belongs to the sample of the same name"
+        role = samples.role_of(name)
+        if role is not None and (status[at] == Status.TO_READ or sample_key(name) in samples.with_image):
+            settle(at, Status.FILTERED, *role)
         if status[at] != Status.TO_READ:
             continue
-        labels[at] = label = archive.labels.get(sample_key(name))
-        columns["split"][at] = split
-        if wanted is _NO_CLASSES:
+        columns["split"][at] = samples.split
+        if samples.labels is None:
             continue
+        label = samples.labels.get(sample_key(name))
+        columns["label"][at] = None if label is None else label.name
         if label is None:
-            status[at], reasons[at] = Status.QUARANTINED, NO_LABEL
-            messages[at] = "no .cls and no .json of the same name gives it a label"
-        elif wanted is not None and label not in wanted:
-            status[at], reasons[at] = Status.FILTERED, OTHER_CLASS
-            messages[at] = "filter.classes does not name its class"
+            settle(at, Status.QUARANTINED, NO_LABEL, "no .cls and no .json of the same name gives it a label")
+        elif label.reason is not None:
+            lost = Status.FILTERED if label.reason in FILTER_REASONS else Status.QUARANTINED
+            settle(at, lost, label.reason, label.message)
+        elif samples.wanted is not None and label.name not in samples.wanted:
+            settle(at, Status.FILTERED, OTHER_CLASS, "filter.classes does not name its class")
     return pa.RecordBatch.from_pydict(columns, schema=batch.schema)

@@ -9,15 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.config import ArchiveConfig, PrepareConfig, RowsConfig
-from beam_jobs.schemas import BROKEN_ROW, NO_LABEL, Status
+from beam_jobs.schemas import BROKEN_ROW, DROPPED_LABEL, FILTER_REASONS, NO_LABEL, Status
+from beam_jobs.sources.classes.numbers import ClassNumbers
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.kinds.archive.listing import ListedArchive, sample_key
-from beam_jobs.sources.kinds.table.rows import MISSING_LABEL, one_chunk
+from beam_jobs.sources.kinds.table.rows import MISSING_LABEL, dropped, merged
 from beam_jobs.sources.kinds.table.typed.features import joined_features
 from beam_jobs.sources.kinds.table.typed.json_values import JsonColumn, read_json_column
 from beam_jobs.sources.rows.row_files import FileRows, RowFile
 from beam_jobs.sources.rows.typed import TypedRows, count_targets, type_rows
 from beam_jobs.tables.features import PREFIX
+from beam_jobs.tables.lists import one_chunk, with_column
 from infra.errors import ConfigError
 from infra.format.labels import LabelKind
 
@@ -31,7 +33,11 @@ def asked_values(settings: ArchiveConfig, kind: LabelKind) -> list[str]:
 
 
 def with_values(
-    table: pa.Table, archives: Sequence[ListedArchive], config: PrepareConfig, folder: SourceFolder
+    table: pa.Table,
+    archives: Sequence[ListedArchive],
+    config: PrepareConfig,
+    folder: SourceFolder,
+    names: ClassNumbers,
 ) -> pa.Table:
     """Fill in what the sidecars say besides one class.
 
@@ -40,6 +46,7 @@ def with_values(
         archives: with the values of their sidecars.
         config: of the run.
         folder: the source.
+        names: number -> name of the classes.
 
     Returns:
         MEMBER_LISTING_SCHEMA and columns of features.
@@ -71,10 +78,9 @@ def with_values(
         columns={name: one_chunk(column.values) for name, column in columns.items()},
     )
     read = RowsConfig(features=asked)
-    names = dict(enumerate(settings.class_names)) if kind == "multi" else {}
-    typed = type_rows(rows, read, kind, names, count_targets([rows]))
+    typed = type_rows(rows, read, kind, names if kind == "multi" else {}, count_targets([rows]))
     features = joined_features([typed.features], asked)
-    table = _settled(table, typed, kind)
+    table = _settled(table, typed, settings, kind)
     for field in features.schema:
         table = table.append_column(field, features[field.name])
     return table
@@ -124,9 +130,11 @@ def _faults(columns: Mapping[str, JsonColumn], count: int) -> pa.Array:
     return pa.array([said.get(row) for row in range(count)], pa.string())
 
 
-def _settled(table: pa.Table, typed: TypedRows, kind: LabelKind) -> pa.Table:
+def _settled(table: pa.Table, typed: TypedRows, settings: ArchiveConfig, kind: LabelKind) -> pa.Table:
     """Settle the images whose values cannot be used, and fill in the labels."""
-    labels, faults = one_chunk(typed.table["label"]), one_chunk(typed.table["fault"])
+    is_dropped = one_chunk(dropped(typed.table, settings.drop_labels, kind))
+    labelled = merged(typed.table, settings.merge_labels, kind)
+    labels, faults = one_chunk(labelled["label"]), one_chunk(typed.table["fault"])
     is_to_read = pc.equal(table["status"], int(Status.TO_READ))
     rules = [(pc.is_valid(faults), BROKEN_ROW, faults)]
     if kind in ("multi", "targets"):
@@ -134,21 +142,21 @@ def _settled(table: pa.Table, typed: TypedRows, kind: LabelKind) -> pa.Table:
         rules += [
             (pc.is_valid(typed.unnamed), NO_LABEL, typed.unnamed),
             (pc.is_null(labels), NO_LABEL, pa.scalar(missing)),
+            (is_dropped, DROPPED_LABEL, pa.scalar("source.archive.drop_labels names one of its labels")),
         ]
         label = pc.if_else(is_to_read, labels, _NO_TEXT)
-        table = _with(table, "label", label)
+        table = with_column(table, table.schema.field("label"), label)
     for mask, reason, message in rules:
         chosen = pc.and_(pc.equal(table["status"], int(Status.TO_READ)), mask)
-        table = _with(table, "message", pc.if_else(chosen, message, table["message"]))
-        table = _with(table, "reason", pc.if_else(chosen, pa.scalar(reason), table["reason"]))
-        table = _with(table, "status", pc.if_else(chosen, int(Status.QUARANTINED), table["status"]))
-    for name in typed.table.schema.names:
+        lost = int(Status.FILTERED if reason in FILTER_REASONS else Status.QUARANTINED)
+        table = with_column(
+            table, table.schema.field("message"), pc.if_else(chosen, message, table["message"])
+        )
+        table = with_column(
+            table, table.schema.field("reason"), pc.if_else(chosen, pa.scalar(reason), table["reason"])
+        )
+        table = with_column(table, table.schema.field("status"), pc.if_else(chosen, lost, table["status"]))
+    for name in labelled.schema.names:
         if name.startswith(PREFIX):
-            table = table.append_column(typed.table.schema.field(name), typed.table[name])
+            table = table.append_column(labelled.schema.field(name), labelled[name])
     return table
-
-
-def _with(table: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:
-    at = table.schema.get_field_index(name)
-    field = table.schema.field(at)
-    return table.set_column(at, field, column.cast(field.type))

@@ -120,6 +120,42 @@ def test_a_name_in_json_wins_over_the_number(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_numbers_of_no_class_and_members_that_are_no_images(tmp_path: Path) -> None:
+    files = {
+        "1.jpg": b"1", "1.cls": b"0", "2.jpg": b"2", "2.cls": b"9", "3.jpg": b"3", "3.cls": b"-1",
+        "4.cls": b"1", "5.jxl": b"5", "5.cls": b"1", "6.dng": b"6", "words": b"words",
+    }  # fmt: skip
+    make_tar(tmp_path / "a.tar", files)
+    found = listed(tmp_path, archive={"class_names": ["cat", "dog"]})
+    assert {uri.partition("#")[2]: label for uri, (label, _) in found.items()} == {
+        "1.jpg": "cat", "1.cls": "sidecar", "2.jpg": "no_label", "2.cls": "sidecar", "3.jpg": "no_label",
+        "3.cls": "sidecar", "4.cls": "sidecar", "5.jxl": "dog", "5.cls": "sidecar", "6.dng": "other_file",
+        "words": "other_file",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("labels", ["class", "multi"])
+def test_labels_of_sidecars_are_dropped_merged_and_named_by_a_file(tmp_path: Path, labels: str) -> None:
+    source = tmp_path / "source"
+    files = {
+        f"{number}.{end}": data
+        for number in range(4)
+        for end, data in (("jpg", b"x"), ("cls", b"%d" % number))
+    }
+    make_tar(source / "a.tar", files)
+    (source / "names.txt").write_text("cat\nkitten\nskip\n")
+    archive = {"classes_file": "names.txt", "drop_labels": "skip", "merge_labels": {"kitten": "cat"}}
+    found = listed(source, labels=labels, archive=archive)
+    images = {uri: label for uri, (label, _) in found.items() if uri.endswith("jpg")}
+    assert list(images.values()) == ["cat", "cat", "dropped_label", "no_label"]
+
+
+def test_settings_of_sidecars_need_sidecars(tmp_path: Path) -> None:
+    make(tmp_path, {"a.tar": ["cat/1.jpg", "dog/2.jpg"]})
+    with pytest.raises(ConfigError, match="drop_labels and merge_labels are for sidecars"):
+        listed(tmp_path, archive={"drop_labels": ["cat"]})
+
+
 @pytest.mark.parametrize(
     ("first", "settings"), [(True, {"archive": {"name_key": "label_name"}}), (False, {})]
 )
