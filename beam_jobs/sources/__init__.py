@@ -84,8 +84,8 @@ def list_inputs(source: SourceFolder, config: PrepareConfig, place: Workplace | 
 
 
 def _without_young(listing: Listing, config: PrepareConfig) -> Listing:
-    """Leave out files that may still grow, as ``source.min_age_seconds`` asks."""
-    if not config.source.min_age_seconds:
+    """Leave out files that may still grow, as ``source.min_age_seconds`` asks; a fetched image cannot."""
+    if not config.source.min_age_seconds or fetches(config):
         return listing
     newest = time.time_ns() - round(config.source.min_age_seconds * 1e9)
     is_old = pc.less_equal(listing.table["mtime_ns"], newest)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from beam_jobs import sources
 from beam_jobs.config import PrepareConfig
 from beam_jobs.schemas import FileRef, Status, file_refs
 from beam_jobs.sources.files.folder import SourceFolder
@@ -47,6 +48,15 @@ def outcomes(listing: Listing) -> dict[str, tuple[str | None, int, str | None]]:
 
 
 READ, FILTERED, LOST = Status.TO_READ, Status.FILTERED, Status.QUARANTINED
+
+
+def test_fetched_images_have_no_age(server: ImageServer, tmp_path: Path) -> None:
+    urls = [server.give(f"/{number}.jpg", image(jpeg(number))) for number in range(6)]
+    source = written(tmp_path, *(f"{url},cat" for url in urls))
+    config = configured()
+    config = config.model_copy(update={"source": config.source.model_copy(update={"min_age_seconds": 60.0})})
+    listing = sources.list_inputs(source, config, workplace(tmp_path))
+    assert [row[1] for uri, row in outcomes(listing).items() if uri in urls] == [READ] * 6
 
 
 def test_every_row_is_listed_without_being_fetched(tmp_path: Path) -> None:
