@@ -82,6 +82,10 @@ class LossNotFinite(ConfigError):
     """The loss of a training became infinite or not a number."""
 
 
+class LossNotFiniteElsewhere(LossNotFinite):
+    """The same, and another rank computed such a loss before this one."""
+
+
 class NotFoundError(UsageError):
     """A source, dataset, version or record does not exist."""
 

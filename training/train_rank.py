@@ -15,7 +15,6 @@ from infra import progress as events
 from infra.dataset.catalog import Catalog
 from infra.processes.job_command import JobParser, settings_of
 from infra.processes.process import die_at_once_with_parent, exit_at_once, own_peak_rss_bytes, run_main
-from infra.progress import Event
 from training.config import TrainConfig
 from training.loop.start import train_in_process
 from training.ranks.cluster import Cluster, cluster_from_environment
@@ -44,11 +43,8 @@ def _run(argv: Sequence[str] | None) -> int:
     place = cluster_from_environment()
     heart = heart_of_this_process()
 
-    def on_event(event: Event) -> None:
-        if heart is not None and event.get("event") == "stage":
-            heart.begin_stage()
-
-    events.subscribe(on_event)
+    if heart is not None:
+        events.subscribe(heart.hear)
     try:
         version = Catalog(args.root).open_view(args.dataset)
         if config.run.framework == "torch":

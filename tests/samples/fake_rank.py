@@ -17,22 +17,47 @@ from pathlib import Path
 from typing import NoReturn
 
 from infra import progress as events
-from infra.errors import DataError, EnvironmentFault, LossNotFinite, OutOfMemory, Preempted, RankLost
+from infra.errors import (
+    DataError,
+    EnvironmentFault,
+    LossNotFinite,
+    LossNotFiniteElsewhere,
+    OutOfMemory,
+    Preempted,
+    RankLost,
+)
 from infra.processes.process import run_main
 from training.ranks.cluster import Cluster, cluster_from_environment
-from training.ranks.heartbeat import heart_of_this_process
+from training.ranks.heartbeat import Work, heart_of_this_process
 
 STEP_SECONDS = 0.02
 
 
+LONG_SECONDS = 4.0
+
+
 def _do(deed: str) -> None:
-    """Fail in some way."""
+    """Fail in some way, or take long."""
     if deed == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif deed == "stop":
         os.kill(os.getpid(), signal.SIGSTOP)
     elif deed == "hang":
         time.sleep(600)
+    elif deed == "spin":
+        while True:
+            pass
+    elif deed == "compile":
+        until = time.monotonic() + LONG_SECONDS
+        while time.monotonic() < until:
+            pass
+    elif deed == "export":
+        time.sleep(LONG_SECONDS)
+    elif deed == "loss elsewhere":
+        raise LossNotFiniteElsewhere("the loss became nan", "lower optimizer.learning_rate")
+    elif deed == "late loss":
+        time.sleep(0.3)
+        raise LossNotFinite("the loss became nan", "lower optimizer.learning_rate")
     elif deed == "lost":
         time.sleep(0.3)
         raise RankLost("another rank is gone")
@@ -91,6 +116,8 @@ def _run(folder: Path, steps: int, deeds: list[dict[str, object]]) -> int:
             events.metrics(step=step)
         if asked:
             raise Preempted("stopped on request")
+    with heart.during(Work.LONG):
+        _do(own.get((attempt, "end"), ""))
     events.result({"steps": step, "num_ranks": num_ranks, "peak_rss_bytes": 100})
     return 0
 

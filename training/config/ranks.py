@@ -71,7 +71,7 @@ class RankSettings(Settings):
         gt=0,
         le=604_800,
         description="a rank without a step for so long counts as hung; unset: 20 times the slowest step "
-        "so far, at least 60 s",
+        "so far, at least 10 s, or ranks.peer_timeout_seconds with several machines or an object store",
     )
     stop_timeout_seconds: float = Field(
         default=120.0,

@@ -190,6 +190,8 @@ def compare(exported: Exported, values: Values, reader: RecordReader, measure: F
     """
     score = model_score = largest = 0.0
     same = count = 0
+    stage, total = "compare", len(reader.table)
+    events.stage(stage, total)
     for batch in _batches(exported, reader, exported.num_together):
         wanted, found = np.asarray(exported.output(batch.images), np.float64), values(batch.images)
         score += float(measure.scores(found, batch.labels).sum())
@@ -197,6 +199,7 @@ def compare(exported: Exported, values: Values, reader: RecordReader, measure: F
         same += int(measure.agree(found, wanted).sum())
         largest = max(largest, float(measure.differences(found, wanted).max()))
         count += len(batch.labels)
+        events.progress(stage, count, total)
     split, name = reader.table.split, measure.score_name
     return Comparison(split, count, name, score / count, model_score / count, same / count, largest)
 

@@ -10,12 +10,29 @@ import mmap
 import os
 import struct
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
+
+from infra.progress import Event
 
 PATH_VARIABLE = "SHARDMILL_HEARTBEAT"
 
 _FORM = struct.Struct("<qqqd")
+_FIRST_BEATS = 4  # the first two steps of a stage: each may compile
+
+
+class Work(IntEnum):
+    """The work of a rank, by the silence that it may need."""
+
+    START = 0
+    """The process starts, or a stage begins: it may compile for minutes."""
+    STEPS = 1
+    """Steps of training or evaluation: each takes about as long as the ones before."""
+    LONG = 2
+    """A checkpoint, an export or a report: it may take minutes, and wait for a disk or a server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +41,13 @@ class Beat:
 
     Attributes:
         number: beats since the start of the process; 0: none yet.
-        in_stage: beats since the latest stage (training, validation, ...) began.
+        work: what the rank does since then.
         step: steps of the run that are done.
         at: when, on the system's monotonic clock (seconds).
     """
 
     number: int = 0
-    in_stage: int = 0
+    work: Work = Work.START
     step: int = 0
     at: float = 0.0
 
@@ -43,6 +60,7 @@ class Heart:
         with path.open("r+b") as file:
             self._memory = mmap.mmap(file.fileno(), _FORM.size)
         self._number = self._in_stage = self._step = 0
+        self._special: Work | None = None
 
     def beat(self, step: int | None = None) -> None:
         """Note that the rank is alive; ``step`` of the run is done."""
@@ -50,20 +68,42 @@ class Heart:
         self._in_stage += 1
         if step is not None:
             self._step = step
-        self._write()
+        self.note_life()
 
     def note_step(self, step: int) -> None:
         """Note that ``step`` of the run is done, before others hear of it. This is no beat of its own."""
         self._step = step
-        self._write()
+        self.note_life()
+
+    def note_life(self) -> None:
+        """Note that the rank goes on with what it does, which has no steps. This is no beat of its own."""
+        steps = Work.STEPS if self._in_stage >= _FIRST_BEATS else Work.START
+        work = steps if self._special is None else self._special
+        _FORM.pack_into(self._memory, 0, self._number, work, self._step, time.monotonic())
 
     def begin_stage(self) -> None:
         """Note that work of another kind begins, whose first beats may take long."""
         self._in_stage = 0
-        self._write()
+        self.note_life()
 
-    def _write(self) -> None:
-        _FORM.pack_into(self._memory, 0, self._number, self._in_stage, self._step, time.monotonic())
+    def hear(self, event: Event) -> None:
+        """Note what an event of this process tells: work of a stage is done; a stage begins or ends."""
+        if event["event"] == "stage":
+            self.begin_stage()
+        elif event["event"] == "progress":
+            is_over = event["total"] is not None and event["done"] >= event["total"]
+            (self.begin_stage if is_over else self.note_life)()
+
+    @contextmanager
+    def during(self, work: Work) -> Iterator[None]:
+        """Note that the block does work of this kind, and that the rank then goes on as before."""
+        before, self._special = self._special, work
+        self.note_life()
+        try:
+            yield
+        finally:
+            self._special = before
+            self.note_life()
 
 
 def prepare(path: Path) -> None:
@@ -74,7 +114,10 @@ def prepare(path: Path) -> None:
 def read(path: Path) -> Beat:
     """Read the latest beat of a rank."""
     data = path.read_bytes()
-    return Beat(*_FORM.unpack(data)) if len(data) == _FORM.size else Beat()
+    if len(data) != _FORM.size:
+        return Beat()
+    number, work, step, at = _FORM.unpack(data)
+    return Beat(number, Work(work), step, at)
 
 
 def heart_of_this_process() -> Heart | None:

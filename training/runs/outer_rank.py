@@ -25,6 +25,7 @@ from training.ranks.devices import DeviceRequest, visible_gpus
 from training.ranks.supervision.attempt import Attempt
 from training.ranks.supervision.outcomes import Failed, Finished, RankFailure
 from training.ranks.supervision.rank_process import RankProcess, RankStart
+from training.ranks.supervision.silence import Limits
 from training.ranks.supervision.slots import Slot
 from training.ranks.supervision.stop_requests import stop_requests
 from training.runs.supervised_ranks import limits_of, preemption_signals, rank_command
@@ -64,7 +65,7 @@ def train_as_outer_rank(
     with (
         tempfile.TemporaryDirectory(prefix="shardmill-rank-") as scratch,
         stop_requests(preemption_signals(config)) as stop,
-        Attempt(limits_of(config), events.emit) as attempt,
+        Attempt(_limits(config, root), events.emit) as attempt,
     ):
         start = RankStart(
             place.rank,
@@ -81,6 +82,11 @@ def train_as_outer_rank(
         failure = replace(outcome.failure, num_ranks=place.num_ranks)
         raise _error_of(failure, more_parts) from failure.error
     raise (Cancelled if not stop.preempted and stop.asked else Preempted)("stopped on request", GO_ON)
+
+
+def _limits(config: TrainConfig, root: str | Path) -> Limits:
+    """Return when the rank counts as hung. It may wait for ranks that this process does not see."""
+    return replace(limits_of(config, root), least=config.ranks.peer_timeout_seconds, sees_all=False)
 
 
 def _environment(config: TrainConfig, place: Cluster | Meeting) -> dict[str, str]:

@@ -13,7 +13,7 @@ from infra.dataset.version import DatasetVersion
 from training.config import TrainConfig
 from training.ranks.launchers import registry
 from training.ranks.supervision.hosts import RankHosts
-from training.ranks.supervision.silence import Limits
+from training.ranks.supervision.silence import LEAST_SECONDS, Limits
 from training.ranks.supervision.slots import RankCount, Slot
 from training.ranks.supervision.supervisor import RankPlan, Supervisor
 
@@ -41,7 +41,7 @@ def train_with_supervised_ranks(
         plan = RankPlan(
             command=rank_command(config, version, root, run_dir),
             log_folder=run_dir / "logs" / "ranks",
-            limits=limits_of(config),
+            limits=limits_of(config, root),
             max_restarts=config.ranks.max_restarts,
             preemption_signals=preemption_signals(config),
             hosts=hosts,
@@ -50,11 +50,18 @@ def train_with_supervised_ranks(
         return Supervisor(plan).run()
 
 
-def limits_of(config: TrainConfig) -> Limits:
-    """Return when a rank counts as hung."""
+def limits_of(config: TrainConfig, root: str | Path) -> Limits:
+    """Return when ranks count as hung, of which this process watches all.
+
+    On several machines, and with an object store, a network that is slow for a moment is no hang.
+    """
     settings = config.ranks
+    is_local = settings.launcher == "local" and "://" not in str(root)
     return Limits(
-        settings.start_timeout_seconds, settings.step_timeout_seconds, settings.stop_timeout_seconds
+        settings.start_timeout_seconds,
+        settings.step_timeout_seconds,
+        settings.stop_timeout_seconds,
+        least=LEAST_SECONDS if is_local else settings.peer_timeout_seconds,
     )
 
 

@@ -24,6 +24,7 @@ from training.loop.showing.pictures import HardestExamples
 from training.loop.stopping.interruption import StopFlag
 from training.ranks.peers import Peers
 from training.reading import RecordReader
+from training.ranks.heartbeat import Work
 from training.results.metrics.tally import Evaluation
 
 
@@ -157,6 +158,7 @@ class EpochLoop(ABC):
         self._head_alone = alone
 
     def _train(self, batches: Iterator[Any]) -> None:
+        self._stop.begin_stage()  # the step compiles again
         """Take one step, and report and save where it is time."""
         started = time.perf_counter()
         batch = next(batches)
@@ -190,11 +192,12 @@ class EpochLoop(ABC):
         pruning = self._parts.pruning
         # A model that is not pruned to the end cannot be the best.
         self._run.end_epoch(row, may_be_best=pruning is None or pruning.is_complete(row["step"]))
-        self._outputs.history.write(self.progress.history)
-        self._outputs.trackers.epoch(row)
-        if self._data.balance is not None:
-            self._data.balance.end_epoch(row["epoch"] - 1)
-        self._epoch_ended(row)
+        with self._stop.during(Work.LONG):
+            self._outputs.history.write(self.progress.history)
+            self._outputs.trackers.epoch(row)
+            if self._data.balance is not None:
+                self._data.balance.end_epoch(row["epoch"] - 1)
+            self._epoch_ended(row)
         started = time.perf_counter()
         self._save()
         self.progress.seconds += time.perf_counter() - started
@@ -215,7 +218,8 @@ class EpochLoop(ABC):
             log.scalars("validation", run_step, figures)
             events.metrics(split="validation", epoch=epoch, step=run_step, **figures)
             if self._shows_pictures and self._run.is_best(figures):
-                hardest.write(log, run_step, validation)
+                with self._stop.during(Work.LONG):
+                    hardest.write(log, run_step, validation)
         if devices := gpu_figures(self._outputs.gpus, self._ranks):
             row["devices"] = devices
             log.scalars("devices", run_step, devices)
@@ -243,10 +247,11 @@ class EpochLoop(ABC):
     def _save(self) -> None:
         """Copy everything for a checkpoint, which is written while training goes on."""
         self._reports.publish(self.progress)
-        self._outputs.log.flush()
-        trace = self._outputs.trace
-        if trace is not None:
-            self.progress.trace_bytes = trace.flush()
-        before = None if trace is None else trace.sync
-        self._outputs.checkpoints.save(self.run_step, self._parts.state, self.progress, before)
+        with self._stop.during(Work.LONG):  # it waits for the last one to be written
+            self._outputs.log.flush()
+            trace = self._outputs.trace
+            if trace is not None:
+                self.progress.trace_bytes = trace.flush()
+            before = None if trace is None else trace.sync
+            self._outputs.checkpoints.save(self.run_step, self._parts.state, self.progress, before)
         self._saved_at = time.monotonic()

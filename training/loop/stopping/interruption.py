@@ -5,11 +5,12 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType
 from typing import Literal
 
 from infra.errors import GO_ON, Cancelled, Preempted
+from training.ranks.heartbeat import Work
 
 STOPPED = "stopped on request"
 
@@ -35,6 +36,13 @@ class StopFlag:
 
     def note_step(self) -> None:
         """Note that a step is done; its figures are not reported yet."""
+
+    def during(self, work: Work) -> AbstractContextManager[None]:
+        """Tell the parent, if one watches this process, that a block does work of a kind."""
+        return nullcontext()
+
+    def begin_stage(self) -> None:
+        """Tell the parent that the next steps are of another kind, and may compile."""
 
     @property
     def asked(self) -> Literal["preempted", "cancelled"] | None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
 
-from infra.errors import Cancelled, LossNotFinite, RankLost
+from infra.errors import Cancelled, LossNotFinite, LossNotFiniteElsewhere, RankLost
 from infra.progress import Event
 from training.ranks.supervision.hosts import OnEvent, RunningRank
 from training.ranks.supervision.outcomes import (
@@ -20,7 +20,7 @@ from training.ranks.supervision.outcomes import (
     Regrown,
     Stopped,
 )
-from training.ranks.supervision.silence import AllowedSilence, Limits
+from training.ranks.supervision.silence import Limits, Sign, SilenceWatch
 from training.ranks.supervision.stop_requests import StopRequests
 
 _LOOK_SECONDS = 0.05
@@ -45,7 +45,7 @@ class Attempt:
         self._limits = limits
         self._on_event = on_event
         self._ranks: list[RunningRank] = []
-        self._allowed: list[AllowedSilence] = []
+        self._silence = SilenceWatch(limits)
 
     def __enter__(self) -> Attempt:
         return self
@@ -59,7 +59,6 @@ class Attempt:
         """Start all ranks with ``start``, which is given the function for their events."""
         for rank in start(self._relay):
             self._ranks.append(rank)
-            self._allowed.append(AllowedSilence(self._limits))
 
     def wait(self, stop: StopRequests, may_grow: Callable[[], bool]) -> Outcome:
         """Watch the ranks to the end of the attempt.
@@ -127,7 +126,7 @@ class Attempt:
             ended.append(self._ranks[0])
 
         def follows(rank: RunningRank) -> int:
-            if isinstance(rank.error, RankLost):
+            if isinstance(rank.error, RankLost | LossNotFiniteElsewhere):
                 return 2
             # TensorFlow aborts a process whose peer is gone, at times; and an exception of its own is less
             # telling than an error that we report.
@@ -154,20 +153,20 @@ class Attempt:
 
     def _hung(self) -> RankFailure | None:
         """Return the failure of a rank that is stopped, or of the one that is behind while all are silent."""
-        for rank in self._ranks:
-            if rank.poll() is None and rank.stopped_seconds() > _STOPPED_SECONDS:
+        running = [rank for rank in self._ranks if rank.poll() is None]
+        for rank in running:
+            if rank.stopped_seconds() > _STOPPED_SECONDS:
                 return self._hang(rank, "stopped", "was stopped (SIGSTOP)")
-        for rank, allowed in zip(self._ranks, self._allowed, strict=True):
-            silent = rank.silent_seconds()
-            if rank.poll() is None and silent > allowed.seconds(rank.beat, silent):
-                # The others wait for the one that is behind.
-                behind = min(self._ranks, key=lambda one: one.beat.number)
-                message = f"gave no sign of life for {silent:.0f} s"
-                if len({one.beat.number for one in self._ranks}) == 1 < len(self._ranks):
-                    message += ", nor did any other rank: one of them hangs in the same step"
-                self._signal(signal.SIGQUIT)  # each writes to its log where it is
-                return self._hang(behind, "silent", message)
-        return None
+        reason = self._silence.look(
+            {rank.rank: Sign(rank.beat, rank.silent_seconds(), rank.idle_seconds()) for rank in running}
+        )
+        if reason is None:
+            return None
+        behind = min(running, key=lambda one: one.beat.number)  # the others wait for it
+        if len({one.beat.number for one in running}) == 1 < len(running):
+            reason += "; nor did any other rank: one of them hangs in the same step"
+        self._signal(signal.SIGQUIT)  # each writes to its log where it is
+        return self._hang(behind, "silent", reason)
 
     def _hang(self, rank: RunningRank, reason: Reason, message: str) -> RankFailure:
         return RankFailure(rank.rank, len(self._ranks), reason, message, rank.beat.step)

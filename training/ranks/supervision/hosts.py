@@ -51,7 +51,10 @@ class RunningRank(Protocol):
         """The rank's latest heartbeat; ``at`` has no meaning on another machine."""
 
     def silent_seconds(self) -> float:
-        """Return the time since its latest beat, or since its start."""
+        """Return the time since its latest sign of life, or since its start."""
+
+    def idle_seconds(self) -> float:
+        """Return for how long it has been seen silent, and its processes without use of a processor."""
 
     def stopped_seconds(self) -> float:
         """Return for how long it has been seen stopped by SIGSTOP; 0: it is not."""

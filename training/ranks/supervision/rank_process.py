@@ -20,8 +20,10 @@ from infra.processes.children import started
 from infra.progress import Event
 from training.ranks import heartbeat
 from training.ranks.heartbeat import Beat
+from training.ranks.supervision.processor_use import ProcessorUse
 
 _LOG_LINES = 12
+_BRIEF_SECONDS = 1.0  # a shorter silence needs no closer look
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class RankProcess:
         self.ended_at: float | None = None
         self._heartbeat = start.heartbeat_path
         self._stopped_since: float | None = None
+        self._use: ProcessorUse | None = None  # while it is silent
         self._started_at = time.monotonic()
         heartbeat.prepare(start.heartbeat_path)
         if start.log_path is not None:
@@ -77,8 +80,16 @@ class RankProcess:
         return heartbeat.read(self._heartbeat)
 
     def silent_seconds(self) -> float:
-        """Return the time since its latest beat, or since its start."""
+        """Return the time since its latest sign of life, or since its start."""
         return time.monotonic() - max(self.beat.at, self._started_at)
+
+    def idle_seconds(self) -> float:
+        """Return for how long it has been seen silent, and its processes without use of a processor."""
+        if self.silent_seconds() < _BRIEF_SECONDS:
+            self._use = None
+            return 0.0
+        self._use = self._use or ProcessorUse(self._process.pid)
+        return self._use.idle_seconds()
 
     def stopped_seconds(self) -> float:
         """Return for how long it has been seen stopped by SIGSTOP; 0: it is not."""

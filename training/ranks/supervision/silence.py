@@ -1,14 +1,20 @@
-"""The longest silence of a rank that does not yet count as hung."""
+"""Judge by the silence of the ranks of an attempt whether one of them hangs. Pure: it reads no clock.
+
+Ranks wait for each other in each step, so all of them fall silent when one hangs, and none hangs that waits
+for one which still may take long. Two things tell of a hang: the silence of ranks that take steps is much
+longer than any step before, or no rank has used a processor for a while. The second one also finds a hang at
+the start and in a first step, where ranks may compile for minutes; but compiling takes a processor.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from training.ranks.heartbeat import Beat
+from training.ranks.heartbeat import Beat, Work
 
-_FIRST_BEATS = 4  # the first two steps of a stage: each may compile
-_SLOWEST = 20
-_LEAST_SECONDS = 60.0
+_TIMES_SLOWEST = 20
+LEAST_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,41 +23,92 @@ class Limits:
 
     Attributes:
         start: until the first steps are done, and until the first steps of each further stage are.
-        step: between two beats after that; None: 20 times the slowest step so far, and at least a minute.
+        step: between two beats after that; None: 20 times the slowest step so far, and at least ``least``.
         stop: until all ranks have saved and ended when they were asked to.
+        least: the shortest silence that may count as a hang, if ``step`` is None.
+        sees_all: all ranks are watched, so that they hang if none of them uses a processor.
     """
 
     start: float
     step: float | None
     stop: float
+    least: float = LEAST_SECONDS
+    sees_all: bool = True
+
+    @property
+    def idle(self) -> float:
+        """The time that all ranks may be silent without using a processor."""
+        return self.least if self.step is None else self.step
 
 
-class AllowedSilence:
-    """The time for which one rank may be silent. It learns from the steps that the rank has finished."""
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """A rank at one look.
+
+    Attributes:
+        beat: its latest beat.
+        silent_seconds: time since its latest sign of life.
+        idle_seconds: for how long its processes have used no processor.
+    """
+
+    beat: Beat
+    silent_seconds: float
+    idle_seconds: float
+
+
+class SilenceWatch:
+    """Looks at the ranks of an attempt. It learns from the steps that they have finished."""
 
     def __init__(self, limits: Limits) -> None:
-        """Begin with a rank that has not taken a step."""
+        """Begin with ranks that have not taken a step."""
         self._limits = limits
-        self._num_beats = 0
-        self._silent = 0.0
+        self._before: Mapping[int, Sign] = {}
         self._slowest = 0.0
 
-    def seconds(self, beat: Beat, silent_seconds: float) -> float:
-        """Return the time that the rank may be silent (seconds). Call it at each look at the rank.
+    def look(self, signs: Mapping[int, Sign]) -> str | None:
+        """Learn from a look, and return the reason why a rank hangs; None: none does.
 
         Args:
-            beat: its latest beat.
-            silent_seconds: the time since then.
+            signs: all ranks that run, by number.
         """
-        if beat.number > self._num_beats:
-            # What was under way at the last look is done, and took about as long as was seen then. What is
-            # still under way does not count: a hang would extend its own limit.
-            if beat.in_stage > _FIRST_BEATS:
-                self._slowest = max(self._slowest, self._silent)
-            self._num_beats = beat.number
-        self._silent = silent_seconds
-        if beat.in_stage < _FIRST_BEATS:
+        self._learn(signs)
+        self._before = signs
+        longest = max((sign.silent_seconds for sign in signs.values()), default=0.0)
+        if self._has_silent_rank(signs):
+            return f"gave no sign of life for {longest:.0f} s"
+        if signs and self._all_idle(signs):
+            return f"gave no sign of life for {longest:.0f} s, and no rank used a processor"
+        return None
+
+    def _learn(self, signs: Mapping[int, Sign]) -> None:
+        """Note the time of a step that is done.
+
+        It took about as long as the rank was silent at the last look. A step under way does not count: a hang
+        would extend its own limit. Nor does one in which a rank may have waited for another's long work.
+        """
+        if any(sign.beat.work != Work.STEPS for sign in self._before.values()):
+            return
+        for rank, sign in signs.items():
+            before = self._before.get(rank)
+            if before is not None and sign.beat.number > before.beat.number:
+                self._slowest = max(self._slowest, before.silent_seconds)
+
+    def _limit(self, work: Work) -> float:
+        """Return the time that a rank may be silent during work of a kind."""
+        if work != Work.STEPS:
             return self._limits.start
         if self._limits.step is not None:
             return self._limits.step
-        return max(_LEAST_SECONDS, _SLOWEST * self._slowest)
+        return max(self._limits.least, _TIMES_SLOWEST * self._slowest)
+
+    def _has_silent_rank(self, signs: Mapping[int, Sign]) -> bool:
+        """Return whether a rank is silent for too long, and no other does work that it may wait for."""
+        in_time = [sign for sign in signs.values() if sign.silent_seconds <= self._limit(sign.beat.work)]
+        return len(in_time) < len(signs) and all(sign.beat.work == Work.STEPS for sign in in_time)
+
+    def _all_idle(self, signs: Mapping[int, Sign]) -> bool:
+        """Return whether all ranks are silent and idle, and none does work that may be idle."""
+        return self._limits.sees_all and all(
+            sign.beat.work != Work.LONG and min(sign.silent_seconds, sign.idle_seconds) > self._limits.idle
+            for sign in signs.values()
+        )

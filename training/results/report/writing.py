@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from infra import progress as events
 from infra.storage.filesystem import Storage
 from training.reading import RecordReader
 from training.results.predictions.file import has_one_label, predictions_file
@@ -40,7 +41,12 @@ def write_run_report(run_dir: Path, result: Mapping[str, Any], readers: Mapping[
     single = {split: path for split, path in files.items() if has_one_label(path)}
     environment = json.loads((run_dir / "environment.json").read_bytes())
     is_whole = environment["config"].get("data", {}).get("fit") == "stretch"
-    hardest = {split: find_hardest(path, _HARDEST, is_whole=is_whole) for split, path in files.items()}
+    events.stage("report", len(files), unit="splits")
+    hardest, scatters = {}, {}
+    for number, (split, path) in enumerate(files.items(), 1):
+        hardest[split] = find_hardest(path, _HARDEST, is_whole=is_whole)
+        scatters[split] = scatters_of(path)
+        events.progress("report", number, len(files), unit="splits")
     errors = find_label_errors({split: single[split] for split in OUT_OF_SAMPLE if split in single})
     thumbnails = _thumbnails(readers, hardest, errors)
     likely = [] if errors is None else list(errors.listed[:_LABEL_ERRORS])
@@ -53,7 +59,7 @@ def write_run_report(run_dir: Path, result: Mapping[str, Any], readers: Mapping[
         label_errors=errors,
         label_errors_shown=likely,
         thumbnails=thumbnails,
-        scatters={split: scatters_of(path) for split, path in files.items()},
+        scatters=scatters,
     )
     Storage.at(run_dir).write_atomic(REPORT_FILE, render_page(contents).encode("utf-8"))
     return run_dir / REPORT_FILE

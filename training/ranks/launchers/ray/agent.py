@@ -39,7 +39,8 @@ class Look:
     Attributes:
         status: the exit status; None: it runs.
         beat: the latest beat.
-        silent_seconds: time since then.
+        silent_seconds: time since the latest sign of life.
+        idle_seconds: for how long its processes have used no processor.
         stopped_seconds: for how long it has been stopped by SIGSTOP.
         events: its events since the last look.
         printed: its output since the last look.
@@ -51,6 +52,7 @@ class Look:
     status: int | None
     beat: Beat
     silent_seconds: float
+    idle_seconds: float
     stopped_seconds: float
     events: Sequence[Event]
     printed: bytes
@@ -118,6 +120,7 @@ class RankAgent:
             status,
             rank.beat,
             rank.silent_seconds(),
+            rank.idle_seconds(),
             rank.stopped_seconds(),
             events,
             self._printed(everything=status is not None),

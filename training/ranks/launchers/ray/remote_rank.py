@@ -53,9 +53,14 @@ class RemoteRank:
         return Beat() if self._seen is None else self._seen.beat
 
     def silent_seconds(self) -> float:
-        """Return the time since its latest beat, or since its start."""
+        """Return the time since its latest sign of life, or since its start."""
         self.poll()
         return self._since(0.0 if self._seen is None else self._seen.silent_seconds)
+
+    def idle_seconds(self) -> float:
+        """Return for how long it has been seen silent, and its processes without use of a processor."""
+        self.poll()
+        return 0.0 if self._seen is None else self._seen.idle_seconds
 
     def stopped_seconds(self) -> float:
         """Return for how long it has been seen stopped by SIGSTOP; 0: it is not."""

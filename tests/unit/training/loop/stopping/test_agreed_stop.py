@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 from infra.errors import Preempted
+from tests.samples.peers import Alone, TwoAlike
 from training.loop.stopping.agreed_stop import AgreedStop
 from training.ranks.heartbeat import Heart, prepare, read
-
-
-class Alone:
-    """A single rank."""
-
-    rank = 0
-    num_ranks = 1
-    is_first = True
-
-    def total(self, value: Any) -> Any:
-        return np.asarray(value)
-
-    def all_values(self, value: Any) -> list[Any]:
-        return [value]
-
-    def value_of_first(self, value: Any) -> Any:
-        return value
-
-    def variables_of_first(self, variables: Any) -> None:
-        pass
 
 
 def test_the_parent_knows_of_a_step_before_its_figures_are_reported(tmp_path: Path) -> None:
@@ -47,19 +25,6 @@ def test_the_parent_knows_of_a_step_before_its_figures_are_reported(tmp_path: Pa
     assert (read(path).step, read(path).number) == (9, 1)
 
 
-class TwoAlike(Alone):
-    """Two ranks that do the same; what ``meanwhile`` does comes while they add up."""
-
-    num_ranks = 2
-
-    def __init__(self) -> None:
-        self.meanwhile: Callable[[], None] = lambda: None
-
-    def total(self, value: Any) -> Any:
-        self.meanwhile()
-        return 2 * np.asarray(value)
-
-
 def test_a_signal_during_a_meeting_stops_all_ranks_at_the_next_one() -> None:
     ranks = TwoAlike()
     stop = AgreedStop(ranks)
@@ -72,3 +37,12 @@ def test_a_signal_during_a_meeting_stops_all_ranks_at_the_next_one() -> None:
 def _check_often(stop: AgreedStop) -> None:
     for _ in range(1000):
         stop.check()
+
+
+def test_a_wish_of_one_rank_is_granted_to_all_once() -> None:
+    stop = AgreedStop(TwoAlike())
+    granted = []
+    for wanted in (True, False, False, False):
+        granted.append(stop.agreed(wanted))
+        stop.check()
+    assert granted == [False, True, False, False]

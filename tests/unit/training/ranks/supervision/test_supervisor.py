@@ -118,10 +118,40 @@ def test_the_rank_that_is_behind_is_the_one_that_hangs(tmp_path: Path) -> None:
     assert "in _do" in log, "the place where it hung"
 
 
+@pytest.mark.parametrize(
+    ("fault", "rank"),
+    [
+        pytest.param(deed("hang", step="start"), None, id="asleep at start, no rank has taken a step"),
+        pytest.param(deed("hang", step=1), 1, id="asleep in its first steps, which may compile"),
+        pytest.param(deed("spin"), 1, id="computes for ever between two steps"),
+    ],
+)
+def test_a_hang_is_found_at_any_time(tmp_path: Path, fault: dict[str, Any], rank: int | None) -> None:
+    limits = Limits(start=60.0, step=None, stop=20.0, least=3.0)
+    result = Supervisor(plan(tmp_path, fault, limits=limits)).run()
+    (restart,) = result["restarts"]
+    assert restart["reason"] == "silent"
+    assert rank in (None, restart["rank"])
+
+
+def test_ranks_that_take_long_to_start_and_to_end_do_not_hang(tmp_path: Path) -> None:
+    limits = Limits(start=60.0, step=None, stop=20.0, least=2.0)
+    # Rank 1 computes while rank 0 waits for it; at the end rank 0 waits for a disk, alone.
+    faults = deed("compile", step="start"), deed("export", rank=0, step="end")
+    result = Supervisor(plan(tmp_path, *faults, limits=limits)).run()
+    assert result["restarts"] == []
+
+
 def test_a_rank_that_lost_another_is_not_the_first_that_failed(tmp_path: Path) -> None:
     faults = deed("lost", rank=0), deed("kill", rank=1)
     result = Supervisor(plan(tmp_path, *faults)).run()
     assert [(row["rank"], row["reason"]) for row in result["restarts"]] == [(1, "signal")]
+
+
+def test_the_rank_that_computed_the_first_loss_that_is_not_finite_is_named(tmp_path: Path) -> None:
+    faults = deed("loss elsewhere", rank=0), deed("late loss", rank=1)
+    result = Supervisor(plan(tmp_path, *faults)).run()
+    assert [(row["rank"], row["reason"]) for row in result["restarts"]] == [(1, "loss")]
 
 
 def test_a_rank_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:

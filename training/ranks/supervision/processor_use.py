@@ -1,0 +1,49 @@
+"""Watch whether a process and its descendants use a processor."""
+
+from __future__ import annotations
+
+import time
+
+import psutil
+
+from infra.processes.trees import descendants
+
+_LOOK_SECONDS = 0.5
+# Threads that only look around now and then use less.
+_LEAST_PART = 0.03
+_LEAST_SECONDS = 0.05
+
+
+class ProcessorUse:
+    """The processor time of a process and its descendants, from look to look."""
+
+    def __init__(self, pid: int) -> None:
+        """Begin now."""
+        self._pid = pid
+        self._busy_at = self._looked_at = time.monotonic()
+        self._used_seconds = self._used()
+
+    def idle_seconds(self) -> float:
+        """Return for how long they have used no processor, and have not waited for a disk."""
+        now = time.monotonic()
+        if now - self._looked_at < _LOOK_SECONDS:
+            return self._looked_at - self._busy_at
+        self._looked_at = now
+        before, used = self._used_seconds, self._used()
+        least = _LEAST_SECONDS + _LEAST_PART * (now - self._busy_at)
+        if used is None or before is None or abs(used - before) > least:
+            self._busy_at, self._used_seconds = now, used
+        return now - self._busy_at
+
+    def _used(self) -> float | None:
+        """Return the processor time of all (seconds); None: one is gone, or waits for a disk."""
+        seconds = 0.0
+        try:
+            for process in (psutil.Process(self._pid), *descendants(self._pid)):
+                if process.status() == psutil.STATUS_DISK_SLEEP:
+                    return None
+                times = process.cpu_times()
+                seconds += times.user + times.system
+        except psutil.Error:
+            return None
+        return seconds
