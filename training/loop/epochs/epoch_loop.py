@@ -22,9 +22,9 @@ from training.loop.evaluating.interface import Sink
 from training.loop.showing.gpu_figures import gpu_figures
 from training.loop.showing.pictures import HardestExamples
 from training.loop.stopping.interruption import StopFlag
+from training.ranks.heartbeat import Work
 from training.ranks.peers import Peers
 from training.reading import RecordReader
-from training.ranks.heartbeat import Work
 from training.results.metrics.tally import Evaluation
 
 
@@ -148,6 +148,7 @@ class EpochLoop(ABC):
         alone = head is not None
         if self._train_step is not None and alone == self._head_alone:
             return
+        self._stop.begin_stage()  # the step compiles again
         self._train_step = None
         gc.collect()  # the step of the last stage and its exchange of gradients
         if head is not None:
@@ -158,7 +159,6 @@ class EpochLoop(ABC):
         self._head_alone = alone
 
     def _train(self, batches: Iterator[Any]) -> None:
-        self._stop.begin_stage()  # the step compiles again
         """Take one step, and report and save where it is time."""
         started = time.perf_counter()
         batch = next(batches)
