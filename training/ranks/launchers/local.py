@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from infra import progress as events
 from infra.errors import ConfigError, EnvironmentFault
+from infra.processes.ports import free_port
 from infra.readable import counted
 from training.ranks.cluster import Cluster
-from infra.processes.ports import free_port
 from training.ranks.devices import DeviceRequest, visible_gpus
 from training.ranks.supervision.hosts import OnEvent, RankHosts, RankJob
 from training.ranks.supervision.rank_process import RankProcess, RankStart
@@ -54,7 +56,9 @@ class LocalHosts:
         self._on_gpus = not self._request.on_cpu and bool(list_gpus())
         self._failed_starts: Counter[Slot] = Counter()
         self._left_out: set[Slot] = set()
+        self._look: threading.Thread | None = None
         self._looked_at = time.monotonic()
+        self._seen: list[Slot] = []
         present = len(self._present())
         if present < count.least:
             raise ConfigError(
@@ -69,8 +73,9 @@ class LocalHosts:
         Raises:
             EnvironmentFault: too few devices are left.
         """
+        self._seen = []
         present = self._present()
-        usable = [slot for slot in present if slot not in self._left_out]
+        usable = self._usable(present)
         if len(usable) < self._count.least:
             usable = present
         if len(usable) < self._count.least:
@@ -81,11 +86,28 @@ class LocalHosts:
         return usable[: self._count.most]
 
     def has_more_than(self, used: Sequence[Slot]) -> bool:
-        """Return whether a device is there again. Looks only now and then."""
-        if len(used) >= self._count.most or time.monotonic() - self._looked_at < self._look_seconds:
+        """Return whether a device is there again, as the last look has found. Looks only now and then.
+
+        The driver may take long to answer, or not answer at all: ranks that train are watched meanwhile.
+        """
+        if len(used) >= self._count.most:
             return False
-        self._looked_at = time.monotonic()
-        return len(self.choose()) > len(used)
+        if time.monotonic() - self._looked_at >= self._look_seconds:
+            if self._look is None or not self._look.is_alive():
+                self._look = threading.Thread(target=self._look_again, name="devices", daemon=True)
+                self._look.start()
+            self._looked_at = time.monotonic()
+        return len(self._usable(self._seen)[: self._count.most]) > len(used)
+
+    def _look_again(self) -> None:
+        try:
+            self._seen = self._present()
+        except EnvironmentFault as error:
+            self._seen = []
+            events.log(f"looking for devices that are there again: {error}", level="warning")
+
+    def _usable(self, present: Sequence[Slot]) -> list[Slot]:
+        return [slot for slot in present if slot not in self._left_out]
 
     def note_failed_start(self, slot: Slot) -> None:
         """Note that the rank of ``slot`` failed before it began to train."""
