@@ -43,8 +43,9 @@ class TrainingLoop(EpochLoop):
         stop: StopFlag,
     ) -> None:
         """Make a loop that continues at ``progress``, whose checkpoint the caller has restored."""
-        reports = TrainingReports(config, parts, data.order, outputs.log, memory_figures)
-        super().__init__(config, parts, data, outputs, progress, stop, reports, group_of(parts.strategy))
+        ranks = group_of(parts.strategy)
+        reports = TrainingReports(config, parts, data.order, outputs.log, memory_figures, ranks)
+        super().__init__(config, parts, data, outputs, progress, stop, reports, ranks)
         self._names = data.batches.reader.split.version.manifest.label_names
         self._evaluator = parts.evaluator
         own = data.batches.rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tensorflow as tf
@@ -14,8 +15,10 @@ class DeviceTotals:
 
     def __init__(self) -> None:
         """Begin at zero. Call it in the scope of the strategy."""
+        self._strategy = tf.distribute.get_strategy()
+        # Loss, score, gradient norm, finite norms, and losses of a replica that are not finite.
         self._sums = tf.Variable(
-            tf.zeros([4], tf.float64),
+            tf.zeros([5], tf.float64),
             trainable=False,
             synchronization=tf.VariableSynchronization.ON_READ,
             aggregation=tf.VariableAggregation.SUM,
@@ -29,7 +32,9 @@ class DeviceTotals:
             score: float32, the sum of the scores of its real examples.
         """
         zero = tf.zeros([], tf.float64)
-        self._sums.assign_add(tf.stack([tf.cast(loss, tf.float64), tf.cast(score, tf.float64), zero, zero]))
+        loss, score = tf.cast(loss, tf.float64), tf.cast(score, tf.float64)
+        not_finite = 1.0 - tf.cast(tf.math.is_finite(loss), tf.float64)
+        self._sums.assign_add(tf.stack([loss, score, zero, zero, not_finite]))
 
     def add_norm(self, norm: Any) -> None:
         """Add the gradient norm of a step (float32, the same on all replicas). Call it in replica context."""
@@ -37,10 +42,14 @@ class DeviceTotals:
         share = 1.0 / tf.distribute.get_replica_context().num_replicas_in_sync
         finite = tf.math.is_finite(norm)
         own = tf.cast(tf.where(finite, norm, 0.0) * share, tf.float64)
-        self._sums.assign_add(tf.stack([zero, zero, own, tf.cast(finite, tf.float64) * share]))
+        self._sums.assign_add(tf.stack([zero, zero, own, tf.cast(finite, tf.float64) * share, zero]))
 
     def take(self) -> StepTotals:
         """Fetch the sums, and begin again at zero. It waits for the steps on the device."""
-        loss, score, norm, finite = self._sums.numpy().tolist()
-        self._sums.assign(tf.zeros([4], tf.float64))
-        return StepTotals(loss, score, norm, round(finite))
+        loss, score, norm, finite, _ = self._sums.numpy().tolist()
+        not_finite = 0.0
+        if not math.isfinite(loss):
+            own = self._strategy.experimental_local_results(self._sums)
+            not_finite = sum(float(replica.numpy()[-1]) for replica in own)
+        self._sums.assign(tf.zeros([5], tf.float64))
+        return StepTotals(loss, score, norm, round(finite), round(not_finite))

@@ -41,7 +41,7 @@ class TrainingLoop(EpochLoop):
     ) -> None:
         """Make a loop that continues at ``progress``, whose checkpoint the caller has restored."""
         reports = TrainingReports(
-            config, parts, data.order, outputs.log, lambda: memory_figures(parts.device)
+            config, parts, data.order, outputs.log, lambda: memory_figures(parts.device), parts.ranks
         )
         super().__init__(config, parts, data, outputs, progress, stop, reports, parts.ranks)
         self._names = data.batches.maker.records.split.version.manifest.label_names

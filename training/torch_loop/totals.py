@@ -15,12 +15,14 @@ class DeviceTotals:
 
     def __init__(self, ranks: TorchRanks, device: Any) -> None:
         self._ranks = ranks
-        self._sums = torch.zeros(4, dtype=torch.float64, device=device)
+        # Loss, score, gradient norm, finite norms, and losses of this rank that are not finite.
+        self._sums = torch.zeros(5, dtype=torch.float64, device=device)
 
     def add(self, loss: Any, score: Any) -> None:
         """Add this rank's part of the loss, times the number of real examples, and the sum of its scores."""
         self._sums[0] += loss
         self._sums[1] += score
+        self._sums[4] += ~torch.isfinite(loss)
 
     def add_norm(self, norm: Any) -> None:
         """Add the gradient norm of a step, which is the same on all ranks."""
@@ -31,6 +33,8 @@ class DeviceTotals:
 
     def take(self) -> StepTotals:
         """Return the sums over all ranks, and begin again at zero. It waits for the device."""
-        loss, score, norm, finite = self._ranks.total(self._sums.cpu().numpy()).tolist()
+        own = self._sums.cpu().numpy()
+        not_finite = round(own[4])
+        loss, score, norm, finite, _ = self._ranks.total(own).tolist()
         self._sums.zero_()
-        return StepTotals(loss, score, norm, round(finite))
+        return StepTotals(loss, score, norm, round(finite), not_finite)

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from infra import progress as events
-from infra.errors import LossNotFinite
+from infra.errors import LossNotFinite, LossNotFiniteElsewhere
 from training.config import TrainConfig
 from training.loop.checkpoints.checkpoints import Progress
 from training.order import Order
+from training.ranks.peers import Peers
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +27,14 @@ class StepTotals:
         score: of the scores of the task.
         gradient_norm: of the gradient norms that are finite.
         num_finite: the steps whose gradient norm is finite.
+        own_not_finite: the losses of this process alone that are not finite; counted if ``loss`` is not.
     """
 
     loss: float
     score: float
     gradient_norm: float
     num_finite: int
+    own_not_finite: int = 0
 
 
 class ReportedParts(Protocol):
@@ -70,6 +73,7 @@ class TrainingReports:
         order: Order,
         log: CurveLog,
         memory: Callable[[], Mapping[str, float]],
+        ranks: Peers,
     ) -> None:
         """Report the steps of ``parts``; ``memory`` returns the bytes in use by name, for the curves."""
         self._run = config.run
@@ -77,6 +81,7 @@ class TrainingReports:
         self._order = order
         self._log = log
         self._memory = memory
+        self._ranks = ranks
         self._steps = 0
         self._images = 0
         self._timed: tuple[int, float, float] | None = None  # images, seconds and waiting at the last report
@@ -104,10 +109,7 @@ class TrainingReports:
             progress.epoch * self._order.steps_per_epoch + progress.step,
         )
         if not math.isfinite(sums.loss):
-            raise LossNotFinite(
-                f"the loss became {sums.loss} by step {progress.step}, epoch {progress.epoch + 1}",
-                "lower optimizer.learning_rate, or lengthen optimizer.warmup_fraction",
-            )
+            raise self._not_finite(sums, progress)
         progress.loss_sum += sums.loss
         progress.score_sum += sums.score
         progress.num_examples += self._images
@@ -124,6 +126,19 @@ class TrainingReports:
         step_figures |= self._memory()
         self._log.scalars("train", run_step, step_figures)
         self._announce(progress, run_step, {**step_figures, **self._recent_rates(progress)})
+
+    def _not_finite(self, sums: StepTotals, progress: Progress) -> LossNotFinite:
+        """Return the error of a loss that is not finite. Every rank must call this.
+
+        From the next step on all ranks compute such losses: the one that has computed most was the first.
+        """
+        counts = self._ranks.all_values(sums.own_not_finite)
+        is_first = counts[self._ranks.rank] == max(counts)
+        first = "" if min(counts) == max(counts) else f", first on rank {counts.index(max(counts))}"
+        return (LossNotFinite if is_first else LossNotFiniteElsewhere)(
+            f"the loss became {sums.loss} by step {progress.step}, epoch {progress.epoch + 1}{first}",
+            "lower optimizer.learning_rate, or lengthen optimizer.warmup_fraction",
+        )
 
     def _recent_rates(self, progress: Progress) -> dict[str, float]:
         """Return images per second and the share of waiting since the last report; empty at the first."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from infra.errors import LossNotFinite, LossNotFiniteElsewhere
 from infra.progress import Event, subscribe
+from tests.samples.peers import Alone, WithOthers
 from training.config import TrainConfig
 from training.loop.checkpoints.checkpoints import Progress
 from training.loop.epochs.reports import StepTotals, TrainingReports
@@ -37,7 +40,7 @@ class NoCurves:
 def test_the_rate_of_the_progress_is_that_of_the_whole_run_and_that_of_a_point_is_recent() -> None:
     config = TrainConfig()
     progress = RunProgress(config.run, ORDER, Progress(), has_validation=False)
-    reports = TrainingReports(config, Parts(), ORDER, NoCurves(), memory=dict)
+    reports = TrainingReports(config, Parts(), ORDER, NoCurves(), dict, Alone())
     said: list[Event] = []
     end = subscribe(said.append)
     try:
@@ -53,3 +56,24 @@ def test_the_rate_of_the_progress_is_that_of_the_whole_run_and_that_of_a_point_i
     assert shown == [None, pytest.approx(4.0), pytest.approx(2.0)]
     assert shown[-1] == progress.rates()["images_per_second"], "which the report tells"
     assert points == [None, pytest.approx(4.0), pytest.approx(4 / 3)]
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "error", "told"),
+    [
+        pytest.param(5, 4, LossNotFinite, "first on rank 1", id="the first one"),
+        pytest.param(4, 5, LossNotFiniteElsewhere, "first on rank 0", id="one that follows"),
+        pytest.param(4, 4, LossNotFinite, "epoch 1", id="all in the same step"),
+    ],
+)
+def test_the_rank_is_named_that_first_computed_a_loss_that_is_not_finite(
+    own: int, other: int, error: type[LossNotFinite], told: str
+) -> None:
+    parts = Parts()
+    parts.totals = SimpleNamespace(take=lambda: StepTotals(math.nan, 2.0, 1.0, 1, own))
+    reports = TrainingReports(TrainConfig(), parts, ORDER, NoCurves(), dict, WithOthers(1, {0: other}))
+    reports.count(4)
+    with pytest.raises(LossNotFinite) as caught:
+        reports.publish(Progress(step=1))
+    assert type(caught.value) is error
+    assert caught.value.message.endswith(told)
