@@ -7,11 +7,14 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 BUSY = """
 import signal, sys
 from training.loop.stopping.interruption import stop_at_boundaries
 from training.loop.stopping.second_signal import end_at_second_signal
-with stop_at_boundaries() as stop, end_at_second_signal():
+preemption = (signal.SIGTERM, signal.SIGUSR1)
+with stop_at_boundaries(None, preemption) as stop, end_at_second_signal(preemption):
     print("busy", flush=True)
     {work}
 stop.check()
@@ -31,15 +34,18 @@ def started(work: str) -> subprocess.Popen[str]:
     return process
 
 
-def test_a_second_signal_ends_a_process_at_once() -> None:
+@pytest.mark.parametrize(
+    ("first", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 75), (signal.SIGUSR1, 75)]
+)
+def test_a_second_signal_ends_a_process_at_once(first: signal.Signals, status: int) -> None:
     process = started(IN_C)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(first)
     process.send_signal(signal.SIGTERM)  # the same request: a parent passes Ctrl-C on
     time.sleep(1)
     assert process.poll() is None
-    process.send_signal(signal.SIGINT)
+    process.send_signal(first)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == status
     assert "error: ended at once, by a second signal" in err
 
 
