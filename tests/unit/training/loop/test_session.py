@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,12 @@ def version(tmp_path_factory: pytest.TempPathFactory) -> DatasetVersion:
         ("r2", {"r2": 0.4, "loss": 0.1}, {"r2": 0.5, "loss": 1.0}, False),
         ("loss", {"accuracy": 0.1, "loss": 0.9}, {"accuracy": 0.5, "loss": 1.0}, True),
         ("loss", {"accuracy": 0.9, "loss": 1.1}, {"accuracy": 0.5, "loss": 1.0}, False),
+        ("loss", {"loss": 9.0}, {"loss": math.nan}, True),
+        ("loss", {"loss": math.nan}, {"loss": 9.0}, False),
+        ("loss", {"loss": math.inf}, {"loss": 9.0}, False),
+        ("loss", {"loss": math.nan}, {"loss": math.nan}, False),
+        ("accuracy", {"accuracy": 0.5, "loss": 2.0}, {"accuracy": 0.5, "loss": math.nan}, True),
+        ("r2", {"r2": -3.0, "loss": 2.0}, {"r2": math.nan, "loss": 1.0}, True),
     ],
 )
 def test_the_better_epoch(metric: str, figures: Any, best: Any, better: bool) -> None:
