@@ -13,7 +13,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from infra.storage.filesystem import Storage
-from infra.storage.locks.leases import DEFAULT_TIMES
+from infra.storage.locks.leases import DEFAULT_TIMES, SeenHolder
 from infra.storage.locks.locking import Lock
 
 LOCK_FILE = "upkeep.lock"  # the name is part of the format: an older Shardmill must find the same lock
@@ -35,6 +35,15 @@ def lock_for_removing(dataset: Storage, name: str) -> AbstractContextManager[Loc
         LockedError: a version is being added, or something else removed.
     """
     return dataset.exclusive_lock(LOCK_FILE, f"making or removing a version of {name}", times=DEFAULT_TIMES)
+
+
+def seen_holders(dataset: Storage) -> list[SeenHolder]:
+    """Return who adds a version to a dataset or removes parts of it, also those whose lease has expired.
+
+    Raises:
+        StorageError: the dataset cannot be read.
+    """
+    return dataset.lease_holders(LOCK_FILE)
 
 
 def lock_for_run(dataset: Storage, path: str, purpose: str = "this work") -> AbstractContextManager[Lock]:

@@ -27,8 +27,8 @@ from infra.storage.local import (
     remove_temporary_files,
 )
 from infra.storage.locations import below, public_location
-from infra.storage.locks.holder_lists import HolderFile
-from infra.storage.locks.leases import DEFAULT_TIMES, LeaseTimes, lease
+from infra.storage.locks.holder_lists import HolderFile, HolderList
+from infra.storage.locks.leases import DEFAULT_TIMES, LeaseTimes, SeenHolder, lease, seen_holders
 from infra.storage.locks.locking import HeldLocks, Lock, kernel_lock
 from infra.storage.objects.conditional import BucketWrites, ConditionalObjects, HolderObject
 from infra.storage.objects.files import ObjectReader, object_writer, upload
@@ -320,9 +320,7 @@ class Storage:
                     taken = kernel_lock(Path(self._full(path)), exclusive=exclusive, purpose=purpose)
                 else:
                     taken = lease(
-                        HolderFile(Path(self._full(path)))
-                        if self.is_local
-                        else HolderObject(self._conditional(), self._key(path)),
+                        self._holder_list(path),
                         exclusive=exclusive,
                         purpose=purpose,
                         name=self._describe(path),
@@ -331,6 +329,20 @@ class Storage:
                 lock = held.enter_context(taken)
             held.enter_context(self._locks.holding(lock))
             yield lock
+
+    def lease_holders(self, path: str) -> list[SeenHolder]:
+        """The holders of a lock that is a lease, also those whose lease has expired; none without the file.
+
+        Raises:
+            StorageError: the file cannot be read.
+        """
+        with self._reading(path):
+            return seen_holders(self._holder_list(path), self._describe(path))
+
+    def _holder_list(self, path: str) -> HolderList:
+        if self.is_local:
+            return HolderFile(Path(self._full(path)))
+        return HolderObject(self._conditional(), self._key(path))
 
     # -- inside ----------------------------------------------------------------------------------------
 

@@ -1,9 +1,10 @@
 """Correct Prefect's history after a process was killed: runs, runs inside them, tasks, and schedules.
 
 A run is lost if its process no longer holds the lock of the run (flows.flow_runs.lost_runs): the kernel
-releases it. Heartbeats play no part, so a slow or restarted server makes no run look dead.
+releases it. Heartbeats of runs play no part, so a slow or restarted server makes no run look dead.
 
-1. A run whose process is gone becomes Crashed, or Cancelled if somebody had asked for that.
+1. A run whose process is gone becomes Crashed, or Cancelled if somebody had asked for that; so does a run
+   whose machine is gone (flows.server.tidying.gone_machines).
 2. A run inside a run that has ended ends with it.
 3. The tasks of runs that crashed, failed or were cancelled end with them.
 4. Automatic runs that wait beside another one that does the same are skipped, and concurrency slots of
@@ -24,6 +25,7 @@ from flows.flow_runs import lost_runs, run_records
 from flows.flow_runs.own_runs import own_deployments, own_runs
 from flows.scheduling.coalescing import skip_repeated
 from flows.scheduling.kinds import AUTOMATIC_TAG, is_automatic
+from flows.server.tidying.gone_machines import GoneMachines
 from flows.server.tidying.slots import Slots
 from flows.server.tidying.stale_runs import end_vanished_runs
 from infra.readable import counted
@@ -53,6 +55,7 @@ class Reaper:
     def __init__(self, *, has_worker: bool) -> None:
         self._has_worker = has_worker
         self._seen: set[UUID] = set()
+        self._gone_machines = GoneMachines()
         # In the server of `shardmill up`, leases never expire (flows.server.services.server_settings).
         self._slots = Slots(leases_expire=not has_worker)
 
@@ -68,15 +71,16 @@ class Reaper:
         if self._has_worker:
             lost += end_vanished_runs()
         with get_client(sync_client=True) as client:
+            lost += self._gone_machines.end_runs(client)
             tasks = _end_tasks(client)
             skip_repeated(client)
-            places = self._slots.give_back(client)
+            slots = self._slots.give_back(client)
             restarted = self._restart(client)
         taken = run_records.take_over_records()
         said = [
             (lost, f"marked {counted(lost, 'run')} as crashed whose process was killed"),
             (tasks, f"ended {counted(tasks, 'task')} of runs that have ended"),
-            (places, f"gave back {counted(places, 'place')} of deployments that no run held"),
+            (slots, f"released {counted(slots, 'slot')} of deployments that no run held"),
             (restarted, f"started {counted(restarted, 'crashed scheduled run')} again"),
             (taken, f"took over {counted(taken, 'run')} without a server"),
         ]

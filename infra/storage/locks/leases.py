@@ -81,6 +81,34 @@ class Holder:
     renewed_at: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class SeenHolder:
+    """A holder of a lock, seen by another process.
+
+    Attributes:
+        host: name of its machine.
+        renewed_at: when it was renewed, by the clock of the store (seconds since the epoch).
+        has_expired: whether another process may take the lock.
+    """
+
+    host: str
+    renewed_at: float
+    has_expired: bool
+
+
+def seen_holders(holders: HolderList, name: str, times: LeaseTimes = DEFAULT_TIMES) -> list[SeenHolder]:
+    """Return the entries of a list, without changing it.
+
+    Raises:
+        StorageError: it is no list of holders. OSError: it cannot be read.
+    """
+    listed = _parse(holders.read(), name)
+    if not listed:
+        return []
+    oldest = holders.now() - times.lease_seconds - times.margin_seconds
+    return [SeenHolder(one.host, one.renewed_at, one.renewed_at < oldest or _is_dead(one)) for one in listed]
+
+
 @contextlib.contextmanager
 def lease(
     holders: HolderList, *, exclusive: bool, purpose: str, name: str, times: LeaseTimes = DEFAULT_TIMES
