@@ -15,9 +15,12 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.samples.kubernetes_schemas import check_values
+
 REPOSITORY = Path(__file__).parents[4]
 DEPLOY = REPOSITORY / "infra" / "deploy"
 CONTAINERS = DEPLOY / "containers"
+CHARTS = os.environ.get("SHARDMILL_PREFECT_CHARTS")
 
 
 def _packages(name: str) -> set[str]:
@@ -83,7 +86,7 @@ def test_compose_demands_passwords_and_publishes_on_loopback_alone() -> None:
         assert f"${{{password}:?set" in text, "compose refuses to start without it"
     published = [port for service in services.values() for port in service.get("ports", [])]
     assert published == ["127.0.0.1:4200:4200"]
-    for name in ("database", "redis", "api", "worker-cpu", "worker-gpu"):
+    for name in ("database", "redis", "api", "api-2", "worker-cpu", "worker-gpu"):
         assert "healthcheck" in services[name]
     named = {
         volume.split(":")[0]
@@ -92,6 +95,14 @@ def test_compose_demands_passwords_and_publishes_on_loopback_alone() -> None:
         if not volume.startswith("${")
     }
     assert named == set(compose["volumes"])
+
+
+def test_compose_has_two_api_servers_under_one_name() -> None:
+    services = _compose()["services"]
+    first, second = services["api"], services["api-2"]
+    assert second["networks"]["default"]["aliases"] == ["api"]
+    assert second["command"] == first["command"]
+    assert second["depends_on"] == first["depends_on"]
 
 
 def test_jobs_of_all_containers_take_turns_by_a_file_that_they_share() -> None:
@@ -149,6 +160,17 @@ def test_values_of_the_charts_use_our_images_and_hold_no_password() -> None:
     assert server["backgroundServices"]["args"][:2] == ["server", "services"]
     assert server["server"]["extraEnvVarsSecret"] == server["secret"]["name"] == "prefect-server"
     assert worker["worker"]["selfHostedServerApiConfig"]["basicAuth"]["existingSecret"] == "prefect-worker"
+
+
+@pytest.mark.skipif(
+    CHARTS is None,
+    reason="no charts of Prefect: set SHARDMILL_PREFECT_CHARTS to the folder charts of prefect-helm",
+)
+@pytest.mark.parametrize("name", ["server", "worker"])
+def test_values_follow_the_schemas_of_the_charts(name: str) -> None:
+    assert CHARTS is not None
+    values = yaml.safe_load((DEPLOY / "helm" / f"{name}.yaml").read_text())
+    check_values(values, Path(CHARTS, f"prefect-{name}"))
 
 
 @pytest.mark.parametrize("kind", ["docker", "kubernetes"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from beam_jobs.execution.flink import DEFAULT_JOB_PORT
 from beam_jobs.execution.workers.pool import check_loopback
 from infra.clusters.flink.configuration import Layout, flink_configuration
 from infra.clusters.flink.jars import FLINK_VERSION
+from tests.samples.kubernetes_schemas import check_by_definition
 
 FOLDER = Path(__file__).parents[4] / "infra/deploy/flink"
 KUBERNETES = "1.31"
+DEFINITION = os.environ.get("SHARDMILL_FLINK_DEFINITION")
 
 
 def documents(name: str) -> list[dict[str, Any]]:
@@ -60,6 +63,16 @@ def test_the_cluster_is_a_resource_of_the_operator_for_the_version_that_is_teste
     assert found["spec"]["flinkVersion"] == f"v{major}_{minor}"
     assert found["spec"]["image"].startswith(f"flink:{FLINK_VERSION}-")
     assert "job" not in found["spec"], "a session cluster: Beam's job server brings the jobs"
+
+
+@pytest.mark.skipif(
+    DEFINITION is None,
+    reason="no schema of Flink's operator: download "
+    "flinkdeployments.flink.apache.org-v1.yml of its chart, and set SHARDMILL_FLINK_DEFINITION to it",
+)
+def test_the_cluster_follows_the_operators_own_schema() -> None:
+    assert DEFINITION is not None
+    check_by_definition(cluster(), Path(DEFINITION))
 
 
 def test_the_cluster_restarts_jobs_as_the_one_that_is_tested(tmp_path: Path) -> None:
