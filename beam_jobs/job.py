@@ -40,7 +40,7 @@ from beam_jobs.publish.outline import Outline, inherited_shards, store_plan
 from beam_jobs.publish.result import SavedWork, label_counts, outcome_of
 from beam_jobs.publish.unchanged import unchanged_version
 from beam_jobs.publish.versions import INPUTS_FILE, publish, shards_of_plan
-from beam_jobs.publish.warning import warn_about
+from beam_jobs.publish.warning import warn_about, without_label_edits
 from beam_jobs.release_memory import release_memory
 from beam_jobs.request import JobRequest
 from beam_jobs.reuse.facts import gather_facts
@@ -62,6 +62,7 @@ from infra.dataset.maintenance.purged import purged_contents
 from infra.dataset.publishing import publish_on_newest
 from infra.dataset.version import DatasetVersion
 from infra.errors import CorruptDataError
+from infra.format.contract import LabelEditsSummary
 from infra.format.layout import spool_dir
 from infra.processes.turns import Turn
 from infra.progress import job as announce
@@ -118,6 +119,7 @@ class _Job:
     request: JobRequest
     catalog: Catalog
     listing: Listing = field(init=False)
+    label_edits: LabelEditsSummary | None = None
     times: StageTimes = field(default_factory=StageTimes)
     drift: Drift | None = None
 
@@ -140,9 +142,11 @@ class _Job:
         place = Workplace(self.open_spool(), self.dataset) if fetches(self.config) else None
         listing = list_inputs(self.source, self.config, place)
         progress("list", listing.table.num_rows, listing.table.num_rows, unit="files")
-        for warning in listing.warnings:
+        newest = self.catalog.latest(self.request.dataset)
+        before = without_label_edits(newest.manifest if newest else None, self.source.uri, self.config)
+        for warning in [*listing.warnings, *([before] if before else [])]:
             log(warning, level="warning")
-        self.listing = listing
+        self.listing, self.label_edits = listing, listing.label_edits
 
     def open_spool(self) -> Storage:
         """Open the spool of this run, unless there is unfinished work of other codec builds."""
@@ -206,7 +210,14 @@ class _Job:
             check_shards(shards, outline.counts.accounting)
         with self.timed("publish"):
             version, self.drift = publish(
-                self.catalog, self.request, self.source.uri, outline, shards, digests, newest
+                self.catalog,
+                self.request,
+                self.source.uri,
+                outline,
+                shards,
+                digests,
+                newest,
+                self.label_edits,
             )
         warn_about(version.manifest)
         return version, replace(saved, shards=assembled.num_reused, inherited_shards=len(outline.inherited))

@@ -18,7 +18,7 @@ from infra.lineage import LineageDataset, reported_job
 from infra.processes.job_command import JobParser, settings_of
 from infra.processes.process import exit_at_once, run_main
 from infra.progress import result, shown_to_people
-from infra.storage.locations import below
+from infra.storage.locations import absolute_path, below
 from infra.storage.names import uri_of
 
 if TYPE_CHECKING:  # --help is quick
@@ -113,6 +113,11 @@ def build_parser() -> argparse.ArgumentParser:
         help="kind of source, as source.kind; auto has it recognised (default: image_folder)",
     )
     parser.add_argument(
+        "--label-edits",
+        metavar="FILE.csv",
+        help="corrected classes of single images, as source.label_edits: a label-errors.csv with decisions",
+    )
+    parser.add_argument(
         "--runner", metavar="NAME", help="where the Beam jobs run, as runner.name (default: embedded)"
     )
     parser.add_argument(
@@ -139,6 +144,10 @@ def parse_request(arguments: argparse.Namespace) -> JobRequest:
 
     if arguments.source_kind is not None:
         arguments.overrides.append(f"source.kind={arguments.source_kind}")
+    if arguments.label_edits is not None:
+        given = arguments.label_edits
+        place = given if "://" in given else uri_of(absolute_path(given))
+        arguments.overrides.append(f"source.label_edits={place}")
     arguments.overrides += runner_overrides(arguments.runner, arguments.flink_master)
     config = settings_of(arguments, PrepareConfig, "prepare", failure_budget=arguments.failure_budget)
     values = {

@@ -177,6 +177,7 @@ SPECIAL_FILE: Final = "special_file"  # list: a pipe, a socket or a device
 SOURCE_TABLE: Final = "table"  # list: it is the table that names the images
 NOT_IN_TABLE: Final = "not_in_table"  # list: no row of the table names it
 DROPPED_LABEL: Final = "dropped_label"  # list: source.table.drop_labels names its label
+LABEL_EDIT: Final = "label_edit"  # list: a row of source.label_edits drops it
 EMPTY_ARCHIVE: Final = "empty_archive"  # list: an archive without a file in it
 SIDECAR: Final = "sidecar"  # list: it says something of the image of the same name
 REPLACED_MEMBER: Final = "replaced_member"  # list: a later member of the archive has the same name
@@ -192,8 +193,8 @@ AI_MADE: Final = "ai_made"  # filter: it declares that a generative model made i
 PURGED: Final = "purged"  # filter: its content was purged from the data set
 LEAK: Final = "leak"  # plan: its group is in another split too
 FILTER_REASONS: Final = frozenset({
-    IGNORED, OTHER_CLASS, SPECIAL_FILE, SOURCE_TABLE, NOT_IN_TABLE, DROPPED_LABEL, REPEATED_ROW, OPTED_OUT,
-    ROW_FILE, OTHER_FILE, MASK_FILE, UNMASKED, EMPTY_ARCHIVE, SIDECAR, REPLACED_MEMBER,
+    IGNORED, OTHER_CLASS, SPECIAL_FILE, SOURCE_TABLE, NOT_IN_TABLE, DROPPED_LABEL, LABEL_EDIT, REPEATED_ROW,
+    OPTED_OUT, ROW_FILE, OTHER_FILE, MASK_FILE, UNMASKED, EMPTY_ARCHIVE, SIDECAR, REPLACED_MEMBER,
     TOO_SMALL, ASPECT, AI_MADE, PURGED, LEAK,
 })  # fmt: skip
 

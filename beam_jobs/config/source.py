@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -45,6 +45,11 @@ class SourceConfig(Settings):
         description="Labels of the images. class: one class each; multi: any number of classes; targets: "
         "numbers; mask: the class of each pixel; none: the images have no labels. Unset: as the columns of "
         "the table say, else class",
+    )
+    label_edits: Annotated[str, Field(min_length=1)] | None = Field(
+        None,
+        description="CSV with corrected classes of single images, such as an edited label-errors.csv: a path "
+        "relative to the source, an absolute path or a URI. A pattern with * or ? reads several files as one",
     )
     files: str | None = Field(
         None,
@@ -113,6 +118,11 @@ class SourceConfig(Settings):
         if kind != "class" and (self.table.class_names or self.table.classes_file):
             raise ValueError(
                 f"labels = {kind!r}, and class_names or classes_file name the one class of an image"
+            )
+        if kind != "class" and self.label_edits is not None:
+            raise ValueError(
+                f"labels = {kind!r}, and label_edits correct the one class of an image: leave them out, and "
+                "correct the source"
             )
         if kind in ("targets", "none") and (self.rows.class_names or self.rows.classes_file):
             raise ValueError(f"labels = {kind!r} has no classes that class_names or classes_file could name")
@@ -211,7 +221,8 @@ class SourceConfig(Settings):
         The groups of other kinds and unset newer settings are left out, so that configurations without them
         keep the digests of earlier releases.
         """
-        settings = self.model_dump(mode="json", exclude={"min_age_seconds"})  # the listing shows its effect
+        # The listing shows the effect of these.
+        settings = self.model_dump(mode="json", exclude={"min_age_seconds", "label_edits"})
         unused = self.without_effect() | ({"rows"} if self.rows == RowsConfig() else set())
         settings = {name: value for name, value in settings.items() if name not in unused}
         if "table" in settings:

@@ -30,8 +30,8 @@ class Digests:
     Attributes:
         run: covers the location of the source, the configuration and the libraries. It names the spool, so a
             run on a source that has grown finds the blocks that are still the same.
-        source: covers all of that, the listing and the vectors of the images: equal if a run would
-            publish the same again.
+        source: covers all of that, the listing, its label edits and the vectors of the images: equal if a
+            run would publish the same again.
         builds: library -> version, of the libraries that shape the stored bytes.
     """
 
@@ -50,6 +50,8 @@ class Digests:
         """Compute the digests of a run."""
         run = run_digest(source_uri, config)
         covered = [run, listing.digest(), *([embeddings.digest] if embeddings else [])]
+        if listing.label_edits is not None:
+            covered.append(listing.label_edits.sha256)
         return cls(run, digest_of(covered, length=32), builds_of(config))
 
 

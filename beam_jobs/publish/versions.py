@@ -14,7 +14,14 @@ from infra.dataset.drift.figures import Drift
 from infra.dataset.reports import with_report
 from infra.dataset.version import DatasetVersion
 from infra.errors import DataError, EnvironmentFault
-from infra.format.contract import Manifest, Shard, described_features, format_version_of, summarise_splits
+from infra.format.contract import (
+    LabelEditsSummary,
+    Manifest,
+    Shard,
+    described_features,
+    format_version_of,
+    summarise_splits,
+)
 from infra.format.layout import data_dir, is_inputs_file
 from infra.format.masks import mask_format
 from infra.progress import log, progress, stage
@@ -41,6 +48,7 @@ def publish(
     shards: list[Shard],
     digests: Digests,
     previous: DatasetVersion | None,
+    label_edits: LabelEditsSummary | None,
 ) -> tuple[DatasetVersion, Drift | None]:
     """Publish a version whose files are written, and remove the files that earlier attempts at it left.
 
@@ -52,6 +60,7 @@ def publish(
         shards: all shards of the version.
         digests: of the run.
         previous: the version that it was planned on top of.
+        label_edits: of the listing.
 
     Returns:
         The version, and how it differs from the previous one.
@@ -82,6 +91,7 @@ def publish(
         accounting=outline.counts.accounting,
         splits=summarise_splits(shards),
         quarantine=outline.counts.reasons,
+        label_edits=label_edits,
         label_conflicts=summary.label_conflicts,
         cross_split_duplicates=summary.cross_split_duplicates,
         leaks=summary.leaks,

@@ -1,7 +1,8 @@
-"""Warn about a new version that has empty splits or far too many shards."""
+"""Warn about a new version that has empty splits or far too many shards, or lacks the label edits before."""
 
 from __future__ import annotations
 
+from beam_jobs.config import PrepareConfig
 from beam_jobs.plan import num_shards
 from beam_jobs.reuse.policy import config_of
 from infra.format.contract import Manifest
@@ -18,6 +19,25 @@ def warn_about(manifest: Manifest) -> None:
         log(crowding, level="warning")
     for finding in empty_splits(manifest):
         log(f"{finding.text} {finding.remedy}", level="warning")
+
+
+def without_label_edits(before: Manifest | None, source_uri: str, config: PrepareConfig) -> str | None:
+    """Return a warning if the version before has label edits and this run none; None otherwise.
+
+    Args:
+        before: the manifest of the newest version.
+        source_uri: of this run, as manifests name it.
+        config: of this run.
+    """
+    if before is None or before.label_edits is None or before.source != source_uri:
+        return None
+    if config.source.label_edits is not None:
+        return None
+    file = before.config.get("source", {}).get("label_edits")
+    return (
+        f"{before.dataset}@{before.version} has label edits, and this run has none: its labels become those "
+        f"of the source again. To keep them: --set source.label_edits={file}"
+    )
 
 
 def crowded_shards(manifest: Manifest) -> str | None:

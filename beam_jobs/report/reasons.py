@@ -244,6 +244,10 @@ REASONS: dict[str, tuple[str, str]] = {
         "source.table.drop_labels names its label",
         "Remove the label from source.table.drop_labels to include it",
     ),
+    "label_edit": (
+        "A row of source.label_edits drops it",
+        "Remove the row, or write a label into it, to include it",
+    ),
     "repeated_row": (
         "The row of the table says the same as an earlier row",
         "Nothing to do; remove the row if you like",

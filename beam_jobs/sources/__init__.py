@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import cast
 
@@ -66,10 +66,11 @@ def list_inputs(source: SourceFolder, config: PrepareConfig, place: Workplace | 
         ConfigError: the kind is not known, refuses the folder, or returns a listing that breaks the rules.
     """
     kind_module(config)  # a wrong kind is refused before files are looked for
-    vectors = files_of_vectors(source, config)
-    config = _ignoring(vectors, config)
+    named = files_of_settings(source, config)
+    config = _ignoring(named, config)
     listing = _without_young(check_listing(_listed(source, config, place), config), config)
     _check_labels(listing, config)
+    listing = _with_label_edits(listing, source, config)
     _check_names(listing, config)
     if config.groups.pattern is not None:
         listing = replace(listing, table=group_by_pattern(listing.table, config.groups.pattern))
@@ -79,7 +80,7 @@ def list_inputs(source: SourceFolder, config: PrepareConfig, place: Workplace | 
         if Storage.at(place).exists("")
     ]
     # In one chunk: planning takes rows from it, and would make a copy of its own.
-    table = _naming_their_setting(vectors, listing.table).combine_chunks().unify_dictionaries()
+    table = _naming_their_setting(named, listing.table).combine_chunks().unify_dictionaries()
     return replace(listing, table=table, warnings=left_out + listing.warnings)
 
 
@@ -96,36 +97,70 @@ def _without_young(listing: Listing, config: PrepareConfig) -> Listing:
     return replace(listing, table=listing.table.filter(is_old))
 
 
-def files_of_vectors(source: SourceFolder, config: PrepareConfig) -> list[str]:
-    """Return the URIs of the files in a source that ``groups.embeddings.file`` names: they are no inputs.
+def _with_label_edits(listing: Listing, source: SourceFolder, config: PrepareConfig) -> Listing:
+    """Return a listing with the labels of ``source.label_edits``.
+
+    Raises:
+        NotFoundError: there is no such file. DataError: it cannot be read, or contradicts itself.
+    """
+    if config.source.label_edits is None:
+        return listing
+    from beam_jobs.sources.label_edits.applying import apply_edits
+    from beam_jobs.sources.label_edits.reading import read_label_edits
+
+    edits = read_label_edits(source, config.source.label_edits)
+    if not edits.decided:
+        log(f"label edits: {counted(edits.num_undecided, 'row')}, none of them decided")
+        return listing
+    edited = apply_edits(listing.table, edits, config.filter.classes)
+    summary = edited.summary
+    log(
+        f"label edits: {counted(summary.num_labels, 'label')} changed, "
+        f"{counted(summary.num_left_out, 'image')} left out, "
+        f"{counted(edits.num_undecided, 'row')} without a change"
+    )
+    return replace(
+        listing, table=edited.table, warnings=listing.warnings + edited.warnings, label_edits=summary
+    )
+
+
+def files_of_settings(source: SourceFolder, config: PrepareConfig) -> dict[str, str]:
+    """Return URI -> setting that names it, of files in a source that are no inputs: vectors, label edits.
 
     Raises:
         NotFoundError: there is no such file. ConfigError: the path is wrong.
     """
-    if config.groups.embeddings.file is None:
-        return []
-    from beam_jobs.sources.embeddings import files_within  # loads what reads Parquet
+    named: dict[str, str] = {}
+    if config.groups.embeddings.file is not None:
+        from beam_jobs.sources.embeddings import files_within  # loads what reads Parquet
 
-    return files_within(source, config.groups.embeddings)
+        named |= dict.fromkeys(files_within(source, config.groups.embeddings), "groups.embeddings.file")
+    if config.source.label_edits is not None:
+        from beam_jobs.sources.label_edits.reading import SETTING, files_of_edits
+
+        named |= dict.fromkeys(files_of_edits(source, config.source.label_edits), SETTING)
+    return named
 
 
-def _ignoring(uris: list[str], config: PrepareConfig) -> PrepareConfig:
+def _ignoring(uris: Iterable[str], config: PrepareConfig) -> PrepareConfig:
     """Return a configuration that ignores some files too; the run and its digests keep the given one."""
-    if not uris:
+    further = [f"/{glob.escape(uri)}" for uri in uris]
+    if not further:
         return config
-    patterns = (*config.filter.ignore, *(f"/{glob.escape(uri)}" for uri in uris))
+    patterns = (*config.filter.ignore, *further)
     return config.model_copy(update={"filter": config.filter.model_copy(update={"ignore": patterns})})
 
 
-def _naming_their_setting(vectors: list[str], table: pa.Table) -> pa.Table:
-    """Return a listing that says which setting names the files of vectors."""
-    if not vectors:
-        return table
-    is_one = pc.is_in(table["uri"], pa.array(vectors, pa.string()))
-    is_one = pc.and_kleene(is_one, pc.equal(table["reason"], IGNORED))
-    said = pc.if_else(pc.fill_null(is_one, False), "groups.embeddings.file names it", table["message"])
-    at = table.schema.get_field_index("message")
-    return table.set_column(at, table.schema.field(at), said)
+def _naming_their_setting(named: Mapping[str, str], table: pa.Table) -> pa.Table:
+    """Return a listing whose messages say which setting names the files that are no inputs."""
+    for setting in sorted(set(named.values())):
+        uris = [uri for uri, by in named.items() if by == setting]
+        is_one = pc.is_in(table["uri"], pa.array(uris, pa.string()))
+        is_one = pc.and_kleene(is_one, pc.equal(table["reason"], IGNORED))
+        said = pc.if_else(pc.fill_null(is_one, False), f"{setting} names it", table["message"])
+        at = table.schema.get_field_index("message")
+        table = table.set_column(at, table.schema.field(at), said)
+    return table
 
 
 def _listed(source: SourceFolder, config: PrepareConfig, place: Workplace | None) -> Listing:

@@ -13,6 +13,7 @@ from beam_jobs.schemas import FILTER_REASONS, IGNORED, LISTING_SCHEMA, Status, o
 from beam_jobs.sources.files.walking import FoundFile
 from beam_jobs.tables.digests import table_digest
 from beam_jobs.tables.text_columns import share_empty_texts
+from infra.format.contract import LabelEditsSummary
 from infra.storage.filesystem import Storage
 
 _LISTING_FILE = "listing.arrow"
@@ -27,10 +28,12 @@ class Listing:
         table: LISTING_SCHEMA and columns of features (beam_jobs.tables.features), sorted by URI, which is
             unique; with MEMBER_COLUMNS if images are members of containers.
         warnings: about the folder, a sentence each.
+        label_edits: what ``source.label_edits`` changed in the table; None without them.
     """
 
     table: pa.Table
     warnings: list[str] = field(default_factory=list)
+    label_edits: LabelEditsSummary | None = None
 
     def to_read(self) -> pa.Table:
         """Return the rows that are to be read, in order."""

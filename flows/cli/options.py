@@ -146,6 +146,14 @@ SourceKind = Annotated[
         help=r"Kind of source, auto to have it recognised; see shardmill sources \[default: image_folder]",
     ),
 ]
+LabelEdits = Annotated[
+    str | None,
+    typer.Option(
+        "--label-edits",
+        metavar="FILE.csv",
+        help="Corrected classes of single images: a label-errors.csv in which you decided",
+    ),
+]
 ImportedFolder = Annotated[
     str,
     typer.Argument(

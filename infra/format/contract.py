@@ -202,6 +202,18 @@ class SplitStatistics(Stored):
     stored_bytes: tuple[int, float, int] | None = Field(default=None, description="of an encoded image")
 
 
+class LabelEditsSummary(Stored):
+    """What the label edits of ``source.label_edits`` changed.
+
+    Attributes:
+        sha256: of all decisions in them.
+    """
+
+    sha256: str
+    num_labels: int = Field(ge=0, description="images with another label than the source gives")
+    num_left_out: int = Field(ge=0)
+
+
 class Leaks(Stored):
     """Numbers of groups whose members are in several splits, and of records dropped for it."""
 
@@ -211,7 +223,9 @@ class Leaks(Stored):
 
 
 # Keys that a manifest has only where they say something.
-_UNUSED: Final[dict[str, Any]] = {"extra_features": [], "label_kind": "class", "mask": None}
+_UNUSED: Final[dict[str, Any]] = {
+    "extra_features": [], "label_kind": "class", "mask": None, "label_edits": None,
+}  # fmt: skip
 
 
 class Manifest(Stored):
@@ -246,6 +260,7 @@ class Manifest(Stored):
     accounting: Accounting
     splits: dict[str, SplitSummary]
     quarantine: dict[str, int] = Field(default_factory=dict, description="reason -> number of inputs")
+    label_edits: LabelEditsSummary | None = Field(default=None, description="null without label edits")
     label_conflicts: list[LabelConflict] = Field(default_factory=list)
     cross_split_duplicates: int = 0
     leaks: Leaks = Leaks()

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from beam_jobs.config import PrepareConfig, SourceConfig
 from beam_jobs.request import JobRequest
-from beam_jobs.sources import files_of_vectors, kinds
+from beam_jobs.sources import files_of_settings, kinds
 from beam_jobs.sources.files.chosen_files import is_pattern
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
@@ -56,7 +56,7 @@ def settled(request: JobRequest) -> JobRequest:
         source = source.model_copy(update={"files": files})
     if source.kind == AUTO:
         folder, given = SourceFolder(location, only=source.files), source
-        look = partial(_recognised, folder, given, files_of_vectors(folder, request.config))
+        look = partial(_recognised, folder, given, list(files_of_settings(folder, request.config)))
         asked = given.model_dump(exclude_defaults=True, exclude={"kind"})
         previous = previous_settings(request.root, request.dataset, folder.uri, asked)
         source = look() if previous is None else previous.keep(look)

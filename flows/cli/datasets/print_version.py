@@ -25,6 +25,9 @@ def print_version(opened: DatasetVersion) -> None:
     has_boxes = any(feature.name == BOXES for feature in manifest.extra_features)
     if manifest.label_kind != "class":
         say(f"labels: {'objects in images' if has_boxes else WORDS[manifest.label_kind]}")
+    if edits := manifest.label_edits:
+        changed, left_out = counted(edits.num_labels, "label"), counted(edits.num_left_out, "image")
+        say(f"label edits: {changed} changed, {left_out} left out")
     _accounting(manifest.accounting.model_dump())
     _shards(opened)
     print_classes(manifest.classes, {name: split.class_counts for name, split in manifest.splits.items()})

@@ -32,6 +32,7 @@ def prepare(
     overrides: options.Overrides = None,
     failure_budget: options.FailureBudget = None,
     source_kind: options.SourceKind = None,
+    label_edits: options.LabelEdits = None,
     runner: options.Runner = None,
     flink_master: options.FlinkMaster = None,
     dry_run: DryRun = False,
@@ -55,7 +56,7 @@ def prepare(
     _take_turns(now)
     from flows.parameters import root_or_default
 
-    changes = with_options(overrides or [], source_kind, runner, flink_master)
+    changes = with_options(overrides or [], source_kind, runner, flink_master, label_edits)
     settings = prepare_settings(config, changes, failure_budget, recipe)
     source, folder = checked_source(source, dataset, settings.source.kind), root_or_default(root)
     if dry_run:
@@ -162,6 +163,7 @@ def run(
     overrides: options.Overrides = None,
     failure_budget: options.FailureBudget = None,
     source_kind: options.SourceKind = None,
+    label_edits: options.LabelEdits = None,
     runner: options.Runner = None,
     flink_master: options.FlinkMaster = None,
     now: options.Now = False,
@@ -180,7 +182,7 @@ def run(
     from infra.settings import split_overrides
 
     by_section = split_overrides(overrides or [])
-    changes = with_options(by_section["prepare"], source_kind, runner, flink_master)
+    changes = with_options(by_section["prepare"], source_kind, runner, flink_master, label_edits)
     for_prepare = prepare_settings(config, changes, failure_budget, recipe)
     for_train = train_settings(config, by_section["train"], recipe)
     source = checked_source(source, dataset, for_prepare.source.kind)

@@ -57,7 +57,11 @@ def _file_of(recipe: str | None) -> Path | None:
 
 
 def with_options(
-    overrides: list[str], kind: str | None, runner: str | None, flink_master: str | None
+    overrides: list[str],
+    kind: str | None,
+    runner: str | None,
+    flink_master: str | None,
+    label_edits: str | None = None,
 ) -> list[str]:
     """Return the overrides of prepare, and those that its command-line options stand for.
 
@@ -66,10 +70,13 @@ def with_options(
         kind: of the source.
         runner: of the Beam jobs.
         flink_master: HOST:PORT of a Flink cluster.
+        label_edits: path of a CSV as seen from here, or a URI.
     """
     from beam_jobs.config.runner import runner_overrides
+    from flows.parameters import absolute
 
     of_source = [] if kind is None else [f"source.kind={kind}"]
+    of_source += [] if label_edits is None else [f"source.label_edits={absolute(label_edits)}"]
     return [*overrides, *of_source, *runner_overrides(runner, flink_master)]
 
 

@@ -31,7 +31,7 @@ LABEL_ERRORS_FILE = "label-errors.csv"
 OUT_OF_SAMPLE = ("validation", "test")  # splits that a model has not learned from
 LISTED = 10_000
 _PAIRS = 30
-COLUMNS = ("id", "source_uri", "split", "given_label", "suggested_label", "score")
+COLUMNS = ("id", "source_uri", "split", "given_label", "suggested_label", "score", "decision", "label")
 
 
 class LabelError(NamedTuple):
@@ -70,12 +70,15 @@ class LabelErrors:
     pairs: Sequence[tuple[str, str, int]] = ()
 
     def to_csv(self) -> bytes:
-        """Return the listed errors as CSV (UTF-8) with the header ``COLUMNS``."""
+        """Return the listed errors as CSV (UTF-8) with the header ``COLUMNS``.
+
+        The last two columns are empty. A person fills them, and ``prepare`` reads them as label edits.
+        """
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(COLUMNS)
         for error in self.listed:
-            writer.writerow([*error[1:], f"{error.score:.6f}"])
+            writer.writerow([*error[1:], f"{error.score:.6f}", "", ""])
         return text.getvalue().encode("utf-8")
 
 
