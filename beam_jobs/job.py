@@ -34,7 +34,7 @@ from beam_jobs.plan_by_ranges import (
     plan_tables,
     read_stored_before,
 )
-from beam_jobs.publish.accounting import Counts, account_and_write, check_budget, check_shards
+from beam_jobs.publish.accounting import Counts, account_and_write, check_budget, check_shards, is_refused
 from beam_jobs.publish.digests import Digests, builds_of, plan_digest, run_digest, work_digest
 from beam_jobs.publish.outline import Outline, inherited_shards, store_plan
 from beam_jobs.publish.result import SavedWork, label_counts, outcome_of
@@ -287,7 +287,15 @@ class _Job:
             from beam_jobs.report.lost import tell_lost  # with the pictures of the report
 
             tell_lost(plan.input_rows.batches(), open_reader(self.source, self.config, spool))
-        check_budget(counts, self.config.failure_budget, f"{spool.uri}/{INPUTS_FILE}")
+        where = f"{spool.uri}/{INPUTS_FILE}"
+        if is_refused(counts, self.config.failure_budget):
+            from beam_jobs.report.refused import write_refused  # with the templates of the report
+
+            reader = open_reader(self.source, self.config, spool)
+            batches = plan.input_rows.batches
+            page = write_refused(spool, self.request.dataset, counts.accounting, batches, reader)
+            where = f"{page} (as a table: {where})"
+        check_budget(counts, self.config.failure_budget, where)
         release_memory()
         return counts
 

@@ -100,13 +100,18 @@ def _most_frequent_first(counts: Counter[str]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
+def is_refused(counts: Counts, budget: float) -> bool:
+    """Tell whether ``check_budget`` refuses these inputs."""
+    return not counts.accounting.num_records or _lost_share(counts.accounting) > budget
+
+
 def check_budget(counts: Counts, budget: float, rows: str) -> None:
     """Check that few enough inputs are quarantined, and that there is a record at all.
 
     Args:
         counts: of all inputs.
         budget: fraction of the inputs that may be quarantined; filtered inputs do not count.
-        rows: location of the rows of all inputs, for the error.
+        rows: where every input and its reason are, for the error.
 
     Raises:
         FailureBudgetExceeded: more inputs are quarantined. DataError: no input became a record.
@@ -115,7 +120,7 @@ def check_budget(counts: Counts, budget: float, rows: str) -> None:
     usable = accounting.num_inputs - accounting.num_filtered
     lost = accounting.num_quarantined
     why = ", ".join(f"{reason} ({count:,})" for reason, count in list(reasons.items())[:_REASONS_SHOWN])
-    if usable and lost / usable > budget:
+    if _lost_share(accounting) > budget:
         raise FailureBudgetExceeded(
             f"{lost:,} of {usable:,} inputs cannot be used ({lost / usable:.2%}; the failure budget is "
             f"{budget:.2%}): {why}; nothing was published",
@@ -129,6 +134,11 @@ def check_budget(counts: Counts, budget: float, rows: str) -> None:
             f"{lost:,} quarantined{f' ({why})' if why else ''}; nothing was published",
             f"every input and its reason: {rows}; look at the settings of [prepare.filter]",
         )
+
+
+def _lost_share(accounting: Accounting) -> float:
+    usable = accounting.num_inputs - accounting.num_filtered
+    return accounting.num_quarantined / usable if usable else 0.0
 
 
 def check_shards(shards: list[Shard], accounting: Accounting) -> None:

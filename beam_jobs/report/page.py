@@ -35,7 +35,7 @@ from beam_jobs.report.reasons import explain
 from infra.codecs.mask_colors import legend
 from infra.dataset.drift.figures import Drift
 from infra.errors import ConfigError
-from infra.format.contract import OUTCOMES, Manifest
+from infra.format.contract import OUTCOMES, Accounting, Manifest
 from infra.format.labels import NO_CLASS, LabelKind
 from infra.html import formatting
 from infra.html.formatting import setting_rows
@@ -111,7 +111,7 @@ def render_page(contents: Contents) -> str:
             manifest=manifest,
             style=style,
             style_hash=style_hash(style),
-            outcomes={name: _outcome_count(manifest, name) for name in OUTCOMES},
+            outcomes={name: _outcome_count(manifest.accounting, name) for name in OUTCOMES},
             findings=find(
                 manifest, inputs.classes, near, contents.survey.traits["salvaged"]["True"], contents.drift
             ),
@@ -153,6 +153,32 @@ def render_page(contents: Contents) -> str:
     )
 
 
+def render_refused(
+    dataset: str,
+    accounting: Accounting,
+    quarantined: Sequence[ReasonRow],
+    filtered: Sequence[ReasonRow],
+    gallery: Mapping[str, Sequence[Exhibit]],
+) -> str:
+    """Render the page of a run that published nothing."""
+    style = style_sheet()
+    return (
+        _environment()
+        .get_template("refused.html.j2")
+        .render(
+            dataset=dataset,
+            style=style,
+            style_hash=style_hash(style),
+            num_inputs=accounting.num_inputs,
+            outcomes={name: _outcome_count(accounting, name) for name in OUTCOMES},
+            quarantined=_few(quarantined),
+            filtered=_few(filtered),
+            gallery=gallery,
+            unshown=_unshown,
+        )
+    )
+
+
 def _few(rows: Sequence[ReasonRow]) -> list[ReasonRow]:
     """Choose the most frequent reasons; the more there are, the fewer examples each has."""
     rows = rows[:REASONS_SHOWN]
@@ -175,8 +201,7 @@ def _in_use(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**config, "source": {name: value for name, value in source.items() if name not in unused}}
 
 
-def _outcome_count(manifest: Manifest, outcome: str) -> int:
-    counts = manifest.accounting
+def _outcome_count(counts: Accounting, outcome: str) -> int:
     return {
         "record": counts.num_records,
         "duplicate": counts.num_duplicates,

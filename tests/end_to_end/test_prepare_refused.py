@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
+from html import escape
 from pathlib import Path
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.config import PrepareConfig
@@ -22,7 +26,12 @@ def test_the_failure_budget_stops_the_job_and_resuming_costs_nothing(messy: Path
     ) as caught:
         run(messy, tmp_path / "root")
     assert Catalog(tmp_path / "root").versions("d") == []
-    assert "inputs.parquet" in str(caught.value.remedy)
+    page, table = re.findall(r"/\S+(?:refused\.html|inputs\.parquet)", str(caught.value.remedy))
+    assert Path(table).is_file()
+    html = Path(page).read_text()
+    assert "Of 34 inputs, 4 could not be used, and 4 were left out by a rule" in html
+    lost = pq.read_table(table).filter(pc.field("outcome") == "quarantined")
+    assert all(escape(row["uri"]) in html and row["reason"] in html for row in lost.to_pylist())
     done = run(messy, tmp_path / "root", failure_budget=0.2)
     assert done["reused"]["images"] == 29, "a larger budget reads no file again"
     assert done["num_records"] == 23
