@@ -44,6 +44,7 @@ _NOT_TAKEN = {
     "tfds": {"mask", "features", "label_columns", "label_separator", "target_columns", "compression"},
 }
 _OF_FOLDERS = ("image_folder", "archive")
+_OF_ONE_KIND_OF_LABELS = ("coco", "voc", "box_table", "masks")
 
 
 def described_kinds() -> list[dict[str, Any]]:
@@ -65,7 +66,8 @@ def _described(kind: str) -> dict[str, Any]:
 def _options(kind: str) -> Iterator[dict[str, Any]]:
     """Yield the settings that matter for a kind."""
     defaults = SourceConfig()
-    plain = (["layout"] if kind in _OF_FOLDERS else []) + ["files"]
+    plain = (["layout"] if kind in _OF_FOLDERS else []) + ["files", "min_age_seconds"]
+    plain += [] if kind in _OF_ONE_KIND_OF_LABELS else ["labels", "label_edits"]
     for name in plain:
         yield _option(f"source.{name}", SourceConfig, name, getattr(defaults, name))
     for group in _GROUPS.get(kind, ()):

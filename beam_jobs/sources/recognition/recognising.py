@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from beam_jobs.config import PrepareConfig, SourceConfig
+from beam_jobs.config import PrepareConfig, SourceConfig, TableConfig
 from beam_jobs.request import JobRequest
 from beam_jobs.sources import files_of_settings, kinds
 from beam_jobs.sources.files.chosen_files import is_pattern
@@ -34,6 +34,7 @@ AUTO = "auto"
 # These read folders: a file in place of one is a mistake.
 _FOLDER_KINDS = ("image_folder", "table", "urls", "coco", "voc", "box_table", "tfds")
 _BY_FOLDERS = "image_folder"
+_OF_TABLES = ("table", "urls")
 # Names of folders of images, without the year that may follow (train2017), that are not those of classes.
 _NO_CLASSES = {*SPLIT_OF_FOLDER, "images", "jpegimages", "masks", "segmentationclass", "segmentationobject"}
 _DIGITS = re.compile(r"[0-9]+$")
@@ -97,6 +98,8 @@ def recognise(glance: Glance, settings: SourceConfig) -> dict[str, Recognised]:
             look = cast(Callable[[Glance, SourceConfig], Recognised | None], fits)
             if (seen := look(glance, settings)) is not None:
                 found[kind] = seen
+    if settings.table != TableConfig():  # the others refuse such settings
+        found = {kind: seen for kind, seen in found.items() if kind in _OF_TABLES}
     found = {kind: seen for kind, seen in found.items() if seen.is_certain} or found
     if any(_describes_all(seen, glance) for seen in found.values()):
         found.pop(_BY_FOLDERS, None)

@@ -11,11 +11,15 @@ import pyarrow.parquet as pq
 
 from beam_jobs.config import SourceConfig, TableConfig
 from beam_jobs.sources.files.walking import SourceFault
-from beam_jobs.sources.recognition.glance import Glance, Recognised
+from beam_jobs.sources.recognition.glance import IMAGE_ENDINGS, Glance, Recognised
 
 TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".pq")
 _HEAD_BYTES = 1 << 16
 _MAX_TABLES = 20  # whose columns are looked at
+_ROWS_TRIED = 6  # whose images are looked for
+_FOLDERS_TRIED = 8
+_COMMON_ENDINGS = (".jpg", ".jpeg", ".png")
+_DELIMITERS = ",;\t|"
 PATH_NAMES = (
     "path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path", "image_file",
     "image_name", "image_id", "img", "id",
@@ -27,28 +31,96 @@ LABEL_NAMES = ("label", "class", "category", "target", "class_name", "label_name
 def recognise_table(glance: Glance, settings: SourceConfig, *, of_addresses: bool) -> Recognised | None:
     """Return the one table that names the images of a source, or their addresses; None if there is none.
 
-    If several tables might, none is chosen.
+    It has a column of paths or addresses and, unless the settings say that images have no labels, one of
+    labels or all columns that the settings name. If several tables might, none is chosen.
 
     Args:
         glance: at the source.
-        settings: names of columns that the user gave.
+        settings: kind of the labels, and names of columns that the user gave.
         of_addresses: whether the table holds addresses, not paths.
     """
     if not of_addresses and not glance.images and glance.folder.only is None:
         return None  # there is nothing that a table could name
     found = {}
-    for uri in [uri for uri in glance.ending_in(*TABLE_ENDINGS) if uri.count("/") <= 1][:_MAX_TABLES]:
-        columns = columns_of(glance, uri)
-        if (named := _named(columns, settings.table, _ADDRESSES if of_addresses else PATH_NAMES)) is not None:
+    tables = [uri for uri in glance.ending_in(*TABLE_ENDINGS) if uri.count("/") <= 1][:_MAX_TABLES]
+    for uri in [uri for uri in tables if uri == settings.table.file] or tables:
+        named = _named(glance, uri, settings, _ADDRESSES if of_addresses else PATH_NAMES)
+        if named is not None:
             found[uri] = named
     if len(found) != 1:
         return None
-    ((uri, (path, label)),) = found.items()
-    what = "addresses of images" if of_addresses else "images"
-    return Recognised(
-        f"{uri} names {what} in its column {path!r} and labels in {label!r}",
-        {"table": {"file": uri, "path_column": path, "label_column": label}},
-    )
+    ((uri, columns),) = found.items()
+    path = columns["path_column"]
+    why = f"{uri} names {'addresses of images' if of_addresses else 'images'} in its column {path!r}"
+    if "label_column" in columns:
+        why += f" and labels in {columns['label_column']!r}"
+    if of_addresses:
+        return Recognised(why, {"table": {"file": uri, **columns}})
+    prefix = _prefix_of(first_values(glance, uri, path), glance, settings.table.prefix)
+    within = {"prefix": prefix} if prefix else {}
+    folders = () if prefix is None else (prefix,)
+    return Recognised(why, {"table": {"file": uri, **columns, **within}}, image_folders=folders)
+
+
+def _prefix_of(names: Sequence[str], glance: Glance, given: str) -> str | None:
+    """Return the folder that the paths of a table begin in; None if its first images are not found.
+
+    Args:
+        names: paths of the first rows; their endings may be missing.
+        glance: at the source.
+        given: the folder as the user says; "" if not.
+    """
+    if given:
+        return given
+    seen = {path: uri for uri in glance.images for path in (uri, uri.rpartition(".")[0])}
+    folders = dict.fromkeys(["", *(uri.rpartition("/")[0] for uri in glance.images)])
+    found = set()
+    for name in (name.removeprefix("./") for name in names):
+        tails = {path.removesuffix(name).rstrip("/") for path in seen if f"/{path}".endswith(f"/{name}")}
+        if not tails:  # a glance sees some of the files of a large folder
+            places = [(folder, f"{folder}/{name}".lstrip("/")) for folder in list(folders)[:_FOLDERS_TRIED]]
+            endings = ("",) if name.lower().endswith(IMAGE_ENDINGS) else _COMMON_ENDINGS
+            tails = {at for at, path in places if any(glance.head(f"{path}{end}", 1) for end in endings)}
+        found |= tails
+    return found.pop() if len(found) == 1 else None
+
+
+def first_values(glance: Glance, uri: str, column: str) -> list[str]:
+    """Return the texts in the first rows of a column of a table; none if they cannot be read."""
+    if uri.lower().endswith((".parquet", ".pq")):
+        try:
+            with glance.folder.open_container(uri) as file:
+                rows = next(
+                    pq.ParquetFile(pa.PythonFile(file, mode="r")).iter_batches(_ROWS_TRIED, columns=[column])
+                )
+        except (SourceFault, pa.ArrowException, OSError, StopIteration):
+            return []
+        values = rows.column(0).to_pylist()
+    else:
+        lines = _lines(glance, uri)[: _ROWS_TRIED + 1]
+        try:
+            if uri.lower().endswith(("jsonl", ".ndjson")):
+                objects = [json.loads(line) for line in lines[:_ROWS_TRIED]]
+                values = [one.get(column) for one in objects if isinstance(one, dict)]
+            else:
+                header, *rows = max(
+                    (list(csv.reader(lines, delimiter=mark)) for mark in _DELIMITERS), key=_width
+                )
+                values = [row[header.index(column)] for row in rows if len(row) == len(header)]
+        except (ValueError, csv.Error):
+            return []
+    return [str(value).strip() for value in values if value not in (None, "")]
+
+
+def _lines(glance: Glance, uri: str) -> list[str]:
+    """Return the first lines of a table of text, all of them whole."""
+    head = glance.head(uri, _HEAD_BYTES)
+    lines = head.decode("utf-8-sig", "replace").splitlines()
+    return lines[:-1] if len(head) == _HEAD_BYTES and len(lines) > 1 else lines
+
+
+def _width(rows: Sequence[Sequence[str]]) -> int:
+    return len(rows[0]) if rows else 0
 
 
 def columns_of(glance: Glance, uri: str, *, floats: bool = False) -> list[str]:
@@ -117,15 +189,41 @@ def _schema(glance: Glance, uri: str) -> pa.Schema:
         return pa.schema([])
 
 
-def _named(columns: Sequence[str], settings: TableConfig, paths: Sequence[str]) -> tuple[str, str] | None:
-    """Return the columns of paths and labels, if both are there."""
-    default = TableConfig()
+def _every_column(glance: Glance, uri: str) -> list[str]:
+    """Return the names of all columns of a table; none if they cannot be read."""
+    if uri.lower().endswith((".parquet", ".pq")):
+        return list(_schema(glance, uri).names)
+    if not uri.lower().endswith(("jsonl", ".ndjson")):
+        return columns_of(glance, uri)
+    try:
+        row = json.loads(next(iter(_lines(glance, uri)), ""))
+    except ValueError:
+        return []
+    return list(row) if isinstance(row, dict) else []
+
+
+def _named(glance: Glance, uri: str, settings: SourceConfig, paths: Sequence[str]) -> dict[str, str] | None:
+    """Return the settings that name the columns of paths and labels, if a table has all that it needs."""
+    table, default = settings.table, TableConfig()
+    columns, every = columns_of(glance, uri), _every_column(glance, uri)
+    path = _first_of(columns, paths, table.path_column, default.path_column)
+    if path is None:
+        return None
+    found = {"path_column": path}
+    given = [*table.label_columns, *table.target_columns, *([table.mask_column] if table.mask_column else [])]
+    given += [feature.column or name for name, feature in table.features.items()]
+    if not set(given) <= set(every):
+        return None
+    if settings.label_kind in ("class", "multi") and not table.label_columns:
+        of_labels = columns if settings.label_kind == "class" else every
+        label = _first_of(of_labels, LABEL_NAMES, table.label_column, default.label_column)
+        return None if label is None else {**found, "label_column": label}
+    return found
+
+
+def _first_of(columns: Sequence[str], names: Sequence[str], given: str, default: str) -> str | None:
+    """Return the column that the user named, or else the first that has one of these names."""
     known = {name.strip().lower(): name for name in reversed(columns)}
-    if settings.path_column != default.path_column:
-        paths = (settings.path_column.lower(),)
-    labels: Sequence[str] = LABEL_NAMES
-    if settings.label_column != default.label_column:
-        labels = (settings.label_column.lower(),)
-    path = next((known[name] for name in paths if name in known), None)
-    label = next((known[name] for name in labels if name in known), None)
-    return None if path is None or label is None else (path, label)
+    return next(
+        (known[name] for name in ((given.lower(),) if given != default else names) if name in known), None
+    )

@@ -58,6 +58,22 @@ SOURCES: dict[str, tuple[Callable[[Path], object], str]] = {
     "zips below": (lambda path: make_zip(path / "deep/er/a.zip", IMAGES), "archive"),
     "table": (
         lambda path: write(path, {"l.csv": b"Image;Label\n1.jpg;cat\n", "img/1.jpg": b"", "2.jpg": b""}),
+        "table",
+    ),
+    "table of bare names in a folder": (
+        lambda path: write(path, {"l.csv": b"image,label\n1,cat\n2,dog\n", "p/1.jpg": b"", "p/2.png": b""}),
+        "table",
+    ),
+    "table of paths in a folder": (
+        lambda path: write(path, {"l.csv": b"path,label\nimages/1.jpg,cat\n", "images/1.jpg": b""}),
+        "table",
+    ),
+    "table beside folders of classes": (
+        lambda path: write(path, {"l.csv": b"path,label\ncat/1.jpg,cat\ndog/2.jpg,dog\n", **IMAGES}),
+        "table or image_folder",
+    ),
+    "table of other images": (
+        lambda path: write(path, {"l.csv": b"path,label\n7.jpg,cat\n", **IMAGES}),
         "table or image_folder",
     ),
     "table beside flat images": (
@@ -178,6 +194,83 @@ def test_given_settings_win_over_found_ones(tmp_path: Path) -> None:
     assert settled(request).config.source.table.file == "l.csv"
 
 
+TABLES: dict[str, tuple[dict[str, bytes], dict[str, Any], dict[str, Any]]] = {
+    "the folder of the images": (
+        {"l.csv": b"image,label\n7,cat\n", "images/7.jpg": b"", "images/8.jpg": b""},
+        {},
+        {"path_column": "image", "label_column": "label", "prefix": "images"},
+    ),
+    "JSON lines": (
+        {"l.jsonl": b'{"file": "7.jpg", "class": "a"}\n', "deep/er/7.jpg": b""},
+        {},
+        {"path_column": "file", "label_column": "class", "prefix": "deep/er"},
+    ),
+    "Parquet": (
+        {"l.parquet": _parquet({"path": ["7.jpg"], "label": ["a"]}), "p/7.jpg": b""},
+        {},
+        {"prefix": "p"},
+    ),
+    "captions": (
+        {"l.csv": b"image,caption\n7.jpg,a cat\n", "images/7.jpg": b""},
+        {"labels": "none", "table": {"features": ["caption"]}},
+        {"path_column": "image", "prefix": "images"},
+    ),
+    "numbers": (
+        {"l.parquet": _parquet({"id": ["7"], "price": [1.5]}), "images/7.jpg": b""},
+        {"table": {"target_columns": ["price"]}},
+        {"path_column": "id", "prefix": "images"},
+    ),
+    "columns of 0 and 1": (
+        {"l.jsonl": b'{"image": "7", "cat": true, "dog": false}\n', "images/7.jpg": b""},
+        {"table": {"label_columns": ["cat", "dog"]}},
+        {"path_column": "image"},
+    ),
+    "lists of labels": (
+        {"l.jsonl": b'{"image": "7", "label": ["cat", "dog"]}\n', "images/7.jpg": b""},
+        {"labels": "multi"},
+        {"path_column": "image", "label_column": "label"},
+    ),
+    "masks": (
+        {"l.csv": b"image,mask\nimages/7.jpg,masks/7.png\n", "images/7.jpg": b"", "masks/7.png": b""},
+        {"table": {"mask_column": "mask"}, "masks": {"classes": ["road"]}},
+        {"path_column": "image", "prefix": ""},
+    ),
+    "one of several tables": (
+        {"l.csv": b"image,label\n7,cat\n", "old.csv": b"image,label\n7,dog\n", "7.jpg": b""},
+        {"table": {"file": "l.csv"}},
+        {"path_column": "image"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_of_every_kind_of_labels_are_recognised(name: str, tmp_path: Path) -> None:
+    files, given, settings = TABLES[name]
+    write(tmp_path, files)
+    source = settled(asked(tmp_path, **given)).config.source
+    found = source.table.model_dump()
+    assert (source.kind, found["file"]) == ("table", next(iter(files)))
+    assert {key: found[key] for key in settings} == settings
+
+
+def test_addresses_without_labels_are_recognised(tmp_path: Path) -> None:
+    write(tmp_path, {"l.csv": b"url,caption\nhttp://a/1.jpg,a cat\n"})
+    source = settled(asked(tmp_path, labels="none")).config.source
+    assert (source.kind, source.table.path_column) == ("urls", "url")
+
+
+def test_a_table_without_the_columns_that_are_asked_for_is_none(tmp_path: Path) -> None:
+    write(tmp_path, {"l.csv": b"image,label\n7.jpg,cat\n", "images/7.jpg": b""})
+    with pytest.raises(UsageError, match="no kind of source is recognised"):
+        settled(asked(tmp_path, table={"target_columns": ["price"]}))
+
+
+def test_images_that_a_glance_does_not_show_give_the_folder_of_a_table(tmp_path: Path) -> None:
+    write(tmp_path, {"l.csv": b"image,label\nzz,cat\n", "photos/zz.jpg": b"x"})
+    write(tmp_path, {f"photos/{number:03}.jpg": b"" for number in range(450)})
+    assert settled(asked(tmp_path)).config.source.table.prefix == "photos"
+
+
 def test_sources_that_are_files_or_patterns(tmp_path: Path) -> None:
     files = pictures({"cat": 1, "dog": 1})
     for name in ("train-1.tar", "train-2.tar", "val-1.tar", "deep/train-3.tar"):
@@ -222,9 +315,10 @@ def test_every_kind_is_described() -> None:
         assert kind["description"].endswith((".", ":"))
         assert all(option["description"] for option in kind["options"])
     options = [option["option"] for option in kinds["archive"]["options"]]
-    assert {"source.files", "source.archive.layout"} <= set(options)
+    assert {"source.files", "source.archive.layout", "source.labels", "source.label_edits"} <= set(options)
     of_masks = {option["option"] for option in kinds["masks"]["options"]}
     assert {"source.files", "source.masks.classes", "source.masks.mask_suffix"} <= of_masks
+    assert not {"source.labels", "source.label_edits"} & of_masks, "its labels are masks"
     of_tfds = {option["option"] for option in kinds["tfds"]["options"]}
     assert {"source.tfds.splits", "source.rows.label"} <= of_tfds
     assert "source.rows.features" not in of_tfds, "refused: the metadata say what there is"
