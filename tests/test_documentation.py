@@ -32,6 +32,27 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(to), f"{page.name} links to {target}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_headings_and_rows_stand_once(page: Path) -> None:
+    """What repeats a heading or the first cell of a table is left over; the changelog repeats on purpose."""
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    headings = re.findall(r"^##+ .+$", text, re.MULTILINE)
+    assert page.name == "CHANGELOG.md" or [name for name in headings if headings.count(name) > 1] == []
+    for rows in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        names = re.findall(r"^\| (`[^|]+?`) \|", rows, re.MULTILINE)
+        assert [name for name in names if names.count(name) > 1] == []
+
+
+def test_names_that_a_source_of_ones_own_imports_are_public() -> None:
+    guide = (REPOSITORY / "docs" / "add-a-source-kind.md").read_text(encoding="utf-8")
+    public = (REPOSITORY / "docs" / "python-api.md").read_text(encoding="utf-8")
+    imports = re.findall(r"^from ((?:beam_jobs|infra)[\w.]*) import (.+)$", guide, re.MULTILINE)
+    names = [f"{module}.{name.strip()}" for module, names in imports for name in names.split(",")]
+    assert len(names) > 8
+    told = [name for name in names if name in public or f"`{name.rpartition('.')[2]}`" in public]
+    assert told == names
+
+
 def test_paths_in_contributing_exist() -> None:
     text = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
     named = _PATH.findall(text)
