@@ -124,8 +124,7 @@ def due(ref: str, config: TrainConfig, when: TrainWhen, root: str, runs: str) ->
     last = _last_trained(version, config, local_runs(runs))
     if last is None:
         return Due(True, f"nothing was trained on {version.name} with these settings before")
-    wanted = when.model_dump(exclude_defaults=True)
-    if not wanted:
+    if when == TrainWhen():
         return Due(True, f"{version.ref} was not trained on before")
     try:
         trained_on = Catalog(root).open_view(last.dataset)
@@ -134,14 +133,14 @@ def due(ref: str, config: TrainConfig, when: TrainWhen, root: str, runs: str) ->
     new, total = _count_new(version, trained_on)
     days = _days_since(last)
     told = f"{counted(new, 'new record')} of {total:,} and {days:.1f} days since {last.name} ({last.dataset})"
-    met = {
-        "new_records": new >= wanted.get("new_records", new + 1),
-        "new_share": total > 0 and new / total >= wanted.get("new_share", 2),
-        "days": days >= wanted.get("days", days + 1),
-    }
-    if not any(met.values()) and when.drift and (drift := _drift(trained_on, version)):
+    is_met = (
+        (when.new_records is not None and new >= when.new_records)
+        or (when.new_share is not None and total > 0 and new / total >= when.new_share)
+        or (when.days is not None and days >= when.days)
+    )
+    if not is_met and when.drift and (drift := _drift(trained_on, version)):
         return Due(True, f"drift since {trained_on.ref}: {drift}")
-    return Due(any(met.values()), f"{told}; wanted: {in_words(when)}")
+    return Due(is_met, f"{told}; wanted: {in_words(when)}")
 
 
 def in_words(when: TrainWhen) -> str:

@@ -54,6 +54,15 @@ class Waiting:
 def superfluous(waiting: Sequence[Waiting], kind: str, began: datetime) -> list[Waiting]:
     """The waiting runs that need not run.
 
+    While a run of kind A works that began at 9:00, of these runs only two stay: the one of A that became due
+    later, and the first of B. A run that a person started always stays, and then no automatic one is needed::
+
+        A due at 8:50   superfluous: the run that works began after it was due
+        A due at 9:10   stays
+        A due at 9:20   superfluous: it would do what the run of 9:10 does
+        B due at 8:40   stays
+        B due at 8:50   superfluous
+
     Args:
         waiting: the runs of a flow that wait.
         kind: of the run that works.
@@ -133,23 +142,23 @@ def skip_repeated(client: SyncPrefectClient) -> int:
     """Skip automatic runs that wait beside another one of the same deployment and parameters.
 
     A run that works sees to this itself. This is for the time while none does: after an outage, a worker
-    would ask for the places of all runs that piled up. Runs of deployments that are not Shardmill's stay.
+    would request slots for all runs that piled up. Runs of deployments that are not Shardmill's stay.
 
     Returns:
         The number of runs that were skipped.
     """
     now = datetime.now(UTC)
     runs = _due_runs(client, now)
-    places = {run.id: run.deployment_id for run in runs if run.deployment_id is not None}
+    deployments = {run.id: run.deployment_id for run in runs if run.deployment_id is not None}
     waiting = [
-        Waiting(run.id, digest_of([str(places[run.id]), run.parameters]), is_automatic(run), _due(run))
+        Waiting(run.id, digest_of([str(deployments[run.id]), run.parameters]), is_automatic(run), _due(run))
         for run in runs
-        if run.id in places
+        if run.id in deployments
     ]
     skipped = superfluous(waiting, "", now)
     if skipped:
-        own = own_deployments(client, {places[each.id] for each in skipped})
-        skipped = [each for each in skipped if places[each.id] in own]
+        own = own_deployments(client, {deployments[each.id] for each in skipped})
+        skipped = [each for each in skipped if deployments[each.id] in own]
     for each in skipped:
         _skip(client, each.id, "Another run does the same")
     return len(skipped)

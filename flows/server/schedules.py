@@ -105,9 +105,9 @@ def set_active(dataset: str, name: str | None, *, active: bool) -> int:
     from flows.scheduling import inboxes
 
     with _client() as client:
-        found = [entry for entry in _entries(client) if entry.is_of(dataset, name)]
+        found = [one for one in _stored_schedules(client) if one.is_of(dataset, name)]
         for one in found:
-            client.update_deployment_schedule(one.deployment_id, one.entry.id, active=active)
+            client.update_deployment_schedule(one.deployment_id, one.stored.id, active=active)
         watched = _inboxes(client, dataset, name)
         for inbox in watched:
             inboxes.set_inbox(client, replace(inbox, is_active=active))
@@ -119,19 +119,19 @@ def all_schedules() -> list[Schedule | Inbox]:
     from flows.scheduling import inboxes
 
     with _client() as client:
-        found = list(_entries(client))
+        found = list(_stored_schedules(client))
         times = _next_times(client)
         watched = inboxes.read_inboxes(client)
-    scheduled = [entry.schedule(times.get(str(entry.entry.id))) for entry in found]
+    scheduled = [one.as_schedule(times.get(str(one.stored.id))) for one in found]
     return sorted([*scheduled, *watched], key=lambda entry: (entry.dataset, entry.name))
 
 
 def _remove(client: SyncPrefectClient, dataset: str, name: str | None) -> int:
     from flows.scheduling import inboxes
 
-    found = [entry for entry in _entries(client) if entry.is_of(dataset, name)]
+    found = [one for one in _stored_schedules(client) if one.is_of(dataset, name)]
     for one in found:
-        client.delete_deployment_schedule(one.deployment_id, one.entry.id)
+        client.delete_deployment_schedule(one.deployment_id, one.stored.id)
     watched = _inboxes(client, dataset, name)
     for inbox in watched:
         inboxes.remove_inbox(client, inbox)
@@ -154,44 +154,44 @@ def _client() -> Iterator[SyncPrefectClient]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
-    """A schedule that was read from Prefect."""
+class _StoredSchedule:
+    """A schedule as Prefect stores it (``stored``), with its flow and its deployment."""
 
     flow: str
     deployment_id: Any
-    entry: Any
+    stored: Any
 
     @property
     def dataset(self) -> str:
-        return str(self.entry.parameters.get("dataset") or (self.entry.slug or "").partition(_BETWEEN)[0])
+        return str(self.stored.parameters.get("dataset") or (self.stored.slug or "").partition(_BETWEEN)[0])
 
     @property
     def name(self) -> str:
-        return str(self.entry.slug or "").removeprefix(self.dataset).removeprefix(_BETWEEN)
+        return str(self.stored.slug or "").removeprefix(self.dataset).removeprefix(_BETWEEN)
 
     def is_of(self, dataset: str, name: str | None) -> bool:
         return self.dataset == dataset and name in (None, self.name)
 
-    def schedule(self, next_at: datetime | None) -> Schedule:
-        when = self.entry.schedule
+    def as_schedule(self, next_at: datetime | None) -> Schedule:
+        when = self.stored.schedule
         return Schedule(
             flow=self.flow,
             dataset=self.dataset,
-            parameters=self.entry.parameters,
+            parameters=self.stored.parameters,
             name=self.name,
             cron=getattr(when, "cron", None),
             every=getattr(when, "interval", None),
             timezone=getattr(when, "timezone", None),
-            is_active=bool(self.entry.active),
+            is_active=bool(self.stored.active),
             next_at=next_at,
         )
 
 
-def _entries(client: SyncPrefectClient) -> Iterator[_Entry]:
+def _stored_schedules(client: SyncPrefectClient) -> Iterator[_StoredSchedule]:
     for flow in SCHEDULED_FLOWS:
         deployment = read_deployment(client, flow)
-        for entry in deployment.schedules:
-            yield _Entry(flow, deployment.id, entry)
+        for stored in deployment.schedules:
+            yield _StoredSchedule(flow, deployment.id, stored)
 
 
 def _next_times(client: SyncPrefectClient) -> dict[str, datetime]:

@@ -1,4 +1,4 @@
-"""Show the error, its place and its remedy on the page of a failed run."""
+"""Show the error, its stage and its remedy on the page of a failed run."""
 
 from __future__ import annotations
 

@@ -2,8 +2,14 @@
 
 Prefect counts the runs that hold a slot of their deployment, and keeps a lease for each. If a process or
 server is killed at the wrong moment, the count can stay above the number of runs. Then all later runs wait
-for ever. A slot is released once nobody held it at several looks in a row, since a run may begin or end
-between two requests.
+for ever. A surplus slot is released after three looks in a row, since a run may begin or end between the two
+requests of a look. A deployment with one slot, whose run was killed after the first look::
+
+    look   slots taken   runs begun   surplus
+       1             1            1         0
+       2             1            0         1
+       3             1            0         1
+       4             1            0         1     one slot is released
 
 When a lease expires, Prefect releases its slots even if somebody has released them before. So a slot is
 released through its lease, which Prefect then forgets. Prefect's API cannot list leases, but the states of a
@@ -24,9 +30,9 @@ from flows.flow_runs.own_runs import own_deployments
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
 
-_TIMES = 3
+_LOOKS = 3
 _PAGE = 200
-# A slot that nobody holds was mostly held by one of the last runs.
+# A surplus slot was mostly held by one of the last runs.
 _ENDED_RUNS = 20
 # Prefect's leases live for 300 s, unless a server or a deployment is set otherwise. Then Prefect releases
 # their slots within seconds.
@@ -35,15 +41,20 @@ _OF_DEPLOYMENT = "deployment:"
 
 
 @dataclass
-class _Unheld:
-    """The number of a limit's slots that nobody seemed to hold, at each of the last looks, and since when."""
+class _Surplus:
+    """The slots of a deployment that are taken beyond the runs that may hold them.
+
+    Attributes:
+        since: the time of the first look that found any.
+        at_looks: their number at each of the last looks.
+    """
 
     since: float
-    slots: list[int] = field(default_factory=list)
+    at_looks: list[int] = field(default_factory=list)
 
 
 class Slots:
-    """Remembers how many concurrency slots seemed to be held by nobody.
+    """Remembers how many concurrency slots were taken beyond the runs that may hold them.
 
     Args:
         leases_expire: whether the server releases slots whose lease has expired.
@@ -53,45 +64,43 @@ class Slots:
     def __init__(self, *, leases_expire: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._leases_expire = leases_expire
         self._clock = clock
-        self._unheld: dict[UUID, _Unheld] = {}
+        self._surplus: dict[UUID, _Surplus] = {}
 
     def give_back(self, client: SyncPrefectClient) -> int:
-        """Look once; release slots that nobody held at the last looks; return their number."""
+        """Look once; release slots that were surplus at the last looks; return their number."""
         taken = _taken(client)
-        holders = _holders(client) if taken else {}
-        seen = {one: number - holders.get(one, 0) for one, number in taken.items()}
-        self._unheld = {
-            one: self._unheld.get(one) or _Unheld(self._clock()) for one, number in seen.items() if number > 0
-        }
-        given = 0
-        for deployment, unheld in list(self._unheld.items()):
-            unheld.slots = [*unheld.slots, seen[deployment]][-_TIMES:]
-            if len(unheld.slots) == _TIMES:
-                given += self._release(client, deployment, min(unheld.slots), unheld.since)
-        return given
+        begun = _begun_runs(client) if taken else {}
+        found = {one: slots - begun.get(one, 0) for one, slots in taken.items() if slots > begun.get(one, 0)}
+        self._surplus = {one: self._surplus.get(one) or _Surplus(self._clock()) for one in found}
+        released = 0
+        for deployment, surplus in list(self._surplus.items()):
+            surplus.at_looks = [*surplus.at_looks, found[deployment]][-_LOOKS:]
+            if len(surplus.at_looks) == _LOOKS:
+                released += self._release(client, deployment, min(surplus.at_looks), surplus.since)
+        return released
 
     def _release(self, client: SyncPrefectClient, deployment: UUID, slots: int, since: float) -> int:
-        given = _release_by_lease(client, deployment, slots)
-        if given == 0 and (not self._leases_expire or self._clock() - since > _LEASE_SECONDS):
+        released = _release_by_lease(client, deployment, slots)
+        if released == 0 and (not self._leases_expire or self._clock() - since > _LEASE_SECONDS):
             name = f"{_OF_DEPLOYMENT}{deployment}"
             client.release_concurrency_slots([name], slots, occupancy_seconds=1.0)
-            given = slots
-        if given > 0:
-            del self._unheld[deployment]  # its other slots are counted again
-        return given
+            released = slots
+        if released > 0:
+            del self._surplus[deployment]  # its other slots are counted again
+        return released
 
 
 def _release_by_lease(client: SyncPrefectClient, deployment: UUID, slots: int) -> int:
     """Release concurrency slots whose lease belongs to a run that has ended; return their number."""
-    given = 0
+    released = 0
     before = _taken(client).get(deployment, 0)
     for lease in _leases_of_ended_runs(client, deployment):
-        if given >= slots:
+        if released >= slots:
             break
         client.release_concurrency_slots_with_lease(lease)  # a lease that is gone changes nothing
         after = _taken(client).get(deployment, 0)
-        given, before = given + max(0, before - after), after
-    return given
+        released, before = released + max(0, before - after), after
+    return released
 
 
 def _leases_of_ended_runs(client: SyncPrefectClient, deployment: UUID) -> Iterator[UUID]:
@@ -134,8 +143,8 @@ def _taken(client: SyncPrefectClient) -> dict[UUID, int]:
     return {deployment: slots for deployment, slots in taken.items() if deployment in own}
 
 
-def _holders(client: SyncPrefectClient) -> Mapping[UUID, int]:
-    """Deployment -> runs that may hold one of its concurrency slots."""
+def _begun_runs(client: SyncPrefectClient) -> Mapping[UUID, int]:
+    """Deployment -> number of its runs that have begun and not ended: each may hold a slot."""
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
     from prefect.client.schemas.objects import StateType
 
