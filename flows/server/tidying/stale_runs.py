@@ -57,7 +57,7 @@ def _end(is_stale: Any) -> int:
     from prefect.client.schemas.objects import WorkerStatus
 
     with get_client(sync_client=True) as client:
-        stale = [run for run in _unfinished(client) if is_stale(run)]
+        stale = [run for run in _unfinished(client) if _may_be_of_this_worker(run) and is_stale(run)]
         if not stale:
             return 0
         workers = client.read_workers_for_work_pool(POOL)
@@ -66,6 +66,11 @@ def _end(is_stale: Any) -> int:
         for run in stale:
             set_crashed(client, run.id, "The worker was killed; the next run continues its work")
     return len(stale)
+
+
+def _may_be_of_this_worker(run: FlowRun) -> bool:
+    """Tell whether no other worker took a run; such runs are judged in ``gone_machines``."""
+    return run.labels.get("prefect.worker.name", worker_name()) == worker_name()
 
 
 def _unfinished(client: SyncPrefectClient) -> list[FlowRun]:

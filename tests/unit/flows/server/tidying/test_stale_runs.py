@@ -101,3 +101,16 @@ def test_a_run_that_holds_its_lock_lives(monkeypatch: pytest.MonkeyPatch, tmp_pa
     with known_run(api.run.id):
         assert end_vanished_runs() == 0
     assert end_vanished_runs() == 1
+
+
+def test_a_run_that_another_worker_took_stays_when_all_workers_are_offline_after_an_outage(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    state: Any = Running()
+    state.timestamp = datetime.now(UTC) - timedelta(hours=1)
+    monkeypatch.setenv("SHARDMILL_HOME", str(tmp_path))
+    for taken_by, marked in (("another machine", 0), (worker_name(), 1)):
+        run = FlowRun(flow_id=ID, state=state, labels={"prefect.worker.name": taken_by})
+        api = Api([worker("another machine", WorkerStatus.OFFLINE)], run)
+        use(api, monkeypatch, tmp_path)
+        assert end_vanished_runs() == len(api.marked) == marked
