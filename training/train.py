@@ -20,7 +20,8 @@ A run lives in ``<runs>/<dataset>-v<version>-<digest of the configuration>/``:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -63,7 +64,7 @@ from training.torch_loop.start import train_in_process as train_with_torch
 # Beside the runs, since lock files stay, and a refused run must leave no folder.
 _LOCKS = ".locks"
 # The part of the time that each stage takes at a guess, for the progress of the whole job.
-_SHARES = {"train": 92, "evaluate validation": 3, "evaluate test": 3, "export": 2}
+_SHARES = {"train": 92, "evaluate validation": 3, "evaluate test": 3, "evaluate train": 3, "export": 2}
 
 # The frames of an error hold pipelines whose destructors wait for TensorFlow's threads, for minutes if a
 # large model is being compiled. Keep them here, so that they are never destroyed: the process ends with
@@ -145,6 +146,40 @@ def train_dataset(
         NotFoundError: there is no such dataset. LockedError: another process runs the same training.
         DataError: there is nothing to train on, or it is damaged. Cancelled: stopped on request.
     """
+    training = _requested(ref, config, root)
+    if is_rendering(training.config.ranks.launcher):
+        return write_job(training.config, training.version, training.name, root, Storage.at(runs))
+    if training.place is not None:
+        raise_when_preempted(preemption_signals(training.config))
+        if training.place.rank > 0:
+            _train_as_later_rank(training, Storage.at(runs))
+            return None
+    if is_in_store(runs):
+        return _train_in_store(training, str(runs))
+    return _train_in_folder(training, Storage.at(runs))
+
+
+@dataclass(frozen=True, slots=True)
+class _Training:
+    """A training that was asked for.
+
+    Attributes:
+        config: its configuration.
+        version: the dataset version.
+        root: the folder of the datasets.
+        name: of the run.
+        place: the place of this process among ranks that an outer system started; None: it started none.
+    """
+
+    config: TrainConfig
+    version: DatasetVersion
+    root: str | Path
+    name: str
+    place: Cluster | Meeting | None
+
+
+def _requested(ref: str, config: TrainConfig, root: str | Path) -> _Training:
+    """Return the training that arguments and environment ask for."""
     place = cluster_from_environment()
     if place is None and config.run.framework == "torch":
         config = with_a_rank_for_each_device(config)
@@ -156,96 +191,94 @@ def train_dataset(
     version = Catalog(root).open_view(ref)
     _check_trainable(version)
     config = settings_for(config, version)
-    name = run_name(config, version)
-    if is_rendering(config.ranks.launcher):
-        return write_job(config, version, name, root, Storage.at(runs))
-    if is_in_store(runs) and config.ranks.launcher == "ray":
+    return _Training(config, version, root, run_name(config, version), place)
+
+
+def _train_as_later_rank(training: _Training, runs: Storage) -> None:
+    """Train as a rank other than the first, which writes nothing; if the run has finished, do nothing."""
+    folder, config = runs.child(training.name), training.config
+    if config.run.fresh or finished_result(folder, config) is None:
+        _train_among_others(training, Path(folder.uri))
+
+
+def _train_in_store(training: _Training, runs: str) -> dict[str, Any]:
+    """Train in a folder here, of which an object store keeps a copy."""
+    if training.config.ranks.launcher == "ray":
         raise UsageError(
-            f"ranks.launcher = 'ray' cannot keep its run in {public_location(str(runs))}: this command would "
+            f"ranks.launcher = 'ray' cannot keep its run in {public_location(runs)}: this command would "
             "upload it, but the first rank writes it on another machine",
             "give --runs a folder that all machines share, and copy it to the store afterwards; or start the "
             "ranks yourself, with TF_CONFIG or RANK and WORLD_SIZE",
         )
-    if place is not None:
-        raise_when_preempted(preemption_signals(config))
-    if is_in_store(runs) and (place is None or place.rank == 0):
-        with kept_in_store(str(runs), name, is_started_again=place is not None) as copies:
-            result = train_dataset(ref, config, root=root, runs=copies)
-        assert result is not None, "the first rank has the result"
-        return {**result, "stored_in": public_location(below(str(runs), name))}
-    folder = Storage.at(runs).child(name)
-    if place is not None and place.rank > 0:  # it writes nothing there
-        if config.run.fresh or finished_result(folder, config) is None:
-            _train_among_others(config, version, root, Path(folder.uri), place)
-        return None
-
-    def train() -> dict[str, Any]:
-        if config.run.framework == "torch":
-            check_installed()
-        run_dir = Path(folder.uri)
-        with Turn(f"train {version.ref}") as turn:
-            turn.take()
-            events.job("train", _SHARES, run_dir=str(run_dir), epochs=config.run.epochs)
-            _begin(config, version, root, folder, place)
-            with recorded_curve(run_dir):
-                if config.ranks.workers is not None:
-                    more_parts = partial(settle_parts_of_ranks, config, run_dir)
-                    return train_with_supervised_ranks(config, version, root, run_dir, more_parts)
-                if place is not None:
-                    result = _train_among_others(config, version, root, run_dir, place)
-                    return {**result, "restarts": []}
-                # The framework loads only now, so that wrong arguments and finished runs return at once.
-                result = _train_here(config, version, run_dir)
-            return {**result, "peak_rss_bytes": own_peak_rss_bytes(), "restarts": []}
-
-    with Storage.at(runs).exclusive_lock(f"{_LOCKS}/{name}", purpose="the same training run"):
-        return train_once(config, folder, partial(_reported, version, folder, train))
+    with kept_in_store(runs, training.name, is_started_again=training.place is not None) as copies:
+        result = _train_in_folder(training, Storage.at(copies))
+    return {**result, "stored_in": public_location(below(runs, training.name))}
 
 
-def _reported(
-    version: DatasetVersion, folder: Storage, train: Callable[[], dict[str, Any]]
-) -> dict[str, Any]:
-    """Train, and report the inputs and outputs to OpenLineage."""
+def _train_in_folder(training: _Training, runs: Storage) -> dict[str, Any]:
+    """Train in a folder of this machine, one process at a time, unless the run has finished."""
+    folder = runs.child(training.name)
+    with runs.exclusive_lock(f"{_LOCKS}/{training.name}", purpose="the same training run"):
+        return train_once(training.config, folder, lambda: _train_and_report(training, folder))
+
+
+def _train_and_report(training: _Training, folder: Storage) -> dict[str, Any]:
+    """Train in turn with other jobs, and report the inputs and outputs to OpenLineage."""
+    version, config, run_dir = training.version, training.config, Path(folder.uri)
+    if config.run.framework == "torch":
+        check_installed()
     read = LineageDataset(version.storage.uri, str(version.version))
-    with reported_job(f"train.{version.name}", [read]) as lineage:
-        result = train()
+    with (
+        reported_job(f"train.{version.name}", [read]) as lineage,
+        Turn(f"train {version.ref}") as turn,
+    ):
+        turn.take()
+        left_out = () if config.run.evaluate_train else ("evaluate train",)
+        shares = {stage: share for stage, share in _SHARES.items() if stage not in left_out}
+        events.job("train", shares, run_dir=str(run_dir), epochs=config.run.epochs)
+        _begin(training, folder)
+        with recorded_curve(run_dir):
+            result = _train_where_asked(training, run_dir)
         lineage.outputs.append(LineageDataset(folder.uri))
     return result
 
 
-def _begin(
-    config: TrainConfig,
-    version: DatasetVersion,
-    root: str | Path,
-    folder: Storage,
-    place: Cluster | Meeting | None,
-) -> None:
+def _train_where_asked(training: _Training, run_dir: Path) -> dict[str, Any]:
+    """Train with ranks that this process starts, as the first rank of an outer system, or alone."""
+    config = training.config
+    if config.ranks.workers is not None:
+        more_parts = partial(settle_parts_of_ranks, config, run_dir)
+        return train_with_supervised_ranks(config, training.version, training.root, run_dir, more_parts)
+    if training.place is not None:
+        return {**_train_among_others(training, run_dir), "restarts": []}
+    # The framework loads only now, so that wrong arguments and finished runs return at once.
+    train = train_with_torch if config.run.framework == "torch" else train_in_process
+    result = train(config, training.version, run_dir)
+    return {**result, "peak_rss_bytes": own_peak_rss_bytes(), "restarts": []}
+
+
+def _train_among_others(training: _Training, run_dir: Path) -> dict[str, Any]:
+    """Train as one of the ranks that an outer system has started."""
+    config, place = training.config, training.place
+    assert place is not None
+    if isinstance(place, Meeting) and config.run.framework == "tensorflow":
+        place = meet(place, config.ranks.start_timeout_seconds)
+    more_parts = partial(settle_parts_of_ranks, config, run_dir)
+    return train_as_outer_rank(config, training.version, training.root, run_dir, place, more_parts)
+
+
+def _begin(training: _Training, folder: Storage) -> None:
     """Write run.json, with the values that the run settled when it began."""
+    config, version = training.config, training.version
     identity, run_dir = run_identity(config, version), Path(folder.uri)
     settled = read_settled(run_dir)
     if settled is None and (reason := why_not_continued(identity, run_dir.parent)) is not None:
         events.log(reason)
     if settled is None:
         automatic = config.data.global_batch_size == "auto"
-        size = find_largest_batch(config, version, root, place) if automatic else None
+        size = find_largest_batch(config, version, training.root, training.place) if automatic else None
         settled = settled_by(config, size)
     folder.write_atomic(RUN_FILE, run_record(identity, config, settled))
-
-
-def _train_here(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> dict[str, Any]:
-    """Train in this process, with the framework of the run."""
-    train = train_with_torch if config.run.framework == "torch" else train_in_process
-    return train(config, version, run_dir)
-
-
-def _train_among_others(
-    config: TrainConfig, version: DatasetVersion, root: str | Path, run_dir: Path, place: Cluster | Meeting
-) -> dict[str, Any]:
-    """Train as one of the ranks that an outer system has started."""
-    if isinstance(place, Meeting) and config.run.framework == "tensorflow":
-        place = meet(place, config.ranks.start_timeout_seconds)
-    more_parts = partial(settle_parts_of_ranks, config, run_dir)
-    return train_as_outer_rank(config, version, root, run_dir, place, more_parts)
 
 
 def has_finished(ref: str, config: TrainConfig, *, root: str | Path, runs: str | Path) -> bool:

@@ -32,9 +32,12 @@ def test_a_model_of_one_channel_trains_and_is_exported(tmp_path: Path) -> None:
             data={"image_size": 28, "image_channels": 1},
             optimizer={"learning_rate": 0.01},
             export={"formats": ["litert"]},
-            run={"epochs": 8},
+            run={"epochs": 8, "evaluate_train": True},
         ),
     )
+    assert list(result["metrics"]) == ["test", "train"]
+    assert result["metrics"]["train"]["num_examples"] == 48
+    assert Path(result["predictions"]["train"]).stat().st_size > 0
     assert result["metrics"]["test"]["accuracy"] == 1.0
     form = result["exports"]["litert"]
     assert (form["accuracy"], form["agreement"], form["num_examples"]) == (1.0, 1.0, 12)

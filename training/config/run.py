@@ -52,8 +52,8 @@ class RunSettings(Settings):
         default=None,
         ge=1 << 27,
         le=1 << 50,
-        description="memory of each GPU that the run takes when it starts and never exceeds; unset: as much "
-        "as it needs, when it needs it",
+        description="most memory of each GPU that the run takes (TensorFlow takes all of it when it starts); "
+        "unset: as much as it needs, when it needs it",
     )
     mixed_precision: Literal["off", "bfloat16", "float16"] = Field(
         default="off", description="type of the computation; weights and loss stay float32"
@@ -68,7 +68,7 @@ class RunSettings(Settings):
     rematerialize: bool = Field(
         default=False,
         description="compute the outputs of the model's blocks again for the gradient, and keep only "
-        "their inputs: less memory, more time; for models of blocks with short-cuts, on one device",
+        "their inputs: less memory, more time; for models of blocks, with TensorFlow on one device",
     )
     jit_compile: bool = Field(
         default=False, description="compile the step with XLA: faster on many models; on one device only"
@@ -78,6 +78,11 @@ class RunSettings(Settings):
     )
     validate_every_epochs: int = Field(
         default=1, ge=1, le=1_000_000, description="epochs between looks at the validation split"
+    )
+    evaluate_train: bool = Field(
+        default=False,
+        description="at the end evaluate the best model on the train split too, without augmentation; this "
+        "reads the whole split once more",
     )
     best_metric: BestMetric = Field(
         default="auto",

@@ -30,7 +30,8 @@ _KNOWN: Final = {
     "export": "signing_key",
     "run": "framework epochs devices mixed_precision accumulate_steps deterministic validate_every_epochs "
     "best_metric patience checkpoint_every_steps checkpoint_every_seconds keep_checkpoints log_every_steps "
-    "log_pictures trace_records preemption_signal fresh",
+    "log_pictures trace_records preemption_signal fresh gpu_memory_limit_bytes profile_steps rematerialize "
+    "evaluate_train",
     "tracking": "experiment registered_model alias",
     "ranks": "workers launcher ray slurm kubernetes max_restarts collectives peer_timeout_seconds "
     "start_timeout_seconds step_timeout_seconds stop_timeout_seconds shares",

@@ -18,9 +18,10 @@ from training.loop.epochs.data_and_outputs import RunOutputs, TrainingData
 from training.loop.epochs.epoch_loop import EpochLoop
 from training.loop.epochs.reports import TrainingReports
 from training.loop.memory.exhaustion import out_of_memory
-from training.loop.parts import HeadStage, TrainingParts
+from training.loop.optimization.stages import HeadStage
+from training.loop.parts import TrainingParts
 from training.loop.showing.first_batch import log_first_batch
-from training.loop.showing.step_profile import StepProfile
+from training.loop.showing.profiler import TensorFlowProfiler
 from training.loop.step import TrainStep
 from training.loop.stopping.interruption import StopFlag
 from training.ranks.group import group_of
@@ -54,15 +55,11 @@ class TrainingLoop(EpochLoop):
             config.run.callbacks, parts.model, config.run.epochs, data.order.steps_per_epoch
         )
         self._callback_stops = False
-        self._profile = StepProfile(config.run.profile_steps, outputs.log.folder)
 
     def run(self) -> None:
         """Train to the end; see ``EpochLoop.run``."""
         self._callbacks.train_begins()
-        try:
-            super().run()
-        finally:
-            self._profile.close()
+        super().run()
         self._callbacks.train_ends()
 
     @property
@@ -73,6 +70,9 @@ class TrainingLoop(EpochLoop):
         if self._callback_stops:
             return "a callback of run.callbacks set model.stop_training"
         return super().stopped_early
+
+    def _make_profiler(self) -> TensorFlowProfiler:
+        return TensorFlowProfiler(self._outputs.log.folder)
 
     def _open_batches(self) -> Iterator[Any]:
         own, strategy = self._data.batches, self._parts.strategy
@@ -91,12 +91,10 @@ class TrainingLoop(EpochLoop):
 
     def _take_step(self, batch: Any, num_real: int) -> None:
         self._callbacks.step_begins(self.progress.step)
-        self._profile.step_begins(self.run_step + 1)
         with out_of_memory():
             self._train_step(batch, num_real)
         if self._parts.pruning is not None:
             self._parts.pruning.after_step(self.run_step + 1)
-        self._profile.step_ends(self.run_step + 1)
 
     def _step_ended(self) -> None:
         self._callbacks.step_ends(self.progress.step - 1, self._reports.epoch_figures(self.progress))

@@ -17,6 +17,7 @@ from training.loop.optimization.optimizers import TabulatedRates, make_optimizer
 from training.loop.optimization.precision import precision
 from training.loop.optimization.pruning import Pruning
 from training.loop.optimization.schedules import Horizon
+from training.loop.optimization.stages import HeadStage, Stages
 from training.loop.totals import DeviceTotals
 from training.models import ModelSpec, build_model
 from training.models.batch_normalization import limit_momentum, momentum_limit
@@ -29,26 +30,6 @@ from training.tasks.traits import traits_of
 
 
 @dataclass(frozen=True, slots=True)
-class HeadStage:
-    """The first epochs of a run, if only the classifier learns in them.
-
-    Attributes:
-        epochs: their number.
-        steps: the steps in them.
-        rate: the learning rate.
-        optimizer: the optimizer of the classifier. The other layers begin with an optimizer of their own:
-            Adam and its like would take far too large steps with moments that begin late.
-        alone: freezes and thaws the other layers.
-    """
-
-    epochs: int
-    steps: int
-    rate: float
-    optimizer: Any
-    alone: HeadAlone
-
-
-@dataclass(frozen=True, slots=True)
 class TrainingParts:
     """The objects that the loop, the evaluation and the export share.
 
@@ -58,12 +39,11 @@ class TrainingParts:
         spec: the parameters from which the model was built.
         model: the Keras model.
         optimizer: the Keras optimizer.
-        schedule: the learning rate of each step of the optimizer.
+        stages: whether the classifier learns alone at first, and the learning rate of each step.
         evaluator: evaluates the model on a split.
         totals: the sums of the steps since the last report.
         averages: the moving averages of the weights; None: the weights themselves are evaluated.
         pruning: makes weights zero; None: all stay.
-        head: the first stage of the run, with an optimizer of its own; None: there is one stage.
         rematerialized: the forward pass in training that keeps less in memory; None: that of the model.
         notes: what was changed in the model, for the result.
     """
@@ -73,24 +53,13 @@ class TrainingParts:
     spec: ModelSpec
     model: Any
     optimizer: Any
-    schedule: TabulatedRates
+    stages: Stages
     evaluator: Evaluator
     totals: DeviceTotals
     averages: WeightAverages | None
     pruning: Pruning | None = None
-    head: HeadStage | None = None
     rematerialized: Rematerialized | None = None
     notes: tuple[str, ...] = ()
-
-    def head_of(self, epoch: int) -> HeadStage | None:
-        """Return the stage of an epoch (from 0) in which only the classifier learns; None: all layers do."""
-        return self.head if self.head is not None and epoch < self.head.epochs else None
-
-    def rate_at(self, run_step: int) -> float:
-        """Return the learning rate of a step, counted over all epochs."""
-        if self.head is None:
-            return self.schedule.at(run_step)
-        return self.head.rate if run_step < self.head.steps else self.schedule.at(run_step - self.head.steps)
 
     def outputs(self, images: Any) -> Any:
         """Return the outputs of the model in training."""
@@ -102,8 +71,8 @@ class TrainingParts:
     def state(self) -> list[Any]:
         """All variables of a checkpoint. First those that are evaluated, in the order of the model's."""
         own = [*self.model.variables, *self.optimizer.variables]
-        if self.head is not None:
-            own += self.head.optimizer.variables
+        if self.stages.head is not None:
+            own += self.stages.head.optimizer.variables
         if self.pruning is not None:
             own += self.pruning.variables
         if self.averages is None:
@@ -197,12 +166,11 @@ def build_parts(
         spec=spec,
         model=model,
         optimizer=optimizer,
-        schedule=schedule,
+        stages=Stages(head, schedule),
         evaluator=evaluator,
         totals=totals,
         averages=averages,
         pruning=pruning,
-        head=head,
         rematerialized=again,
         notes=notes,
     )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import signal
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,29 +11,29 @@ import keras
 
 from infra import progress as events
 from infra.dataset.version import DatasetVersion
-from infra.storage.filesystem import Storage
 from training.augment.batch_parameters import check_pairs
 from training.config import TrainConfig, image_size_of
 from training.dataset import Dataset
 from training.export.packages import check_packages
+from training.loop.beginning import Models, begin_run, write_environment
 from training.loop.checkpoints.checkpoints import Progress
+from training.loop.ending.end_run import TrainedRun, end_run
 from training.loop.ending.export import export_model
-from training.loop.ending.result import run_result
+from training.loop.ending.result import describe_model, notes_on_model
 from training.loop.epochs.data_and_outputs import RunOutputs, TrainingData
 from training.loop.epochs.to_best import train_to_best
-from training.loop.evaluating.final_evaluation import evaluate_left_out, evaluate_splits, write_label_errors
 from training.loop.loop import TrainingLoop
 from training.loop.memory.fallback import settle_parts
 from training.loop.parts import TrainingParts, build_parts
-from training.loop.sharing.balance_record import BalanceRecord, RankLabels
-from training.loop.sharing.division import measured_division, planned_division, unit_of_rows
+from training.loop.sharing.division import planned_division, unit_of_rows
 from training.loop.sharing.moments import moments_between_ranks
+from training.loop.sharing.shared_batch import share_batch
 from training.loop.sharing.speed import measured_rank
 from training.loop.stopping.agreed_stop import AgreedStop
 from training.loop.stopping.interruption import StopFlag, raise_when_preempted, stop_at_boundaries
 from training.loop.stopping.second_signal import end_at_second_signal
 from training.ranks.cluster import Cluster
-from training.ranks.group import RankGroup, group_of
+from training.ranks.group import group_of
 from training.ranks.heartbeat import Heart
 from training.ranks.local_sums import Patience
 from training.ranks.strategy import (
@@ -45,18 +43,12 @@ from training.ranks.strategy import (
     make_strategy,
     num_local_replicas,
 )
-from training.reading import RecordReader
-from training.results.predictions.label_errors import OUT_OF_SAMPLE
-from training.results.report.writing import write_run_report
-from training.results.run_files.environment import describe_environment
 from training.results.tracking.tracked import TrackedRun
 from training.results.tracking.trackers import Trackers
-from training.runs.folds import TrainRecords, divide_train_split
-from training.runs.settled import Settled, read_settled, settled_by
 from training.tasks.annotations import objects_of
 from training.tasks.traits import settings_for
 from training.tf_data.pipeline import Pipeline
-from training.tf_data.training_input import InputSettings, TrainingInput, open_training_input
+from training.tf_data.training_input import InputSettings, open_training_input
 
 
 def train(
@@ -84,156 +76,67 @@ def train(
     Raises:
         Cancelled: stopped on request; the run can be resumed.
     """
+    # Check what can be checked before anything is built, and find the other ranks.
     preemption = (signal.SIGTERM, signal.Signals[config.run.preemption_signal])
     raise_when_preempted(preemption)
     check_packages(config.export.formats, "tensorflow")
-    config = settings_for(config, version)
-    dataset = Dataset(version, config.reading)
+    asked = settings_for(config, version)
+    dataset = Dataset(version, asked.reading)
     readers = {split: dataset.reader(split) for split in dataset.splits}
-    strategy = _strategy(config, cluster)
-    raise_when_preempted(preemption)
-    run = _opened(config, run_dir, readers, strategy)
+    strategy = _strategy(asked, cluster)
     ranks = group_of(strategy)
+    raise_when_preempted(preemption)  # again: TensorFlow took the signal over when the ranks met
+
+    # The records that the run learns from, and the model.
+    train_split = readers["train"]
+    beginning = begin_run(asked, train_split, run_dir, ranks)
+    config, order = beginning.config, beginning.records.order
+    rows = _rows_of_replica(config, strategy)
+    models = Models(partial(_built, strategy, version, order.steps_per_epoch), config)
+    devices = list(strategy.extended.worker_devices)
+    environment = write_environment(config, version, devices, run_dir)
+
+    # The batches: of several ranks, each takes its rows of every step.
+    shared = None
+    if ranks.num_ranks > 1:
+        unit = unit_of_rows(config, num_local_replicas(strategy))
+        own = measured_rank(models.first, config)
+        shared = share_batch(config, unit, ranks, own, train_split, order, run_dir)
+    objects = objects_of(models.first.task, train_split)
+    settings = InputSettings(config.data, config.reading, config.augment, objects, ranks.threads)
+    own_rows = None if shared is None else shared.division.slice_of(ranks.rank)
+    reading = open_training_input(settings, train_split, order, image_size_of(config), own_rows)
+    events.log(f"reading {version.ref} train: {reading}")
+    balance = None if shared is None else shared.balance
+    data = TrainingData(reading.pipeline, order, readers.get("validation"), balance)
+
+    # Train to the best model, then evaluate, export and report it.
     ranks.on_batch = None if heart is None else heart.beat
     stop = AgreedStop(ranks, heart)
-    tracked = TrackedRun(run_dir, run.environment, config.tracking, config.run.best_metric)
+    tracked = TrackedRun(run_dir, environment, config.tracking, config.run.best_metric)
     patience = Patience(config.ranks.peer_timeout_seconds, config.ranks.start_timeout_seconds)
     with (
         moments_between_ranks(strategy, cluster, patience),
         Trackers(tracked if ranks.is_first else None) as trackers,
         stop_at_boundaries(stop, preemption),
-        end_at_second_signal(),
+        end_at_second_signal(preemption, has_parent=heart is not None),
     ):
-        parts, loop, settled = _fitted(run, stop, trackers)
-        evaluated = [readers[split] for split in OUT_OF_SAMPLE if split in readers]
-        metrics = evaluate_splits(parts.evaluator, evaluated, run_dir, stop.check)
-        left_out = None
-        if run.records.left_out is not None:
-            unseen = readers["train"], run.records.left_out
-            left_out = evaluate_left_out(parts.evaluator, *unseen, run_dir, stop.check)
-        label_errors = write_label_errors(run_dir)
-        stop.check()
-        forms = export_model(config.export, parts, readers, run_dir)
-        bad_records = ranks.all_values(dataset.bad_records.to_result())
-        result = {
-            **run_result(run.config, version, run_dir, parts, loop, metrics, settled.notes(config)),
-            "reading": run.reading.described(),
-            "bad_records": _of_all_ranks(bad_records),
-            "label_errors": label_errors,
-            "left_out": left_out,
-            "exports": forms,
-        }
-        if run.data.balance is not None and (found := run.data.balance.latest()) is not None:
-            result["rank_balance"] = found.to_json()
-            result["notes"] += found.warnings
-        if ranks.is_first:
-            result["report"] = str(write_run_report(run_dir, result, readers))
-            trackers.end(result)
+
+        def attempt(config: TrainConfig) -> tuple[TrainingParts, TrainingLoop]:
+            parts = models.take(config)
+            return parts, train_and_restore_best(config, parts, data, run_dir, stop, trackers)
+
+        (parts, loop), settled = settle_parts(config, beginning.settled, run_dir, rows, ranks, attempt)
+        notes = [*notes_on_model(parts), *settled.notes(asked)]
+        result = end_run(
+            TrainedRun(run_dir, beginning, dataset, readers, ranks, balance, loop, parts.evaluator, notes),
+            export=lambda: export_model(config.export, parts, readers, run_dir),
+            describe=lambda: {**describe_model(parts), "reading": reading.described()},
+            stop=stop,
+            trackers=trackers,
+        )
     dataset.close()
     return result
-
-
-@dataclass(frozen=True, slots=True)
-class _OpenRun:
-    """A run before its first step.
-
-    Attributes:
-        config: the configuration that it follows: as asked for, with what the run has settled.
-        settled: what it settled when it began.
-        run_dir: its folder.
-        version: the dataset version.
-        strategy: the ``tf.distribute.Strategy``.
-        built: the model with all that trains it, until the first attempt takes it out.
-        rows: the examples of a step on one replica.
-        records: the records of the train split that it learns from, and those that it leaves out.
-        reading: how they are read.
-        data: the batches.
-        environment: with what it is made.
-    """
-
-    config: TrainConfig
-    settled: Settled
-    run_dir: Path
-    version: DatasetVersion
-    strategy: Any
-    built: list[TrainingParts]
-    rows: int
-    records: TrainRecords
-    reading: TrainingInput
-    data: TrainingData[Pipeline]
-    environment: dict[str, Any]
-
-    def take_parts(self, config: TrainConfig) -> TrainingParts:
-        """Return the model, built again with the same random weights where it was taken before."""
-        if self.built:
-            return self.built.pop()
-        keras.utils.set_random_seed(config.data.seed % 2**32)
-        return build_parts(config, self.strategy, self.version, self.records.order.steps_per_epoch)
-
-
-def _opened(
-    config: TrainConfig, run_dir: Path, readers: Mapping[str, RecordReader], strategy: Any
-) -> _OpenRun:
-    """Build the model, divide the global batch, open the input, and write environment.json."""
-    train, ranks = readers["train"], group_of(strategy)
-    version = train.split.version
-    settled = _settled(config, run_dir, ranks)
-    config = settled.with_batch_size(config)
-    records = divide_train_split(config.data, train, version.manifest.classes)
-    order = records.order
-    config = settled.applied(config, order.steps_per_epoch)
-    check_divisible(config.data.batch_size, strategy)
-    unit = unit_of_rows(config, num_local_replicas(strategy))
-    division = planned_division(config, ranks.num_ranks, unit)
-    rows = division.rows[ranks.rank] // num_local_replicas(strategy)
-    check_pairs(config.augment, rows)
-    parts = build_parts(config, strategy, version, order.steps_per_epoch)
-    environment = describe_environment(config, version, list(strategy.extended.worker_devices))
-    Storage.at(run_dir).write_atomic("environment.json", json.dumps(environment, indent=1).encode("ascii"))
-    own_rows = balance = None
-    if ranks.num_ranks > 1:
-        own = measured_rank(parts, config)
-        division = measured_division(division, config, unit, ranks, own, run_dir)
-        own_rows = division.slice_of(ranks.rank)
-        labels = RankLabels.of(version.manifest.classes, train.table)
-        balance = BalanceRecord(run_dir, ranks, own.kind, division, order, labels)
-    objects = objects_of(parts.task, train)
-    settings = InputSettings(config.data, config.reading, config.augment, objects)
-    reading = open_training_input(settings, train, order, image_size_of(config), own_rows)
-    events.log(f"reading {version.ref} train: {reading}")
-    data = TrainingData(reading.pipeline, order, readers.get("validation"), balance)
-    return _OpenRun(
-        config, settled, run_dir, version, strategy, [parts], rows, records, reading, data, environment
-    )
-
-
-def _fitted(run: _OpenRun, stop: StopFlag, trackers: Trackers) -> tuple[TrainingParts, TrainingLoop, Settled]:
-    """Train to the best model, in more parts a step where memory is too small, and return what is settled."""
-
-    def attempt(config: TrainConfig) -> tuple[TrainingParts, TrainingLoop]:
-        parts = run.take_parts(config)
-        return parts, train_and_restore_best(config, parts, run.data, run.run_dir, stop, trackers)
-
-    if group_of(run.strategy).num_ranks > 1:  # they would have to agree
-        return *attempt(run.config), run.settled
-    (parts, loop), settled = settle_parts(run.config, run.settled, run.run_dir, run.rows, attempt)
-    return parts, loop, settled
-
-
-def _strategy(config: TrainConfig, cluster: Cluster | None) -> Any:
-    if cluster is None:
-        return make_strategy(config.run.devices)
-    settings = config.ranks
-    return make_rank_strategy(
-        cluster,
-        Communication(settings.collectives, settings.peer_timeout_seconds, settings.start_timeout_seconds),
-    )
-
-
-def _settled(config: TrainConfig, run_dir: Path, ranks: RankGroup) -> Settled:
-    """Return what the run settled when it began, as the folder of rank 0 says."""
-    own = (read_settled(run_dir) or settled_by(config)) if ranks.is_first else None
-    return Settled(**ranks.value_of_first(None if own is None else asdict(own)))
 
 
 def train_and_restore_best(
@@ -253,6 +156,33 @@ def train_and_restore_best(
     return train_to_best(config.run, run_dir, parts, data.order, ranks, stop, told, begin)
 
 
-def _of_all_ranks(found: list[list[dict[str, str]]]) -> list[dict[str, str]]:
-    """Return the damaged records that any rank met, each once."""
-    return list({record["id"]: record for of_rank in found for record in of_rank}.values())
+def _strategy(config: TrainConfig, cluster: Cluster | None) -> Any:
+    if cluster is None:
+        return make_strategy(config.run.devices)
+    settings = config.ranks
+    return make_rank_strategy(
+        cluster,
+        Communication(settings.collectives, settings.peer_timeout_seconds, settings.start_timeout_seconds),
+    )
+
+
+def _rows_of_replica(config: TrainConfig, strategy: Any) -> int:
+    """Return the rows of a step that each replica of this process takes, as the settings divide them.
+
+    Raises:
+        ConfigError: the global batch cannot be divided so.
+    """
+    check_divisible(config.data.batch_size, strategy)
+    ranks, replicas = group_of(strategy), num_local_replicas(strategy)
+    division = planned_division(config, ranks.num_ranks, unit_of_rows(config, replicas))
+    rows = division.rows[ranks.rank] // replicas
+    check_pairs(config.augment, rows)
+    return rows
+
+
+def _built(
+    strategy: Any, version: DatasetVersion, steps_per_epoch: int, config: TrainConfig
+) -> TrainingParts:
+    """Build the model of the run with all that trains it, each time with the same random weights."""
+    keras.utils.set_random_seed(config.data.seed % 2**32)
+    return build_parts(config, strategy, version, steps_per_epoch)

@@ -16,8 +16,9 @@ from infra.errors import ConfigError
 from training.augment.batch_parameters import check_pairs
 from training.augment.batched import BatchAugment
 from training.config import TrainConfig
+from training.loop.optimization.stages import HeadStage
 from training.loop.optimization.update import WeightUpdate
-from training.loop.parts import HeadStage, TrainingParts
+from training.loop.parts import TrainingParts
 from training.models.outputs import in_float32
 
 

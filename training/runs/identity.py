@@ -24,6 +24,7 @@ _WITHOUT_EFFECT = (
     "log_every_steps",
     "log_pictures",
     "profile_steps",
+    "evaluate_train",
 )
 # Settings that are newer than the first names of runs. At their defaults they are left out of them.
 _LATER = {

@@ -13,6 +13,7 @@ from training.loop.checkpoints.checkpoints import Progress
 from training.loop.epochs.data_and_outputs import RunOutputs, TrainingData
 from training.loop.epochs.epoch_loop import EpochLoop
 from training.loop.epochs.reports import TrainingReports
+from training.loop.optimization.stages import HeadStage
 from training.loop.showing.pictures import NUM_SHOWN, log_training_examples
 from training.loop.stopping.interruption import StopFlag
 from training.torch_data.batch import TorchBatch
@@ -21,7 +22,8 @@ from training.torch_loop.evaluating.evaluation import Evaluator
 from training.torch_loop.memory.exhaustion import out_of_memory
 from training.torch_loop.memory.figures import memory_figures
 from training.torch_loop.models.layers import set_training
-from training.torch_loop.parts import HeadStage, TrainingParts
+from training.torch_loop.outputs.profiler import TorchProfiler
+from training.torch_loop.parts import TrainingParts
 from training.torch_loop.reading import Batches
 from training.torch_loop.step import TrainStep
 
@@ -46,6 +48,9 @@ class TrainingLoop(EpochLoop):
         super().__init__(config, parts, data, outputs, progress, stop, reports, parts.ranks)
         self._names = data.batches.maker.records.split.version.manifest.label_names
         self._evaluator = evaluator
+
+    def _make_profiler(self) -> TorchProfiler:
+        return TorchProfiler(self._outputs.log.folder)
 
     def _open_batches(self) -> Iterator[TorchBatch]:
         batches: Batches = self._data.batches

@@ -11,12 +11,14 @@ import torch
 from infra.dataset.version import DatasetVersion
 from training.config import TrainConfig
 from training.loop.optimization.schedules import Horizon
+from training.loop.optimization.stages import HeadStage, Stages
 from training.models import ModelSpec
 from training.models.batch_normalization import momentum_limit
 from training.models.normalization import pixels_of
 from training.torch_loop.models import build_model, image_size_of, load_weights
 from training.torch_loop.models.batch_normalization import limit_momentum, synchronized
 from training.torch_loop.models.layers import HeadAlone, freeze_modules
+from training.torch_loop.models.rematerialization import rematerialize
 from training.torch_loop.optimization.averaging import WeightAverages
 from training.torch_loop.optimization.optimizers import RateTable, make_optimizer, prepare_state
 from training.torch_loop.ranks.group import TorchRanks
@@ -26,25 +28,6 @@ from training.torch_loop.tasks.task import Task
 from training.torch_loop.totals import DeviceTotals
 
 _MIXED = {"off": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
-
-
-@dataclass(frozen=True, slots=True)
-class HeadStage:
-    """The first epochs of a run, if only the classifier learns in them.
-
-    Attributes:
-        epochs: their number.
-        steps: the steps in them.
-        rate: the learning rate.
-        optimizer: the optimizer of the classifier.
-        alone: freezes and thaws the other modules.
-    """
-
-    epochs: int
-    steps: int
-    rate: float
-    optimizer: Any
-    alone: HeadAlone
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +41,11 @@ class TrainingParts:
         spec: the parameters from which the model was built.
         model: the ``torch.nn.Module``.
         optimizer: the optimizer of its weights.
-        schedule: the learning rate of each step.
+        stages: whether the classifier learns alone at first, and the learning rate of each step.
         scaler: scales the loss, if the run computes in float16.
         mixed: the type in which the model computes; None: float32.
         totals: the sums of the steps since the last report.
         averages: the moving averages of the weights; None: the weights themselves are evaluated.
-        head: the first stage of the run, with an optimizer of its own; None: there is one stage.
         notes: what was changed in the model, for the result.
     """
 
@@ -73,31 +55,20 @@ class TrainingParts:
     spec: ModelSpec
     model: Any
     optimizer: Any
-    schedule: RateTable
+    stages: Stages
     scaler: Any
     mixed: Any
     totals: DeviceTotals
     averages: WeightAverages | None
-    head: HeadStage | None = None
     notes: tuple[str, ...] = ()
     pruning: None = None  # the settings refuse it
-
-    def rate_at(self, run_step: int) -> float:
-        """Return the learning rate of a step, counted over all epochs."""
-        if self.head is None:
-            return self.schedule.at(run_step)
-        return self.head.rate if run_step < self.head.steps else self.schedule.at(run_step - self.head.steps)
-
-    def head_of(self, epoch: int) -> HeadStage | None:
-        """Return the stage of an epoch (from 0) in which only the classifier learns; None: all modules do."""
-        return self.head if self.head is not None and epoch < self.head.epochs else None
 
     @property
     def state(self) -> list[Saved]:
         """All arrays of a checkpoint. First those that are evaluated, in the order of the model's."""
         own: list[Saved] = [*self.model_state, *optimizer_state(self.optimizer)]
-        if self.head is not None:
-            own += optimizer_state(self.head.optimizer, "head_optimizer")
+        if self.stages.head is not None:
+            own += optimizer_state(self.stages.head.optimizer, "head_optimizer")
         if self.scaler.is_enabled():
             own.append(ScaleState(self.scaler))
         if self.averages is None:
@@ -161,11 +132,13 @@ def build_parts(
     if spec.synchronized:
         model = synchronized(model, device)
     model = model.to(device, memory_format=torch.channels_last)
+    again = rematerialize(model) if config.run.rematerialize else None
     optimizer = make_optimizer(config.optimizer, model)
     prepare_state(optimizer)
     head = _head_stage(config, model, steps_per_epoch)
     decay = config.optimizer.ema_decay
     scheduled = config.scheduled_epochs * steps_per_epoch
+    horizon = Horizon(scheduled, steps_per_epoch, config.optimizer.rising_steps(scheduled))
     return TrainingParts(
         ranks=ranks,
         device=device,
@@ -173,15 +146,12 @@ def build_parts(
         spec=spec,
         model=model,
         optimizer=optimizer,
-        schedule=RateTable(
-            config.optimizer, Horizon(scheduled, steps_per_epoch, config.optimizer.rising_steps(scheduled))
-        ),
+        stages=Stages(head, RateTable(config.optimizer, horizon)),
         scaler=torch.amp.GradScaler(device.type, enabled=config.run.mixed_precision == "float16"),
         mixed=_MIXED[config.run.mixed_precision],
         totals=DeviceTotals(ranks, device),
         averages=None if decay is None else WeightAverages(model_state(model), decay),
-        head=head,
-        notes=tuple(str(note) for note in (loaded, frozen, limited) if note is not None),
+        notes=tuple(str(note) for note in (loaded, frozen, limited, again) if note is not None),
     )
 
 

@@ -15,11 +15,12 @@ import torch
 
 from infra.splitmix import splitmix64
 from training.config import TrainConfig
+from training.loop.optimization.stages import HeadStage
 from training.torch_data.batch import TorchBatch
 from training.torch_data.transforms.device import AugmentedBatch, DeviceAugment
 from training.torch_loop.models.layers import set_training
 from training.torch_loop.optimization.optimizers import set_rate
-from training.torch_loop.parts import HeadStage, TrainingParts
+from training.torch_loop.parts import TrainingParts
 
 
 class TrainStep:
@@ -56,7 +57,7 @@ class TrainStep:
         torch.manual_seed(_seed(self._config.data.seed, run_step, parts.ranks.rank))
         if not parts.model.training:
             set_training(parts.model)
-        set_rate(self._optimizer, parts.rate_at(run_step))
+        set_rate(self._optimizer, parts.stages.rate_at(run_step))
         count = self._config.run.accumulate_steps
         columns = (column.tensor_split(count) for column in (*self._augment(batch), batch.weights))
         pieces = list(zip(*columns, strict=True))

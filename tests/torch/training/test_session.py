@@ -119,6 +119,18 @@ def test_pictures_show_augmented_and_hardest_examples(tmp_path: Path) -> None:
     assert "examples" not in events.Tags()["tensors"]
 
 
+def test_steps_are_profiled_and_the_train_split_evaluated_on_request(
+    version: DatasetVersion, tmp_path: Path
+) -> None:
+    asked = settings("run.epochs=1", "run.profile_steps=[2, 3]", "run.evaluate_train=true")
+    result = train(asked, version, tmp_path)
+    (path,) = (tmp_path / "logs" / "profile").glob("*.pt.trace.json")
+    names = {event.get("name") for event in json.loads(path.read_bytes())["traceEvents"]}
+    assert {"aten::convolution", "aten::linear"} <= names
+    assert list(result["metrics"]) == ["validation", "test", "train"]
+    assert result["metrics"]["train"]["num_examples"] == len(Dataset(version).table("train"))
+
+
 def test_onnx_predicts_as_the_model_does(version: DatasetVersion, tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
     onnxruntime = pytest.importorskip("onnxruntime")

@@ -71,5 +71,5 @@ def parts_of(config: TrainConfig, dataset: Dataset) -> Any:
 
 def test_each_stage_has_its_rate(dataset: Dataset) -> None:
     parts = parts_of(settings(*TWO_STAGES), dataset)
-    assert [parts.rate_at(step) for step in range(6)] == pytest.approx([0.05] * 3 + [0.01] * 3)
+    assert [parts.stages.rate_at(step) for step in range(6)] == pytest.approx([0.05] * 3 + [0.01] * 3)
     assert all(weight.requires_grad for weight in parts.model.parameters()), "the model is as it was"

@@ -1,4 +1,4 @@
-"""Export the best model of a run in all its forms, on rank 0."""
+"""Export the best model of a run in all its forms."""
 
 from __future__ import annotations
 
@@ -7,20 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from infra import progress as events
 from training.config import ExportSettings
 from training.export.forms import Exported, FormsRequest, write_forms
 from training.export.saved_model import export
 from training.loop.evaluating.trained_model import WEIGHTS_FILE
 from training.loop.parts import TrainingParts
 from training.models import build_model
-from training.ranks.group import group_of
 from training.reading import RecordReader
 
 
 def export_model(
     settings: ExportSettings, parts: TrainingParts, readers: Mapping[str, RecordReader], run_dir: Path
-) -> dict[str, dict[str, Any]] | None:
+) -> dict[str, dict[str, Any]]:
     """Write the SavedModel, the weights and the other forms of a model to the folder of its run.
 
     Args:
@@ -30,18 +28,13 @@ def export_model(
         run_dir: the folder of the run.
 
     Returns:
-        What is known of each form by its name, JSON-able; None on all ranks but the first.
+        What is known of each form by its name, JSON-able.
     """
-    events.stage("export", 1, unit="models")
-    forms = None
-    if group_of(parts.strategy).is_first:
-        train = readers["train"]
-        grey = train.first_sound().channels == 1  # all records are grey, or none
-        plain = _export(parts, train.split.version.manifest.label_names, run_dir / "export", grey=grey)
-        checked_on = (*(readers[split] for split in ("test", "validation") if split in readers), train)
-        forms = write_forms(plain, FormsRequest(settings, train, checked_on[0]), run_dir)
-    events.progress("export", 1, 1, unit="models")
-    return forms
+    train = readers["train"]
+    grey = train.first_sound().channels == 1  # all records are grey, or none
+    plain = _export(parts, train.split.version.manifest.label_names, run_dir / "export", grey=grey)
+    checked_on = (*(readers[split] for split in ("test", "validation") if split in readers), train)
+    return write_forms(plain, FormsRequest(settings, train, checked_on[0]), run_dir)
 
 
 def _export(parts: TrainingParts, names: list[str], folder: Path, *, grey: bool) -> Exported:

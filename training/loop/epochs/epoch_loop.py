@@ -19,8 +19,10 @@ from training.loop.epochs.data_and_outputs import RunOutputs, TrainingData
 from training.loop.epochs.reports import TrainingReports
 from training.loop.epochs.run_progress import RunProgress
 from training.loop.evaluating.interface import Sink
+from training.loop.optimization.stages import Stages
 from training.loop.showing.gpu_figures import gpu_figures
 from training.loop.showing.pictures import HardestExamples
+from training.loop.showing.step_profile import Profiler, StepProfile
 from training.loop.stopping.interruption import StopFlag
 from training.ranks.heartbeat import Work
 from training.ranks.peers import Peers
@@ -58,11 +60,16 @@ class EpochLoop(ABC):
         self._ranks = ranks
         self._run = RunProgress(config.run, data.order, progress, has_validation=data.validation is not None)
         self._shows_pictures = config.run.log_pictures and ranks.is_first
+        self._profile = StepProfile(config.run.profile_steps, self._make_profiler())
         self._train_step: Any = None
         self._head_alone = False
         self._saved_at = time.monotonic()
 
     # -- steps that differ between frameworks ----------------------------------------------------------
+
+    @abstractmethod
+    def _make_profiler(self) -> Profiler:
+        """Return what records steps for people."""
 
     @abstractmethod
     def _open_batches(self) -> Iterator[Any]:
@@ -141,10 +148,13 @@ class EpochLoop(ABC):
         except Cancelled:
             self._save()
             raise
+        finally:
+            self._profile.close()
 
     def _begin_stage(self) -> None:
         """At the first step of a stage, make the layers of the stage trainable."""
-        head = self._parts.head_of(self.progress.epoch)
+        stages: Stages = self._parts.stages
+        head = stages.head_of(self.progress.epoch)
         alone = head is not None
         if self._train_step is not None and alone == self._head_alone:
             return
@@ -153,8 +163,8 @@ class EpochLoop(ABC):
         gc.collect()  # the step of the last stage and its exchange of gradients
         if head is not None:
             head.alone.begin()
-        elif self._parts.head is not None:
-            self._parts.head.alone.end()
+        elif stages.head is not None:
+            stages.head.alone.end()
         self._train_step = self._make_step(head)
         self._head_alone = alone
 
@@ -166,7 +176,9 @@ class EpochLoop(ABC):
         num_real = self._run.num_real
         if self.run_step == 0 and self._shows_pictures:
             self._log_first_batch(batch)
+        self._profile.step_begins(self.run_step + 1)
         self._take_step(batch, num_real)
+        self._profile.step_ends(self.run_step + 1)
         self._reports.count(num_real)
         if self._outputs.trace is not None:
             self._outputs.trace.add(self.progress.epoch, self.progress.step, self._consumed(batch))

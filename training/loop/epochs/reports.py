@@ -14,6 +14,7 @@ from infra import progress as events
 from infra.errors import LossNotFinite, LossNotFiniteElsewhere
 from training.config import TrainConfig
 from training.loop.checkpoints.checkpoints import Progress
+from training.loop.optimization.stages import Stages
 from training.order import Order
 from training.ranks.peers import Peers
 
@@ -52,8 +53,9 @@ class ReportedParts(Protocol):
     def pruning(self) -> Any | None:
         """The pruning, with the ``sparsity`` of a step; None: weights are not pruned."""
 
-    def rate_at(self, step: int) -> float:
-        """Return the learning rate of a step of the run."""
+    @property
+    def stages(self) -> Stages:
+        """The stages of the run, with the learning rate of each step."""
 
 
 class CurveLog(Protocol):
@@ -115,7 +117,7 @@ class TrainingReports:
         progress.num_examples += self._images
         step_figures = {
             "step_loss": sums.loss / self._images,
-            "learning_rate": self._parts.rate_at(run_step - 1),
+            "learning_rate": self._parts.stages.rate_at(run_step - 1),
             "gradient_norm": sums.gradient_norm / max(sums.num_finite, 1),
         }
         if self._parts.pruning is not None:

@@ -12,6 +12,7 @@ from infra import progress as events
 from infra.errors import ConfigError, OutOfMemory
 from training.augment.batch_parameters import check_pairs
 from training.config import AugmentSettings, TrainConfig
+from training.ranks.peers import Peers
 from training.runs.settled import Settled, read_settled, settle_again, settled_by
 
 T = TypeVar("T")
@@ -64,13 +65,19 @@ def settle_parts(
     settled: Settled,
     run_dir: Path,
     rows: int,
+    ranks: Peers,
     attempt: Callable[[TrainConfig], T],
 ) -> tuple[T, Settled]:
     """Train ``within_memory``, and note the number of parts in run.json.
 
+    Several ranks would have to agree on the number: they end with OutOfMemory, and are started again by
+    those who watch them (``settle_parts_of_ranks``).
+
     Returns:
         What ``attempt`` returned, and what the run has settled.
     """
+    if ranks.num_ranks > 1:
+        return attempt(config), settled
 
     def remember(number: int) -> None:
         nonlocal settled

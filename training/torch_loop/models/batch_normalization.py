@@ -53,8 +53,9 @@ class SynchronizedBatchNorm2d(nn.BatchNorm2d):  # type: ignore[misc]
         count = sums[-1].detach()
         mean, squares = (part / count for part in sums[:-1].chunk(2))
         variance = (squares - mean.square()).clamp(min=0)
-        with torch.no_grad():
-            self._follow(mean, variance, count)
+        if self.track_running_stats:
+            with torch.no_grad():
+                self._follow(mean, variance, count)
         scale = self.weight * torch.rsqrt(variance + self.eps)
         shift = self.bias - mean * scale
         return (values * scale.view(1, -1, 1, 1) + shift.view(1, -1, 1, 1)).to(images.dtype)

@@ -39,6 +39,13 @@ class RankDevice:
     device: Any
     threads: int
 
+    @property
+    def name(self) -> str:
+        """The name of the device for people."""
+        if self.device.type == "cpu":
+            return str(self.device)
+        return f"{self.device} ({torch.cuda.get_device_name(self.device)})"
+
 
 def choose_device(config: TrainConfig, place: Place) -> RankDevice:
     """Choose the device of this process, and let PyTorch use its part of the CPUs.
@@ -55,6 +62,9 @@ def choose_device(config: TrainConfig, place: Place) -> RankDevice:
     # A parent lets each of its ranks see one GPU only.
     device = torch.device("cuda", local_rank % torch.cuda.device_count())
     torch.cuda.set_device(device)
+    if (limit := config.run.gpu_memory_limit_bytes) is not None:
+        total = torch.cuda.get_device_properties(device).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, limit / total), device)
     return RankDevice(device, threads)
 
 

@@ -70,7 +70,7 @@ def test_each_stage_has_its_rate(version: DatasetVersion) -> None:
                    "optimizer.warmup_steps=2"],
     )  # fmt: skip
     parts = build_parts(config, make_strategy("one"), version, 3)
-    rates = [parts.rate_at(step) for step in range(12)]
+    rates = [parts.stages.rate_at(step) for step in range(12)]
     assert rates == pytest.approx([0.05] * 6 + [0.005, 0.01, 0.01] + [0.001] * 3)
     assert len(parts.model.trainable_variables) == 6, "the model is as it was"
 

@@ -16,6 +16,7 @@ from training.config import TrainConfig
 from training.loop.checkpoints.checkpoints import Progress
 from training.loop.epochs.reports import StepTotals, TrainingReports
 from training.loop.epochs.run_progress import RunProgress
+from training.loop.optimization.stages import Stages
 from training.order import TrainingOrder
 
 ORDER = TrainingOrder(np.zeros(12, np.int32), seed=0, global_batch_size=4)
@@ -27,9 +28,7 @@ class Parts:
     task = SimpleNamespace(score_name="accuracy")
     pruning = None
     totals = SimpleNamespace(take=lambda: StepTotals(4.0, 2.0, 1.0, 1))
-
-    def rate_at(self, step: int) -> float:
-        return 0.1
+    stages = Stages(None, SimpleNamespace(at=lambda step: 0.1))
 
 
 class NoCurves:
