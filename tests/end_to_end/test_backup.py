@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import sqlite3
@@ -10,10 +11,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from flows import cli, home
 from infra.dataset.catalog import Catalog
+from tests.prefect_server.postgresql import running_postgresql
 from tests.samples.photos import jpeg, make_photos, write
 from tests.samples.runs import problems, run
 
@@ -146,3 +149,47 @@ def test_a_dataset_that_cannot_be_locked_is_backed_up_all_the_same(
     made = command("backup", str(platform / "monday"), capfd=capfd)
     assert made["datasets"]["d"]["num_files"] > 0
     assert (platform / "monday/datasets/d/manifests/000002.json").exists()
+
+
+def in_postgresql(url: str, *statements: str) -> list[Any]:
+    """Run statements in a database; return the rows of the last one."""
+
+    async def rows() -> list[Any]:
+        connection = await asyncpg.connect(url.replace("postgresql+asyncpg", "postgresql", 1))
+        try:
+            found = [await connection.fetch(statement) for statement in statements]
+        finally:
+            await connection.close()
+        return [tuple(row) for row in found[-1]]
+
+    return asyncio.run(rows())
+
+
+def test_a_history_in_postgresql_comes_back(platform: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    if shutil.which("pg_dump") is None or shutil.which("pg_restore") is None:
+        pytest.skip("NO PG_DUMP: install postgresql-client (Debian) to run this test")
+    kept = str(platform / "monday")
+    with running_postgresql() as server:
+        database = ("--database", server.url)
+        in_postgresql(
+            server.url,
+            "CREATE TABLE flow_run (name text)",
+            "INSERT INTO flow_run SELECT 'run ' || number FROM generate_series(1, 1000) AS number",
+        )
+        assert command("backup", kept, *database, capfd=capfd)["database"] == "prefect.dump"
+        in_postgresql(server.url, "DELETE FROM flow_run WHERE name <> 'run 7'")
+        left = in_postgresql(server.url, "SELECT * FROM flow_run")
+
+        assert cli.run(["restore", kept, *database]) == 4
+        assert "pg_restore failed" in capfd.readouterr().err
+        assert in_postgresql(server.url, "SELECT * FROM flow_run") == left == [("run 7",)]
+        assert cli.run(["restore", kept]) != 0
+        assert "the backup is of PostgreSQL" in capfd.readouterr().err
+
+        assert command("restore", kept, *database, "--replace", capfd=capfd)["database"] == "prefect.dump"
+        assert in_postgresql(server.url, "SELECT count(*) FROM flow_run") == [(1000,)]
+
+        in_postgresql(server.url, "CREATE DATABASE elsewhere")
+        elsewhere = server.url.rpartition("/")[0] + "/elsewhere"
+        command("restore", kept, "--database", elsewhere, capfd=capfd)
+        assert in_postgresql(elsewhere, "SELECT count(*) FROM flow_run") == [(1000,)]
