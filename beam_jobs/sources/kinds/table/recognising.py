@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ _ROWS_TRIED = 6  # whose images are looked for
 _FOLDERS_TRIED = 8
 _COMMON_ENDINGS = (".jpg", ".jpeg", ".png")
 _DELIMITERS = ",;\t|"
+_NOT_BELOW = re.compile(r"^/|://|(^|/)\.\.(/|$)")  # a path that is not to be looked for in folders
 PATH_NAMES = (
     "path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path", "image_file",
     "image_name", "image_id", "img", "id",
@@ -75,7 +77,7 @@ def _prefix_of(names: Sequence[str], glance: Glance, given: str) -> str | None:
     seen = {path: uri for uri in glance.images for path in (uri, uri.rpartition(".")[0])}
     folders = dict.fromkeys(["", *(uri.rpartition("/")[0] for uri in glance.images)])
     found = set()
-    for name in (name.removeprefix("./") for name in names):
+    for name in (name.removeprefix("./") for name in names if not _NOT_BELOW.search(name)):
         tails = {path.removesuffix(name).rstrip("/") for path in seen if f"/{path}".endswith(f"/{name}")}
         if not tails:  # a glance sees some of the files of a large folder
             places = [(folder, f"{folder}/{name}".lstrip("/")) for folder in list(folders)[:_FOLDERS_TRIED]]
