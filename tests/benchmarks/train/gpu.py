@@ -1,7 +1,11 @@
 """Speed, scaling and memory of whole trainings on GPUs, in one process and with a process a GPU.
 
-    python -m tests.benchmarks.train.gpu [--model ResNet50] [--image-size 224] [--batch 128]
-        [--precision off] [--steps 60] [--cpu N]
+    python -m tests.benchmarks.train.gpu [--framework tensorflow] [--model ResNet50] [--image-size 224]
+        [--batch 128] [--precision off] [--collectives auto] [--xla] [--steps 60] [--cpu N]
+
+With PyTorch a process drives one device, so there are no rows of several devices in one process. XLA
+(``run.jit_compile``) works on one device, so ``--xla`` measures only that one. ``--collectives nccl`` and
+``ring`` decide how the processes of a row sum gradients.
 
 Each row is a training of its own on pictures that are read, decoded and augmented as in any run. *images/s*
 is the rate of the steps after the first, *input wait* the share of that time in which the loop waited for a
@@ -53,13 +57,16 @@ class Row:
     peak_bytes: int
 
 
-def cases(num_devices: int) -> Iterator[Case]:
+def cases(num_devices: int, *, framework: str = "tensorflow", xla: bool = False) -> Iterator[Case]:
     """One device, then two, four and so on up to all, each in one process and by ranks."""
     yield Case(1, by_ranks=False)
+    if xla:
+        return
     counts = {1 << power for power in range(1, num_devices.bit_length())} | {num_devices}
     for count in sorted(counts):
         if 1 < count <= num_devices:
-            yield Case(count, by_ranks=False)
+            if framework == "tensorflow":
+                yield Case(count, by_ranks=False)
             yield Case(count, by_ranks=True)
 
 
@@ -89,9 +96,14 @@ def train(root: Path, case: Case, arguments: argparse.Namespace, num_pictures: i
             "epochs": -(-arguments.steps // steps_per_epoch),
             "devices": devices,
             "mixed_precision": arguments.precision,
+            "framework": arguments.framework,
+            "jit_compile": arguments.xla,
             "fresh": True,
         },
-        "ranks": {"workers": str(case.num_devices) if case.by_ranks else None},
+        "ranks": {
+            "workers": str(case.num_devices) if case.by_ranks else None,
+            "collectives": arguments.collectives,
+        },
     }
     command = [sys.executable, "-m", "training.train", "pictures", "--json", "--root", str(root / "datasets")]
     command += ["--runs", str(root / "runs"), "--config-json", json.dumps(config)]
@@ -108,14 +120,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--framework", choices=["tensorflow", "torch"], default="tensorflow")
     parser.add_argument("--model", default="ResNet50")
     parser.add_argument("--image-size", type=int, default=224)
     parser.add_argument("--batch", type=int, default=128, help="images of a step on each device")
     parser.add_argument("--precision", choices=["off", "bfloat16", "float16"], default="off")
+    parser.add_argument("--collectives", choices=["auto", "nccl", "ring"], default="auto")
+    parser.add_argument("--xla", action="store_true", help="compile the step; TensorFlow, one device")
     parser.add_argument("--steps", type=int, default=60, help="at least so many steps")
     parser.add_argument("--pictures", type=int, default=2048)
     parser.add_argument("--cpu", type=int, metavar="N", help="N parts of the CPU instead of GPUs")
     arguments = parser.parse_args()
+    if arguments.xla and arguments.framework != "tensorflow":
+        parser.error("--xla needs --framework tensorflow")
     num_devices = arguments.cpu or len(visible_gpus())
     if not num_devices:
         print("no GPU on this machine: nothing was measured (--cpu N measures N parts of the CPU)")
@@ -124,9 +141,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         publish(root / "datasets", coloured({"train": counts}, size=(256, 256)), name="pictures")
-        print(f"{arguments.model}, {arguments.image_size} pixels, {arguments.batch} images a device")
+        print(
+            f"{arguments.framework}, {arguments.model}, {arguments.image_size} pixels,"
+            f" {arguments.batch} images a device, {arguments.precision}"
+        )
         rows = []
-        for case in cases(num_devices):
+        for case in cases(num_devices, framework=arguments.framework, xla=arguments.xla):
             rows.append(train(root, case, arguments, sum(counts.values())))
             print(lines(rows)[-1] if len(rows) > 1 else "\n".join(lines(rows)), flush=True)
 

@@ -16,6 +16,11 @@ def test_one_device_then_more_in_one_process_and_by_ranks(num_devices: int, coun
     assert [case.by_ranks for case in found] == [False, *[False, True] * (len(counts) // 2)]
 
 
+def test_pytorch_has_a_process_per_device_and_xla_one_device() -> None:
+    assert list(cases(2, framework="torch")) == [Case(1, by_ranks=False), Case(2, by_ranks=True)]
+    assert list(cases(8, xla=True)) == [Case(1, by_ranks=False)]
+
+
 def test_scaling_is_beside_one_device() -> None:
     rows = [
         Row(Case(1, by_ranks=False), 100.0, 0.01, 50 * MIB),
