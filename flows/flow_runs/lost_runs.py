@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 from uuid import UUID
 
 from flows import home
+from flows.flow_runs.api_requests import in_progress
 from flows.flow_runs.own_runs import own_runs
 from infra.storage.locks.process_identity import kernel
 
@@ -101,7 +102,7 @@ def mark_lost_subflows() -> int:
         unfinished = client.read_flow_runs(
             flow_run_filter=FlowRunFilter(
                 tags=own_runs(),
-                state=_unfinished(),
+                state=in_progress(),
                 parent_task_run_id=FlowRunFilterParentTaskRunId(is_null_=False),
             )
         )
@@ -124,7 +125,7 @@ def _crash(client: SyncPrefectClient, run_id: UUID) -> bool:
 
     inside = client.read_flow_runs(
         flow_run_filter=FlowRunFilter(
-            state=_unfinished(), parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[run_id])
+            state=in_progress(), parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[run_id])
         )
     )
     for run in inside:
@@ -167,15 +168,6 @@ def set_crashed(client: SyncPrefectClient, run_id: UUID, message: str = _MESSAGE
     name = "Crashed" if run.parent_task_run_id is None else _PART_CRASHED
     state: Any = Cancelled(message="Stopped on request") if is_asked else Crashed(name=name, message=message)
     client.set_flow_run_state(run_id, state, force=True)
-
-
-def _unfinished() -> Any:
-    from prefect.client.schemas.filters import FlowRunFilterState, FlowRunFilterStateType
-    from prefect.client.schemas.objects import StateType
-
-    return FlowRunFilterState(
-        type=FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.PENDING, StateType.CANCELLING])
-    )
 
 
 def _names_a_run(path: Path) -> bool:

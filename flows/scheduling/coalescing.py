@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from flows.flow_runs.api_requests import all_pages
 from flows.flow_runs.own_runs import own_deployments
 from flows.scheduling.kinds import is_automatic, kind_of
 from infra.digests import digest_of
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 SKIPPED = "Skipped"
 
 _PAUSE_SECONDS = 10.0
-_PAGE = 200
 # A run that waits to be tried again has begun already, so it is not among these.
 _WAITING = ("Scheduled", "Late", "AwaitingConcurrencySlot")
 
@@ -185,21 +185,16 @@ def _due_runs(client: SyncPrefectClient, now: datetime, flow_id: UUID | None = N
         FlowRunFilterStateName,
     )
 
-    found: list[FlowRun] = []
-    while len(found) % _PAGE == 0:
-        page = client.read_flow_runs(
-            flow_filter=FlowFilter(id=FlowFilterId(any_=[flow_id])) if flow_id is not None else None,
-            flow_run_filter=FlowRunFilter(
-                state=FlowRunFilterState(name=FlowRunFilterStateName(any_=list(_WAITING))),
-                expected_start_time=FlowRunFilterExpectedStartTime(before_=now),
-            ),
-            limit=_PAGE,
-            offset=len(found),
+    of_flow = FlowFilter(id=FlowFilterId(any_=[flow_id])) if flow_id is not None else None
+    waiting = FlowRunFilter(
+        state=FlowRunFilterState(name=FlowRunFilterStateName(any_=list(_WAITING))),
+        expected_start_time=FlowRunFilterExpectedStartTime(before_=now),
+    )
+    return all_pages(
+        lambda limit, offset: client.read_flow_runs(
+            flow_filter=of_flow, flow_run_filter=waiting, limit=limit, offset=offset
         )
-        if not page:
-            break
-        found += page
-    return found
+    )
 
 
 def _due(run: FlowRun) -> datetime:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from flows.flow_runs.api_requests import set_variable
 from infra.readable import counted
 
 if TYPE_CHECKING:
@@ -94,13 +95,7 @@ def read_failures(client: SyncPrefectClient, kind: str) -> Failures | None:
 
 def write_failures(client: SyncPrefectClient, kind: str, failures: Failures) -> None:
     """Keep the failures in a row of a kind of run."""
-    from prefect.client.schemas.actions import VariableCreate, VariableUpdate
-
-    name, value = _name(kind), asdict(failures)
-    if client.read_variable_by_name(name) is None:
-        client.create_variable(VariableCreate(name=name, value=value, tags=[_TAG]))
-    else:
-        client.update_variable(VariableUpdate(name=name, value=value))
+    set_variable(client, _name(kind), asdict(failures), _TAG)
 
 
 def forget_failures(client: SyncPrefectClient, kind: str) -> bool:

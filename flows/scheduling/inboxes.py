@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from flows.flow_runs.api_requests import all_pages, set_variable
 from flows.scheduling.arrivals import Arrivals, Batching
 from flows.scheduling.coalescing import SKIPPED
 from flows.scheduling.failures import POSTPONED, pause_after
@@ -35,7 +36,6 @@ LOG = logging.getLogger("shardmill.inboxes")
 _TAG = "shardmill-inbox"
 INBOX_VARIABLES = {"variables": {"tags": {"all_": [_TAG]}}}  # filter of Prefect's API
 _READ_SECONDS = 5.0
-_PAGE = 200  # Prefect gives no more at once
 _LOCAL_SECONDS, _STORE_SECONDS = 2.0, 15.0
 _SHARE_OF_TIME = 0.05  # of one processor, for listing
 
@@ -76,13 +76,7 @@ class Inbox:
 
 def set_inbox(client: SyncPrefectClient, inbox: Inbox) -> None:
     """Keep an inbox in the place of the one of the same dataset and name."""
-    from prefect.client.schemas.actions import VariableCreate, VariableUpdate
-
-    value = asdict(inbox)
-    if client.read_variable_by_name(inbox.variable) is None:
-        client.create_variable(VariableCreate(name=inbox.variable, value=value, tags=[_TAG]))
-    else:
-        client.update_variable(VariableUpdate(name=inbox.variable, value=value))
+    set_variable(client, inbox.variable, asdict(inbox), _TAG)
 
 
 def remove_inbox(client: SyncPrefectClient, inbox: Inbox) -> None:
@@ -92,14 +86,15 @@ def remove_inbox(client: SyncPrefectClient, inbox: Inbox) -> None:
 
 def read_inboxes(client: SyncPrefectClient) -> list[Inbox]:
     """All inboxes of the server."""
-    rows: list[dict[str, Any]] = []
-    while len(rows) % _PAGE == 0:
-        wanted = {**INBOX_VARIABLES, "limit": _PAGE, "offset": len(rows)}
-        page = client.request("POST", "/variables/filter", json=wanted).raise_for_status().json()
-        if not page:
-            break
-        rows += page
-    return inboxes_of(rows)
+
+    def page(limit: int, offset: int) -> list[dict[str, Any]]:
+        wanted = {**INBOX_VARIABLES, "limit": limit, "offset": offset}
+        rows: list[dict[str, Any]] = (
+            client.request("POST", "/variables/filter", json=wanted).raise_for_status().json()
+        )
+        return rows
+
+    return inboxes_of(all_pages(page))
 
 
 def inboxes_of(variables: Iterable[Mapping[str, Any]]) -> list[Inbox]:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flows.flow_runs.api_requests import in_progress
 from flows.flow_runs.lost_runs import set_crashed
 from flows.flow_runs.own_runs import own_runs
 from flows.parameters import root_or_default
@@ -79,15 +80,10 @@ class GoneMachines:
 
 def _begun_runs(client: SyncPrefectClient) -> list[tuple[_Worker, FlowRun]]:
     """The runs of Shardmill that have begun and not ended, with the worker that started their process."""
-    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
-    from prefect.client.schemas.objects import StateType
+    from prefect.client.schemas.filters import FlowRunFilter
 
-    begun = [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]
     found = client.read_flow_runs(
-        flow_run_filter=FlowRunFilter(
-            tags=own_runs(), state=FlowRunFilterState(type=FlowRunFilterStateType(any_=begun))
-        ),
-        limit=_PAGE,
+        flow_run_filter=FlowRunFilter(tags=own_runs(), state=in_progress()), limit=_PAGE
     )
     of_workers = [run for run in found if run.labels.get("prefect.worker.type") == "process"]
     return [

@@ -20,18 +20,19 @@ only after all its leases have expired.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from flows.flow_runs.api_requests import all_pages, in_progress
 from flows.flow_runs.own_runs import own_deployments
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
 
 _LOOKS = 3
-_PAGE = 200
 # A surplus slot was mostly held by one of the last runs.
 _ENDED_RUNS = 20
 # Prefect's leases live for 300 s, unless a server or a deployment is set otherwise. Then Prefect releases
@@ -130,36 +131,24 @@ def _leases_of_ended_runs(client: SyncPrefectClient, deployment: UUID) -> Iterat
 
 def _taken(client: SyncPrefectClient) -> dict[UUID, int]:
     """Deployment of Shardmill -> its concurrency slots that are taken, if any are."""
-    taken: dict[UUID, int] = {}
-    offset = 0
-    while page := client.read_global_concurrency_limits(limit=_PAGE, offset=offset):
-        for limit in page:
-            if limit.active_slots > 0 and limit.name.startswith(_OF_DEPLOYMENT):
-                taken[UUID(limit.name.removeprefix(_OF_DEPLOYMENT))] = int(limit.active_slots)
-        offset += len(page)
-        if len(page) < _PAGE:
-            break
+    limits = all_pages(
+        lambda limit, offset: client.read_global_concurrency_limits(limit=limit, offset=offset)
+    )
+    taken = {
+        UUID(limit.name.removeprefix(_OF_DEPLOYMENT)): int(limit.active_slots)
+        for limit in limits
+        if limit.active_slots > 0 and limit.name.startswith(_OF_DEPLOYMENT)
+    }
     own = own_deployments(client, taken)
     return {deployment: slots for deployment, slots in taken.items() if deployment in own}
 
 
 def _begun_runs(client: SyncPrefectClient) -> Mapping[UUID, int]:
     """Deployment -> number of its runs that have begun and not ended: each may hold a slot."""
-    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
-    from prefect.client.schemas.objects import StateType
+    from prefect.client.schemas.filters import FlowRunFilter
 
-    begun = [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]
-    found: dict[UUID, int] = {}
-    offset = 0
-    while True:
-        page = client.read_flow_runs(
-            flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=begun))),
-            limit=_PAGE,
-            offset=offset,
-        )
-        for run in page:
-            if run.deployment_id is not None:
-                found[run.deployment_id] = found.get(run.deployment_id, 0) + 1
-        if len(page) < _PAGE:
-            return found
-        offset += _PAGE
+    wanted = FlowRunFilter(state=in_progress())
+    runs = all_pages(
+        lambda limit, offset: client.read_flow_runs(flow_run_filter=wanted, limit=limit, offset=offset)
+    )
+    return Counter(run.deployment_id for run in runs if run.deployment_id is not None)
