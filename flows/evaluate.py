@@ -12,14 +12,14 @@ from flows.flow_runs.artifacts.keys import Keys
 from flows.flow_runs.artifacts.verdicts import evaluated_in_words, publish_evaluated
 from flows.flow_runs.jobs import children
 from flows.flow_runs.jobs.job_commands import evaluate_command
-from flows.flow_runs.run_states import cancelled_state, failing_in_words, failures_shown, job_task
+from flows.flow_runs.run_states import cancelled_state, failures_shown, job_task, shardmill_run
 from flows.parameters import DatasetRef, RunRef, root_or_default, runs_or_default
 from infra.dataset.views.references import reference_of
 from infra.errors import Cancelled
 
 
 @flow(name="evaluate", flow_run_name="evaluate-{run}")
-@failing_in_words
+@shardmill_run
 def evaluate(
     run: RunRef,
     split: Literal["train", "validation", "test"] = "test",
@@ -36,12 +36,12 @@ def evaluate(
         root: Folder of the datasets; empty for the worker's default.
         runs: Folder of the training runs; empty for the worker's default.
     """
-    folder, place = root_or_default(root), runs_or_default(runs)
-    again = ["evaluate", run, "--split", split, "--root", folder, "--runs", place]
+    folder, runs_folder = root_or_default(root), runs_or_default(runs)
+    again = ["evaluate", run, "--split", split, "--root", folder, "--runs", runs_folder]
     again += ["--dataset", dataset] if dataset else []
     try:
         with failures_shown("evaluate", Keys(run), again, {}):
-            result = evaluate_model(run, split, dataset, folder, place)
+            result = evaluate_model(run, split, dataset, folder, runs_folder)
     except Cancelled as stop:
         return cancelled_state(stop)
     publish_evaluated(result)

@@ -14,7 +14,7 @@ from beam_jobs.config.maintain import MaintainConfig
 from flows.flow_runs.artifacts.keys import Keys
 from flows.flow_runs.artifacts.page import RunPage
 from flows.flow_runs.jobs import children
-from flows.flow_runs.run_states import cancelled_state, failing_in_words, failures_shown, job_task
+from flows.flow_runs.run_states import cancelled_state, failures_shown, job_task, shardmill_run
 from flows.flow_runs.showing.markdown import escaped
 from flows.parameters import DatasetName, root_or_default, runs_or_default
 from flows.scheduling.attempts import attempted
@@ -27,7 +27,7 @@ DEFAULTS = MaintainConfig()
 
 
 @flow(name="maintain", flow_run_name="maintain-{dataset}")
-@failing_in_words
+@shardmill_run
 @attempted
 def maintain(
     dataset: DatasetName,

@@ -16,7 +16,7 @@ from flows import train as training_flow
 from flows.flow_runs.artifacts.keys import Keys
 from flows.flow_runs.artifacts.page import RunPage
 from flows.flow_runs.artifacts.pipeline import show_pipeline
-from flows.flow_runs.run_states import cancelled_state, failing_in_words, failures_shown
+from flows.flow_runs.run_states import cancelled_state, failures_shown, shardmill_run
 from flows.flow_runs.showing.headline import headline
 from flows.parameters import AliasWord, DatasetName, Source, root_or_default, runs_or_default
 from flows.scheduling.attempts import attempted
@@ -28,7 +28,7 @@ from training.promotion.rules import PromotionRules
 
 
 @flow(name="pipeline", flow_run_name="pipeline-{dataset}")
-@failing_in_words
+@shardmill_run
 @attempted
 def pipeline(  # noqa: PLR0913  the fields of the form
     source: Source,

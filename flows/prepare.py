@@ -16,7 +16,7 @@ from flows.flow_runs.artifacts.prepared import shard_rows, show_prepared
 from flows.flow_runs.events import emit_published
 from flows.flow_runs.jobs import children
 from flows.flow_runs.jobs.job_commands import prepare_command
-from flows.flow_runs.run_states import cancelled_state, failing_in_words, failures_shown, job_task
+from flows.flow_runs.run_states import cancelled_state, failures_shown, job_task, shardmill_run
 from flows.flow_runs.showing.headline import sentence
 from flows.parameters import DatasetName, Source, root_or_default
 from flows.scheduling.attempts import attempted
@@ -26,7 +26,7 @@ from infra.format.contract import SPLITS
 
 
 @flow(name="prepare", flow_run_name="prepare-{dataset}")
-@failing_in_words
+@shardmill_run
 @attempted
 def prepare(
     source: Source, dataset: DatasetName, root: str | None = None, config: PrepareConfig | None = None

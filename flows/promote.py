@@ -13,7 +13,7 @@ from flows.flow_runs.artifacts.verdicts import decision_in_words, publish_verdic
 from flows.flow_runs.events import emit_decided
 from flows.flow_runs.jobs import children
 from flows.flow_runs.jobs.job_commands import promote_command
-from flows.flow_runs.run_states import cancelled_state, failing_in_words, failures_shown, job_task
+from flows.flow_runs.run_states import cancelled_state, failures_shown, job_task, shardmill_run
 from flows.parameters import AliasWord, Reason, RunRef, root_or_default, runs_or_default
 from infra.errors import Cancelled
 from training.aliases.names import PRODUCTION
@@ -23,7 +23,7 @@ RULES = PromotionRules()
 
 
 @flow(name="promote", flow_run_name="promote-{run}")
-@failing_in_words
+@shardmill_run
 def promote(
     run: RunRef,
     alias: AliasWord = PRODUCTION,
@@ -45,12 +45,12 @@ def promote(
         root: Folder of the datasets; empty for the worker's default.
         runs: Folder of the training runs; empty for the worker's default.
     """
-    folder, place = root_or_default(root), runs_or_default(runs)
-    again = ["promote", run, "--alias", alias, "--root", folder, "--runs", place]
+    folder, runs_folder = root_or_default(root), runs_or_default(runs)
+    again = ["promote", run, "--alias", alias, "--root", folder, "--runs", runs_folder]
     again += ["--reason", reason] if reason else []
     try:
         with failures_shown("promote", Keys(run), again, {"": rules}):
-            result = promote_run(run, alias, reason or None, rules, folder, place)
+            result = promote_run(run, alias, reason or None, rules, folder, runs_folder)
     except Cancelled as stop:
         return cancelled_state(stop)
     emit_decided(result)

@@ -17,7 +17,7 @@ from flows.flow_runs.artifacts.page import RunPage
 from flows.flow_runs.artifacts.trained import show_trained
 from flows.flow_runs.jobs import children
 from flows.flow_runs.jobs.job_commands import train_command
-from flows.flow_runs.run_states import cancelled_state, failing_in_words, failures_shown, job_task
+from flows.flow_runs.run_states import cancelled_state, failures_shown, job_task, shardmill_run
 from flows.flow_runs.showing.headline import sentence
 from flows.parameters import AliasWord, DatasetRef, root_or_default, runs_or_default
 from flows.scheduling.attempts import attempted
@@ -31,7 +31,7 @@ from training.ranks.launchers.registry import is_rendering
 
 
 @flow(name="train", flow_run_name="train-{dataset}")
-@failing_in_words
+@shardmill_run
 @attempted
 def train(
     dataset: DatasetRef,

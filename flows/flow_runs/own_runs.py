@@ -6,6 +6,7 @@ begins.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -13,6 +14,7 @@ from uuid import UUID
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
     from prefect.client.schemas.filters import FlowRunFilterTags
+    from prefect.client.schemas.objects import FlowRun
 
 OWN_TAG = "shardmill"
 
@@ -26,6 +28,22 @@ def own_runs() -> FlowRunFilterTags:
     from prefect.client.schemas.filters import FlowRunFilterTags
 
     return FlowRunFilterTags(all_=[OWN_TAG])
+
+
+def tag_as_own(run: FlowRun) -> None:
+    """Tag a run as one of Shardmill, unless its deployment has done so. It goes on without if nobody answers.
+
+    ``prefect.tags`` would give the tag to its tasks too. Before each task with a tag, Prefect requests a
+    concurrency slot from the server, and the run fails if the server is away at that moment.
+    """
+    import httpx
+    from prefect.client.orchestration import get_client
+    from prefect.exceptions import PrefectException
+
+    if OWN_TAG in run.tags:
+        return
+    with contextlib.suppress(httpx.HTTPError, PrefectException), get_client(sync_client=True) as client:
+        client.update_flow_run(run.id, tags=[*run.tags, OWN_TAG])
 
 
 def own_deployments(client: SyncPrefectClient, deployments: Iterable[UUID]) -> set[UUID]:

@@ -21,6 +21,7 @@ from flows.flow_runs.artifacts.failed import show_failed, state_message
 from flows.flow_runs.artifacts.keys import Keys
 from flows.flow_runs.artifacts.page import RunPage
 from flows.flow_runs.jobs.retries import PAUSES_SECONDS, may_help
+from flows.flow_runs.own_runs import tag_as_own
 from infra.errors import Cancelled, ShardmillError
 
 P = ParamSpec("P")
@@ -57,28 +58,29 @@ def failures_shown(
         raise
 
 
-def failing_in_words(work: Callable[P, State[Any]]) -> Callable[P, State[Any]]:
-    """Decorate the function of a flow: put the error and its remedy into the state of a failed run.
+def shardmill_run(work: Callable[P, State[Any]]) -> Callable[P, State[Any]]:
+    """Decorate the function of each flow: tag its run as Shardmill's, and describe an error in its state.
 
-    The function returns the state in which the run ends, and raises if it fails. Whoever calls the flow gets
-    the same error.
+    The function returns the state in which the run ends, and raises if it fails. The state of a failed run
+    names the error and its remedy. Whoever calls the flow gets the same error.
     """
 
     @functools.wraps(work)
-    def told(*args: P.args, **kwargs: P.kwargs) -> State[Any]:
+    def run_work(*args: P.args, **kwargs: P.kwargs) -> State[Any]:
+        context = FlowRunContext.get()
+        run = context.flow_run if context is not None else None
+        if context is None or context.flow is None or run is None:
+            return work(*args, **kwargs)
+        tag_as_own(run)
         try:
             return work(*args, **kwargs)
         except Cancelled:
             raise
         except ShardmillError as error:
-            context = FlowRunContext.get()
-            if context is None or context.flow is None or context.flow_run is None:
-                raise
-            is_part = context.flow_run.parent_task_run_id is not None
-            message = state_message(context.flow.name, error)
-            return Failed(name=PART_FAILED if is_part else "Failed", message=message, data=error)
+            name = "Failed" if run.parent_task_run_id is None else PART_FAILED
+            return Failed(name=name, message=state_message(context.flow.name, error), data=error)
 
-    return with_form_of(work, told)
+    return with_form_of(work, run_work)
 
 
 def with_form_of(work: Callable[P, T], decorated: Callable[P, T]) -> Callable[P, T]:

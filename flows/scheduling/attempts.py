@@ -15,7 +15,6 @@ from prefect.context import FlowRunContext
 from prefect.states import Completed, Failed
 
 from flows.flow_runs.jobs.worker_process import begin_workers_run
-from flows.flow_runs.own_runs import OWN_TAG
 from flows.flow_runs.run_states import with_form_of
 from flows.scheduling import failures
 from flows.scheduling.coalescing import skipping_superfluous
@@ -48,7 +47,6 @@ def attempted(work: Callable[P, State[Any]]) -> Callable[P, State[Any]]:
         run = context.flow_run if context is not None else None
         if context is None or run is None or context.flow is None:
             return work(*args, **kwargs)
-        _mark_as_own(run)
         if run.parent_task_run_id is not None:
             return work(*args, **kwargs)  # the run around this one sees to it
         begin_workers_run()
@@ -63,16 +61,6 @@ def attempted(work: Callable[P, State[Any]]) -> Callable[P, State[Any]]:
             return state
 
     return with_form_of(work, attempt)
-
-
-def _mark_as_own(run: FlowRun) -> None:
-    """Tag a run as one of Shardmill, unless its deployment has done so.
-
-    ``prefect.tags`` would give the tag to its tasks too. Before each task with a tag, Prefect requests a
-    concurrency slot from the server, and the run fails if the server is away at that moment.
-    """
-    if OWN_TAG not in run.tags:
-        _ask(lambda client: client.update_flow_run(run.id, tags=[*run.tags, OWN_TAG]))
 
 
 class _Tries:

@@ -13,6 +13,8 @@ import psutil
 
 from tests.samples.waiting import before_its_end
 
+FAKE_JOB = Path(__file__).parents[1] / "unit" / "flows" / "flow_runs" / "fake_job.py"
+
 
 def job_processes(source: Path, has_ended: Callable[[], bool]) -> list[psutil.Process]:
     """The processes of the job that prepares ``source``, itself first, once it has others below it.
@@ -69,10 +71,9 @@ def resume(tree: list[psutil.Process]) -> None:
 
 def fake_prepare(behaviour: str, source: Path, dataset: str) -> list[str]:
     """`shardmill prepare`, with tests/unit/flows/flow_runs/fake_job.py in the place of the real job."""
-    fake = Path(__file__).parents[1] / "unit" / "flows" / "flow_runs" / "fake_job.py"
     program = (
         "import sys; from flows import cli; from flows.flow_runs.jobs import job_commands\n"
-        f"job_commands.PREPARE = (sys.executable, {str(fake)!r}, {behaviour!r})\n"
+        f"job_commands.PREPARE = (sys.executable, {str(FAKE_JOB)!r}, {behaviour!r})\n"
         "cli.main(sys.argv[1:])"
     )
     return [sys.executable, "-c", program, "prepare", str(source), "--dataset", dataset, "--json"]

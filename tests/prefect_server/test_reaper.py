@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import psutil
 
 from infra.dataset.catalog import Catalog
 from infra.dataset.verify import verify
-from tests.prefect_server.jobs import fake_prepare, held_after_a_block, resume, wait_for_text
+from tests.prefect_server.jobs import FAKE_JOB, fake_prepare, held_after_a_block, resume, wait_for_text
 from tests.prefect_server.server import RunningServer
 from tests.samples.image_folders import write_many_large_images
 from tests.samples.waiting import before_its_end
@@ -20,6 +21,20 @@ NUM_LARGE = 60
 SMALL_BLOCKS = {"runner": {"block_images": 16}}
 _GONE_SECONDS = 10
 _MARKED_SECONDS = 120
+# A flow of somebody else, with a run of Shardmill inside it.
+_NIGHTLY = """
+import sys
+from prefect import flow
+from flows.flow_runs.jobs import job_commands
+job_commands.PROMOTE = (sys.executable, sys.argv[1], "waits")
+from flows.promote import promote
+
+@flow
+def nightly():
+    promote("inside")
+
+nightly()
+"""
 
 
 def automatic_run(server: RunningServer, deployment: str, **parameters: Any) -> str:
@@ -86,6 +101,27 @@ def test_a_killed_command_is_marked_by_the_platform(shardmill_up: RunningServer,
     assert not psutil.wait_procs(tree, timeout=_GONE_SECONDS)[1]
     assert shardmill_up.wait(run["id"], timeout=_MARKED_SECONDS)["state_type"] == "CRASHED"
     assert shardmill_up.comes_true(lambda: unfinished_tasks(shardmill_up, run["id"]) == [], _MARKED_SECONDS)
+
+
+def test_a_run_inside_a_killed_run_ends_with_its_tasks(shardmill_up: RunningServer, tmp_path: Path) -> None:
+    program, started = tmp_path / "nightly.py", tmp_path / "pids"
+    program.write_text(_NIGHTLY)
+    environment = {
+        **shardmill_up.env,
+        "PREFECT_API_URL": shardmill_up.api_url,
+        "FAKE_JOB_MARKER": str(started),
+    }
+    command = [sys.executable, str(program), str(FAKE_JOB)]
+    with subprocess.Popen(command, env=environment) as process:
+        wait_for_text(started, process)
+        inside = shardmill_up.run_named("promote-inside")
+        process.kill()
+    parent = shardmill_up.get(f"/task_runs/{inside['parent_task_run_id']}")["flow_run_id"]
+    shardmill_up.post(f"/flow_runs/{parent}/set_state", state={"type": "CRASHED"}, force=True)
+    assert shardmill_up.wait(inside["id"], timeout=_MARKED_SECONDS)["state_type"] == "CRASHED"
+    assert shardmill_up.comes_true(
+        lambda: unfinished_tasks(shardmill_up, inside["id"]) == [], _MARKED_SECONDS
+    )
 
 
 def test_a_suspended_run_of_the_worker_ends_and_can_go_on(
