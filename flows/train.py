@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -57,39 +58,59 @@ def train(
         alias: The alias that the model may take over.
         promotion: When it takes over the alias.
     """
-    settings = config or TrainConfig()
+    promoting = Promoting(alias, promotion) if promote else None
+    return run_training(dataset, config or TrainConfig(), root, runs, when, promoting)
+
+
+@dataclass(frozen=True, slots=True)
+class Promoting:
+    """An alias that a trained model may take over, and the rules for it."""
+
+    alias: str
+    rules: PromotionRules
+
+    def decide(self, run: str, root: str | None, runs: str | None) -> None:
+        """Compare a run with the one that has the alias, in a run of the promote flow."""
+        promotion_flow.promote(run, self.alias, None, self.rules, root, runs)
+
+    def decide_if_undecided(self, run: str, root: str | None, runs: str | None) -> None:
+        """Decide about a run that has no decision yet, because the flow run that trained it died."""
+        from training.promotion.deciding import is_decided  # with the libraries of images
+
+        if not is_decided(run, self.alias, runs_or_default(runs)):
+            self.decide(run, root, runs)
+
+
+def run_training(
+    dataset: str,
+    settings: TrainConfig,
+    root: str | None,
+    runs: str | None,
+    when: TrainWhen | None,
+    promoting: Promoting | None,
+) -> State[Any]:
+    """Train if a condition holds, show the model and decide about its alias; return the state of the run."""
     if is_rendering(settings.ranks.launcher):
         raise ConfigError(
             f"ranks.launcher = {settings.ranks.launcher!r} only writes the files of a job; this flow trains",
             "use the command: shardmill train NAME --launcher ..., and hand the job over as it says",
         )
-    folder, place = root_or_default(root), runs_or_default(runs)
+    folder, runs_folder = root_or_default(root), runs_or_default(runs)
     try:
-        checked = None if when is None else due(dataset, settings, when, folder, place)
+        checked = None if when is None else due(dataset, settings, when, folder, runs_folder)
         if checked is not None and not checked.is_due:
-            if promote and checked.run is not None:
-                _promote_if_undecided(checked.run, alias, promotion, root, runs)
+            if promoting is not None and checked.run is not None:
+                promoting.decide_if_undecided(checked.run, root, runs)
             return Completed(message=f"Not trained: {checked.reason}", data={"not_due": checked.reason})
-        again = ["train", dataset, "--root", folder, "--runs", place]
+        again = ["train", dataset, "--root", folder, "--runs", runs_folder]
         with failures_shown("train", keys_of(dataset, settings), again, {"": settings}):
-            report = train_model(dataset, folder, place, settings)
+            report = train_model(dataset, folder, runs_folder, settings)
         show_model(report.result, dataset, settings)
-        if promote:
-            run = Path(report.result["run_dir"]).name
-            promotion_flow.promote(run, alias, None, promotion, root, runs)
+        if promoting is not None:
+            promoting.decide(Path(report.result["run_dir"]).name, root, runs)
     except (Cancelled, CancelledRun) as stop:
         return cancelled_state(stop)
     return Completed(message=sentence(report.result), data=report.result)
-
-
-def _promote_if_undecided(
-    run: str, alias: str, rules: PromotionRules, root: str | None, runs: str | None
-) -> None:
-    """Promote a run that has no decision yet, because the flow run that trained it died."""
-    from training.promotion.deciding import is_decided  # with the libraries of images
-
-    if not is_decided(run, alias, runs_or_default(runs)):
-        promotion_flow.promote(run, alias, None, rules, root, runs)
 
 
 @job_task("train-model")

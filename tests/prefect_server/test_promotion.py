@@ -312,7 +312,9 @@ def test_wrong_values_are_refused_by_the_form(
         assert named in answer.read().decode()
 
 
-def test_the_training_with_pytorch_has_a_deployment_of_its_own(shardmill_up: RunningServer) -> None:
-    found = shardmill_up.get("/deployments/name/train/train-torch")
-    assert found["parameters"] == {"config": {"run": {"framework": "torch"}}}
-    assert "config" in found["parameter_openapi_schema"]["properties"]
+def test_the_training_with_pytorch_keeps_it_with_other_settings(shardmill_up: RunningServer) -> None:
+    config = {"run": {"epochs": 2}}
+    run = shardmill_up.deployment_run("train-torch/train-torch", dataset="absent", config=config)
+    assert shardmill_up.wait(run)["state_type"] == "FAILED"
+    (shown,) = (one["data"] for one in shardmill_up.artifacts(run) if one["key"].endswith("-failure"))
+    assert "run.framework=torch" in shown, "the command that does the same"

@@ -18,7 +18,7 @@ from infra.errors import ShardmillError
 
 _NEWEST = 8
 _LIVE_RUNS = 6
-_TRAINING_FLOWS = ("train", "pipeline")
+_TRAINING_FLOWS = ("train", "train-torch", "pipeline")
 
 Training = tuple[RunRow, Any]  # with the picture of its curve
 

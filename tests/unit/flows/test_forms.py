@@ -15,8 +15,9 @@ from flows.pipeline import pipeline
 from flows.prepare import prepare
 from flows.promote import promote
 from flows.train import train
+from flows.train_torch import train_torch
 
-FLOWS = {flow.name: flow for flow in (prepare, train, pipeline, evaluate, promote, maintain)}
+FLOWS = {flow.name: flow for flow in (prepare, train, train_torch, pipeline, evaluate, promote, maintain)}
 Schema = Mapping[str, Any]
 
 
@@ -78,3 +79,16 @@ def test_a_bad_value_is_refused_in_words(parameters: dict[str, Any], said: str) 
     with pytest.raises(jsonschema.ValidationError) as refused:
         jsonschema.validate(parameters, schema_of("train"))
     assert said in refused.value.message
+
+
+@pytest.mark.parametrize("run", [None, {}, {"epochs": 3}, {"framework": "torch"}])
+def test_the_flow_of_pytorch_trains_with_it_whatever_is_given(run: dict[str, Any] | None) -> None:
+    given = {"dataset": "x", "config": {"model": {"name": "resnet50"}, "run": run}}
+    jsonschema.validate(given, schema_of("train-torch"))
+    assert train_torch.validate_parameters(given)["config"].run.framework == "torch"
+
+
+def test_the_flow_of_pytorch_refuses_tensorflow() -> None:
+    given = {"dataset": "x", "config": {"run": {"framework": "tensorflow"}}}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(given, schema_of("train-torch"))
