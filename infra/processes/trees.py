@@ -60,6 +60,14 @@ def kill_tree(process: subprocess.Popen[bytes], grace_seconds: float | None = No
     psutil.wait_procs(tree, timeout=GRACE_SECONDS)
 
 
+def lives(process: psutil.Process) -> bool:
+    """Tell whether a process runs. One that has ended stays in the system's list until its parent notices."""
+    try:
+        return process.is_running() and bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
 def descendants(pid: int) -> list[psutil.Process]:
     """Every process below this one; none where it is gone."""
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -14,15 +13,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flows.cli import options
-from infra.processes.ports import free_port
 from infra.errors import EnvironmentFault
+from infra.processes.ports import free_port
 
 if TYPE_CHECKING:
+    import psutil
+
     from flows.home import RunningUp
     from flows.server.up import UpOptions
 
 _DEFAULT_PORT = 4200
-_STOP_SECONDS = 60.0
+# Flow runs get 20 s to report their end, then each of the five services 20 s at most (flows.server.services).
+_STOP_SECONDS = 150.0
 _DETACH_SECONDS = 600.0
 
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the server; 0 takes a free one")]
@@ -127,20 +129,33 @@ def down() -> None:
     from flows import home
     from flows.cli import output
 
-    process = home.up_process()
-    if process is None:
+    process_id = home.up_process()
+    if process_id is None:
         output.say("shardmill up is not running")
         return
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(process, signal.SIGTERM)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(process_id)
+        process.terminate()
+        _wait_for_end(process)
+    output.say("Stopped; interrupted runs continue when they are run again")
+
+
+def _wait_for_end(process: psutil.Process) -> None:
+    """Wait until `shardmill up` has ended.
+
+    Raises:
+        EnvironmentFault: It takes longer than its services may take.
+    """
+    from infra.processes.trees import lives
+
     deadline = time.monotonic() + _STOP_SECONDS
-    while psutil.pid_exists(process):
+    while lives(process):
         if time.monotonic() > deadline:
             raise EnvironmentFault(
-                f"process {process} does not stop", f"kill -9 {process} ends it and its child processes"
+                f"process {process.pid} does not stop",
+                f"kill -9 {process.pid} ends it and its child processes",
             )
         time.sleep(0.1)
-    output.say("Stopped; interrupted runs continue when they are run again")
 
 
 def _detach(chosen: UpOptions) -> None:
