@@ -6,14 +6,13 @@ The deployments are described in infra/deploy/prefect.yaml, which Prefect's own 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flows.server.services import Service
 from infra.errors import EnvironmentFault
 
 if TYPE_CHECKING:
@@ -30,48 +29,36 @@ def prefect_file() -> Path:
     return Path(str(files("infra").joinpath("deploy", "prefect.yaml")))
 
 
-def start_deploying(
-    env: Mapping[str, str], log_path: Path, described: Path | None = None
-) -> subprocess.Popen[bytes]:
-    """Start Prefect's command that registers all deployments of a file; it takes some seconds.
+class Deploying(Service):
+    """Prefect's command that registers all deployments of a file; it takes some seconds.
 
     Args:
         env: environment of the command beside that of this process.
-        log_path: file for the output of the command.
+        log_path: file for the output of the command; what it says of earlier ones is deleted.
         described: the file; None for ``prefect_file()``.
     """
-    path = described or prefect_file()
-    command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(path)]
-    with log_path.open("wb") as log:
-        # Prefect looks about in the working folder for a project; ours is this file alone.
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            cwd=path.parent,
-            env={**os.environ, **env},
-        )
 
+    def __init__(self, env: Mapping[str, str], log_path: Path, described: Path | None = None) -> None:
+        log_path.unlink(missing_ok=True)
+        super().__init__(["deploy", str(described or prefect_file())], log_path=log_path, env=env)
 
-def finish_deploying(process: subprocess.Popen[bytes], log_path: Path) -> None:
-    """Wait for ``start_deploying``.
+    def finish(self) -> None:
+        """Wait until the deployments are registered.
 
-    Raises:
-        EnvironmentFault: The deployments could not be registered.
-    """
-    try:
-        status = process.wait(timeout=_DEPLOY_SECONDS)
-    except subprocess.TimeoutExpired as error:
-        raise EnvironmentFault("registering the deployments took too long", f"see {log_path}") from error
-    finally:
-        process.kill()
-        process.wait()
-    if status != 0:
-        tail = "\n".join(log_path.read_text("utf-8", "replace").splitlines()[-12:])
-        raise EnvironmentFault(
-            f"the deployments could not be registered; Prefect last said:\n{tail}", f"see {log_path}"
-        )
+        Raises:
+            EnvironmentFault: They could not be registered.
+        """
+        try:
+            status = self.process.wait(timeout=_DEPLOY_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            raise EnvironmentFault(
+                "registering the deployments took too long", f"see {self.log_path}"
+            ) from error
+        if status != 0:
+            raise EnvironmentFault(
+                f"the deployments could not be registered; Prefect last said:\n{self.last_lines()}",
+                f"see {self.log_path}",
+            )
 
 
 def make_pool(name: str = POOL, kind: str = "process") -> bool:

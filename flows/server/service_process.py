@@ -7,17 +7,20 @@ Usage::
     python -m flows.server.service_process page HOST PORT    the platform's own page (flows.page)
     python -m flows.server.service_process inboxes    watches the inboxes (flows.scheduling.inboxes)
     python -m flows.server.service_process tensorboard PORT    TensorBoard on loopback, below /tensorboard
+    python -m flows.server.service_process deploy FILE    registers the deployments of a file, then ends
 
-Prefect's own commands (`prefect server start`, `prefect worker start`) outlive a parent that is killed.
+Prefect's own commands (`prefect server start`, `prefect worker start`, `prefect deploy`) outlive a parent
+that is killed.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
+import runpy
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from infra.processes.process import follow_parent
 
@@ -41,6 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     kinds.add_parser("inboxes")
     tensorboard = kinds.add_parser("tensorboard")
     tensorboard.add_argument("port", type=int)
+    deploying = kinds.add_parser("deploy")
+    deploying.add_argument("described")
     arguments = parser.parse_args(argv)
     if arguments.kind == "server":
         serve(arguments.host, arguments.port)
@@ -50,6 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         watch()
     elif arguments.kind == "tensorboard":
         show_curves(arguments.port)
+    elif arguments.kind == "deploy":
+        deploy(arguments.described)
     else:
         work(arguments.pool)
     return 0
@@ -134,14 +141,17 @@ def watch() -> None:
 
 def work(pool: str) -> None:
     """Run the flow runs of ``pool`` that are due."""
-    from prefect.workers.process import ProcessWorker
+    from flows.server import worker
 
-    from flows.flow_runs.jobs.worker_process import WORKER_VARIABLE
-    from flows.server.tidying.stale_runs import worker_name
+    worker.work(pool)
 
-    os.environ[WORKER_VARIABLE] = str(os.getpid())
-    worker = ProcessWorker(work_pool_name=pool, name=worker_name(), create_pool_if_not_found=False)
-    asyncio.run(worker.start())
+
+def deploy(described: str) -> None:
+    """Register all deployments of a file by Prefect's own command."""
+    # Prefect looks for a project in the working folder; ours is this file alone.
+    os.chdir(Path(described).parent)
+    sys.argv = ["prefect", "--no-prompt", "deploy", "--all", "--prefect-file", described]
+    runpy.run_module("prefect", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

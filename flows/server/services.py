@@ -101,10 +101,14 @@ class Service:
         """Raise EnvironmentFault, with the end of the log, when the service has ended on its own."""
         status = self.process.poll()
         if status is not None:
-            tail = "\n".join(self.log_path.read_text("utf-8", "replace").splitlines()[-12:])
             raise EnvironmentFault(
-                f"{what} ended with status {status}; it last said:\n{tail}", f"see {self.log_path}"
+                f"{what} ended with status {status}; it last said:\n{self.last_lines()}",
+                f"see {self.log_path}",
             )
+
+    def last_lines(self) -> str:
+        """The end of the log."""
+        return "\n".join(self.log_path.read_text("utf-8", "replace").splitlines()[-12:])
 
 
 class Server(Service):

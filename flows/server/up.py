@@ -212,19 +212,13 @@ class Watch:
         if self._options.has_tensorboard:
             self._start_service(_BOARD)
         self._start_service(_PAGE)
-        log = self._logs / "deploy.log"
         os.environ.update(self._api_environment())
         deployments.make_pool()  # first: a deployment names its pool
-        deploying = deployments.start_deploying(self._api_environment(), log)
-        try:
+        with deployments.Deploying(self._api_environment(), self._logs / "deploy.log") as deploying:
             self._end_stale_runs()
             self._tidy()
             self._say("Registering the deployments ...")
-        except BaseException:
-            deploying.kill()
-            deploying.wait()
-            raise
-        deployments.finish_deploying(deploying, log)
+            deploying.finish()
         self._start_service(_WORKER)
 
     def _try_to_start(self, what: str) -> None:

@@ -27,18 +27,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
+from infra.processes.trees import lives
 from tests.samples.waiting import eventually
 
 FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 
 _RUN_SECONDS = 900.0
+GONE_SECONDS = 10.0  # all processes of a platform are gone so soon after it was killed
 
 # Stops it when its own input ends: when the session closes it, or is killed, be it while it still starts.
 _STOP_AT_END = """
-import subprocess, sys, time
-sys.stdin.read()
+import os, subprocess, sys, time
+if sys.stdin.read() == "ended":
+    sys.exit(0)
+os.environ["SHARDMILL_HOME"] = sys.argv[1]  # not before: this process is none of the platform
 for _ in range(20):
     down = subprocess.run([sys.executable, "-m", "flows.cli", "down"], capture_output=True, text=True)
     if "Stopped" in down.stdout:
@@ -178,6 +183,27 @@ class RunningServer:
         return {"Prefect-Csrf-Client": client, "Prefect-Csrf-Token": token}
 
 
+def processes_of(home: Path) -> list[psutil.Process]:
+    """The processes that run with this SHARDMILL_HOME, but not this one and those above it."""
+    own = {os.getpid(), *(process.pid for process in psutil.Process().parents())}
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.pid not in own and process.environ().get("SHARDMILL_HOME") == str(home):
+                found.append(process)
+    return [process for process in found if lives(process)]
+
+
+def remaining(home: Path, seconds: float = GONE_SECONDS) -> list[str]:
+    """The processes that still run with this SHARDMILL_HOME after so long, each by its command line."""
+    eventually(lambda: not processes_of(home), seconds, every=0.2)
+    left = []
+    for process in processes_of(home):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            left.append(" ".join(process.cmdline()))
+    return left
+
+
 def run_command(
     command: list[str], env: Mapping[str, str], timeout: float
 ) -> subprocess.CompletedProcess[str]:
@@ -218,24 +244,36 @@ def user_environment(home: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def started_up(folder: Path, *options: str) -> Iterator[RunningServer]:
-    """`shardmill up` with a home of its own in ``folder``; stopped, with all that hangs on it, at the end."""
-    root, runs, env = folder / "datasets", folder / "runs", user_environment(folder / "home")
+    """`shardmill up` with a home of its own in ``folder``; stopped, with all that hangs on it, at the end.
+
+    The block may end it by itself.
+    """
+    root, runs, home = folder / "datasets", folder / "runs", folder / "home"
+    env = user_environment(home)
     command = [sys.executable, "-m", "flows.cli", "up", "--detach", "--port", "0", "--json"]
     command += ["--root", str(root), "--runs", str(runs), *options]
     # In a session of its own, so that what ends this process's group does not end the stopper too.
     stopper = subprocess.Popen(
-        [sys.executable, "-c", _STOP_AT_END], stdin=subprocess.PIPE, env=env, start_new_session=True
+        [sys.executable, "-c", _STOP_AT_END, str(home)],
+        stdin=subprocess.PIPE,
+        env={name: value for name, value in env.items() if name != "SHARDMILL_HOME"},
+        start_new_session=True,
+        text=True,
     )
+    up = None
     try:
-        done = run_command(command, env, timeout=300)
+        done = run_command(command, env, timeout=900)
         assert done.returncode == 0, done.stderr
         where = json.loads(done.stdout.splitlines()[-1])
+        up = psutil.Process(where["pid"])
         yield RunningServer(
             where["ui_url"], where["api_url"], where["page_url"], where["pid"], root, runs, env
         )
     finally:
-        stopper.communicate(timeout=120)
+        has_ended = up is not None and not lives(up)
+        stopper.communicate("ended" if has_ended else "", timeout=240)
     assert stopper.returncode == 0
+    assert remaining(home) == []
 
 
 @pytest.fixture(scope="package")

@@ -8,6 +8,8 @@ import threading
 import time
 from uuid import UUID
 
+import psutil
+
 from flows import home
 from flows.flow_runs.lost_runs import hold_until_exit
 
@@ -26,22 +28,22 @@ def begin_workers_run() -> None:
     """Tie this process to its worker, and hold the lock of its run; nothing in a process without a worker."""
     if not is_started_by_worker():
         return
-    _follow_worker()
+    follow_worker()
     hold_until_exit(UUID(os.environ["PREFECT__FLOW_RUN_ID"]))
     home.take_turns()
 
 
-def _follow_worker() -> None:
-    """End this process when the worker that started it is gone.
+def follow_worker() -> None:
+    """End this process when the worker that started it is gone, at once if it is gone already.
 
-    Prefect starts each run in a session of its own, and such a run would outlive a killed worker: nobody
-    could cancel it, and its job would continue.
+    Such a run would outlive a killed worker: nobody could cancel it, and its job would continue.
     """
     global _watcher
     if _watcher is not None:
         return
-    # The worker may have been killed while this process started.
-    worker = int(os.environ.get(WORKER_VARIABLE) or os.getppid())
+    worker = _worker()
+    if worker is None:
+        os.kill(os.getpid(), signal.SIGKILL)
 
     def watch() -> None:
         while os.getppid() == worker:
@@ -50,3 +52,14 @@ def _follow_worker() -> None:
 
     _watcher = threading.Thread(target=watch, name="follow-worker", daemon=True)
     _watcher.start()
+
+
+def _worker() -> int | None:
+    """Process id of the worker that started this process; None if the worker is gone."""
+    parent = os.getppid()
+    if WORKER_VARIABLE in os.environ:
+        return parent if os.environ[WORKER_VARIABLE] == str(parent) else None
+    # The first process of the system adopts the processes of a killed worker. In a container it may be the
+    # worker itself, a program in Python.
+    is_adopted = parent == 1 and "python" not in " ".join(psutil.Process(1).cmdline())
+    return None if is_adopted else parent

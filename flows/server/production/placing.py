@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flows.server.deployments import finish_deploying, make_pool, prefect_file, start_deploying
+from flows.server.deployments import Deploying, make_pool, prefect_file
 from infra.errors import UsageError
 
 
@@ -47,7 +47,8 @@ def deploy(described: Mapping[str, Any], kind: str) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="shardmill-deploy-") as folder:
         copy, log = Path(folder) / "prefect.yaml", Path(folder) / "deploy.log"
         copy.write_text(yaml.safe_dump(dict(described)))
-        finish_deploying(start_deploying({}, log, copy), log)
+        with Deploying({}, log, copy) as deploying:
+            deploying.finish()
     return created
 
 

@@ -1,0 +1,37 @@
+"""The worker of `shardmill up`: runs each flow run of a work pool in a process that ends with the worker."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import sys
+from typing import Any
+
+from prefect.workers.process import ProcessJobConfiguration, ProcessWorker
+
+from flows.flow_runs.jobs import flow_process
+from flows.flow_runs.jobs.worker_process import WORKER_VARIABLE
+from flows.server.tidying.stale_runs import worker_name
+
+
+class FlowProcess(ProcessJobConfiguration):
+    """The process of a flow run: flows.flow_runs.jobs.flow_process, unless a deployment sets a command.
+
+    Without a command, Prefect starts a process in a session of its own that first asks the server about the
+    run. It would outlive a killed worker by a minute. With one, the process is in the group of the worker,
+    which the lifeline of the worker kills as a whole.
+    """
+
+    def prepare_for_flow_run(self, *args: Any, **kwargs: Any) -> None:
+        """Set the command, and what Prefect sets for each flow run."""
+        self.command = self.command or shlex.join([sys.executable, "-m", flow_process.__name__])
+        super().prepare_for_flow_run(*args, **kwargs)
+
+
+def work(pool: str) -> None:
+    """Run the flow runs of ``pool`` that are due."""
+    os.environ[WORKER_VARIABLE] = str(os.getpid())
+    worker = ProcessWorker(work_pool_name=pool, name=worker_name(), create_pool_if_not_found=False)
+    worker.job_configuration = FlowProcess
+    asyncio.run(worker.start())
