@@ -4,37 +4,77 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
+import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
+from infra.processes.process import num_cpus
+from infra.processes.trees import lives
 from tests.faults.week.database import KillableDatabase
 from tests.faults.week.platform import Platform
-from tests.faults.week.victims import DATABASE, KINDS, by_kind, lives, processes_of
+from tests.faults.week.victims import DATABASE, KINDS, by_kind
+from tests.prefect_server.server import GONE_SECONDS, processes_of
+
+_LOOK_SECONDS = 0.2
+
+
+@dataclass
+class Victim:
+    """A killed process, and the processes below it.
+
+    Attributes:
+        kind: of the killed process.
+        killed: time of the kill.
+        below: descendant -> its command line.
+        seconds: time after which the last look found one of them.
+        last: the command lines of those that the last look found.
+        load: the highest load of the machine meanwhile: processes that want to run, for each core.
+    """
+
+    kind: str
+    killed: float
+    below: dict[psutil.Process, str]
+    seconds: float = 0.0
+    last: list[str] = field(default_factory=list)
+    load: float = 0.0
+
+    def look(self) -> None:
+        """Look at its descendants once more."""
+        living = {process: line for process, line in self.below.items() if lives(process)}
+        self.below = living
+        if living:
+            self.seconds, self.last = time.monotonic() - self.killed, list(living.values())
+            self.load = max(self.load, os.getloadavg()[0] / num_cpus())
+
+    @property
+    def allowed_seconds(self) -> float:
+        """The longest time for its descendants: ten seconds, times the load of an overloaded machine."""
+        return GONE_SECONDS * max(1.0, self.load)
 
 
 @dataclass
 class Kills:
-    """Kills processes at random, and measures how long their descendants live on.
+    """Kills processes at random, and measures how long their descendants live on, while it is ``watching``.
 
     Attributes:
         platform: whose processes are killed.
         database: of the platform; None: its file, which nobody kills.
         choice: chooses.
         counts: kills by kind.
-        longest_seconds: kind -> the longest time after which all descendants of a victim were gone.
     """
 
     platform: Platform
     database: KillableDatabase | None
     choice: random.Random
     counts: Counter[str] = field(default_factory=Counter)
-    longest_seconds: dict[str, float] = field(default_factory=dict)
-    _dying: list[tuple[str, float, list[psutil.Process]]] = field(default_factory=list)
+    _victims: list[Victim] = field(default_factory=list)
 
     @property
     def kinds(self) -> list[str]:
@@ -68,27 +108,52 @@ class Kills:
         kind = self.choice.choice(kinds)
         victim = self.choice.choice(found[kind])
         try:
-            below = victim.children(recursive=True)
+            below = {process: _command_line(process) for process in victim.children(recursive=True)}
             victim.kill()
         except psutil.NoSuchProcess:
             return None
         self.counts[kind] += 1
-        self._dying.append((kind, time.monotonic(), below))
+        self._victims.append(Victim(kind, time.monotonic(), below))
         return kind
 
-    def watch(self) -> None:
-        """Note for how long the descendants of the victims lived on."""
-        for entry in list(self._dying):
-            kind, killed, below = entry
-            living = [process for process in below if lives(process)]
-            seconds = time.monotonic() - killed
-            self.longest_seconds[kind] = max(self.longest_seconds.get(kind, 0.0), seconds if living else 0.0)
-            if not living:
-                self._dying.remove(entry)
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Note for how long the descendants of victims live on, on a thread, until the block ends."""
+        ended = threading.Event()
+
+        def watch() -> None:
+            while not ended.wait(_LOOK_SECONDS):
+                for victim in list(self._victims):
+                    victim.look()
+
+        thread = threading.Thread(target=watch, name="watch-victims", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
     def in_seconds(self) -> str:
-        """The longest times in words."""
-        return ", ".join(f"{kind} {seconds:.1f}" for kind, seconds in sorted(self.longest_seconds.items()))
+        """Kind -> the longest time after which a descendant of a victim lived, in words."""
+        longest: dict[str, float] = {}
+        for victim in self._victims:
+            longest[victim.kind] = max(longest.get(victim.kind, 0.0), victim.seconds)
+        return ", ".join(f"{kind} {seconds:.1f}" for kind, seconds in sorted(longest.items()))
+
+    def late(self) -> list[str]:
+        """The victims whose descendants lived too long, with the command lines of the last ones."""
+        return [
+            f"{victim.kind}: {victim.seconds:.1f} s, {victim.allowed_seconds:.1f} s allowed: {victim.last}"
+            for victim in self._victims
+            if victim.seconds > victim.allowed_seconds
+        ]
+
+
+def _command_line(process: psutil.Process) -> str:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return " ".join(process.cmdline())
+    return "gone"
 
 
 def add_to_record(record: Path | None, seed: int, minutes: float, counts: Counter[str]) -> str:

@@ -72,9 +72,8 @@ class Platform:
         self.shardmill("down")
 
     def remaining(self, seconds: float) -> list[str]:
-        """Processes that are left after so long."""
-        left = psutil.wait_procs(processes_of(self.home), timeout=seconds)[1]
-        return [str(process) for process in left if lives(process)]
+        """Command lines of the processes that are left after so long."""
+        return remaining(self.home, seconds)
 
     def kill(self) -> None:
         """Kill its remaining processes."""
@@ -111,10 +110,10 @@ class Platform:
         """Wait until nothing is under way or waits; return what still does."""
         return eventually_empty(self.under_way, seconds)
 
-    def taken_slots(self) -> dict[str, int]:
-        """Names of concurrency limits -> their slots that are taken, if any are."""
+    def taken_slots(self) -> list[str]:
+        """The concurrency limits with slots that are taken."""
         limits = self.server.post("/v2/concurrency_limits/filter", limit=_PAGE)
-        return {limit["name"]: limit["active_slots"] for limit in limits if limit["active_slots"]}
+        return [f"{limit['name']}: {limit['active_slots']}" for limit in limits if limit["active_slots"]]
 
     def orphans(self) -> list[str]:
         """Processes of this home that `shardmill up` did not start, and those that work without a run."""
