@@ -44,6 +44,7 @@ from tests.samples.hostile_sources import HALF, npy
 from tests.samples.row_sources import example, idx_bytes
 
 SECONDS_A_SOURCE = 60  # far beyond what any of these small sources should take, on any machine
+_ROWS_LOOKED_AT = 200  # a header may invent many more
 _MEMORY_BYTES = 6 << 30  # of the process: what a lying header asks for is far beyond
 
 _IMAGE = b"\xff\xd8\xff\xe0" + b"an image" * 4
@@ -318,11 +319,12 @@ def outcome(settings: Mapping[str, Any], folder: Path) -> str:
     config = PrepareConfig.model_validate({"source": settings})
     try:
         listing = list_inputs(SourceFolder(str(folder)), config)
-        lost = [row for row in listing.table.to_pylist() if row["status"] != Status.TO_READ]
+        rows = listing.table.slice(0, _ROWS_LOOKED_AT).to_pylist()
+        lost = [row for row in rows if row["status"] != Status.TO_READ]
         if not all(row["reason"] and row["message"] for row in lost):
             return "SILENT"
         reader = open_reader(SourceFolder(str(folder)), config)
-        for file in file_refs(listing.to_read()):
+        for file in file_refs(listing.to_read().slice(0, _ROWS_LOOKED_AT)):
             try:
                 reader.read(file)
             except SourceFault as fault:

@@ -1,0 +1,96 @@
+"""Kinds of sources whose images are plain files, or addresses, in an object store: as on a local disk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beam_jobs.config import PrepareConfig
+from beam_jobs.schemas import file_refs
+from beam_jobs.sources import list_inputs, make_readable, open_reader
+from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.workplace import Workplace
+from infra.storage.filesystem import Storage
+from tests.samples.image_server import image, running_server
+from tests.samples.object_store import KEY, SECRET, ObjectStore, serve
+from tests.samples.photos import jpeg, write
+
+VOC = (
+    "<annotation><filename>{name}</filename><object><name>cat</name><bndbox><xmin>1</xmin><ymin>2</ymin>"
+    "<xmax>5</xmax><ymax>6</ymax></bndbox></object></annotation>"
+)
+PICTURES = {f"photos/{number}.jpg": jpeg(number) for number in range(4)}
+COCO = {
+    "images": [{"id": number, "file_name": f"{number}.jpg"} for number in range(4)],
+    "annotations": [{"image_id": 0, "category_id": 1, "bbox": [1, 2, 3, 4]}],
+    "categories": [{"id": 1, "name": "cat"}],
+}
+SOURCES: dict[str, tuple[dict[str, bytes], dict[str, Any]]] = {
+    "coco": (
+        {**PICTURES, "i.json": json.dumps(COCO).encode()},
+        {"objects": {"annotations": {"file": "i.json", "images": "photos"}}},
+    ),
+    "voc": (
+        {**PICTURES, **{f"xml/{at}.xml": VOC.format(name=f"{at}.jpg").encode() for at in range(4)}},
+        {"objects": {"annotations": {"file": "xml/*.xml", "images": "photos"}}},
+    ),
+    "box_table": (
+        {**PICTURES, "t.csv": b'path,label,box\nphotos/0.jpg,cat,"[1,2,3,4]"\nphotos/1.jpg,,\n'},
+        {"objects": {"annotations": "t.csv", "table": {"box_columns": "box", "box_format": "xyxy"}}},
+    ),
+    "masks": (
+        {f"{folder}/{at}.png": jpeg(at) for folder in ("images", "masks") for at in range(3)},
+        {"masks": {"classes": ["ground", "cat"]}},
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[ObjectStore]:
+    with pytest.MonkeyPatch.context() as patched, serve("kinds") as store:
+        patched.setenv("AWS_ACCESS_KEY_ID", KEY)
+        patched.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+        patched.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        yield store
+
+
+def read(location: str, settings: Mapping[str, Any], run: Path) -> tuple[list[dict[str, Any]], list[bytes]]:
+    """The listing without times of change, and the images, as a run reads them."""
+    folder, config = SourceFolder(location), PrepareConfig.model_validate({"source": settings})
+    scratch = Storage.at(run / "spool")
+    listing = list_inputs(folder, config, Workplace(scratch, Storage.at(run)))
+    references = listing.to_read()
+    make_readable(folder, config, references, scratch)
+    reader = open_reader(folder, config, scratch)
+    rows = listing.table.to_pylist()
+    times = dict.fromkeys(("mtime_ns", "mask_mtime_ns"), 0)
+    rows = [{**row, **{name: times.get(name, value) for name, value in row.items()}} for row in rows]
+    return rows, [reader.read(file) for file in file_refs(references)]
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_annotations_and_masks(kind: str, store: ObjectStore, tmp_path: Path) -> None:
+    files, settings = SOURCES[kind]
+    source = write(tmp_path / kind, files)
+    store.upload(source, source.name)
+    local = read(str(source), {"kind": kind, **settings}, tmp_path / "run")
+    assert len(local[1]) >= 2
+    assert read(store.location(kind), {"kind": kind, **settings}, tmp_path / "other run") == local
+
+
+def test_a_table_of_addresses(store: ObjectStore, tmp_path: Path) -> None:
+    with running_server() as server:
+        urls = [server.give(f"/{number}.jpg", image(jpeg(number))) for number in range(3)]
+        source = write(
+            tmp_path / "urls", {"t.csv": "\n".join(["url,label", *(f"{u},cat" for u in urls)]).encode()}
+        )
+        store.upload(source, source.name)
+        table = {"file": "t.csv", "path_column": "url"}
+        settings = {"kind": "urls", "table": table, "urls": {"allow_private_hosts": True}}
+        local = read(str(source), settings, tmp_path / "run")
+        assert read(store.location("urls"), settings, tmp_path / "other run") == local
+    assert local[1] == [jpeg(number) for number in range(3)]
