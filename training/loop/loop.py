@@ -118,7 +118,8 @@ class TrainingLoop(EpochLoop):
         )
 
     def _consumed(self, batch: Any) -> list[str]:
-        ordinals = gather(self._parts.strategy, batch["ordinals"])
-        real = gather(self._parts.strategy, batch["weights"]) > 0
-        ids: list[str] = self._data.batches.reader.table.ids(ordinals[real])
+        strategy, batches = self._parts.strategy, self._data.batches
+        ordinals = gather(strategy, batch["ordinals"], batches)
+        real = gather(strategy, batch["weights"], batches) > 0
+        ids: list[str] = batches.reader.table.ids(ordinals[real])
         return ids

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from infra.errors import UsageError
+from infra.processes.process import num_cpus
 
 _TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
@@ -42,6 +43,18 @@ class Cluster:
     def is_on_one_machine(self) -> bool:
         """Whether all ranks have the address of one machine."""
         return len({address.rpartition(":")[0] for address in self.addresses}) == 1
+
+    @property
+    def place_on_machine(self) -> tuple[int, int]:
+        """The number of this rank among those with its host in their address, and how many those are."""
+        hosts = [address.rpartition(":")[0] for address in self.addresses]
+        same = [rank for rank, host in enumerate(hosts) if host == hosts[self.rank]]
+        return same.index(self.rank), len(same)
+
+    @property
+    def threads(self) -> int:
+        """The processors of this machine for this rank."""
+        return max(1, num_cpus() // self.place_on_machine[1])
 
     def to_tf_config(self) -> str:
         """Return the value of ``TF_CONFIG`` for this rank."""

@@ -16,6 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from infra.processes.process import num_cpus
+from training.ranks.cluster import Cluster
+
 # Variables travel in pieces of this many elements, so that a large model does not need its memory twice.
 _PIECE = 1 << 24
 _LEAST_WIDTH = 512
@@ -27,12 +30,15 @@ class RankGroup:
     Attributes:
         rank: the number of this process.
         num_ranks: the number of ranks.
+        threads: the processors of this machine for this rank.
         on_batch: is called whenever this process has got a batch.
     """
 
     def __init__(self, strategy: Any) -> None:
         self._strategy = strategy
-        self.rank, self.num_ranks = rank_of(strategy)
+        cluster = _cluster_of(strategy)
+        self.rank, self.num_ranks = (0, 1) if cluster is None else (cluster.rank, cluster.num_ranks)
+        self.threads = num_cpus() if cluster is None else cluster.threads
         self.on_batch: Callable[[], None] | None = None
         self._sums: dict[tuple[Any, ...], Any] = {}
 
@@ -67,21 +73,19 @@ class RankGroup:
 
         return self._strategy.experimental_local_results(self._strategy.run(on_replica, args=(value,)))[0]
 
-    def gather_rows(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def gather_rows(self, rows: npt.NDArray[Any], own: slice, num_rows: int) -> npt.NDArray[Any]:
         """Return the rows of all ranks one after the other. Ranks may have different numbers of rows.
 
         Args:
             rows: [b, ...], numbers or booleans, of the same type and trailing shape on all ranks.
+            own: the place of these rows among all.
+            num_rows: the rows of all ranks together.
         """
         if self.num_ranks == 1:
             return rows
-        counts = np.zeros(self.num_ranks, np.float32)
-        counts[self.rank] = len(rows)
-        counts = self.total(counts).astype(np.int64)
-        before = int(counts[: self.rank].sum())
         kind = np.float32 if rows.dtype in (np.float32, np.float16, np.bool_, np.uint8) else np.float64
-        whole = np.zeros((int(counts.sum()), *rows.shape[1:]), kind)
-        whole[before : before + len(rows)] = rows
+        whole = np.zeros((num_rows, *rows.shape[1:]), kind)
+        whole[own] = rows
         return self.total(whole).astype(rows.dtype)
 
     def all_values(self, value: Any) -> list[Any]:
@@ -102,10 +106,6 @@ class RankGroup:
     def value_of_first(self, value: Any) -> Any:
         """Return the JSON-able ``value`` of rank 0."""
         return self.all_values(value if self.is_first else None)[0]
-
-    def wait_for_all(self) -> None:
-        """Return when every rank has called this."""
-        self.total(np.zeros(1, np.float32))
 
     def variables_of_first(self, variables: Sequence[Any]) -> None:
         """Give all variables the values that rank 0 has."""
@@ -141,15 +141,15 @@ def _pieces(variables: Sequence[Any]) -> list[list[Any]]:
     return pieces
 
 
-def rank_of(strategy: Any) -> tuple[int, int]:
-    """Return (rank, number of ranks) of this process under a strategy; (0, 1) without a cluster."""
+def _cluster_of(strategy: Any) -> Cluster | None:
+    """Return the ranks of a strategy and the place of this process; None: it trains alone."""
     resolver = strategy.cluster_resolver
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) or resolver is None:
-        return 0, 1
+        return None
     jobs = resolver.cluster_spec().as_dict()
-    num_ranks = sum(map(len, jobs.values()))
+    addresses = tuple(str(address) for job in ("chief", "worker") for address in jobs.get(job, ()))
     chiefs = len(jobs.get("chief", ())) if resolver.task_type == "worker" else 0
-    return int(resolver.task_id) + chiefs, max(num_ranks, 1)
+    return Cluster(addresses, int(resolver.task_id) + chiefs) if addresses else None
 
 
 @functools.cache

@@ -144,7 +144,13 @@ class _Watched:
             yield batch
 
 
-def gather(strategy: Any, value: Any) -> npt.NDArray[Any]:
-    """Return the rows of all replicas of all ranks one after the other. Every rank must call it."""
+def gather(strategy: Any, value: Any, pipeline: Any) -> npt.NDArray[Any]:
+    """Return the rows of all replicas of all ranks one after the other. Every rank must call it.
+
+    Args:
+        strategy: the strategy.
+        value: a value of each replica, of its rows of a batch.
+        pipeline: the batches.
+    """
     own = np.concatenate([np.asarray(part) for part in strategy.experimental_local_results(value)])
-    return group_of(strategy).gather_rows(own)
+    return group_of(strategy).gather_rows(own, pipeline.rows, pipeline.order.global_batch_size)

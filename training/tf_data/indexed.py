@@ -67,6 +67,7 @@ class IndexedPipeline:
         own_rows: the rows of each global batch that this process reads; None: all.
         objects: the objects in the images, which are the labels then; None: ``SplitTable.labels_of``.
         fit: what is seen of an image without a random window.
+        threads: threads that decode; None: one for each processor.
         failure: the first error of this project inside TensorFlow, which passes on only its text.
     """
 
@@ -80,6 +81,7 @@ class IndexedPipeline:
     own_rows: slice | None = None
     objects: SplitObjects | None = None
     fit: Fit = "crop"
+    threads: int | None = None
     failure: ShardmillError | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -91,6 +93,7 @@ class IndexedPipeline:
             self.reader,
             image_size=self.image_size,
             augment=self.augment,
+            threads=self.threads,
             image_channels=channels,
             objects=self.objects,
             fit=self.fit,

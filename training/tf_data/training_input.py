@@ -54,12 +54,14 @@ class InputSettings:
     Attributes:
         data, reading, augment: the settings of order, reading and augmentation.
         objects: the objects in the images, which are the labels then; None: the labels of the split.
+        threads: threads that decode in an exact order; None: one for each processor.
     """
 
     data: DataSettings
     reading: ReadingSettings
     augment: AugmentSettings
     objects: SplitObjects | None = None
+    threads: int | None = None
 
 
 def open_training_input(
@@ -122,6 +124,7 @@ def _indexed(
         channels,
         objects=settings.objects,
         fit=settings.data.fit or "crop",
+        threads=settings.threads,
     )
 
 

@@ -56,6 +56,7 @@ class Evaluator:
         self.columns = task.columns()
         self._size = size
         ranks = group_of(strategy)
+        self._threads = ranks.threads
         self._own_rows = rank_slice(size.batch_size, ranks.rank, ranks.num_ranks)
         self._step = _evaluation_step(strategy, model, task)
         self._prepared: dict[RecordReader, tuple[IndexedPipeline, Any]] = {}
@@ -74,7 +75,7 @@ class Evaluator:
         done = 0
         for _ in range(pipeline.order.steps_per_epoch):
             batch = reraise([pipeline], lambda: next(batches))
-            ordinals, labels, rows = self._evaluated(batch)
+            ordinals, labels, rows = self._evaluated(batch, pipeline)
             tally.add(labels, rows)
             if sink is not None:
                 sink.add(ordinals, labels, rows)
@@ -82,15 +83,15 @@ class Evaluator:
             on_batch(done)
         return tally.evaluation()
 
-    def _evaluated(self, batch: Any) -> tuple[Ints, Any, Rows]:
+    def _evaluated(self, batch: Any, pipeline: IndexedPipeline) -> tuple[Ints, Any, Rows]:
         """Return ordinals, labels and predictions of the real examples of a batch."""
         rows = self._step(batch)
-        real = gather(self._strategy, batch["weights"]) > 0
+        real = gather(self._strategy, batch["weights"], pipeline) > 0
 
         def of_real(parts: Any) -> Any:
             if isinstance(parts, dict):
                 return {name: of_real(part) for name, part in parts.items()}
-            return gather(self._strategy, parts)[real]
+            return gather(self._strategy, parts, pipeline)[real]
 
         return of_real(batch["ordinals"]), of_real(batch["labels"]), of_real(rows)
 
@@ -108,6 +109,7 @@ class Evaluator:
             self._size.image_size,
             image_channels=self._size.image_channels,
             own_rows=self._own_rows,
+            threads=self._threads,
             objects=objects_of(self._task, reader),
             fit=self._size.fit,
         )

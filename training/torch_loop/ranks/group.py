@@ -171,9 +171,7 @@ def _on_this_host(place: Place) -> tuple[int, int]:
         return int(os.environ.get("LOCAL_RANK", place.rank)), int(
             os.environ.get("LOCAL_WORLD_SIZE", place.num_ranks)
         )
-    hosts = [address.rpartition(":")[0] for address in place.addresses]
-    same = [rank for rank, host in enumerate(hosts) if host == hosts[place.rank]]
-    return same.index(place.rank), len(same)
+    return place.place_on_machine
 
 
 def _check_cpu(config: TrainConfig) -> None:

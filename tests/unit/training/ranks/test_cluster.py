@@ -10,6 +10,7 @@ import pytest
 
 from infra.errors import ConfigError, EnvironmentFault, UsageError
 from infra.processes.ports import free_port
+from infra.processes.process import num_cpus
 from training.config import TrainConfig, with_devices
 from training.ranks.cluster import Cluster, Meeting, cluster_from_environment
 from training.ranks.devices import DeviceRequest
@@ -59,6 +60,14 @@ def test_a_wrong_environment_is_refused(environment: dict[str, str], message: st
     with pytest.raises(UsageError) as caught:
         cluster_from_environment(environment)
     assert message in str(caught.value)
+
+
+def test_ranks_of_one_machine_share_it() -> None:
+    addresses = ("a:1", "b:1", "a:2", "[::1]:1", "[::1]:2")
+    places = [Cluster(addresses, rank).place_on_machine for rank in range(5)]
+    assert places == [(0, 2), (0, 1), (1, 2), (0, 2), (1, 2)]
+    threads = [Cluster(addresses, rank).threads for rank in range(2)]
+    assert threads == [max(1, num_cpus() // 2), num_cpus()]
 
 
 def test_ranks_learn_the_addresses_of_all() -> None:

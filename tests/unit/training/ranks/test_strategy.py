@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,8 +30,9 @@ def test_tensorflow_tunes_only_what_it_decodes(tmp_path: Path, more: list[str], 
     config = load_settings(TrainConfig, section="train", overrides=overrides)
     reader = Dataset(version, config.reading).reader("train")
     order = divide_train_split(config.data, reader, version.manifest.classes).order
-    settings = InputSettings(config.data, config.reading, config.augment)
-    pipeline = open_training_input(settings, reader, order, 8).pipeline
+    settings = InputSettings(config.data, config.reading, config.augment, threads=3)
+    pipeline: Any = open_training_input(settings, reader, order, 8).pipeline
+    assert getattr(pipeline, "pipeline", pipeline).batches.threads == 3
     dataset = without_tuning(pipeline, pipeline.dataset(0, 3))
     assert (dataset.options().autotune.enabled is not False) == tuned
     assert len(list(dataset)) == 3
