@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,14 @@ def weights_of(result: dict[str, Any]) -> dict[str, np.ndarray]:
         return {name: archive[name] for name in archive.files if name != "progress"}
 
 
+def consumed_by(result: dict[str, Any]) -> bytes:
+    """The records that a run consumed in each step."""
+    return (Path(result["run_dir"]) / "consumed.jsonl").read_bytes()
+
+
 def assert_same_training(result: dict[str, Any], expected: dict[str, Any], rel: float = 1e-4) -> None:
     """The same records in the same steps, the same weights and losses."""
-    traces = [(Path(one["run_dir"]) / "consumed.jsonl").read_bytes() for one in (result, expected)]
-    assert traces[0] == traces[1]
+    assert consumed_by(result) == consumed_by(expected)
     weights = weights_of(expected)
     assert weights
     for name, found in weights_of(result).items():
@@ -57,11 +62,17 @@ def assert_same_training(result: dict[str, Any], expected: dict[str, Any], rel: 
 
 def relative_distance(result: dict[str, Any], expected: dict[str, Any]) -> float:
     """The L2 distance of the weights of two runs, as a fraction of the norm of the expected ones."""
-    found = weights_of(result)
-    weights = {name: value for name, value in weights_of(expected).items() if value.dtype.kind == "f"}
-    apart = [np.sum((found[name] - value) ** 2, dtype=np.float64) for name, value in weights.items()]
+    return apart(weights_of(result), weights_of(expected))
+
+
+def apart(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> float:
+    """The L2 distance of weights, as a fraction of the norm of the expected ones."""
+    weights = {name: value for name, value in expected.items() if value.dtype.kind == "f"}
+    assert weights
+    assert found.keys() == expected.keys()
+    squares = [np.sum((found[name] - value) ** 2, dtype=np.float64) for name, value in weights.items()]
     norms = [np.sum(np.square(value), dtype=np.float64) for value in weights.values()]
-    return float(np.sqrt(sum(apart) / sum(norms)))
+    return float(np.sqrt(sum(squares) / sum(norms)))
 
 
 class Progress(threading.Thread):

@@ -11,6 +11,7 @@ from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError
 from infra.storage.filesystem import Storage
 from tests.samples.published import coloured, publish
+from tests.samples.ranks import apart
 from tests.samples.training_steps import STEPS, Training, Weights, batches, trained_elsewhere
 from training.loop.checkpoints.checkpoints import Checkpoints, Progress
 
@@ -51,10 +52,16 @@ def test_steps_in_parts_equal_whole_steps(version: DatasetVersion) -> None:
 
 
 def test_two_devices_equal_one(version: DatasetVersion) -> None:
-    """With accumulation, averages, clipping and rates by layer."""
+    """With synchronised batch normalisation, averages, clipping and rates by layer."""
+    settings = [*ALL_ON, "model.name=tests.samples.normalized_model"]
+    one = Training(version, *settings).steps(batches()).weights()
+    two = trained_elsewhere(Path(version.storage.location).parent, 2, *settings)
+    assert apart(two, one) <= 1e-4
+
+
+def test_two_devices_in_parts_equal_one(version: DatasetVersion) -> None:
     one = Training(version, *ALL_ON).steps(batches())
-    folder = Path(version.storage.location).parent
-    two = trained_elsewhere(folder, 2, *ALL_ON, "run.accumulate_steps=2")
+    two = trained_elsewhere(Path(version.storage.location).parent, 2, *ALL_ON, "run.accumulate_steps=2")
     agree(two, one.weights(), 1e-4)
 
 
