@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +17,11 @@ def eventually(holds: Callable[[], bool], seconds: float = 60.0, every: float = 
     while not (held := holds()) and time.monotonic() < end:
         time.sleep(every)
     return held
+
+
+def under_load(seconds: float) -> float:
+    """A limit of time for a machine without other work, made longer by the load of this machine."""
+    return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def before_its_end(find: Callable[[], T | None], has_ended: Callable[[], bool], seconds: float = 300.0) -> T:
