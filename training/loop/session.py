@@ -116,11 +116,13 @@ def train(
     tracked = TrackedRun(run_dir, environment, config.tracking, config.run.best_metric)
     patience = Patience(config.ranks.peer_timeout_seconds, config.ranks.start_timeout_seconds)
     with (
-        moments_between_ranks(strategy, cluster, patience),
+        moments_between_ranks(strategy, cluster, patience) as sums,
         Trackers(tracked if ranks.is_first else None) as trackers,
         stop_at_boundaries(stop, preemption),
         end_at_second_signal(preemption, has_parent=heart is not None),
     ):
+        if balance is not None and sums is not None:
+            balance.measure_waiting(lambda: sums.waited_seconds)
 
         def attempt(config: TrainConfig) -> tuple[TrainingParts, TrainingLoop]:
             parts = models.take(config)

@@ -63,6 +63,12 @@ class LocalSums:
         self._rank = rank
         self._peers = peers
         self._number = 0
+        self._waited_seconds = 0.0
+
+    @property
+    def waited_seconds(self) -> float | None:
+        """The time in all sums so far, most of it spent waiting for others; None: there was no sum."""
+        return self._waited_seconds if self._number else None
 
     def total(self, own: Array) -> Array:
         """Return the sum of an array over all ranks, bit for bit the same on each of them.
@@ -76,6 +82,7 @@ class LocalSums:
             PeerLost: another rank ended or does not answer.
             RuntimeError: the ranks add up different things.
         """
+        began = time.monotonic()
         data = own.tobytes()
         header = _HEADER.pack(self._number, len(data))
         for peer in self._peers.values():
@@ -87,6 +94,7 @@ class LocalSums:
                 part = np.frombuffer(self._peers[rank].receive(header), own.dtype).reshape(own.shape)
             total = part if total is None else total + part
         self._number += 1
+        self._waited_seconds += time.monotonic() - began
         return np.asarray(total, own.dtype)
 
     def close(self) -> None:

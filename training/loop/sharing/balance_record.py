@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,40 @@ class RankLabels:
         return np.asarray(np.bincount(labels.astype(np.int64), minlength=len(self.names)), np.int64)
 
 
+@dataclass(slots=True)
+class _StepTimes:
+    """Sums over steps (seconds).
+
+    Attributes:
+        num_steps: the steps.
+        seconds: their times.
+        input_seconds: the parts of them spent waiting for data.
+        num_waits: the steps of which is known how long the rank waited for others.
+        waited_seconds: these waits.
+    """
+
+    num_steps: int = 0
+    seconds: float = 0.0
+    input_seconds: float = 0.0
+    num_waits: int = 0
+    waited_seconds: float = 0.0
+
+    def add(self, seconds: float, input_seconds: float, waited_seconds: float | None) -> None:
+        """Add a step."""
+        self.num_steps += 1
+        self.seconds += seconds
+        self.input_seconds += input_seconds
+        if waited_seconds is not None:
+            self.num_waits += 1
+            self.waited_seconds += waited_seconds
+
+    def means(self) -> tuple[float, float, float | None]:
+        """Return the mean time of a step, of its wait for data, and of its wait for other ranks."""
+        steps = max(self.num_steps, 1)
+        waited = self.waited_seconds / self.num_waits if self.num_waits else None
+        return self.seconds / steps, self.input_seconds / steps, waited
+
+
 class BalanceRecord:
     """Counts the steps of this rank, and writes the counts of all ranks at the end of each epoch.
 
@@ -84,17 +118,26 @@ class BalanceRecord:
         self._division = division
         self._order = order
         self._labels = labels
-        self._num_steps = 0
-        self._seconds = self._input_seconds = 0.0
-        self._recent: list[tuple[float, float]] = []  # (seconds, waiting) of each step since the last report
+        self._waited: Callable[[], float | None] = lambda: None
+        self._waited_before: float | None = None
+        self._epoch, self._recent = _StepTimes(), _StepTimes()
         self._told_at = time.monotonic()
+
+    def measure_waiting(self, waited: Callable[[], float | None]) -> None:
+        """Count how long this rank waits for others.
+
+        Args:
+            waited: returns the time for which it has waited so far (seconds); None: not known.
+        """
+        self._waited = waited
 
     def count_step(self, run_step: int, seconds: float, input_seconds: float) -> None:
         """Count a step, its time and its wait for data; report to the parent from time to time."""
-        self._num_steps += 1
-        self._seconds += seconds
-        self._input_seconds += input_seconds
-        self._recent.append((seconds, input_seconds))
+        before, now = self._waited_before, self._waited()
+        self._waited_before = now
+        waited = None if now is None or before is None else now - before
+        for times in (self._epoch, self._recent):
+            times.add(seconds, input_seconds, waited)
         if time.monotonic() - self._told_at >= _TELL_SECONDS:
             self._tell(run_step)
 
@@ -105,15 +148,15 @@ class BalanceRecord:
     def _now(self) -> dict[str, Any]:
         """Return the figures of this rank since its last report."""
         rank, rows = self._ranks.rank, self._division.rows
-        mean, waited = (sum(times) / len(self._recent) for times in zip(*self._recent, strict=True))
-        self._recent = []
+        mean, waited, waited_for_ranks = self._recent.means()
+        self._recent = _StepTimes()
         return {
             "rank": rank,
             "device": self._device,
             "share": rows[rank] / sum(rows),
             "step_seconds": mean,
             "input_wait_fraction": waited / mean if mean else 0.0,
-            "waiting_seconds": waiting_seconds(mean, waited, self._compute_seconds(rank)),
+            "waiting_seconds": waiting_seconds(mean, waited, self._compute_seconds(rank), waited_for_ranks),
             "memory_process_bytes": int(psutil.Process().memory_info().rss),
         }
 
@@ -124,10 +167,10 @@ class BalanceRecord:
 
     def end_epoch(self, epoch: int) -> None:
         """Write the line of ``epoch`` (from 0), which has ended, on rank 0. Every rank must call this."""
-        if self._recent:
+        if self._recent.num_steps:
             self._tell((epoch + 1) * self._order.steps_per_epoch)
         rows = self._ranks.all_values(self._own_row(epoch))
-        self._num_steps, self._seconds, self._input_seconds = 0, 0.0, 0.0
+        self._epoch = _StepTimes()
         if self._ranks.is_first:
             line = {"epoch": epoch + 1, "classes": list(self._labels.names), "ranks": rows}
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -140,18 +183,19 @@ class BalanceRecord:
 
     def _own_row(self, epoch: int) -> dict[str, Any]:
         rank = self._ranks.rank
-        rows, steps = self._division.rows[rank], max(self._num_steps, 1)
+        step_seconds, input_seconds, waited_seconds = self._epoch.means()
         counts, examples = self._class_counts(epoch)
         return {
             "rank": rank,
             "device": self._device,
-            "rows": rows,
+            "rows": self._division.rows[rank],
             "examples": examples,
             "class_counts": counts.tolist(),
-            "num_steps": self._num_steps,
-            "step_seconds": self._seconds / steps,
-            "input_seconds": self._input_seconds / steps,
+            "num_steps": self._epoch.num_steps,
+            "step_seconds": step_seconds,
+            "input_seconds": input_seconds,
             "compute_seconds": self._compute_seconds(rank),
+            "waited_seconds": waited_seconds,
         }
 
     def _class_counts(self, epoch: int) -> tuple[Ints, int]:

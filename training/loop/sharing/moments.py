@@ -9,16 +9,18 @@ from typing import Any
 from training.models.synchronized import sum_by
 from training.ranks.cluster import Cluster
 from training.ranks.group import group_of
-from training.ranks.local_sums import MOST_BYTES, Patience, connected
+from training.ranks.local_sums import MOST_BYTES, LocalSums, Patience, connected
 from training.ranks.strategy import num_local_replicas
 
 
 @contextmanager
-def moments_between_ranks(strategy: Any, cluster: Cluster | None, patience: Patience) -> Iterator[None]:
+def moments_between_ranks(
+    strategy: Any, cluster: Cluster | None, patience: Patience
+) -> Iterator[LocalSums | None]:
     """Add up moments through sockets while the block runs, if all ranks are CPUs of one machine.
 
-    GPUs, and ranks of several machines, add them up with their gradients' collectives. Every rank must call
-    this.
+    GPUs, and ranks of several machines, add them up with their gradients' collectives; then None is yielded.
+    Every rank must call this.
 
     Args:
         strategy: the ``tf.distribute.Strategy``.
@@ -26,13 +28,13 @@ def moments_between_ranks(strategy: Any, cluster: Cluster | None, patience: Pati
         patience: how long a rank waits for another.
     """
     if cluster is None or not cluster.is_on_one_machine:
-        yield
+        yield None
         return
     devices = strategy.extended.worker_devices
     own = num_local_replicas(strategy) == 1 and "CPU" in devices[0]
     ranks = group_of(strategy)
     if not all(ranks.all_values(own)):
-        yield
+        yield None
         return
     with connected(ranks, patience) as sums, sum_by(strategy, sums.total, MOST_BYTES):
-        yield
+        yield sums

@@ -37,8 +37,8 @@ class RankRow:
             classes of all ranks together (total variation distance).
         step_seconds: mean time of a step, the same for all ranks but for small differences.
         input_seconds: the part of it in which the rank waits for its data.
-        waiting_seconds: the rest of it besides the measured time of its rows: it waits for others and, in
-            short steps, for its own host; None: its speed was not measured.
+        waiting_seconds: the part of it in which the rank waits for others. If that was not measured, the rest
+            of the step besides the measured time of its rows; None: neither was measured.
     """
 
     rank: int
@@ -137,7 +137,7 @@ def balance_of(line: dict[str, Any]) -> RankBalance:
             step_seconds=row["step_seconds"],
             input_seconds=row["input_seconds"],
             waiting_seconds=waiting_seconds(
-                row["step_seconds"], row["input_seconds"], row["compute_seconds"]
+                row["step_seconds"], row["input_seconds"], row["compute_seconds"], row.get("waited_seconds")
             ),
         )
         for row in found
@@ -148,8 +148,19 @@ def balance_of(line: dict[str, Any]) -> RankBalance:
     return RankBalance(line["epoch"], tuple(line["classes"]), rows, tuple(warnings))
 
 
-def waiting_seconds(step_seconds: float, input_seconds: float, compute_seconds: float | None) -> float | None:
-    """Return the part of a step that is neither the wait for data nor the rows; None: not measured."""
+def waiting_seconds(
+    step_seconds: float, input_seconds: float, compute_seconds: float | None, waited_seconds: float | None
+) -> float | None:
+    """Return how long a rank waits for others in a step; None: not measured.
+
+    Args:
+        step_seconds: the time of a step.
+        input_seconds: the wait for data.
+        compute_seconds: the time of the rank's rows as measured alone; None: not measured.
+        waited_seconds: the wait for others as measured in the steps; None: not measured.
+    """
+    if waited_seconds is not None:
+        return float(waited_seconds)
     if compute_seconds is None:
         return None
     return max(0.0, float(step_seconds - input_seconds - compute_seconds))
@@ -172,7 +183,7 @@ def _waiting_warnings(rows: Sequence[RankRow]) -> list[str]:
         return []
     uneven = f"rank {longest} waits {waits[longest]:.0%} of each step for others, rank {shortest} "
     uneven += f"{waits[shortest]:.0%}: the shares do not fit the speed of the ranks"
-    return [f"{uneven}; delete logs/ranks/shares.json, and set ranks.shares to 'measured'"]
+    return [f"{uneven}; delete logs/ranks/shares.json if it is there, and set ranks.shares to 'measured'"]
 
 
 def _input_warnings(rows: Sequence[RankRow]) -> list[str]:

@@ -52,6 +52,10 @@ def test_even_ranks_give_no_warning() -> None:
     ("ranks", "warning"),
     [
         ([{"rows": 24}, {"compute_seconds": 0.02}], "rank 1 waits 79% of each step for others, rank 0 9%"),
+        (
+            [{"waited_seconds": 0.03}, {"waited_seconds": 0.001}],
+            "rank 0 waits 30% of each step for others, rank 1 1%",
+        ),
         ([{}, {"input_seconds": 0.06}], "rank 1 waits 60% of each step for its data"),
         ([{"class_counts": [600, 200]}, {}], "the classes of rank 0 differ .* in 12% of its examples"),
     ],
