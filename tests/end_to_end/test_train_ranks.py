@@ -93,3 +93,31 @@ def test_ranks_that_are_stopped_and_preempted_go_on_with_another_number(
     result = train(tmp_path, "colours", by_ranks("1"))
     assert [(row["rank"], row["reason"]) for row in result["restarts"]] == [(0, "stopped")]
     assert_same_training(result, expected)
+
+
+@pytest.mark.slow
+def test_ranks_that_become_fewer_and_again_more_equal_one_device(
+    alone: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    expected = beside(alone, tmp_path)
+    steps = []
+    for workers in ("2", "1"):
+        trainer = Trainer(tmp_path, "colours", by_ranks(workers))
+        steps.append(preempted_after(trainer, 5))
+    result = train(tmp_path, "colours", by_ranks("2"))
+    assert 0 < steps[0] < steps[1] < result["steps"]
+    assert (result["num_replicas"], result["restarts"]) == (2, [])
+    assert_same_training(result, expected)
+
+
+def preempted_after(trainer: Trainer, steps: int) -> int:
+    """Preempt a training after so many more steps; the number of steps that the run then has."""
+    last = seen = 0
+    for event in trainer.events():
+        if event["event"] == "metrics" and event["split"] == "train":
+            seen, last = seen + 1, event["step"]
+            if seen == steps:
+                trainer.process.send_signal(signal.SIGTERM)
+    status, _, err = trainer.finish()
+    assert status == 75, err
+    return last

@@ -5,10 +5,8 @@ It hangs in step ``HANG_AT`` of the process unless the file that ``SHARDMILL_TES
 
 from __future__ import annotations
 
-import os
 import time
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -16,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.samples import linear_model
+from tests.samples.once import happens_once
 from tests.samples.slow_rank_model import own_rank
 from training.models import ModelSpec
 
@@ -35,9 +34,7 @@ class HangsOnRankOne(keras.layers.Layer):  # type: ignore[misc]
 
 
 def _passed_on(images: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    marker = Path(os.environ[MARKER])
-    if next(_calls) == HANG_AT and not marker.exists():
-        marker.touch()
+    if next(_calls) == HANG_AT and happens_once(MARKER):
         time.sleep(3600)
     return images
 

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from infra.dataset.version import DatasetVersion
+from tests.samples.nan_torch_model import MARKER, NAN_AT
 from tests.samples.torch_runs import assert_same_model, command, consumed, settings
 from training.dataset import Dataset
 from training.order import order_from_settings
@@ -117,6 +118,21 @@ def test_a_preempted_run_of_unequal_ranks_goes_on_with_one(
     assert (result["num_replicas"], result["restarts"]) == (1, [])
     assert consumed(Path(result["run_dir"])) == planned(dataset.version)
     assert_same_model(Path(result["run_dir"]), alone)
+
+
+def test_a_rank_that_computes_nan_is_named(
+    root: Path, dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(MARKER, str(tmp_path / "spoiled"))
+    spoiled = ("--set", "model.name=tests.samples.nan_torch_model", "--set", f"run.epochs={EPOCHS}")
+    later = ("--set", f"run.log_every_steps={NAN_AT + 2}", "--set", "run.checkpoint_every_steps=2")
+    runs = tmp_path / "runs"
+    result = run([*TRAIN, *command(root, "--runs", str(runs), "--json", *spoiled, *later, *RANKS)])
+    assert (tmp_path / "spoiled").exists()
+    (restart,) = result["restarts"]
+    assert (restart["rank"], restart["reason"]) == (1, "loss")
+    assert restart["message"].endswith("first on rank 1")
+    assert consumed(Path(result["run_dir"])) == planned(dataset.version)
 
 
 def test_torchrun_starts_ranks_too(alone: Path, root: Path, dataset: Dataset, tmp_path: Path) -> None:
