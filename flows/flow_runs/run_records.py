@@ -49,8 +49,8 @@ class RunRecord:
         }
         self._path = home.records_folder() / f"{uuid4()}.json"
 
-    def hear(self, event: Event) -> None:
-        """Keep the parts of an event that a page shows."""
+    def log_event(self, event: Event) -> None:
+        """Add a line about an event of the job to the log, if it is one that a page shows."""
         kind = event.get("event")
         if kind == "log":
             self._log(str(event.get("level")), str(event.get("message")))
@@ -60,13 +60,13 @@ class RunRecord:
     @contextlib.contextmanager
     def kept(self) -> Iterator[RunRecord]:
         """Write the record, and write how the run ended when the block ends."""
-        _delete_old(self._path.parent)
+        _delete_old()
         temporary = self._path.with_suffix(".tmp")
         with temporary.open("w") as file, contextlib.ExitStack() as ends:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._write(file)
             temporary.rename(self._path)
-            ends.callback(subscribe(self.hear))
+            ends.callback(subscribe(self.log_event))
             try:
                 yield self
             except (Cancelled, KeyboardInterrupt) as stop:
@@ -165,15 +165,18 @@ def _make_flow_run(client: SyncPrefectClient, key: str, values: Mapping[str, Any
 
 def _period(values: Mapping[str, Any]) -> str:
     """The time of a run, such as ``, 2026-05-01 09:00:00 to 09:03:10 UTC``."""
-    found = [values.get(name) for name in ("began_at", "ended_at")]
-    times = [f"{datetime.fromisoformat(time):%Y-%m-%d %H:%M:%S}" for time in found if time]
-    if len(times) == len(found):
-        times[1] = times[1].removeprefix(f"{times[0].split()[0]} ")
-    return f", {' to '.join(times)} UTC" if times else ""
+    times = [datetime.fromisoformat(values[name]) for name in ("began_at", "ended_at") if values.get(name)]
+    if not times:
+        return ""
+    began, *ended = times
+    words = f", {began:%Y-%m-%d %H:%M:%S}"
+    for end in ended:
+        words += f" to {end:%H:%M:%S}" if end.date() == began.date() else f" to {end:%Y-%m-%d %H:%M:%S}"
+    return f"{words} UTC"
 
 
 def _ended_record(path: Path) -> dict[str, Any] | None:
-    """The content of a record whose run has ended; None while it runs."""
+    """The content of a record whose command has ended, however it ended; None while it runs."""
     try:
         with path.open() as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -185,7 +188,8 @@ def _ended_record(path: Path) -> dict[str, Any] | None:
     return values
 
 
-def _delete_old(folder: Path) -> None:
+def _delete_old() -> None:
+    """Delete all but the latest records."""
     for path in _files()[:-_KEPT]:
         path.unlink(missing_ok=True)
 
