@@ -95,6 +95,13 @@ def _settled(file: FoundFile) -> tuple[Status, str | None, str | None]:
     return Status.TO_READ, None, None
 
 
+def status_of(reasons: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return the status that each reason has: int8 [N], to be read where there is none."""
+    is_filtered = pc.is_in(reasons, pa.array(sorted(FILTER_REASONS)))
+    lost = pc.if_else(is_filtered, int(Status.FILTERED), int(Status.QUARANTINED))
+    return pc.if_else(pc.is_null(reasons), int(Status.TO_READ), lost).cast(pa.int8())
+
+
 def write_listing(spool: Storage, table: pa.Table) -> None:
     """Write the table of a listing to the spool, so that memory need not hold it meanwhile."""
     with spool.atomic_writer(_LISTING_FILE) as stream, pa.ipc.new_file(stream, table.schema) as writer:

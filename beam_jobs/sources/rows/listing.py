@@ -14,14 +14,11 @@ from beam_jobs.config import PrepareConfig, RowsConfig
 from beam_jobs.schemas import (
     BROKEN_CONTAINER,
     BROKEN_ROW,
-    DROPPED_LABEL,
-    FILTER_REASONS,
     MEMBER_LISTING_SCHEMA,
     NO_LABEL,
     OTHER_CLASS,
     OTHER_FILE,
     ROW_FILE,
-    UNKNOWN_SPLIT,
     Status,
 )
 from beam_jobs.sources.classes.names import look_alikes, no_classes, wanted_classes
@@ -29,9 +26,9 @@ from beam_jobs.sources.classes.numbers import class_numbers
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.ignore import IgnorePatterns
 from beam_jobs.sources.files.walking import FoundFile, SourceFault
-from beam_jobs.sources.kinds.table.rows import MISSING_LABEL, dropped, merged
+from beam_jobs.sources.kinds.table.rules import Rule, classes_of, first_rules, understand_labels
 from beam_jobs.sources.kinds.table.typed.features import joined_features
-from beam_jobs.sources.listing import Listing, rows_of_files
+from beam_jobs.sources.listing import Listing, rows_of_files, status_of
 from beam_jobs.sources.rows.names_of_splits import SPLIT_WORDS, split_of_name
 from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
 from beam_jobs.sources.rows.typed import TypedRows, count_targets, type_rows, without_lists_of_one
@@ -44,8 +41,6 @@ from infra.progress import log
 
 _DIGITS = 7  # of row numbers in URIs: in the order of URIs, the rows of a file stand in order
 _ROW_URI = re.compile(r"(.+)#([^#]+)=(\d+)", re.DOTALL)
-_NO_TEXT = pa.scalar(None, pa.string())
-_FILTER_REASONS = pa.array(sorted(FILTER_REASONS))
 
 
 @dataclass(frozen=True)
@@ -109,7 +104,7 @@ def list_contents(folder: SourceFolder, config: PrepareConfig, contents: Content
         why = next(iter(contents.broken.values()), "they are empty")
         raise NotFoundError(f"the files of the source hold no image: {why}", "look at the first file")
     rows = _with_features(pa.concat_tables(tables), files, typed, settings)
-    classes = _classes(rows, kind)
+    classes = classes_of(rows, kind)
     rows = _without_other_classes(rows, wanted_classes(classes, config))
     listed = _listed(rows)
     files_listed = _files(contents)
@@ -135,28 +130,16 @@ def understand(rows: FileRows, typed: TypedRows, settings: RowsConfig, kind: Lab
     """
     count = len(rows.positions)
     numbers = pa.array(range(count), pa.int64()).cast(pa.string())
-    said_labels = one_chunk(typed.table["label"])
     faults = one_chunk(typed.table["fault"])
-    is_dropped = dropped(typed.table, settings.drop_labels, kind)
-    labelled = merged(typed.table, settings.merge_labels, kind)
-    needs = kind != "none"
-    said = pc.utf8_lower(rows.splits) if rows.splits is not None else pa.nulls(count, pa.string())
-    splits = _renamed(said, SPLIT_WORDS)
-    is_strange = pc.invert(pc.is_in(splits, pa.array([*SPLITS, None])))
-    reasons, messages = _first(
-        (pc.is_valid(faults), BROKEN_ROW, faults),
-        (pc.is_valid(typed.unnamed), NO_LABEL, typed.unnamed),
-        (_all(pc.is_null(said_labels), needs), NO_LABEL, f"it has no {MISSING_LABEL.get(kind)}"),
-        (
-            is_dropped,
-            DROPPED_LABEL,
-            pc.binary_join_element_wise("source.rows.drop_labels names ", said_labels, ""),
-        ),
-        (is_strange, UNKNOWN_SPLIT, pc.binary_join_element_wise("its split is ", said, "")),
-        count=count,
-    )
+    said = rows.splits if rows.splits is not None else pa.nulls(count, pa.string())
+    unnamed = Rule(pc.is_valid(typed.unnamed), NO_LABEL, (typed.unnamed,))
+    understood = understand_labels(typed.table, said, SPLIT_WORDS, settings, "source.rows", kind, unnamed)
+    rules = [Rule(pc.is_valid(faults), BROKEN_ROW, (faults,)), *understood.rules]
+    reasons, messages = first_rules(rules, count)
+    labelled, splits = understood.table, understood.splits
     given = rows.split or (split_of_name(rows.file.uri) if settings.splits_from_names else None)
-    splits = pc.if_else(is_strange, _NO_TEXT, pc.fill_null(splits, given) if given else splits)
+    if given:
+        splits = pc.if_else(pc.is_null(said), pa.scalar(given), splits)
     file = rows.file
     table = pa.table(
         {
@@ -202,10 +185,6 @@ def _padded(numbers: pa.Array) -> pa.Array:
     return pc.utf8_lpad(numbers, _DIGITS, "0")
 
 
-def _all(mask: pa.Array, wanted: bool) -> pa.Array:
-    return mask if wanted else pa.repeat(False, len(mask))
-
-
 def _with_features(
     rows: pa.Table, files: Sequence[FileRows], typed: Sequence[TypedRows], settings: RowsConfig
 ) -> pa.Table:
@@ -225,34 +204,6 @@ def _with_features(
     return rows
 
 
-def _classes(rows: pa.Table, kind: LabelKind) -> list[str]:
-    """Return the classes of the rows that can be used, sorted; none if the labels are no classes."""
-    good = rows.filter(pc.is_null(rows["reason"]))
-    if kind not in ("class", "multi"):
-        return []
-    names = one_chunk(good[PREFIX + LABELS]).flatten() if kind == "multi" else good["label"]
-    return sorted(name for name in pc.unique(names).to_pylist() if name is not None)
-
-
-def _renamed(texts: pa.Array, names: Mapping[str, str]) -> pa.Array:
-    """Return texts with those that ``names`` knows in place of the others; the rest is unchanged."""
-    if not names:
-        return texts
-    at = pc.index_in(texts, pa.array(list(names), pa.string()))
-    return pc.coalesce(pa.array(list(names.values()), pa.string()).take(at), texts)
-
-
-def _first(*rules: tuple[pa.Array, str, pa.Array | str | None], count: int) -> tuple[pa.Array, pa.Array]:
-    """Return the reason and message of the first rule (mask, reason, message) that holds for each row."""
-    reasons, messages = pa.nulls(count, pa.string()), pa.nulls(count, pa.string())
-    for mask, reason, message in reversed(rules):
-        if not pc.any(mask).as_py():
-            continue
-        reasons = pc.if_else(mask, pa.scalar(reason), reasons)
-        messages = pc.if_else(mask, message, messages)
-    return reasons, messages
-
-
 def _without_other_classes(rows: pa.Table, wanted: frozenset[str] | None) -> pa.Table:
     """Leave out the good rows whose class ``filter.classes`` does not name."""
     if wanted is None:
@@ -267,11 +218,8 @@ def _without_other_classes(rows: pa.Table, wanted: frozenset[str] | None) -> pa.
 
 def _listed(rows: pa.Table) -> pa.Table:
     """Add the status that each reason has: MEMBER_LISTING_SCHEMA and columns of features."""
-    reasons = rows["reason"]
-    lost = pc.if_else(pc.is_in(reasons, _FILTER_REASONS), int(Status.FILTERED), int(Status.QUARANTINED))
-    status = pc.if_else(pc.is_null(reasons), int(Status.TO_READ), lost).cast(pa.int8())
     schema = with_features(MEMBER_LISTING_SCHEMA, features_of(rows))
-    return rows.append_column("status", status).select(schema.names).cast(schema)
+    return rows.append_column("status", status_of(rows["reason"])).select(schema.names).cast(schema)
 
 
 def _files(contents: Contents) -> pa.Table:

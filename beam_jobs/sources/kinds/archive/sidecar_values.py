@@ -13,7 +13,7 @@ from beam_jobs.schemas import BROKEN_ROW, DROPPED_LABEL, FILTER_REASONS, NO_LABE
 from beam_jobs.sources.classes.numbers import ClassNumbers
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.kinds.archive.listing import ListedArchive, sample_key
-from beam_jobs.sources.kinds.table.rows import MISSING_LABEL, dropped, merged
+from beam_jobs.sources.kinds.table.rules import MISSING_LABEL, dropped, merged
 from beam_jobs.sources.kinds.table.typed.features import joined_features
 from beam_jobs.sources.kinds.table.typed.json_values import JsonColumn, read_json_column
 from beam_jobs.sources.rows.row_files import FileRows, RowFile

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.config import TableConfig
-from beam_jobs.schemas import BAD_PATH, BROKEN_ROW, DROPPED_LABEL, NO_LABEL, UNKNOWN_SPLIT
+from beam_jobs.schemas import BAD_PATH, BROKEN_ROW, NO_LABEL
 from beam_jobs.sources.classes.numbers import ClassNumbers, name_labels
 from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
-from beam_jobs.sources.kinds.table.typed.labels import having_one_of, renamed_labels, with_label_lists
+from beam_jobs.sources.kinds.table.rules import Rule, first_rules, said_of, understand_labels
 from beam_jobs.tables.features import PREFIX, feature_columns, features_of
 from beam_jobs.tables.lists import mask_of, one_chunk, values_of, with_column
-from infra.format.features import features_in
 from infra.format.labels import LABELS, LabelKind
+
+Int64 = npt.NDArray[np.int64]
 
 # The rows of all tables as understood.
 UNDERSTOOD_SCHEMA = pa.schema(
@@ -34,7 +36,6 @@ UNDERSTOOD_SCHEMA = pa.schema(
 )
 
 _OUTSIDE = r"^/|^[A-Za-z][A-Za-z0-9+.-]*://|(^|/)\.\.(/|$)"
-MISSING_LABEL = {"class": "label", "multi": "label", "targets": "number for each target"}
 _NO_TEXT = pa.scalar(None, pa.string())
 
 
@@ -61,53 +62,53 @@ def understand(
         UNDERSTOOD_SCHEMA and columns of features, in the same order.
     """
     numbers = raw["number"].cast(pa.string())
-    tables = pa.array(prefixes).take(raw["table"].combine_chunks())
-    names = pa.array([_name(prefix) for prefix in prefixes]).take(raw["table"].combine_chunks())
+    tables = pa.array(prefixes).take(one_chunk(raw["table"]))
+    names = pa.array([_name(prefix) for prefix in prefixes]).take(one_chunk(raw["table"]))
     paths = raw["path"] if source is None else paths_within(raw["path"], source, settings.prefix)
-    is_dropped, stated = dropped(raw, settings.drop_labels, kind), raw["label"]
-    raw = merged(raw, settings.merge_labels, kind)
-    labels = raw["label"]
-    known = pa.array(list(SPLIT_OF_FOLDER))
-    splits = renamed(pc.utf8_lower(raw["split"]), SPLIT_OF_FOLDER)
+    nowhere = _rules_of_paths(raw, paths, within_source=source is not None)
+    unclosed = pc.match_substring_regex(raw["label"], r"[\r\n]")
+    unnamed = None
+    if class_names:
+        is_no_name = pc.invert(pc.is_in(raw["label"], pa.array(sorted(class_names), pa.string())))
+        is_no_name = pc.and_(is_no_name, pc.is_valid(raw["label"]))
+        unnamed = Rule(is_no_name, NO_LABEL, ("its label ", raw["label"], " is the number of no named class"))
+    understood = understand_labels(
+        raw, raw["split"], SPLIT_OF_FOLDER, settings, "source.table", kind, unnamed
+    )
+    why = "its label reaches over several lines: is a quote not closed?"
+    rules = [*nowhere, Rule(unclosed, BROKEN_ROW, (why,)), *understood.rules]
+    reasons, messages = first_rules(rules, raw.num_rows)
+    who = pc.binary_join_element_wise("row ", numbers, " of ", names, "")
+    lost = np.logical_or.reduce([mask_of(rule.mask) for rule in nowhere])
     rows = pa.table(
         {
             "row_uri": pc.binary_join_element_wise(tables, numbers, ""),
-            "who": pc.binary_join_element_wise("row ", numbers, " of ", names, ""),
-            "path": paths,
-            "label": labels,
-            "split": splits,
+            "who": who,
+            "path": pc.if_else(pa.array(lost), _NO_TEXT, paths),
+            "label": understood.table["label"],
+            "split": understood.splits,
             "group": raw["group"],
-            "reason": pa.nulls(raw.num_rows, pa.string()),
-            "message": pa.nulls(raw.num_rows, pa.string()),
+            "reason": reasons,
+            "message": pc.binary_join_element_wise(who, messages, ": "),
         },
         UNDERSTOOD_SCHEMA,
     ).combine_chunks()
     for name in feature_columns(features_of(raw)):
-        rows = rows.append_column(raw.schema.field(name), raw[name])
-    nameless = pc.is_null(raw["path"])
-    rows = reject(rows, pc.is_valid(raw["fault"]), BROKEN_ROW, raw["fault"])
-    rows = reject(rows, nameless, BAD_PATH, "it names no file")
-    if source is not None:
+        rows = rows.append_column(raw.schema.field(name), understood.table[name])
+    return rows
+
+
+def _rules_of_paths(raw: pa.Table, paths: pa.ChunkedArray, *, within_source: bool) -> list[Rule]:
+    """Return why rows name no file that could be there."""
+    rules = [
+        Rule(pc.is_valid(raw["fault"]), BROKEN_ROW, (raw["fault"],)),
+        Rule(pc.is_null(raw["path"]), BAD_PATH, ("it names no file",)),
+    ]
+    if within_source:
         outside = pc.or_(pc.match_substring_regex(paths, _OUTSIDE), pc.match_substring(paths, "\0"))
-        rows = reject(rows, outside, BAD_PATH, "it names ", raw["path"], ", which is outside of the source")
-    rows = _without_path(rows)
-    rows = reject(
-        rows,
-        pc.match_substring_regex(raw["label"], r"[\r\n]"),
-        BROKEN_ROW,
-        "its label reaches over several lines: is a quote not closed?",
-    )
-    if kind in MISSING_LABEL:
-        rows = reject(rows, pc.is_null(labels), NO_LABEL, f"it has no {MISSING_LABEL[kind]}")
-    if class_names:
-        named = pc.is_in(stated, pa.array(sorted(class_names), pa.string()))
-        words = "its label ", stated, " is the number of no named class"
-        rows = reject(rows, pc.invert(named), NO_LABEL, *words)
-    rows = reject(rows, is_dropped, DROPPED_LABEL, "source.table.drop_labels names its label ", stated)
-    strange = pc.and_(pc.is_valid(splits), pc.invert(pc.is_in(pc.utf8_lower(raw["split"]), known)))
-    rows = reject(rows, strange, UNKNOWN_SPLIT, "its split is ", raw["split"])
-    known_split = pc.if_else(pc.fill_null(strange, False), _NO_TEXT, rows["split"])
-    return with_column(rows, UNDERSTOOD_SCHEMA.field("split"), known_split)
+        words = ("it names ", raw["path"], ", which is outside of the source")
+        rules.append(Rule(outside, BAD_PATH, words))
+    return rules
 
 
 def name_rows(raw: pa.Table, names: ClassNumbers) -> pa.Table:
@@ -119,34 +120,7 @@ def name_rows(raw: pa.Table, names: ClassNumbers) -> pa.Table:
     """
     texts = raw["label"].combine_chunks()
     labels, _ = name_labels(texts, names)
-    at = raw.schema.get_field_index("label")
-    return raw.set_column(at, raw.schema.field(at), pc.coalesce(labels, texts))
-
-
-def dropped(raw: pa.Table, names: Sequence[str], kind: LabelKind) -> pa.Array | pa.ChunkedArray:
-    """Return which rows have a label that ``drop_labels`` names: bool [rows].
-
-    Args:
-        raw: has the column ``label`` and for kind multi that of the lists of labels.
-        names: the labels.
-        kind: of the labels.
-    """
-    if kind == "multi":
-        return having_one_of(one_chunk(raw[PREFIX + LABELS]), names)
-    is_named = pc.is_in(raw["label"], pa.array(names, pa.string()))
-    return pc.and_(is_named, pc.is_valid(raw["label"]))
-
-
-def merged(raw: pa.Table, names: dict[str, str], kind: LabelKind) -> pa.Table:
-    """Give labels the names of ``merge_labels``; ``raw`` as for ``dropped``."""
-    if not names:
-        return raw
-    if kind == "multi":
-        name = PREFIX + LABELS
-        lists = renamed_labels(one_chunk(raw[name]), names)
-        return with_label_lists(raw, lists, features_in(pa.schema([raw.schema.field(name)]))[0].column)
-    at = raw.schema.get_field_index("label")
-    return raw.set_column(at, raw.schema.field(at), renamed(raw["label"], names))
+    return with_column(raw, raw.schema.field("label"), pc.coalesce(labels, texts))
 
 
 def reject(rows: pa.Table, chosen: pa.ChunkedArray, reason: str, *words: str | pa.ChunkedArray) -> pa.Table:
@@ -159,29 +133,30 @@ def reject(rows: pa.Table, chosen: pa.ChunkedArray, reason: str, *words: str | p
         words: of the message behind the name of the row; a column has a value for each row.
     """
     at = np.flatnonzero(mask_of(chosen) & mask_of(pc.is_null(rows["reason"])))
+    taken = pa.array(at)
+    return reject_some(rows, at, reason, *(w if isinstance(w, str) else w.take(taken) for w in words))
+
+
+def reject_some(rows: pa.Table, at: Int64, reason: str, *words: str | pa.Array | pa.ChunkedArray) -> pa.Table:
+    """Give a reason and a message to some rows.
+
+    Args:
+        rows: UNDERSTOOD_SCHEMA.
+        at: int64 [N], numbers of the rows.
+        reason: of beam_jobs.schemas.
+        words: of the message behind the name of the row; a column has a value for each of these rows.
+    """
     if not len(at):
         return rows
-    taken = pa.array(at)
-    parts = [word if isinstance(word, str) else pc.fill_null(word.take(taken), "") for word in words]
-    said = pc.binary_join_element_wise(rows["who"].take(taken), ": ", *parts, "")
+    who = rows["who"].take(pa.array(at))
+    said = said_of(np.arange(len(at)), (who, ": ", *words))
     places = np.full(rows.num_rows, -1, np.int64)
     places[at] = np.arange(len(at))
-    index = pa.array(places, mask=places < 0)
-    rows = with_column(
-        rows, UNDERSTOOD_SCHEMA.field("message"), pc.coalesce(rows["message"], said.take(index))
-    )
-    here = pa.array(places >= 0)
-    return with_column(
-        rows, UNDERSTOOD_SCHEMA.field("reason"), pc.if_else(here, pa.scalar(reason), rows["reason"])
-    )
-
-
-def renamed(texts: pa.ChunkedArray, names: dict[str, str]) -> pa.ChunkedArray:
-    """Return texts with those that ``names`` knows in place of the others; the rest is unchanged."""
-    if not names:
-        return texts
-    at = pc.index_in(texts, pa.array(list(names), pa.string()))
-    return pc.coalesce(pa.array(list(names.values()), pa.string()).take(at), texts)
+    is_here = places >= 0
+    messages = pc.coalesce(said.take(pa.array(places, mask=~is_here)), rows["message"])
+    rows = with_column(rows, UNDERSTOOD_SCHEMA.field("message"), messages)
+    reasons = pc.if_else(pa.array(is_here), pa.scalar(reason), rows["reason"])
+    return with_column(rows, UNDERSTOOD_SCHEMA.field("reason"), reasons)
 
 
 def settings_warnings(raw: pa.Table, settings: TableConfig) -> list[str]:
@@ -212,13 +187,6 @@ def paths_within(paths: pa.ChunkedArray, source: str, prefix: str) -> pa.Chunked
     tidy = pc.replace_substring_regex(plain, r"/(\./)*(/(\./)*)*", "/")
     tidy = pc.replace_substring_regex(tidy, r"^(\./)+", "")
     return pc.if_else(pc.match_substring(plain, "://"), plain, tidy)
-
-
-def _without_path(rows: pa.Table) -> pa.Table:
-    """Rows that cannot be used so far name no file."""
-    return with_column(
-        rows, UNDERSTOOD_SCHEMA.field("path"), pc.if_else(pc.is_null(rows["reason"]), rows["path"], _NO_TEXT)
-    )
 
 
 def _name(prefix: str) -> str:

@@ -15,17 +15,17 @@ import pyarrow.compute as pc
 
 from beam_jobs.schemas import (
     CONTRADICTION,
-    FILTER_REASONS,
     LISTING_SCHEMA,
     NOT_IN_TABLE,
     OTHER_CLASS,
     REPEATED_ROW,
-    Status,
 )
-from beam_jobs.sources.kinds.table.rows import reject
+from beam_jobs.sources.kinds.table.rows import reject_some
+from beam_jobs.sources.kinds.table.rules import classes_of
 from beam_jobs.sources.kinds.table.typed.labels import MASK_PATH
+from beam_jobs.sources.listing import status_of
 from beam_jobs.tables.features import PREFIX, equal_rows, feature_columns, features_of, with_features
-from beam_jobs.tables.lists import mask_of, one_chunk
+from beam_jobs.tables.lists import mask_of
 from infra.format.features import Feature
 from infra.format.labels import LABELS, TARGETS, LabelKind
 
@@ -33,7 +33,6 @@ Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _SAID = ("label", "split", "group")
-_FILTER_REASONS = pa.array(sorted(FILTER_REASONS))
 
 
 @dataclass(frozen=True)
@@ -60,14 +59,7 @@ class Settled:
 
     def classes(self, kind: LabelKind) -> list[str]:
         """Return the classes of the rows that can be used, sorted; none if the labels are no classes."""
-        if kind not in ("class", "multi"):
-            return []
-        good = self.rows.filter(pc.is_null(self.rows["reason"]))
-        if PREFIX + LABELS in good.schema.names:
-            labels = one_chunk(good[PREFIX + LABELS]).flatten()
-        else:
-            labels = one_chunk(good["label"])
-        return sorted(name for name in pc.unique(labels).to_pylist() if name is not None)
+        return classes_of(self.rows, kind)
 
     def listing(self, wanted: frozenset[str] | None) -> pa.Table:
         """Return all files and rows: LISTING_SCHEMA and columns of features, sorted by URI.
@@ -122,30 +114,41 @@ def settle(files: pa.Table, rows: pa.Table, named: Int64) -> Settled:
         rows: UNDERSTOOD_SCHEMA and columns of features.
         named: int64 [rows], the file that each row names; -1 if there is none.
     """
+    representative, later = _representatives(rows, named, files.num_rows)
+    first = representative[named[later]]
+    differs = _differs(rows, later, first)
+    said = _what_they_say(rows)
+    quoted = pc.binary_join_element_wise(rows["who"], " (", said, ")", "")
+
+    def of(column: pa.ChunkedArray, numbers: Int64) -> pa.ChunkedArray:
+        return column.take(pa.array(numbers))
+
+    repeated, original = later[~differs], first[~differs]
+    contradicting, contradicted = later[differs], first[differs]
+    rows = reject_some(rows, repeated, REPEATED_ROW, "it says the same as ", of(quoted, original))
+    words = ("it says ", of(said, contradicting), " and contradicts ", of(quoted, contradicted))
+    rows = reject_some(rows, contradicting, CONTRADICTION, *words)
+    contradicted, at = np.unique(contradicted, return_index=True)  # the first row that contradicts each
+    words = ("it says ", of(said, contradicted), ", contradicted by ", of(quoted, contradicting[at]))
+    rows = reject_some(rows, contradicted, CONTRADICTION, *words)
+    return Settled(files, rows, representative)
+
+
+def _representatives(rows: pa.Table, named: Int64, num_files: int) -> tuple[Int64, Int64]:
+    """Return the row that stands for each file, and the good rows that name a file after it.
+
+    Returns:
+        int64 [files], -1 if no row names the file; and int64 [N], numbers of rows.
+    """
     is_good = mask_of(pc.is_null(rows["reason"]))
     naming = np.flatnonzero(named >= 0)
     # The good rows of each file first, in the order of the table.
     order = naming[np.lexsort((naming, ~is_good[naming], named[naming]))]
     is_first = np.ones(len(order), np.bool_)
     is_first[1:] = named[order[1:]] != named[order[:-1]]
-    representative = np.full(files.num_rows, -1, np.int64)
+    representative = np.full(num_files, -1, np.int64)
     representative[named[order[is_first]]] = order[is_first]
-    later = order[~is_first & is_good[order]]
-    first = representative[named[later]]
-    differs = _differs(rows, later, first)
-    said = _what_they_say(rows)
-    words = pc.binary_join_element_wise(rows["who"], said, " (").combine_chunks()
-    words = pc.binary_join_element_wise(words, ")", "")
-    for chosen, reason, before in (
-        (~differs, REPEATED_ROW, ("it says the same as ",)),
-        (differs, CONTRADICTION, ("it says ", said, " and contradicts ")),
-    ):
-        others = pa.nulls(rows.num_rows, pa.string())
-        if chosen.any():
-            others = _placed(words.take(pa.array(first[chosen])), later[chosen], rows.num_rows)
-        rows = reject(rows, _chosen(later[chosen], rows.num_rows), reason, *before, others)
-    rows = _contradicted(rows, said, words, first[differs], later[differs])
-    return Settled(files, rows, representative)
+    return representative, order[~is_first & is_good[order]]
 
 
 def _differs(rows: pa.Table, later: Int64, first: Int64) -> Mask:
@@ -157,23 +160,6 @@ def _differs(rows: pa.Table, later: Int64, first: Int64) -> Mask:
     for name in feature_columns(features_of(rows)) if len(later) else ():
         differs |= ~equal_rows(rows[name].take(pa.array(later)), rows[name].take(pa.array(first)))
     return differs
-
-
-def _contradicted(
-    rows: pa.Table, said: pa.ChunkedArray, words: pa.Array, first: Int64, later: Int64
-) -> pa.Table:
-    """Reject the rows that stand for files which later rows contradict; names the first of those."""
-    contradicted, at = np.unique(first, return_index=True)
-    others = _placed(words.take(pa.array(later[at])), contradicted, rows.num_rows)
-    return reject(
-        rows,
-        _chosen(contradicted, rows.num_rows),
-        CONTRADICTION,
-        "it says ",
-        said,
-        ", contradicted by ",
-        others,
-    )
 
 
 def _what_they_say(rows: pa.Table) -> pa.ChunkedArray:
@@ -196,25 +182,8 @@ def _labels(rows: pa.Table) -> pa.ChunkedArray:
     return rows["label"]
 
 
-def _placed(texts: pa.Array, at: Int64, total: int) -> pa.Array:
-    """Return texts at the given rows, null elsewhere: string [total]."""
-    places = np.full(total, -1, np.int64)
-    places[at] = np.arange(len(at))
-    return texts.take(pa.array(places, mask=places < 0))
-
-
-def _chosen(at: Int64, total: int) -> pa.Array:
-    chosen = np.zeros(total, np.bool_)
-    chosen[at] = True
-    return pa.array(chosen)
-
-
 def _listed(columns: dict[str, pa.ChunkedArray], features: list[Feature]) -> pa.Table:
     """Add the status that each reason has: LISTING_SCHEMA and columns of features."""
     schema = with_features(LISTING_SCHEMA, features)
-    reasons = columns["reason"]
-    is_filtered = pc.is_in(reasons, _FILTER_REASONS)
-    lost = pc.if_else(is_filtered, pa.scalar(int(Status.FILTERED)), pa.scalar(int(Status.QUARANTINED)))
-    status = pc.if_else(pc.is_null(reasons), pa.scalar(int(Status.TO_READ)), lost)
-    columns = columns | {"status": status.cast(pa.int8())}
+    columns = columns | {"status": status_of(columns["reason"])}
     return pa.table({name: columns[name] for name in schema.names}).cast(schema)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.config import PrepareConfig
-from beam_jobs.schemas import FILTER_REASONS, LISTING_SCHEMA, Status
+from beam_jobs.schemas import LISTING_SCHEMA, Status
 from beam_jobs.sources.classes.names import wanted_classes
 from beam_jobs.sources.classes.numbers import class_numbers
 from beam_jobs.sources.fetching.addresses import Address, BadAddress, read_address
@@ -21,7 +21,7 @@ from beam_jobs.sources.kinds.table.rows import name_rows, settings_warnings, und
 from beam_jobs.sources.kinds.table.settling import settle
 from beam_jobs.sources.kinds.table.tables import find_tables, read_tables
 from beam_jobs.sources.kinds.urls.masks import with_addresses_of_masks
-from beam_jobs.sources.listing import Listing
+from beam_jobs.sources.listing import Listing, status_of
 from infra.errors import NotFoundError
 from infra.progress import log
 
@@ -151,13 +151,10 @@ def fill_in(listing: Listing, answers: pa.Table) -> Listing:
     is_asked = pc.and_(pc.is_valid(at), pc.equal(table["status"], Status.TO_READ))
     digests = answers["sha256"].to_pylist()
     tags = pa.array([0 if digest is None else content_tag(digest) for digest in digests], pa.int64())
-    is_filtered = pc.is_in(answers["reason"], pa.array(sorted(FILTER_REASONS)))
-    lost = pc.if_else(is_filtered, int(Status.FILTERED), int(Status.QUARANTINED))
-    status = pc.if_else(pc.is_null(answers["reason"]), int(Status.TO_READ), lost)
     found = {
         "size_bytes": answers["size_bytes"],
         "mtime_ns": tags,
-        "status": status.cast(pa.int8()),
+        "status": status_of(answers["reason"]),
         "reason": answers["reason"],
         "message": answers["message"],
     }
