@@ -22,6 +22,7 @@ PATH_VARIABLE = "SHARDMILL_HEARTBEAT"
 
 _FORM = struct.Struct("<qqqd")
 _FIRST_BEATS = 4  # the first two steps of a stage: each may compile
+_BEATS_OF_NEXT_STEP = 2  # the first one after the end of a stage belongs to its last step
 
 
 class Work(IntEnum):
@@ -32,7 +33,8 @@ class Work(IntEnum):
     STEPS = 1
     """Steps of training or evaluation: each takes about as long as the ones before."""
     LONG = 2
-    """A checkpoint, an export or a report: it may take minutes, and wait for a disk or a server."""
+    """A checkpoint, an export, a report, or the end of a stage: it may take minutes, and wait for a disk, a
+    server, or the threads of TensorFlow's iterators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class Heart:
         with path.open("r+b") as file:
             self._memory = mmap.mmap(file.fileno(), _FORM.size)
         self._number = self._in_stage = self._step = 0
+        self._is_over = False  # the latest stage
         self._special: Work | None = None
 
     def beat(self, step: int | None = None) -> None:
@@ -77,13 +80,21 @@ class Heart:
 
     def note_life(self) -> None:
         """Note that the rank goes on with what it does, which has no steps. This is no beat of its own."""
-        steps = Work.STEPS if self._in_stage >= _FIRST_BEATS else Work.START
-        work = steps if self._special is None else self._special
+        work = self._special
+        if work is None and self._is_over and self._in_stage < _BEATS_OF_NEXT_STEP:
+            work = Work.LONG
+        if work is None:
+            work = Work.STEPS if self._in_stage >= _FIRST_BEATS else Work.START
         _FORM.pack_into(self._memory, 0, self._number, work, self._step, time.monotonic())
 
     def begin_stage(self) -> None:
         """Note that work of another kind begins, whose first beats may take long."""
-        self._in_stage = 0
+        self._in_stage, self._is_over = 0, False
+        self.note_life()
+
+    def end_stage(self) -> None:
+        """Note that all work of a stage is done. Steps of another stage may follow without a word."""
+        self._in_stage, self._is_over = 0, True
         self.note_life()
 
     def hear(self, event: Event) -> None:
@@ -92,7 +103,7 @@ class Heart:
             self.begin_stage()
         elif event["event"] == "progress":
             is_over = event["total"] is not None and event["done"] >= event["total"]
-            (self.begin_stage if is_over else self.note_life)()
+            (self.end_stage if is_over else self.note_life)()
 
     @contextmanager
     def during(self, work: Work) -> Iterator[None]:

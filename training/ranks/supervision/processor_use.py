@@ -9,8 +9,9 @@ import psutil
 from infra.processes.trees import descendants
 
 _LOOK_SECONDS = 0.5
-# Threads that only look around now and then use less.
-_LEAST_PART = 0.03
+# Threads of TensorFlow that only look around now and then use a third of it. More would be too much to ask of
+# a rank that shares its processors with twenty other programs.
+_LEAST_PART = 0.012
 _LEAST_SECONDS = 0.05
 
 
