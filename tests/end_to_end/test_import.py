@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,14 @@ from beam_jobs.report import make_report
 from infra.dataset.catalog import Catalog
 from infra.dataset.exports.export import export
 from infra.dataset.verify import verify
+from infra.dataset.version import DatasetVersion
 from infra.errors import UsageError
+from infra.format.labels import labels_feature
 from tests.samples.archives import make_tar
 from tests.samples.imports import import_of, imported, records_by_split, stored_images
 from tests.samples.photos import jpeg, picture, png, rotated_jpeg, write
 from tests.samples.prepared import run
+from tests.samples.published import coloured, publish
 from tests.samples.row_sources import example
 from tests.samples.tfds_folders import (
     BOX,
@@ -141,6 +145,37 @@ def test_objects_of_tfds_follow_their_images(tmp_path: Path) -> None:
     assert [[names[label] for label in found[number]["labels"]] for number in range(4)] == [
         ["coat"], ["hat"], [], ["cap"],
     ]  # fmt: skip
+    export(version, str(tmp_path / "out"), "tfds")
+    imported(tmp_path / "out", tmp_path / "again")
+    assert labels_and_boxes(Catalog(str(tmp_path / "again")).open("d")) == labels_and_boxes(version)
+
+
+def labels_and_boxes(version: DatasetVersion) -> list[tuple[list[str], list[float], list[str]]]:
+    """The names of the labels of each record, and its boxes with their classes, sorted."""
+    names = version.manifest.classes
+    return sorted(
+        (
+            sorted(names[at] for at in row["labels"]),
+            row.get("objects/bbox", []),
+            [names[at] for at in row.get("objects/label", [])],
+        )
+        for shard in version.manifest.shards
+        for row in version.index(shard).to_pylist()
+    )
+
+
+def test_several_labels_come_back_from_an_export(tmp_path: Path) -> None:
+    pictures = [
+        replace(made, label_name="", values=((0, 2), (1,), ())[number % 3])
+        for number, made in enumerate(coloured({"train": {"a": 9}, "test": {"a": 3}}))
+    ]
+    feature = labels_feature(None)
+    version = publish(tmp_path / "datasets", pictures, classes=["hat", "späte Eule", "cap"], feature=feature)
+    export(version, str(tmp_path / "out"), "tfds")
+    assert imported(tmp_path / "out", tmp_path / "root")["stored_from"]["source"] == 12
+    again = Catalog(str(tmp_path / "root")).open("d")
+    assert again.manifest.label_kind == "multi"
+    assert labels_and_boxes(again) == labels_and_boxes(version)
 
 
 def wds_members(count: int, first: int = 0, ending: str = "jpg") -> dict[str, bytes]:

@@ -170,8 +170,11 @@ def test_views_and_exports_know_no_single_class(root: Path, tmp_path: Path) -> N
     table = pa.concat_tables(map(pq.read_table, sorted((tmp_path / "parquet").rglob("*.parquet"))))
     assert table["label"].null_count == table["label_name"].null_count == 5
     assert sorted(map(len, table["labels"].to_pylist())) == sorted(len(row(n)["tags"]) for n in range(5))
-    with pytest.raises(UsageError, match="needs one class an image"):
-        export(version, str(tmp_path / "tfds"), "tfds")
+    export(few, str(tmp_path / "tfds"), "tfds")
+    described = json.loads((tmp_path / "tfds" / "features.json").read_text())["featuresDict"]["features"]
+    assert "classLabel" in described["labels"]["sequence"]["feature"]
+    assert (tmp_path / "tfds" / "labels.labels.txt").read_text().split() == version.manifest.classes
+    assert "label" not in described
 
 
 def test_folds_are_refused_in_words(root: Path) -> None:

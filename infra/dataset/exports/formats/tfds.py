@@ -6,6 +6,9 @@
     train-00000-of-00012.idx         the places of its records: one line "offset length" (bytes) for each
     dataset_info.json, features.json, label.labels.txt          for TensorFlow Datasets
 
+Several labels are ``labels``, a sequence of class labels; boxes are ``objects``, as its own detection data
+sets have them; numbers are ``targets``. Masks are refused.
+
 Uncompressed shards on this machine become links, unless they are to be copied.
 """
 
@@ -18,7 +21,8 @@ from infra.dataset.exports.formats.tfds_metadata import metadata_files
 from infra.dataset.exports.plan import Part, Plan
 from infra.dataset.exports.reading import Batch
 from infra.dataset.exports.target import FileMade, PartFiles
-from infra.format.labels import check_has_classes
+from infra.errors import UsageError
+from infra.format.labels import WORDS
 from infra.format.records import frame
 from infra.storage.filesystem import Storage
 
@@ -27,7 +31,11 @@ class _TensorFlowDatasets(PlainFormat):
     def check(self, plan: Plan) -> None:
         """See ``Format``."""
         version = plan.version
-        check_has_classes(version.manifest.label_kind, version.ref, "the metadata of TensorFlow Datasets")
+        if version.manifest.label_kind == "mask":
+            raise UsageError(
+                f"{version.ref} has {WORDS['mask']}: the metadata of TensorFlow Datasets cannot say so",
+                "export them in another format, such as --format parquet",
+            )
 
     def links(self, plan: Plan, destination: Storage) -> bool:
         """See ``Format``."""

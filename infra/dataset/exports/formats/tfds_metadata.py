@@ -1,7 +1,8 @@
 """Make the metadata files of TensorFlow Datasets for a version: ``dataset_info.json``, ``features.json``.
 
-Its ``builder_from_directory`` reads these two, and the class names from ``label.labels.txt``. The formats are
-as in ``tensorflow_datasets/core/proto/`` (``dataset_info.proto``, ``feature.proto``) as JSON.
+Its ``builder_from_directory`` reads these two, and the class names from ``label.labels.txt``, or a file named
+after another feature with classes. The formats are as in ``tensorflow_datasets/core/proto/``
+(``dataset_info.proto``, ``feature.proto``) as JSON.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import pyarrow.compute as pc
 from infra.dataset.exports.plan import Plan
 from infra.format.contract import Manifest
 from infra.format.features import Feature
+from infra.format.labels import LABELS, TARGETS
+from infra.format.objects import BOXES, CROWDS, OBJECT_FEATURES, OBJECT_LABELS
 
 _FEATURES = "tensorflow_datasets.core.features"
 _SHARD_NAMES = "{SPLIT}-{SHARD_X_OF_Y}.tfrecord"
@@ -30,11 +33,24 @@ def metadata_files(plan: Plan, num_bytes: Mapping[str, int]) -> dict[str, bytes]
         num_bytes: stem of a part -> size of its file.
     """
     manifest = plan.version.manifest
+    names = "".join(f"{_one_line(name)}\n" for name in manifest.classes).encode()
+    key = _key_of_classes(manifest)
     return {
         "dataset_info.json": _json(_dataset_info(plan, num_bytes)),
         "features.json": _json(_features(manifest, _complete_features(plan))),
-        "label.labels.txt": "".join(f"{_one_line(name)}\n" for name in manifest.classes).encode(),
+        **({} if key is None else {f"{key.replace('/', '-')}.labels.txt": names}),
     }
+
+
+def _has_objects(manifest: Manifest) -> bool:
+    return BOXES in {feature.name for feature in manifest.extra_features}
+
+
+def _key_of_classes(manifest: Manifest) -> str | None:
+    """Return the feature that holds numbers of classes; None if labels are no classes."""
+    if manifest.label_kind == "multi":
+        return OBJECT_LABELS if _has_objects(manifest) else LABELS
+    return "label" if manifest.label_kind == "class" else None
 
 
 def _complete_features(plan: Plan) -> list[Feature]:
@@ -66,8 +82,10 @@ def _dataset_info(plan: Plan, num_bytes: Mapping[str, int]) -> dict[str, Any]:
         }
         for split, parts in plan.splits.items()
     ]
-    pair = [{"featureKey": "image"}, {"featureKey": "label"}]
-    supervised = {"supervisedKeys": {"tuple": {"items": pair}}} if "label" in manifest.features else {}
+    label = TARGETS if manifest.label_kind == "targets" else _key_of_classes(manifest)
+    pair = [{"featureKey": "image"}, {"featureKey": label}]
+    is_one = label is not None and label != OBJECT_LABELS
+    supervised = {"supervisedKeys": {"tuple": {"items": pair}}} if is_one else {}
     return {
         "name": manifest.dataset,
         "version": f"{manifest.version}.0.0",
@@ -81,7 +99,7 @@ def _dataset_info(plan: Plan, num_bytes: Mapping[str, int]) -> dict[str, Any]:
 def _features(manifest: Manifest, further: Sequence[Feature]) -> dict[str, Any]:
     number = _feature("scalar.Scalar", tensor=_tensor("int64"))
     text = _feature("text_feature.Text", text={})
-    label = _feature("class_label_feature.ClassLabel", classLabel={"numClasses": str(len(manifest.classes))})
+    label = _class_label(manifest)
     features = {
         "channels": number,
         "height": number,
@@ -92,8 +110,34 @@ def _features(manifest: Manifest, further: Sequence[Feature]) -> dict[str, Any]:
         "width": number,
     }
     features = {name: found for name, found in features.items() if name in manifest.features}
+    if _has_objects(manifest):
+        # Its sequences have the keys objects/bbox and so on. ``labels`` says nothing more.
+        own = {LABELS, *(feature.name for feature in OBJECT_FEATURES)}
+        features |= {feature.name: _further(feature) for feature in further if feature.name not in own}
+        features[BOXES.partition("/")[0]] = _sequence(_dictionary({
+            BOXES.partition("/")[2]: _feature(
+                "bounding_boxes.BBoxFeature", boundingBox={"shape": {"dimensions": ["4"]}, "dtype": "float32"}
+            ),
+            OBJECT_LABELS.partition("/")[2]: label,
+            CROWDS.partition("/")[2]: number,
+        }))  # fmt: skip
+        return _dictionary(features)
     features |= {feature.name: _further(feature) for feature in further}
-    return _feature("features_dict.FeaturesDict", featuresDict={"features": features})
+    if manifest.label_kind == "multi":
+        features[LABELS] = _sequence(label)
+    return _dictionary(features)
+
+
+def _class_label(manifest: Manifest) -> dict[str, Any]:
+    return _feature("class_label_feature.ClassLabel", classLabel={"numClasses": str(len(manifest.classes))})
+
+
+def _sequence(inner: dict[str, Any]) -> dict[str, Any]:
+    return _feature("sequence_feature.Sequence", sequence={"feature": inner, "length": "-1"})
+
+
+def _dictionary(features: Mapping[str, Any]) -> dict[str, Any]:
+    return _feature("features_dict.FeaturesDict", featuresDict={"features": dict(features)})
 
 
 def _image(encoding: str) -> dict[str, Any]:
