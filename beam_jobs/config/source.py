@@ -23,7 +23,9 @@ _LATER_TABLE_KEYS = frozenset({
     "features", "class_names", "classes_file", "label_separator", "label_columns", "target_columns",
     "mask_column",
 })  # fmt: skip
-_LATER_ARCHIVE_KEYS = frozenset({"features", "name_key", "classes_file", "drop_labels", "merge_labels"})
+_LATER_ARCHIVE_KEYS = frozenset({
+    "features", "name_key", "classes_file", "drop_labels", "merge_labels", "split_key", "group_key",
+})  # fmt: skip
 _LATER_ROWS_KEYS = frozenset({"label_separator", "label_columns", "target_columns", "features", "mask"})
 
 

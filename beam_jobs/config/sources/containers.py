@@ -115,6 +115,12 @@ class ArchiveConfig(Settings):
     merge_labels: dict[str, str] = Field(
         {}, description="Name of a class to the name of the class that it becomes; of webdataset"
     )
+    split_key: str | None = Field(
+        None, description="Key of the split (train, val, test and so on) in the .json sidecars of webdataset"
+    )
+    group_key: str | None = Field(
+        None, description="Key in these sidecars of the images that must stay in one split"
+    )
     features: FeatureColumns = Field(
         {},
         description="Further features of the records: keys of the .json sidecars of webdataset, or txt for "

@@ -9,17 +9,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.config import ArchiveConfig, PrepareConfig, RowsConfig
-from beam_jobs.schemas import BROKEN_ROW, DROPPED_LABEL, FILTER_REASONS, NO_LABEL, Status
+from beam_jobs.schemas import BROKEN_ROW, NO_LABEL, Status
 from beam_jobs.sources.classes.numbers import ClassNumbers
 from beam_jobs.sources.files.folder import SourceFolder
+from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from beam_jobs.sources.kinds.archive.listing import ListedArchive, sample_key
-from beam_jobs.sources.kinds.table.rules import MISSING_LABEL, dropped, merged
+from beam_jobs.sources.kinds.table.formats.columns import trimmed
+from beam_jobs.sources.kinds.table.rules import Rule, first_rules, understand_labels
 from beam_jobs.sources.kinds.table.typed.features import joined_features
 from beam_jobs.sources.kinds.table.typed.json_values import JsonColumn, read_json_column
+from beam_jobs.sources.listing import status_of
 from beam_jobs.sources.rows.row_files import FileRows, RowFile
 from beam_jobs.sources.rows.typed import TypedRows, count_targets, type_rows
 from beam_jobs.tables.features import PREFIX
-from beam_jobs.tables.lists import one_chunk, with_column
+from beam_jobs.tables.lists import is_listed, one_chunk, with_column
 from infra.errors import ConfigError
 from infra.format.labels import LabelKind
 
@@ -27,9 +30,10 @@ _NO_TEXT = pa.scalar(None, pa.string())
 
 
 def asked_values(settings: ArchiveConfig, kind: LabelKind) -> list[str]:
-    """Return the keys of the ``.json`` sidecars that hold labels of other kinds, and features."""
-    of_labels = [settings.label_key] if kind in ("multi", "targets") else []
-    return list(dict.fromkeys([*of_labels, *(one.column or name for name, one in settings.features.items())]))
+    """Return the keys of the ``.json`` sidecars whose values are read besides the one class of an image."""
+    keys = [settings.label_key] if kind in ("multi", "targets") else []
+    keys += [key for key in (settings.split_key, settings.group_key) if key is not None]
+    return list(dict.fromkeys([*keys, *(one.column or name for name, one in settings.features.items())]))
 
 
 def with_values(
@@ -80,7 +84,9 @@ def with_values(
     read = RowsConfig(features=asked)
     typed = type_rows(rows, read, kind, names if kind == "multi" else {}, count_targets([rows]))
     features = joined_features([typed.features], asked)
-    table = _settled(table, typed, settings, kind)
+    table = _settled(table, typed, _texts(columns, settings.split_key, table.num_rows), settings, kind)
+    groups = _texts(columns, settings.group_key, table.num_rows)
+    table = with_column(table, table.schema.field("group"), pc.coalesce(groups, table["group"]))
     for field in features.schema:
         table = table.append_column(field, features[field.name])
     return table
@@ -130,32 +136,42 @@ def _faults(columns: Mapping[str, JsonColumn], count: int) -> pa.Array:
     return pa.array([said.get(row) for row in range(count)], pa.string())
 
 
-def _settled(table: pa.Table, typed: TypedRows, settings: ArchiveConfig, kind: LabelKind) -> pa.Table:
-    """Settle the images whose values cannot be used, and fill in the labels."""
-    is_dropped = one_chunk(dropped(typed.table, settings.drop_labels, kind))
-    labelled = merged(typed.table, settings.merge_labels, kind)
-    labels, faults = one_chunk(labelled["label"]), one_chunk(typed.table["fault"])
-    is_to_read = pc.equal(table["status"], int(Status.TO_READ))
-    rules = [(pc.is_valid(faults), BROKEN_ROW, faults)]
+def _texts(columns: Mapping[str, JsonColumn], key: str | None, count: int) -> pa.Array:
+    """Return the texts of a key: string [rows]; null where there is none, or a list."""
+    if key is None or is_listed(columns[key].values.type):
+        return pa.nulls(count, pa.string())
+    return trimmed(one_chunk(columns[key].values))
+
+
+def _settled(
+    table: pa.Table, typed: TypedRows, splits: pa.Array, settings: ArchiveConfig, kind: LabelKind
+) -> pa.Table:
+    """Settle the images whose values cannot be used, and fill in labels and splits."""
+    faults = one_chunk(typed.table["fault"])
+    rules = [Rule(pc.is_valid(faults), BROKEN_ROW, (faults,))]
     if kind in ("multi", "targets"):
-        missing = f"no sidecar of the same name gives it a {MISSING_LABEL[kind]}"
-        rules += [
-            (pc.is_valid(typed.unnamed), NO_LABEL, typed.unnamed),
-            (pc.is_null(labels), NO_LABEL, pa.scalar(missing)),
-            (is_dropped, DROPPED_LABEL, pa.scalar("source.archive.drop_labels names one of its labels")),
-        ]
-        label = pc.if_else(is_to_read, labels, _NO_TEXT)
-        table = with_column(table, table.schema.field("label"), label)
-    for mask, reason, message in rules:
-        chosen = pc.and_(pc.equal(table["status"], int(Status.TO_READ)), mask)
-        lost = int(Status.FILTERED if reason in FILTER_REASONS else Status.QUARANTINED)
-        table = with_column(
-            table, table.schema.field("message"), pc.if_else(chosen, message, table["message"])
+        unnamed = Rule(pc.is_valid(typed.unnamed), NO_LABEL, (typed.unnamed,))
+        understood = understand_labels(
+            typed.table, splits, SPLIT_OF_FOLDER, settings, "source.archive", kind, unnamed
         )
-        table = with_column(
-            table, table.schema.field("reason"), pc.if_else(chosen, pa.scalar(reason), table["reason"])
+    else:  # the one class of an image is settled already
+        understood = understand_labels(
+            typed.table, splits, SPLIT_OF_FOLDER, ArchiveConfig(), "source.archive", "none"
         )
-        table = with_column(table, table.schema.field("status"), pc.if_else(chosen, lost, table["status"]))
+    reasons, messages = first_rules([*rules, *understood.rules], table.num_rows)
+    labelled = understood.table
+    is_to_read = pc.equal(table["status"], int(Status.TO_READ))
+    is_lost = pc.and_(is_to_read, pc.is_valid(reasons))
+    found = {
+        "message": pc.if_else(is_lost, messages, table["message"]),
+        "reason": pc.if_else(is_lost, reasons, table["reason"]),
+        "status": pc.if_else(is_lost, status_of(reasons), table["status"]),
+        "split": pc.coalesce(understood.splits, table["split"]),
+    }
+    if kind in ("multi", "targets"):
+        found["label"] = pc.if_else(is_to_read, labelled["label"], _NO_TEXT)
+    for name, column in found.items():
+        table = with_column(table, table.schema.field(name), column)
     for name in labelled.schema.names:
         if name.startswith(PREFIX):
             table = table.append_column(labelled.schema.field(name), labelled[name])

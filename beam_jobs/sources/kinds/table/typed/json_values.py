@@ -32,7 +32,9 @@ class JsonColumn:
 def read_json_column(column: pa.ChunkedArray) -> JsonColumn:
     """Read a column of JSON texts (string; null where a row has no value)."""
     rows = [value for _, value in _decoded(column)]
-    has_lists = any(isinstance(value, list) for value in rows)
+    values = [value for value in rows if value is not None]
+    num_lists = sum(isinstance(value, list) for value in values)
+    has_lists = num_lists > 0 and len(values) <= 2 * num_lists  # a few odd rows do not decide
     faults: dict[int, str] = {}
     kinds: set[str] = set()
     texts = [_texts(row, value, has_lists, kinds, faults) for row, value in enumerate(rows)]
@@ -56,7 +58,11 @@ def _texts(row: int, value: Any, has_lists: bool, kinds: set[str], faults: dict[
     if value is None:
         return None
     if has_lists != isinstance(value, list):
-        faults[row] = "is one value, where other rows have a list"
+        faults[row] = (
+            "is one value, where other rows have a list"
+            if has_lists
+            else "is a list, where other rows have one value"
+        )
         return None
     values = value if has_lists else [value]
     if any(isinstance(one, list | dict) for one in values):

@@ -91,6 +91,31 @@ def test_captions_and_other_features(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("labels", [None, "none"])
+def test_splits_and_groups(tmp_path: Path, labels: str | None) -> None:
+    files = samples(
+        {"label": "cat", "split": "val", "patient": 7},
+        {"label": "cat", "split": "train", "patient": "b"},
+        {"label": "cat", "split": "some", "patient": "b"},
+        {"label": "cat", "split": ["val"]},
+        {"label": "cat"},
+    )
+    make_tar(tmp_path / "train.tar", files)
+    make_tar(tmp_path / "val.tar", {f"v{name}": data for name, data in samples({"label": "cat"}).items()})
+    archive = {"split_key": "split", "group_key": "patient"}
+    config = {"source": {"kind": "archive", "labels": labels, "archive": archive}}
+    table = list_inputs(SourceFolder(str(tmp_path)), PrepareConfig.model_validate(config)).table
+    rows = [row for row in table.to_pylist() if row["uri"].endswith("jpg")]
+    assert [(row["split"], row["group"], row["reason"]) for row in rows] == [
+        ("validation", "7", None),
+        ("train", "b", None),
+        ("train", "b", "unknown_split"),
+        ("train", None, "broken_row"),
+        ("train", None, None),
+        ("validation", None, None),
+    ]
+
+
 def test_features_beside_one_class(tmp_path: Path) -> None:
     make_tar(tmp_path / "a.tar", samples({"label": "cat", "width": 3}, {"label": 1, "width": "wide"}))
     features = {"width_cm": {"column": "width", "dtype": "int64"}}

@@ -124,6 +124,8 @@ def test_a_value_of_another_type_makes_its_row_broken(tmp_path: Path) -> None:
         "its x has 3 values, not 2",
         "its x is 'b', not a whole number",
     ]
+    rows = from_json(tmp_path, [1, [2], 3])
+    assert rows["fault"].to_pylist() == [None, "its x is a list, where other rows have one value", None]
     rows = from_json(tmp_path, [[1], 2, [[3]]])
     assert rows["fault"].to_pylist() == [
         None,
