@@ -1,9 +1,8 @@
-"""Files that the previous version knows, so that they are not read again.
+"""Find the files that have not changed since the previous version, and reuse what it knows of them.
 
 A file is known if its URI, size and time of change are the same, and those of its mask if it has one. Its
-facts are taken from the records and the
-inputs of the previous version; so are the reasons of files that could not be used, unless the reason may have
-passed. Where images are stored or filtered in another way now, no file is known.
+facts come from the records and inputs of the previous version; so does the reason why it could not be used,
+unless trying again may help. If images are now stored or filtered in another way, no file is known.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ def _ignoring(uris: Iterable[str], config: PrepareConfig) -> PrepareConfig:
 
 
 def _naming_their_setting(named: Mapping[str, str], table: pa.Table) -> pa.Table:
-    """Return a listing whose messages say which setting names the files that are no inputs."""
+    """Write the setting that names a file, such as groups.embeddings.file, into the message of its row."""
     for setting in sorted(set(named.values())):
         uris = [uri for uri, by in named.items() if by == setting]
         is_one = pc.is_in(table["uri"], pa.array(uris, pa.string()))

@@ -40,11 +40,11 @@ class SourceFault(UnusableInput):
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """Something that the walk met: a file, or what could be none.
+    """A file of a source, or a folder or special file that cannot be read as one.
 
     Attributes:
-        ref: the file. The URI of a folder that cannot be listed ends in a slash; sizes and times of what
-            could not be looked at are 0.
+        ref: the file. The URI of a folder that cannot be listed ends in a slash. Size and time of change are
+            0 if they cannot be read.
         ignored_by: the pattern that matches it or a folder above it, or None.
         fault: why it cannot be read, or None.
     """

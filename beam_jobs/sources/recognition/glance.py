@@ -33,8 +33,8 @@ class Recognised:
         is_certain: the source describes itself; what other kinds take its files for does not count.
         image_folders: folders whose images the source describes; "" for the source itself. If all images lie
             in these or in folders that name no class, the folders are no classes.
-        is_complete: the kind needs no other setting. If it does, kinds that need none and describe the images
-            go before it.
+        is_complete: whether ``settings`` suffice to read the source. A kind that needs further settings is
+            chosen only if no other kind describes the images.
     """
 
     why: str

@@ -109,9 +109,9 @@ def count_targets(rows: Sequence[FileRows]) -> int:
 
 
 def without_lists_of_one(rows: Sequence[FileRows]) -> list[FileRows]:
-    """Return rows whose columns hold single values where no row of any file has more.
+    """Turn a column of lists into one of single values if each list has at most one value, in all files.
 
-    A ``tf.train.Example`` does not tell one value from a list of one.
+    A ``tf.train.Example`` stores a single value as a list of one.
 
     Raises:
         ConfigError: no record has one of them.
