@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from infra import progress as events
 from training.export.measures import FormMeasure
 from training.order import SequentialOrder
 from training.reading import BatchMaker
@@ -44,9 +45,11 @@ def compared(
         measure: how both are compared.
     """
     equal, count, largest = 0, 0, 0.0
+    events.stage("compare", None)
     for images in batches:
         ours, theirs = model(images).numpy(), other(images).numpy()
         equal += int(measure.agree(ours, theirs).sum())
         count += len(images)
+        events.progress("compare", count, None)
         largest = max(largest, float(measure.differences(ours, theirs).max()))
     return {"num_examples": count, "agreement": equal / count, "max_difference": largest}

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from infra.errors import EnvironmentFault
+from infra.progress import subscribe
 from tests.samples.published import coloured, digits, publish
 from training.config import AugmentSettings, ExportSettings
 from training.dataset import Dataset, open_dataset
@@ -17,6 +18,7 @@ from training.export.forms import Exported, FormsRequest, compare, write_forms
 from training.export.measures import ClassMeasure
 from training.export.packages import check_packages
 from training.models import ModelSpec, build_model
+from training.ranks.heartbeat import Heart, Work, prepare, read
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +119,31 @@ def test_the_comparison_counts_what_another_model_does(dataset: Dataset, exporte
     predicted = np.asarray(exported.model(images)).argmax(axis=1)
     assert always_second.model_score == pytest.approx((predicted == labels).mean())
     assert always_second.agreement == pytest.approx((predicted == 1).mean())
+
+
+def test_a_long_comparison_gives_a_sign_of_life_after_each_batch(tmp_path: Path) -> None:
+    import keras
+
+    publish(tmp_path / "sets", coloured({"test": {"a": 90, "b": 60}}, size=(8, 8)), name="set")
+    prepare(tmp_path / "heartbeat")
+    heart, beats = Heart(tmp_path / "heartbeat"), []
+
+    def values(images: Any) -> Any:
+        beats.append(read(tmp_path / "heartbeat").at)
+        return np.zeros((len(images), 2))
+
+    end = subscribe(heart.hear)
+    try:
+        model = of_classes(
+            keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Flatten(), keras.layers.Dense(2)])
+        )
+        with heart.during(Work.LONG):
+            compare(model, values, open_dataset("set", root=tmp_path / "sets").reader("test"), ClassMeasure())
+    finally:
+        end()
+    beats.append(read(tmp_path / "heartbeat").at)
+    assert len(beats) == 4
+    assert beats == sorted(set(beats)), "each batch of 64 follows a new sign"
 
 
 def test_forms_see_images_as_the_model_does(exported: Exported, tmp_path: Path) -> None:
