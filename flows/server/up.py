@@ -155,7 +155,7 @@ class Watch:
             "PREFECT_SERVER_UI_API_URL": "/api",
             # A run starts within seconds; the default of 10 is meant for a server that many workers ask.
             "PREFECT_WORKER_QUERY_SECONDS": "3",
-            # Runs link to the page (flows.flow_runs.showing.places).
+            # Runs link to the page (flows.flow_runs.showing.addresses).
             "SHARDMILL_PAGE_URL": server_url(options.host, options.page_port),
             **(services.password_settings(options.auth) if options.auth else {}),
             **({DATABASE_SETTING: options.database} if options.database else {}),

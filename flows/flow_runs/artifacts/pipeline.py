@@ -8,7 +8,7 @@ from typing import Any
 from flows.flow_runs.artifacts import prepared, trained
 from flows.flow_runs.artifacts.keys import Keys
 from flows.flow_runs.artifacts.page import RunPage
-from flows.flow_runs.showing import places
+from flows.flow_runs.showing import addresses
 from flows.flow_runs.showing.headline import headline
 from flows.flow_runs.showing.markdown import escaped, link
 
@@ -27,7 +27,7 @@ def show_pipeline(page: RunPage, keys: Keys, of_prepare: Result, of_train: Resul
     lines = [headline(of_prepare), *([] if of_train is None else [headline(of_train)])]
     parts = []
     runs = zip(("prepare", "train"), page.sub_runs(), strict=False)
-    parts.append("Runs: " + ", ".join(link(job, places.flow_run(run_id)) for job, run_id in runs))
+    parts.append("Runs: " + ", ".join(link(job, addresses.flow_run(run_id)) for job, run_id in runs))
     if of_train is not None:
         parts += trained.summary(of_train)
         parts += [matrix for split, matrix in trained.confusion_pictures(of_train) if split == "test"]

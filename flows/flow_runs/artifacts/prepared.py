@@ -8,7 +8,7 @@ from typing import Any
 from flows.flow_runs.artifacts.examples import lost_text
 from flows.flow_runs.artifacts.keys import Keys
 from flows.flow_runs.artifacts.page import RunPage
-from flows.flow_runs.showing import charts, places
+from flows.flow_runs.showing import addresses, charts
 from flows.flow_runs.showing.headline import headline
 from flows.flow_runs.showing.markdown import escaped, picture, svg_uri, table
 from infra.dataset.views.references import reference_of
@@ -40,16 +40,16 @@ def show_prepared(page: RunPage, keys: Keys, result: Result, shards: Sequence[Ro
 
 
 def summary(result: Result, shards: Sequence[Row]) -> list[str]:
-    """Return the parts of a page about a version: places, accounting and shards."""
+    """Return the parts of a page about a version: addresses, accounting and shards."""
     ref, name, version = reference_of(result), str(result["dataset"]), int(result["version"])
     parts = [f"## {escaped(ref)}", escaped(headline(result))]
     links = []
     if result.get("report"):
-        report = places.dataset_report(name, version)
-        links.append(places.place("Report", report, result["report"], f"shardmill report {ref} --open"))
+        report = addresses.dataset_report(name, version)
+        links.append(addresses.line("Report", report, result["report"], f"shardmill report {ref} --open"))
     if result.get("manifest"):
-        manifest = places.dataset_page(name, version)
-        links.append(places.place("Version", manifest, result["manifest"], f"shardmill show {ref}"))
+        manifest = addresses.dataset_page(name, version)
+        links.append(addresses.line("Version", manifest, result["manifest"], f"shardmill show {ref}"))
     parts.append("\n".join(links))
     parts.append(table(accounting_rows(result)))
     if shards:

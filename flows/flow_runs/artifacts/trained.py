@@ -9,7 +9,7 @@ from typing import Any
 from flows.flow_runs.artifacts.examples import hardest_text, read_examples
 from flows.flow_runs.artifacts.keys import Keys
 from flows.flow_runs.artifacts.page import RunPage
-from flows.flow_runs.showing import places, training_curve
+from flows.flow_runs.showing import addresses, training_curve
 from flows.flow_runs.showing.headline import headline
 from flows.flow_runs.showing.markdown import code, escaped, picture, svg_uri, table
 from infra.dataset.views.references import reference_of
@@ -49,18 +49,18 @@ def show_trained(page: RunPage, keys: Keys, result: Result) -> None:
 
 
 def summary(result: Result) -> list[str]:
-    """Return the parts of a page about a training: places, figures, notes and the curve."""
+    """Return the parts of a page about a training: addresses, figures, notes and the curve."""
     ref, run_dir = reference_of(result), str(result["run_dir"])
     run = Path(run_dir).name
     parts = [f"## {escaped(str(result['model']))} on {escaped(ref)}", escaped(headline(result))]
     links = [
-        places.place(
-            "Report", places.run_report(run), result.get("report", run_dir), f"shardmill report {run}"
+        addresses.line(
+            "Report", addresses.run_report(run), result.get("report", run_dir), f"shardmill report {run}"
         ),
-        places.place(
-            "TensorBoard", places.tensorboard(), f"{run_dir}/logs", f"tensorboard --logdir {run_dir}"
+        addresses.line(
+            "TensorBoard", addresses.tensorboard(), f"{run_dir}/logs", f"tensorboard --logdir {run_dir}"
         ),
-        places.place("Run", places.run_page(run), run_dir, f"ls {run_dir}"),
+        addresses.line("Run", addresses.run_page(run), run_dir, f"ls {run_dir}"),
     ]
     if result.get("export_dir"):
         links.append(f"- Exported model: {code(str(result['export_dir']))}")

@@ -17,7 +17,7 @@ from flows.flow_runs.artifacts import prepared, trained
 from flows.flow_runs.artifacts.failed import JobEnd, failure_text, show_failed, state_message
 from flows.flow_runs.artifacts.keys import Keys
 from flows.flow_runs.artifacts.pipeline import show_pipeline
-from flows.flow_runs.showing import places
+from flows.flow_runs.showing import addresses
 from flows.flow_runs.showing.headline import headline, sentence
 from infra.errors import DataError, LockedError
 from tests.unit.flows.flow_runs.artifacts.recorded_page import RecordedPage
@@ -219,8 +219,8 @@ def test_a_failure_says_first_what_failed_where_and_what_to_do() -> None:
         "truncated: 2 inputs",
         "line 1",
     ]
-    places_of = [text.index(words) for words in order]
-    assert places_of == sorted(places_of)
+    found_at = [text.index(words) for words in order]
+    assert found_at == sorted(found_at)
     assert "````text\nline 1\n``` fence\n````" in text
     assert state_message("prepare", error).splitlines() == [
         "prepare failed: `a.jpg` is bad",
@@ -244,19 +244,20 @@ def test_a_job_that_others_hold_up_has_not_failed() -> None:
 
 
 @pytest.mark.parametrize("page", [None, "http://127.0.0.1:4300/"])
-def test_places_are_links_where_the_platform_has_a_page(
+def test_addresses_are_links_where_the_platform_has_a_page(
     page: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(places.PAGE_URL, raising=False)
+    monkeypatch.delenv(addresses.PAGE_URL, raising=False)
     if page is not None:
-        monkeypatch.setenv(places.PAGE_URL, page)
-    line = places.place("Report", places.dataset_report("a b", 3), "/d/report.html", "shardmill report a")
+        monkeypatch.setenv(addresses.PAGE_URL, page)
+    report = addresses.dataset_report("a b", 3)
+    text = addresses.line("Report", report, "/d/report.html", "shardmill report a")
     if page is None:
-        assert line == "- Report: `/d/report.html`; on the machine that ran it: `shardmill report a`"
+        assert text == "- Report: `/d/report.html`; on the machine that ran it: `shardmill report a`"
     else:
-        assert line == "- [Report](http://127.0.0.1:4300/datasets/a%20b/3/report) `/d/report.html`"
-        assert places.run_report("a/../b") == "http://127.0.0.1:4300/runs/a%2F..%2Fb/report"
-        assert places.tensorboard() == "http://127.0.0.1:4300/tensorboard/"
+        assert text == "- [Report](http://127.0.0.1:4300/datasets/a%20b/3/report) `/d/report.html`"
+        assert addresses.run_report("a/../b") == "http://127.0.0.1:4300/runs/a%2F..%2Fb/report"
+        assert addresses.tensorboard() == "http://127.0.0.1:4300/tensorboard/"
 
 
 def test_the_process_of_a_flow_loads_no_image_libraries() -> None:

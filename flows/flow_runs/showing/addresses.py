@@ -56,7 +56,7 @@ def flow_run(run_id: object) -> str:
     return f"/runs/flow-run/{run_id}"
 
 
-def place(name: str, address: str | None, path: str, command: str) -> str:
+def line(name: str, address: str | None, path: str, command: str) -> str:
     """Return a line of Markdown: a link; or, without an address, the path and the command that opens it."""
     if address is not None:
         return f"- {link(name, address)} {code(path)}"
