@@ -18,7 +18,7 @@ from tests.samples.trainer import Trainer, settings
 from tests.samples.waiting import eventually
 
 COUNTS = {"train": {"a": 30, "b": 20}, "validation": {"a": 4, "b": 3}}
-RANKS = {"workers": "2", "step_timeout_seconds": 6.0}
+RANKS = {"workers": "2"}
 
 
 def hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **ranks: Any) -> tuple[Trainer, Path]:
