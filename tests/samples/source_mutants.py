@@ -42,6 +42,7 @@ from infra.format.records import frame
 from tests.samples.archives import make_tar
 from tests.samples.hostile_sources import HALF, npy
 from tests.samples.row_sources import example, idx_bytes
+from tests.samples.tfds_folders import make_tfds, plain_records
 
 SECONDS_A_SOURCE = 60  # far beyond what any of these small sources should take, on any machine
 _ROWS_LOOKED_AT = 200  # a header may invent many more
@@ -111,6 +112,22 @@ def _zip(files: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> byte
     return sink.getvalue()
 
 
+def _files_of(make: Callable[[Path], object]) -> dict[str, bytes]:
+    """Return the files that a function writes into a folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        make(Path(folder))
+        return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+
+
+def _array_record(path: Path, records: list[bytes]) -> None:
+    from array_record.python.array_record_module import ArrayRecordWriter
+
+    writer = ArrayRecordWriter(str(path), "group_size:1")
+    for record in records:
+        writer.write(record)
+    writer.close()
+
+
 def _npz() -> bytes:
     arrays = {"x.npy": npy("(3, 4, 4)", values=bytes(48)), "y.npy": npy("(3,)", values=bytes(3))}
     return _zip(arrays)
@@ -166,6 +183,10 @@ def _samples() -> dict[str, Sample]:
     named = [["path", "label", "split", "n"], ["a.jpg", "cat", "train", 1], ["b.jpg", "dog", "val", 2]]
     columns = {name: [row[name] for row in _ROWS] for name in ("path", "label", "split", "n", "tags")}
     records = [example(image=[_IMAGE], label=[number], tag=[b"x"], f=[0.5]) for number in (0, 1)]
+    of_tfds = _files_of(
+        lambda folder: make_tfds(folder, {"train": [plain_records(2)], "test": [plain_records(2, 2)]})
+    )
+    described = {name: json.loads(of_tfds[name]) for name in ("dataset_info.json", "features.json")}
     rows = {"image": [_IMAGE, _IMAGE + b"b"] * 2, "label": ["a", "b"] * 2, "n": [1, 2, 3, 4]}
     return {
         "csv": Sample(
@@ -207,6 +228,15 @@ def _samples() -> dict[str, Sample]:
             {"kind": "tfrecord", "rows": {"features": ["tag", "f"]}},
             {"a.tfrecord": b"".join(map(frame, records))}, "a.tfrecord",
         ),
+        "array_record": Sample(
+            {"kind": "array_record"},
+            _files_of(lambda folder: _array_record(folder / "a.array_record", records)), "a.array_record",
+        ),
+        "tfds": Sample({"kind": "tfds"}, of_tfds, "beans-train.tfrecord-00000-of-00001"),
+        **{
+            f"tfds, {name}": Sample({"kind": "tfds"}, of_tfds, name, (values, _json))
+            for name, values in described.items()
+        },
         "tar": Sample(
             {"kind": "archive"}, {"a.tar": _tar({f"cat/{n}": d for n, d in _IMAGES.items()})}, "a.tar"
         ),
@@ -248,7 +278,7 @@ def mutate(kind: str, number: int, folder: Path) -> Mapping[str, Any]:
         damaged = write(_with_strange_values(values, draw))
     else:
         damaged = _damaged(sample.files[sample.damaged], draw)
-        if sample.damaged.endswith(".tfrecord") and number % 2:
+        if ".tfrecord" in sample.damaged and number % 2:
             damaged = b"".join(frame(_damaged(record, draw)) for record in _payloads(sample))
     (folder / sample.damaged).write_bytes(damaged)
     return sample.settings
