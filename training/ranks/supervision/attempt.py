@@ -76,7 +76,9 @@ class Attempt:
         while True:
             if (outcome := self._outcome(growing)) is not None:
                 return outcome
-            if asked_at is None and (stop.asked or may_grow()):
+            # At its end a run grows no more: rank 0 exports alone.
+            all_run = all(rank.poll() is None for rank in self._ranks)
+            if asked_at is None and (stop.asked or (all_run and may_grow())):
                 growing = not stop.asked
                 asked_at = time.monotonic()
                 self._signal(signal.SIGTERM if growing or stop.preempted else signal.SIGINT)
