@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 import sqlite3
@@ -11,12 +10,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pytest
 
-from flows import cli, home
+from flows import cli
+from flows.server.running_up import up_lock
 from infra.dataset.catalog import Catalog
-from tests.prefect_server.postgresql import running_postgresql
+from tests.prefect_server.postgresql import in_postgresql, running_postgresql
 from tests.samples.photos import jpeg, make_photos, write
 from tests.samples.runs import problems, run
 
@@ -128,7 +127,7 @@ def test_nothing_that_is_there_is_overwritten(platform: Path, capfd: pytest.Capt
 
     assert "exists and is not empty" in refusal("backup", kept)
     assert "has a history already" in refusal("restore", kept)
-    with home.up_lock():
+    with up_lock():
         said = refusal("restore", kept, "--replace")
     assert "shardmill up is already running" in said
     assert "stop it first: shardmill down" in said
@@ -149,20 +148,6 @@ def test_a_dataset_that_cannot_be_locked_is_backed_up_all_the_same(
     made = command("backup", str(platform / "monday"), capfd=capfd)
     assert made["datasets"]["d"]["num_files"] > 0
     assert (platform / "monday/datasets/d/manifests/000002.json").exists()
-
-
-def in_postgresql(url: str, *statements: str) -> list[Any]:
-    """Run statements in a database; return the rows of the last one."""
-
-    async def rows() -> list[Any]:
-        connection = await asyncpg.connect(url.replace("postgresql+asyncpg", "postgresql", 1))
-        try:
-            found = [await connection.fetch(statement) for statement in statements]
-        finally:
-            await connection.close()
-        return [tuple(row) for row in found[-1]]
-
-    return asyncio.run(rows())
 
 
 def test_a_history_in_postgresql_comes_back(platform: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import pwd
@@ -12,7 +13,9 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import asyncpg
 import pytest
 
 _USER = "postgres"  # the server refuses to run as root
@@ -59,6 +62,20 @@ def running_postgresql() -> Iterator[PostgreSql]:
         if os.getuid() == 0:
             shutil.chown(folder, _USER)
         yield from _started(programs, Path(folder) / "data")
+
+
+def in_postgresql(url: str, *statements: str) -> list[tuple[Any, ...]]:
+    """Run statements in a database; return the rows of the last one."""
+
+    async def rows() -> list[tuple[Any, ...]]:
+        connection = await asyncpg.connect(url.replace("postgresql+asyncpg", "postgresql", 1))
+        try:
+            found = [await connection.fetch(statement) for statement in statements]
+        finally:
+            await connection.close()
+        return [tuple(row) for row in found[-1]]
+
+    return asyncio.run(rows())
 
 
 def _started(programs: Path, data: Path) -> Iterator[PostgreSql]:
