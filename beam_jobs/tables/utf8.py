@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as types
 
-from beam_jobs.tables.lists import is_listed, lengths_of, one_chunk
+from beam_jobs.tables.lists import is_listed, lengths_of
 
 Mask = npt.NDArray[np.bool_]
 
@@ -18,24 +19,31 @@ def without_broken_texts(table: pa.Table) -> tuple[pa.Table, pa.Array]:
     The second is string [rows], null for a row without such texts. Arrow reads Parquet without looking at its
     texts, and fails where they are used.
     """
-    faults = np.full(table.num_rows, None, object)
+    faults = pa.nulls(table.num_rows, pa.string())
     for at, field in enumerate(table.schema):
-        bad = _rows_with_broken_texts(table.column(at))
-        if bad is None:
-            continue
-        faults[bad] = f"its {field.name} is not UTF-8"
-        rows = pa.array(np.arange(table.num_rows), mask=bad)
-        table = table.set_column(at, field, table.column(at).take(rows))
-    return table, pa.array(faults, pa.string())
+        column = table.column(at)
+        # Chunk by chunk: joined, the texts of a long column could be too many for Arrow.
+        bad = [_rows_with_broken_texts(chunk) for chunk in column.chunks]
+        is_bad = np.concatenate([np.zeros(0, np.bool_), *bad])
+        if is_bad.any():
+            faults = pc.if_else(pa.array(is_bad), f"its {field.name} is not UTF-8", faults)
+            chunks = [
+                chunk.take(pa.array(np.arange(len(chunk)), mask=mask))
+                for chunk, mask in zip(column.chunks, bad, strict=True)
+            ]
+            table = table.set_column(at, field, pa.chunked_array(chunks, field.type))
+    return table, faults
 
 
 def not_utf8(values: pa.Array) -> Mask:
     """Return which bytes are not UTF-8: bool [N]."""
+    is_large = types.is_large_string(values.type) or types.is_large_binary(values.type)
+    binary = values.cast(pa.large_binary() if is_large else pa.binary())
     bad = np.zeros(len(values), np.bool_)
     try:
-        values.cast(pa.binary()).cast(pa.string())
+        binary.cast(pa.large_string() if is_large else pa.string())
     except pa.ArrowInvalid:
-        for at, value in enumerate(values.cast(pa.binary()).to_pylist()):
+        for at, value in enumerate(binary.to_pylist()):
             try:
                 (value or b"").decode("utf-8")
             except UnicodeDecodeError:
@@ -43,9 +51,9 @@ def not_utf8(values: pa.Array) -> Mask:
     return bad
 
 
-def _rows_with_broken_texts(column: pa.ChunkedArray) -> Mask | None:
-    """Return which rows of a column of texts, or of lists of texts, are broken: bool [rows]; None if none."""
-    values = one_chunk(column)
+def _rows_with_broken_texts(values: pa.Array) -> Mask:
+    """Return which rows of a column of texts, or of lists of texts, are broken: bool [rows]."""
+    found = np.zeros(len(values), np.bool_)
     if types.is_dictionary(values.type):
         values = values.dictionary_decode()
     rows = np.arange(len(values))
@@ -53,11 +61,6 @@ def _rows_with_broken_texts(column: pa.ChunkedArray) -> Mask | None:
         rows, values = np.repeat(rows, lengths_of(values)), values.flatten()
         if types.is_dictionary(values.type):
             values = values.dictionary_decode()
-    if not (types.is_string(values.type) or types.is_large_string(values.type)):
-        return None
-    bad = not_utf8(values)
-    if not bad.any():
-        return None
-    found = np.zeros(len(column), np.bool_)
-    found[rows[bad]] = True
+    if types.is_string(values.type) or types.is_large_string(values.type):
+        found[rows[not_utf8(values)]] = True
     return found

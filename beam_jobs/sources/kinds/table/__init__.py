@@ -8,6 +8,7 @@ the header.
     tables      the tables that ``source.table.file`` names, and reading them
     formats/    a module each: CSV and its relatives, JSON lines, Parquet; their encodings and columns
     rows        what a single row says: its path, label and split, or the reason why it cannot be used
+    rules       labels and splits, and the rules by which a row cannot be used
     matching    the file that a row names
     settling    one row of the listing for each file, and for each row that stands for no file
 """

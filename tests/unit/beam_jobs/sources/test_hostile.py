@@ -14,10 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.config import EmbeddingsConfig, PrepareConfig
+from beam_jobs.schemas import FileRef
 from beam_jobs.sources import list_inputs
 from beam_jobs.sources.embeddings import EmbeddingFiles
 from beam_jobs.sources.files.folder import SourceFolder
-from infra.errors import ConfigError, DataError, NotFoundError
+from beam_jobs.sources.files.walking import SourceFault
+from beam_jobs.sources.rows.reading import RowReader
+from infra.errors import ConfigError, DataError, NotFoundError, StorageError
 from infra.format.records import frame
 from tests.samples.hostile_sources import HALF, HUGE, alter_zip, claiming_utf8, damaged_npy, npy, outcomes
 from tests.samples.row_sources import example, idx_bytes
@@ -91,6 +94,36 @@ def test_paths_and_boxes_of_parquet_tables_that_are_not_utf8(tmp_path: Path) -> 
     objects = {"annotations": "t.parquet", "table": {"box_columns": "box"}}
     found = outcomes(folder, "box_table", objects=objects)
     assert found == {"a.jpg": None, "t.parquet": "table", "t.parquet#row=2": "broken_row"}
+
+
+class _Failing:
+    """Rows that raise an error when one is read."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def read(self, file: FileRef, position: int) -> bytes:
+        raise self.error
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.parametrize(
+    ("error", "becomes"),
+    [
+        (
+            pa.ArrowMemoryError("malloc of size 2147483647 failed"),
+            SourceFault,
+        ),  # a page lies about its length
+        (MemoryError(), StorageError),
+    ],
+)
+def test_memory_that_a_row_asks_for(error: Exception, becomes: type[Exception], tmp_path: Path) -> None:
+    folder = SourceFolder(str(written(tmp_path, {"a.parquet": b"x"})))
+    reader = RowReader(folder, lambda _: _Failing(error))
+    with pytest.raises(becomes):
+        reader.read(FileRef("a.parquet#row=0000000", 0, 0, "a.parquet", 0))
 
 
 NPZ = io.BytesIO()
