@@ -164,12 +164,12 @@ class ParquetImages:
             return
         self._broken = None
         metadata = self._parquet.metadata.row_group(group)
-        (at,) = (
-            number
-            for number in range(metadata.num_columns)
-            if metadata.column(number).path_in_schema == self._path
-        )
-        mean_bytes = metadata.column(at).total_uncompressed_size / max(1, metadata.num_rows)
+        columns = map(metadata.column, range(metadata.num_columns))
+        images = next((column for column in columns if column.path_in_schema == self._path), None)
+        if images is None:
+            self._broken = (group, f"row group {group} has no column {self._path!r}")
+            return
+        mean_bytes = images.total_uncompressed_size / max(1, metadata.num_rows)
         rows = int(min(_BATCH_ROWS, max(1, _BATCH_BYTES // max(1, mean_bytes))))
         self._batches = self._parquet.iter_batches(
             batch_size=rows, row_groups=[group], columns=[self._path], use_threads=False

@@ -24,6 +24,7 @@ from infra.errors import ConfigError, DataError, NotFoundError, StorageError
 from infra.format.records import frame
 from tests.samples.hostile_sources import HALF, HUGE, alter_zip, claiming_utf8, damaged_npy, npy, outcomes
 from tests.samples.row_sources import example, idx_bytes
+from tests.samples.source_mutants import mutate, outcome
 
 JPEG = b"\xff\xd8\xff\xe0" + b"x" * 20
 
@@ -337,3 +338,9 @@ def test_vectors_in_a_damaged_file(data: bytes, tmp_path: Path) -> None:
     assert files is not None
     with pytest.raises(DataError, match=r"v\.npz"):
         files.read()
+
+
+@pytest.mark.parametrize(("kind", "number"), [("parquet", 1106), ("csv", 42)])
+def test_damages_that_once_ended_in_a_traceback(kind: str, number: int, tmp_path: Path) -> None:
+    folder = tmp_path / "source"
+    assert outcome(mutate(kind, number, folder), folder).startswith(("ok", "refused"))
