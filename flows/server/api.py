@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from flows import home
 from flows.server import services
+from flows.server.running_up import running_up
 from infra.errors import GO_ON, ConfigError, EnvironmentFault
 
 
@@ -62,7 +63,7 @@ def standing_api() -> Api | None:
         auth = os.environ.get("PREFECT_API_AUTH_STRING")
         _check_password(url, auth)
         return Api(url, os.environ.get("PREFECT_UI_URL") or url.rstrip("/").removesuffix("/api"), auth)
-    up = home.running_up()
+    up = running_up()
     if up is not None and services.answers(up.api_url):
         return Api(up.api_url, up.ui_url, up.auth)
     return None

@@ -6,7 +6,6 @@ import base64
 import contextlib
 import http.client
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -91,6 +90,9 @@ class Service:
             kill_tree(self.process)
             os.close(self._lifeline)
             self._lifeline = -1
+
+    def wait_until_healthy(self) -> None:
+        """Wait until the service answers, if others cannot do without it."""
 
     @property
     def has_ended(self) -> bool:
@@ -203,11 +205,3 @@ def _get(url: str, timeout_seconds: float, auth: str | None = None) -> http.clie
     if auth:
         request.add_header("Authorization", f"Basic {base64.b64encode(auth.encode()).decode('ascii')}")
     return open_url(request, timeout_seconds)
-
-
-def try_to_listen(host: str, port: int) -> None:
-    """Raise OSError when a server could not listen on this address."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind((host, port))
-        probe.listen()

@@ -1,44 +1,35 @@
 """Run Prefect's server, the deployments, a worker, the page and TensorBoard, for `shardmill up`.
 
 All services end with this process, by a lifeline (flows.server.services), and each run ends with its worker
-(flows.flow_runs.jobs.children). So nothing remains, however this process ends.
+(flows.flow_runs.jobs.flow_process). So nothing remains, however this process ends.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from flows import home
-from flows.home import RunningUp, server_url
+from flows.home import server_url
 from flows.page.options import TENSORBOARD_URL
 from flows.scheduling import inboxes
 from flows.server import deployments, services
+from flows.server.addresses import check_place
 from flows.server.database import DATABASE_SETTING, check_database
+from flows.server.kept_service import KeptService, Say
+from flows.server.running_up import RunningUp, clear_running_up, up_lock, write_running_up
 from flows.server.tidying import stale_runs
 from flows.server.tidying.reaper import Reaper
-from infra.errors import EnvironmentFault, UsageError
+from infra.errors import UsageError
 from infra.processes.ports import free_port
+from infra.processes.process import ignoring_signals
 from infra.readable import counted
 
 _WATCH_SECONDS = 1.0
 _TIDY_SECONDS = 10.0
-_RESTART_SECONDS = 2.0
-# A service that ends three times in a row, each time sooner than this after its start, is given up.
-_LIVED_SECONDS = 30.0
-_SHORT_LIVES = 3
-
-_SERVER, _WORKER, _PAGE, _BOARD = "Prefect's server", "the worker", "the page", "TensorBoard"
-_INBOXES = "the watch of inboxes"
-# Without these the platform still works: when one ends again and again, the others stay.
-_OPTIONAL = (_PAGE, _BOARD, _INBOXES)
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +54,20 @@ class UpOptions:
     has_tensorboard: bool = True
     database: str | None = None
 
+    def check(self) -> None:
+        """Raise UsageError or EnvironmentFault when the servers cannot or must not run like this."""
+        if self.port == self.page_port:
+            raise UsageError(
+                f"--page-port {self.page_port} is the port of the server too",
+                "choose another one; --page-port 0 finds a free one",
+            )
+        check_place(self.host, self.port, self.auth, "--port")
+        check_place(self.host, self.page_port, self.auth, "--page-port")
+        check_database(self.database)
+
 
 @contextlib.contextmanager
-def running(options: UpOptions, say: Say) -> Iterator[Watch]:
+def running(options: UpOptions, say: Say) -> Iterator[Platform]:
     """Start everything, and stop it when the block ends.
 
     Raises:
@@ -74,10 +76,9 @@ def running(options: UpOptions, say: Say) -> Iterator[Watch]:
         EnvironmentFault: A service could not be started.
     """
     with contextlib.ExitStack() as stack:
-        stack.enter_context(home.up_lock())
-        check_address(options)
-        check_database(options.database)
-        watch = stack.enter_context(Watch(options, say))
+        stack.enter_context(up_lock(process_id=os.getpid()))
+        options.check()
+        platform = stack.enter_context(Platform(options, say))
         up = RunningUp(
             os.getpid(),
             options.host,
@@ -88,61 +89,12 @@ def running(options: UpOptions, say: Say) -> Iterator[Watch]:
             options.page_port,
             options.has_tensorboard,
         )
-        home.write_running_up(up)
-        stack.callback(home.clear_running_up)
-        yield watch
+        write_running_up(up)
+        stack.callback(clear_running_up)
+        yield platform
 
 
-def check_address(options: UpOptions) -> None:
-    """Raise UsageError or EnvironmentFault when the servers cannot or must not listen on these addresses."""
-    if options.port == options.page_port:
-        raise UsageError(
-            f"--page-port {options.page_port} is the port of the server too",
-            "choose another one; --page-port 0 finds a free one",
-        )
-    check_place(options.host, options.port, options.auth, "--port")
-    check_place(options.host, options.page_port, options.auth, "--page-port")
-
-
-def check_place(host: str, port: int, auth: str | None, option: str) -> None:
-    """Raise an error when a server cannot or must not listen on an address.
-
-    Args:
-        host: address to listen on.
-        port: port to listen on.
-        auth: the password, or None.
-        option: the option that chooses the port.
-
-    Raises:
-        UsageError: other machines could come in without a password.
-        EnvironmentFault: the port is taken.
-    """
-    try:
-        services.try_to_listen(host, port)
-    except socket.gaierror as error:
-        raise UsageError(
-            f"--host {host}: no such address", "for example 127.0.0.1, or 0.0.0.0 for all"
-        ) from error
-    except OSError as error:
-        why = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
-        raise EnvironmentFault(
-            f"port {port} of {host} {why}",
-            f"use another port: {option} 0 finds a free one",
-        ) from error
-    _check_password(host, auth)
-
-
-def _check_password(host: str, auth: str | None) -> None:
-    if auth is None and host not in home.LOOPBACK:
-        raise UsageError(
-            f"--host {host} admits other machines; whoever reaches the server can run commands",
-            "set a password: --auth user:password (or the variable PREFECT_SERVER_API_AUTH_STRING)",
-        )
-    if auth is not None and not all(auth.partition(":")):
-        raise UsageError("--auth: not a user and a password", "for example --auth shardmill:LONG-PASSWORD")
-
-
-class Watch:
+class Platform:
     """The services of one `shardmill up`: starts them in order, keeps them running, stops them in order."""
 
     def __init__(self, options: UpOptions, say: Say) -> None:
@@ -161,21 +113,26 @@ class Watch:
             **({DATABASE_SETTING: options.database} if options.database else {}),
         }
         self._board_port = free_port()
-        self._start_again: dict[str, Callable[[], services.Service]] = {
-            _SERVER: self._server,
-            _WORKER: self._worker,
-            _INBOXES: self._inboxes,
-            _PAGE: self._page,
-            **({_BOARD: self._board} if options.has_tensorboard else {}),
-        }
-        self._services: dict[str, services.Service] = {}
+        self._server = KeptService(
+            "Prefect's server", self._start_server, say, need=lambda: check_database(options.database)
+        )
+        self._board = KeptService(
+            "TensorBoard", self._start_board, say, is_optional=True, is_wanted=options.has_tensorboard
+        )
+        self._page = KeptService("the page", self._start_page, say, is_optional=True)
+        self._worker = KeptService("the worker", self._start_worker, say, need=self._end_stale_runs)
+        self._inboxes = KeptService(
+            "the watch of inboxes", self._start_inboxes, say, is_optional=True, is_wanted=False
+        )
         self._reaper = Reaper(has_worker=True)
-        self._started: dict[str, float] = {}
-        self._short_lives: dict[str, int] = {}
-        self._missing: set[str] = set()
-        self._said = ""
+        self._untidy = ""
 
-    def __enter__(self) -> Watch:
+    @property
+    def _services(self) -> tuple[KeptService, ...]:
+        """The services in the order in which they are started."""
+        return self._server, self._board, self._page, self._worker, self._inboxes
+
+    def __enter__(self) -> Platform:
         try:
             self._start()
         except BaseException:
@@ -200,18 +157,15 @@ class Watch:
             if time.monotonic() - tidied > _TIDY_SECONDS:
                 self._tidy()
                 tidied = time.monotonic()
-            for what, service in list(self._services.items()):
-                if service.has_ended and self._may_live_again(what, service):
-                    self._missing.add(what)
-            for what in [what for what in self._start_again if what in self._missing]:
-                self._try_to_start(what)
+            for service in self._services:
+                service.keep()
 
     def _start(self) -> None:
         self._say("Starting Prefect's server ...")
-        self._start_service(_SERVER)
-        if self._options.has_tensorboard:
-            self._start_service(_BOARD)
-        self._start_service(_PAGE)
+        self._server.begin()
+        if self._board.is_wanted:
+            self._board.begin()
+        self._page.begin()
         os.environ.update(self._api_environment())
         deployments.make_pool()  # first: a deployment names its pool
         with deployments.Deploying(self._api_environment(), self._logs / "deploy.log") as deploying:
@@ -219,41 +173,13 @@ class Watch:
             self._tidy()
             self._say("Registering the deployments ...")
             deploying.finish()
-        self._start_service(_WORKER)
+        self._worker.begin()
 
-    def _try_to_start(self, what: str) -> None:
-        """Start a service that has ended. If a service that it needs is away, leave it for the next look.
-
-        Raises:
-            EnvironmentFault: It fails again and again although nothing is away.
-        """
-        import httpx
-        from prefect.exceptions import ObjectNotFound
-
-        try:
-            if what == _SERVER:
-                check_database(self._options.database)
-            elif what == _WORKER:
-                self._end_stale_runs()
-        except (httpx.HTTPError, ObjectNotFound, EnvironmentFault) as error:
-            self._say_once(f"{what} starts later: {getattr(error, 'message', error)}")
-            return
-        try:
-            self._start_service(what)
-        except EnvironmentFault as error:
-            self._short_lives[what] = self._short_lives.get(what, 0) + 1
-            if self._short_lives[what] >= _SHORT_LIVES:
-                raise
-            self._services.pop(what).stop()
-            self._say_once(f"{what} starts later: {error.message.splitlines()[0]}")
-            return
-        self._missing.remove(what)
-        self._said = ""
-
-    def _say_once(self, text: str) -> None:
-        if text != self._said:
-            self._say(text)
-        self._said = text
+    def _stop(self) -> None:
+        """Stop the worker before the server: its runs tell the server how they ended."""
+        with ignoring_signals():
+            for service in reversed(self._services):
+                service.stop()
 
     def _end_stale_runs(self) -> None:
         stale = stale_runs.end_stale_runs()
@@ -261,82 +187,50 @@ class Watch:
             self._say(f"marked {counted(stale, 'run')} of a killed worker as crashed")
 
     def _tidy(self) -> None:
-        """Put the history in order (flows.server.tidying.reaper), and watch inboxes."""
+        """Put the history in order (flows.server.tidying.reaper), and watch inboxes once there is one.
+
+        A failure, such as a full disk, must not end the services. It is told once; the next call tries again.
+        """
         import httpx
         from prefect.exceptions import ObjectNotFound
 
-        # The server may be stopping now, or a person deletes runs; the next call comes soon.
-        with contextlib.suppress(httpx.HTTPError, ObjectNotFound):
+        untidy = ""
+        try:
             for line in self._reaper.reap():
                 self._say(line)
-            self._watch_inboxes()
+            if not (self._inboxes.is_wanted or self._inboxes.is_given_up):
+                self._inboxes.is_wanted = inboxes.has_inboxes()
+        except (httpx.HTTPError, ObjectNotFound):
+            return  # the server may be stopping now, or a person deletes runs
+        except Exception as error:  # noqa: BLE001
+            untidy = f"the history cannot be put in order: {error}"
+        if untidy and untidy != self._untidy:
+            self._say(untidy)
+        self._untidy = untidy
 
-    def _watch_inboxes(self) -> None:
-        """Start the watch of inboxes once there is one."""
-        gave_up = self._short_lives.get(_INBOXES, 0) >= _SHORT_LIVES
-        if _INBOXES not in {*self._services, *self._missing} and not gave_up and inboxes.has_inboxes():
-            self._start_service(_INBOXES)
+    def _start_server(self) -> services.Service:
+        log = self._logs / "server.log"
+        return services.Server(self._options.host, self._options.port, log_path=log, env=self._environment)
 
-    def _start_service(self, what: str) -> None:
-        self._started[what] = time.monotonic()
-        self._services[what] = self._start_again[what]()
-
-    def _server(self) -> services.Server:
-        server = services.Server(
-            self._options.host,
-            self._options.port,
-            log_path=self._logs / "server.log",
-            env=self._environment,
-        )
-        self._services[_SERVER] = server  # so that it is stopped if it never answers
-        server.wait_until_healthy()
-        return server
-
-    def _worker(self) -> services.Worker:
+    def _start_worker(self) -> services.Service:
         log = self._logs / "worker.log"
         # Prefect's server answers 500 while its database is away: the runs ask again, for a minute.
         env = self._api_environment() | {"PREFECT_CLIENT_RETRY_EXTRA_CODES": "500"}
         return services.Worker(deployments.POOL, log_path=log, env=env)
 
-    def _inboxes(self) -> services.Inboxes:
+    def _start_inboxes(self) -> services.Service:
         return services.Inboxes(log_path=self._logs / "inboxes.log", env=self._api_environment())
 
-    def _page(self) -> services.Page:
+    def _start_page(self) -> services.Service:
         board = {TENSORBOARD_URL: server_url("127.0.0.1", self._board_port)}
         env = self._api_environment() | (board if self._options.has_tensorboard else {})
         log = self._logs / "page.log"
         return services.Page(self._options.host, self._options.page_port, log_path=log, env=env)
 
-    def _board(self) -> services.TensorBoard:
+    def _start_board(self) -> services.Service:
         log = self._logs / "tensorboard.log"
         return services.TensorBoard(self._board_port, log_path=log, env=self._environment)
 
     def _api_environment(self) -> dict[str, str]:
         ui_url = server_url(self._options.host, self._options.port)
         return self._environment | {"PREFECT_API_URL": f"{ui_url}/api", "PREFECT_UI_URL": ui_url}
-
-    def _may_live_again(self, what: str, service: services.Service) -> bool:
-        """Stop the remaining processes of a service that ended; return whether to start it again.
-
-        Raises:
-            EnvironmentFault: It ended again and again, and the platform cannot do without it.
-        """
-        service.stop()
-        lived = time.monotonic() - self._started[what]
-        self._short_lives[what] = self._short_lives.get(what, 0) + 1 if lived < _LIVED_SECONDS else 0
-        del self._services[what]
-        ended = f"{what} ended with status {service.process.returncode}"
-        if self._short_lives[what] >= _SHORT_LIVES:
-            if what not in _OPTIONAL:
-                service.check(what)
-            self._say(f"{ended} again and again; the platform goes on without it (see {service.log_path})")
-            return False
-        self._say(f"{ended}; starting it again (see {service.log_path})")
-        time.sleep(_RESTART_SECONDS)
-        return True
-
-    def _stop(self) -> None:
-        """Stop the worker first: its runs tell the server how they ended. The server goes last."""
-        for what in (_INBOXES, _WORKER, _PAGE, _BOARD, _SERVER):
-            if what in self._services:
-                self._services[what].stop()

@@ -6,13 +6,14 @@ its errors into messages, events and exit codes.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import resource
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import NoReturn
 
@@ -73,6 +74,18 @@ def install_signal_handlers() -> None:
 
     signal.signal(signal.SIGTERM, cancel)
     signal.signal(signal.SIGINT, cancel)
+
+
+@contextlib.contextmanager
+def ignoring_signals() -> Iterator[None]:
+    """Ignore requests to end within the block, which brings something to its end."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def run_main(main: Callable[[], int]) -> int:

@@ -141,3 +141,21 @@ def test_a_suspended_run_of_the_worker_ends_and_can_go_on(
 
 def test_reap_says_that_there_is_nothing_to_do(shardmill_up: RunningServer) -> None:
     assert shardmill_up.comes_true(lambda: shardmill_up.shardmill("reap").stdout == "Nothing to do\n", 60)
+
+
+def test_a_failure_to_put_the_history_in_order_is_told_once_and_ends_nothing(
+    shardmill_up: RunningServer,
+) -> None:
+    home = Path(shardmill_up.env["SHARDMILL_HOME"])
+    log, records, aside = home / "logs" / "up.log", home / "records", home / "records-aside"
+    told = f"the history cannot be put in order: {records}"
+    records.rename(aside)
+    records.touch()
+    try:
+        assert shardmill_up.comes_true(lambda: told in log.read_text(), 60)
+    finally:
+        records.unlink()
+        aside.rename(records)
+    assert log.read_text().count(told) == 1
+    assert shardmill_up.shardmill("status").returncode == 0
+    assert psutil.pid_exists(shardmill_up.pid)

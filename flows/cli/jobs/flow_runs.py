@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from flows import home
 from flows.cli.output import nothing_on_stdout
 from flows.flow_runs import lost_runs
 from flows.flow_runs.jobs.early_job import run_job, started_early
 from flows.flow_runs.jobs.retries import tried_again
 from flows.flow_runs.run_records import RunRecord
 from flows.server.api import Api, ApiLost, prefect_api, standing_api
+from flows.server.running_up import running_up
 from infra.dataset.views.references import reference_of
 from infra.errors import GO_ON, Cancelled, ShardmillError, from_event
 from infra.progress import Event, TerminalProgress, subscribe
@@ -110,7 +110,7 @@ def _heard_by(*listeners: Callable[[Event], None]) -> Iterator[None]:
 
 def _is_all(call: FlowCall, api: Api) -> bool:
     """Tell whether the flow may end as a record: it only prepares, and this home's `shardmill up` runs."""
-    up = home.running_up()
+    up = running_up()
     return [job.name for job in call.jobs] == ["prepare"] and up is not None and up.api_url == api.url
 
 

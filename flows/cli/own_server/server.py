@@ -101,7 +101,7 @@ def server(
         return
     backends = _backends(database, redis)
     if part is Part.API:
-        from flows.server.up import check_place
+        from flows.server.addresses import check_place
 
         check_place(host, port, auth or None, "--port")
     ui_url = (url or server_url(host, port)).rstrip("/")

@@ -38,12 +38,12 @@ def page(
     from flows.page.options import PageOptions
     from flows.page.serving import serve_page
     from flows.parameters import root_or_default
-    from flows.server import up
+    from flows.server.addresses import check_place
     from flows.server.api import standing_api
     from infra.errors import EnvironmentFault
 
     port = port or free_port()
-    up.check_place(host, port, auth or None, "--port")
+    check_place(host, port, auth or None, "--port")
     try:
         api = standing_api()
     except EnvironmentFault as fault:

@@ -19,7 +19,7 @@ from infra.processes.ports import free_port
 if TYPE_CHECKING:
     import psutil
 
-    from flows.home import RunningUp
+    from flows.server.running_up import RunningUp
     from flows.server.up import UpOptions
 
 _DEFAULT_PORT = 4200
@@ -110,11 +110,11 @@ def up(
         _detach(chosen)
         _say_where(json_output)
         return
-    with up.running(chosen, output.note if sys.stderr.isatty() else _note_with_time) as watch:
+    with up.running(chosen, output.note if sys.stderr.isatty() else _note_with_time) as platform:
         _say_where(json_output)
         if not json_output:
             output.say(f"Logs:        {home.logs_folder()}", "", "Ctrl-C stops it all.")
-        watch.keep_running()
+        platform.keep_running()
 
 
 def down() -> None:
@@ -126,10 +126,10 @@ def down() -> None:
     """
     import psutil
 
-    from flows import home
     from flows.cli import output
+    from flows.server.running_up import up_process
 
-    process_id = home.up_process()
+    process_id = up_process()
     if process_id is None:
         output.say("shardmill up is not running")
         return
@@ -166,12 +166,10 @@ def _detach(chosen: UpOptions) -> None:
     """
     from flows import home
     from flows.cli import output
-    from flows.server.database import check_database
-    from flows.server.up import check_address
+    from flows.server.running_up import running_up, up_lock
 
-    with home.up_lock():
-        check_address(chosen)  # refuse here, not in a log
-        check_database(chosen.database)
+    with up_lock():
+        chosen.check()  # refuse here, not in a log
     log_path = home.logs_folder() / "up.log"
     arguments = [
         "--host",
@@ -199,7 +197,7 @@ def _detach(chosen: UpOptions) -> None:
         )
     output.note("Starting Prefect's server, the deployments, a worker and the page ...")
     deadline = time.monotonic() + _DETACH_SECONDS
-    while home.running_up() is None:
+    while running_up() is None:
         if process.poll() is not None or time.monotonic() > deadline:
             process.kill()
             said = log_path.read_bytes()[begin:].decode("utf-8", "replace").strip()
@@ -223,10 +221,10 @@ def _passwords(chosen: UpOptions) -> dict[str, str]:
 
 
 def _say_where(json_output: bool) -> None:
-    from flows import home
     from flows.cli import output
+    from flows.server.running_up import running_up
 
-    running = home.running_up()
+    running = running_up()
     assert running is not None
     if json_output:
         output.print_json(

@@ -76,12 +76,13 @@ def _load(api: Api) -> None:
 def _say_that_nothing_answers(json_output: bool) -> None:
     from flows import home
     from flows.cli import output
+    from flows.server.running_up import running_up, up_process
 
-    process = home.up_process()
+    process = up_process()
     if json_output:
         output.print_json({"running": False, **({"pid": process} if process else {})})
     elif process:
-        up = home.running_up()
+        up = running_up()
         where = f" at {up.api_url}" if up is not None else ""
         output.say(
             f"shardmill up (process {process}) is there, but its Prefect server{where} does not answer",
@@ -169,9 +170,9 @@ def _as_json(
 
 def _page_url(api: Api) -> str | None:
     """URL of the platform's own page, if this server belongs to a `shardmill up` of this home."""
-    from flows import home
+    from flows.server.running_up import running_up
 
-    up = home.running_up()
+    up = running_up()
     return up.page_url if up is not None and up.api_url == api.url else None
 
 

@@ -10,7 +10,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from flows import home
 from flows.server.backup.catalog_files import (
     Copied,
     back_up_dataset,
@@ -20,6 +19,7 @@ from flows.server.backup.catalog_files import (
     restore_dataset,
 )
 from flows.server.backup.database import back_up_database, restore_database
+from flows.server.running_up import up_lock
 from infra.dataset.catalog import Catalog
 from infra.errors import CorruptDataError, NotFoundError, UsageError
 from infra.storage.filesystem import Storage
@@ -109,7 +109,7 @@ def restore(folder: Path, places: Places, *, replace: bool) -> Backup:
     catalog = Catalog(places.root)
     datasets = {name: Storage.at(folder / "datasets" / name) for name in described["datasets"]}
     aliases = Storage.at(folder / ALIASES) if (folder / ALIASES).is_dir() else None
-    with home.up_lock(_STOP_FIRST):
+    with up_lock(_STOP_FIRST):
         # Nothing is changed before all of this is known to go well.
         for name, source in datasets.items():
             check_dataset(source, catalog, name)

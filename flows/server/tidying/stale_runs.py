@@ -16,6 +16,7 @@ from flows import home
 from flows.flow_runs.lost_runs import is_held, set_crashed
 from flows.server.deployments import POOL
 from infra.digests import digest_of
+from infra.processes.trees import lives
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -96,6 +97,6 @@ def _unfinished(client: SyncPrefectClient) -> list[FlowRun]:
 
 def _process_lives(process_id: str | None) -> bool:
     try:
-        return psutil.Process(int(process_id or "")).status() != psutil.STATUS_ZOMBIE
+        return lives(psutil.Process(int(process_id or "")))
     except (ValueError, psutil.NoSuchProcess):
         return False

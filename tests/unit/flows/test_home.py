@@ -1,60 +1,20 @@
-"""The state of `shardmill up`: it counts while its process lives, and not a moment longer."""
+"""SHARDMILL_HOME: a folder that cannot be used is named, and loopback needs no proxy."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from flows import home
-from flows.home import RunningUp
-from infra.errors import EnvironmentFault, LockedError
-
-UP = RunningUp(pid=1, host="127.0.0.1", port=4200, root="/d", runs="/r")
+from flows.server.running_up import up_lock
+from infra.errors import EnvironmentFault
 
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHARDMILL_HOME", str(tmp_path / "home"))
-
-
-def test_it_is_known_while_it_holds_its_lock() -> None:
-    assert home.running_up() is None
-    with home.up_lock():
-        assert home.running_up() is None, "not before it is healthy"
-        home.write_running_up(UP)
-        assert home.running_up() == UP
-        home.clear_running_up()
-        assert home.running_up() is None
-
-
-def test_what_a_killed_one_left_behind_does_not_count() -> None:
-    holder = "from flows import home\nwith home.up_lock():\n    print('held', flush=True)\n    input()"
-    with subprocess.Popen(
-        [sys.executable, "-c", holder], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"held\n"
-        home.write_running_up(UP)
-        assert home.running_up() == UP
-        process.kill()
-    assert home.running_up() is None
-
-
-def test_only_one_runs_at_a_time() -> None:
-    with home.up_lock():
-        home.write_running_up(UP)
-        with pytest.raises(LockedError, match=r"process 1\) at http://127.0.0.1:4200"), home.up_lock():
-            pass
-
-
-def test_a_broken_state_file_is_no_state() -> None:
-    with home.up_lock():
-        (home.home() / "up.json").write_text('{"pid": 3}')
-        assert home.running_up() is None
 
 
 def test_a_home_that_cannot_be_used_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +46,7 @@ def test_what_stands_in_the_way_in_the_home_is_named(below: str) -> None:
 def use_everything() -> None:
     home.logs_folder()
     home.prefect_environment()
-    with home.up_lock():
+    with up_lock():
         pass
 
 

@@ -15,7 +15,10 @@ def test_it_does_not_wait_until_somebody_notices_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SHARDMILL_HOME", str(tmp_path))
-    program = "from flows import home\nwith home.up_lock():\n    print('held', flush=True)\n    input()"
+    program = (
+        "import os; from flows.server.running_up import up_lock\n"
+        "with up_lock(process_id=os.getpid()):\n    print('held', flush=True)\n    input()"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as up:

@@ -1,0 +1,129 @@
+"""A service of `shardmill up` that is kept running: started again when it ends, until it ends too often."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from infra.errors import EnvironmentFault
+
+if TYPE_CHECKING:
+    from flows.server.services import Service
+
+# A service that ends three times in a row, each time sooner than this after its start, is given up.
+_LIVED_SECONDS = 30.0
+_SHORT_LIVES = 3
+_RESTART_SECONDS = 2.0
+
+Say = Callable[[str], None]
+
+
+def no_need() -> None:
+    """Need nothing."""
+
+
+@dataclass(slots=True)
+class KeptService:
+    """A service, and what is remembered of it.
+
+    Attributes:
+        name: in messages.
+        start: starts its process.
+        say: tells a person what happens.
+        need: raises an error while something is away that the service needs.
+        is_optional: the platform works without it.
+        is_wanted: it is to run.
+        process: None while it does not run.
+        clock: the time in seconds.
+    """
+
+    name: str
+    start: Callable[[], Service]
+    say: Say
+    need: Callable[[], None] = no_need
+    is_optional: bool = False
+    is_wanted: bool = True
+    process: Service | None = None
+    clock: Callable[[], float] = time.monotonic
+    _started: float = 0.0
+    _not_before: float = 0.0
+    _short_lives: int = 0
+    _said: str = ""
+
+    def begin(self) -> None:
+        """Start it, and wait until it answers.
+
+        Raises:
+            EnvironmentFault: It ended at once, or does not answer.
+        """
+        self._started = self.clock()
+        self.process = self.start()
+        self.process.wait_until_healthy()
+
+    def stop(self) -> None:
+        """End it, with all its processes."""
+        if self.process is not None:
+            self.process.stop()
+            self.process = None
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether it has ended too often."""
+        return self._short_lives >= _SHORT_LIVES
+
+    def keep(self) -> None:
+        """Look at it once: end what is left of it if it has ended, and start it again a moment later.
+
+        Raises:
+            EnvironmentFault: It ended again and again, and the platform cannot do without it.
+        """
+        if self.process is not None and self.process.has_ended:
+            self._end(self.process)
+        if self.process is None and self.is_wanted and self.clock() >= self._not_before:
+            self._begin_again()
+
+    def _end(self, process: Service) -> None:
+        self.stop()
+        lived = self.clock() - self._started
+        self._short_lives = self._short_lives + 1 if lived < _LIVED_SECONDS else 0
+        ended = f"{self.name} ended with status {process.process.returncode}"
+        if not self.is_given_up:
+            self._not_before = self.clock() + _RESTART_SECONDS
+            self.say(f"{ended}; starting it again (see {process.log_path})")
+        elif self.is_optional:
+            self.is_wanted = False
+            self.say(f"{ended} again and again; the platform goes on without it (see {process.log_path})")
+        else:
+            process.check(self.name)
+
+    def _begin_again(self) -> None:
+        """Start it. While something that it needs is away, say so once.
+
+        Raises:
+            EnvironmentFault: It fails again and again although nothing is away.
+        """
+        import httpx
+        from prefect.exceptions import ObjectNotFound
+
+        try:
+            self.need()
+        except (httpx.HTTPError, ObjectNotFound, EnvironmentFault) as error:
+            self._say_later(getattr(error, "message", None) or str(error))
+            return
+        try:
+            self.begin()
+        except EnvironmentFault as error:
+            self._short_lives += 1
+            self.stop()
+            if self.is_given_up:
+                raise
+            self._say_later(error.message.splitlines()[0])
+            return
+        self._said = ""
+
+    def _say_later(self, reason: str) -> None:
+        if reason != self._said:
+            self.say(f"{self.name} starts later: {reason}")
+        self._said = reason

@@ -1,0 +1,105 @@
+"""A service is started again when it ends, until it has ended too often."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.server.kept_service import KeptService
+from flows.server.services import Service
+from infra.errors import EnvironmentFault
+
+
+class Ended(Service):
+    """A service whose process has ended, and says why in its log."""
+
+    def __init__(self, log_path: Path) -> None:
+        self.log_path = log_path
+        log_path.write_text("why it ended")
+        self.process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(7)"])
+        self.process.wait()
+
+    def stop(self) -> None:
+        """Nothing is left of it."""
+
+
+class Kept:
+    """A kept service whose process always ends, with a clock that the test moves on."""
+
+    def __init__(self, log: Path, *, is_optional: bool = False) -> None:
+        self.now, self.starts, self.said, self.away = 0.0, 0, list[str](), ""
+        self._log = log
+        self.service = KeptService(
+            "the fake",
+            self._start,
+            self.said.append,
+            need=self._need,
+            is_optional=is_optional,
+            clock=lambda: self.now,
+        )
+
+    def _start(self) -> Service:
+        self.starts += 1
+        return Ended(self._log)
+
+    def _need(self) -> None:
+        if self.away:
+            raise EnvironmentFault(self.away, "wait")
+
+    def keep(self, seconds: float) -> None:
+        """Look at it once, after so long."""
+        self.now += seconds
+        self.service.keep()
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    return Kept(tmp_path / "log")
+
+
+def test_it_is_started_again_a_moment_later(kept: Kept) -> None:
+    kept.service.begin()
+    kept.keep(60)
+    assert kept.starts == 1
+    assert kept.said[0].startswith("the fake ended with status 7; starting it again (see ")
+    kept.keep(5)
+    assert kept.starts == 2
+
+
+def test_it_is_given_up_after_three_short_lives(kept: Kept) -> None:
+    kept.service.begin()
+    for _ in range(4):
+        kept.keep(5)
+    assert kept.starts == 3
+    with pytest.raises(EnvironmentFault, match="the fake ended with status 7; it last said:\nwhy it ended"):
+        kept.keep(5)
+
+
+def test_long_lives_are_not_counted(kept: Kept) -> None:
+    kept.service.begin()
+    for _ in range(20):
+        kept.keep(60)
+    assert kept.starts == 11, "each look finds it ended, or starts it again"
+
+
+def test_the_platform_goes_on_without_an_optional_one(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "log", is_optional=True)
+    kept.service.begin()
+    for _ in range(20):
+        kept.keep(5)
+    assert kept.starts == 3
+    assert kept.service.is_given_up
+    assert "again and again; the platform goes on without it" in kept.said[-1]
+
+
+def test_it_waits_for_what_it_needs_and_says_so_once(kept: Kept) -> None:
+    kept.away = "the database does not answer"
+    for _ in range(5):
+        kept.keep(60)
+    assert (kept.starts, kept.said) == (0, ["the fake starts later: the database does not answer"])
+    kept.away = ""
+    kept.keep(60)
+    assert kept.starts == 1
