@@ -79,7 +79,7 @@ def write_references(spool: Storage, references: pa.Table, blocks: list[Block]) 
     references = references.select(schema.names).combine_chunks().unify_dictionaries()
     with spool.atomic_writer(REFERENCES_FILE) as stream, pa.ipc.new_file(stream, schema) as writer:
         for block in blocks:
-            (batch,) = references.slice(block.start, block.length).to_batches()
+            (batch,) = references.slice(block.start, block.length).combine_chunks().to_batches()
             writer.write_batch(batch)
 
 

@@ -32,6 +32,7 @@ from beam_jobs.reuse.previous import PreviousVersion, Reuse
 from beam_jobs.spool.claims import RunClaim
 from beam_jobs.tables.digests import table_digest
 from beam_jobs.tables.ids import digest_bytes, record_ids
+from beam_jobs.tables.long_columns import take_rows
 from infra.dataset.catalog import Catalog
 from infra.dataset.publishing import publish_on_newest
 from infra.dataset.version import DatasetVersion
@@ -145,7 +146,7 @@ def _deal_again(previous: PreviousVersion, config: PrepareConfig) -> _Assembly:
         ),
         config,
     )
-    in_order = records.take(pa.array(dealt.order)).combine_chunks()
+    in_order = take_rows(records, pa.array(dealt.order)).combine_chunks()
     return _Assembly(in_order, dealt.shards, previous.version.manifest.classes, previous.features)
 
 

@@ -38,13 +38,6 @@ def is_null(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
     return np.asarray(pc.is_null(column).to_numpy(), np.bool_)
 
 
-def one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array."""
-    if column.num_chunks == 1:
-        return column.chunk(0)  # joining one chunk would copy it
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-
-
 def split_codes(splits: pa.ChunkedArray) -> Codes:
     """Return the index into SPLITS of each name: int8 [N], -1 if it is null."""
     codes = pc.index_in(splits, pa.array(SPLITS, pa.string()))

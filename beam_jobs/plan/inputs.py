@@ -71,7 +71,9 @@ class InputRows:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows (INPUTS_SCHEMA), sorted by URI, PLAN_ROWS at a time."""
         for start in range(0, len(self), PLAN_ROWS):
-            yield from self.table(start, PLAN_ROWS).combine_chunks().to_batches()
+            rows = self.table(start, PLAN_ROWS).combine_chunks()
+            # Taken row by row, so that no text hides behind a null, and in the digest of a plan.
+            yield from rows.take(pa.array(np.arange(rows.num_rows))).combine_chunks().to_batches()
 
     def table(self, start: int = 0, length: int | None = None) -> pa.Table:
         """Return the rows [start, start + length), or all from ``start`` on: INPUTS_SCHEMA, sorted by URI."""
@@ -151,6 +153,7 @@ class InputRows:
     def _repetitions(self, records: Int64) -> pa.Array:
         """Return the messages that name the file whose bytes are repeated: string [records]."""
         originals = self.files.uris.take(pa.array(self.files.rows[self.found.kept[records]]))
+        originals = originals.cast(pa.string())
         return pc.binary_join_element_wise("the same bytes as ", originals, "")
 
     def _explained(

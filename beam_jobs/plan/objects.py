@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.plan.columns import one_chunk
 from beam_jobs.tables.features import PREFIX
+from beam_jobs.tables.long_columns import one_chunk
 from infra.format.labels import NO_CLASS
 from infra.format.objects import OBJECT_FEATURES, OBJECT_LABELS
 

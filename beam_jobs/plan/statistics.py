@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.plan.columns import Codes, Rows, one_chunk
+from beam_jobs.plan.columns import Codes, Rows
+from beam_jobs.tables.long_columns import one_chunk
 from infra.format.contract import SPLITS, ChannelStatistics, SplitStatistics
 
 Float64 = npt.NDArray[np.float64]

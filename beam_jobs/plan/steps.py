@@ -18,14 +18,14 @@ import pyarrow.compute as pc
 
 from beam_jobs.config import PrepareConfig
 from beam_jobs.plan.classes import number_classes
-from beam_jobs.plan.columns import Codes, Rows, one_chunk, rows_where, split_codes
+from beam_jobs.plan.columns import Codes, Rows, rows_where, split_codes
 from beam_jobs.plan.inputs import FACTS_OF_INPUTS, InputRows
 from beam_jobs.plan.interface import PlannedVersion
 from beam_jobs.plan.previous import PreviousRecords
 from beam_jobs.plan.pseudo_random_order import SPLIT, hash_ranks
 from beam_jobs.plan.records import PlannedRecords
 from beam_jobs.plan.shards import Dealt, RecordsToDeal, deal
-from beam_jobs.plan.similarity.combined import RecordsToCompare, find_by_looks_and_vectors
+from beam_jobs.plan.similarity.combined import FoundNear, RecordsToCompare, find_by_looks_and_vectors
 from beam_jobs.plan.similarity.duplicates import Duplicates, Files, find_duplicates, find_label_conflicts
 from beam_jobs.plan.similarity.groups import Groups, key_groups, units_of
 from beam_jobs.plan.similarity.near_duplicates import NearDuplicates, near_duplicates_table
@@ -37,6 +37,7 @@ from beam_jobs.plan.summary import PlanSummary
 from beam_jobs.schemas import Status
 from beam_jobs.tables.features import PREFIX, feature_columns, features_of
 from beam_jobs.tables.ids import UInt64, digest_bytes
+from beam_jobs.tables.long_columns import in_one_chunk, one_chunk
 from beam_jobs.tables.text_columns import code_texts
 from beam_jobs.tables.vectors import Vectors
 from infra.format.labels import LabelKind
@@ -67,8 +68,8 @@ class _Known:
     """Facts of all files, and the files that become records.
 
     Attributes:
-        listing: LISTING_SCHEMA, in one chunk.
-        facts: PLACED_FACTS_SCHEMA, in one chunk.
+        listing: LISTING_SCHEMA, in one chunk; long columns have 64-bit offsets (tables.long_columns).
+        facts: PLACED_FACTS_SCHEMA, in one chunk too.
         read: int32, rows of the listing that were read.
         files: the files that have a stored image.
         labels: of the whole listing; of kinds other than class a text for people.
@@ -91,7 +92,7 @@ class _Known:
     @classmethod
     def of(cls, listing: pa.Table, facts: pa.Table, kind: LabelKind) -> _Known:
         """Join the listing with the facts of the files that were read."""
-        listing, facts = listing.combine_chunks(), facts.combine_chunks()  # taking from many is slow
+        listing, facts = in_one_chunk(listing), in_one_chunk(facts)  # taking from many is slow
         read = rows_where(listing["status"].to_numpy() == Status.TO_READ)
         if len(read) != facts.num_rows:
             raise ValueError(f"{facts.num_rows} rows of facts for {len(read)} files that were read")
@@ -156,7 +157,9 @@ def plan_version(
     known = _Known.of(listing, facts, config.source.label_kind)
     if previous is not None:
         previous = previous.of_kind(known.kind)
-    near = find_by_looks_and_vectors(known.to_compare(), config.groups, vectors)
+    near = FoundNear(None)
+    if config.groups.near_duplicates or vectors is not None:
+        near = find_by_looks_and_vectors(known.to_compare(), config.groups, vectors)
     grouped = _split(known, config, previous, near.found)
     leaks, dropped = settle_leaks(grouped, config.groups.leakage)
     stays = _without(len(known.ids), dropped.records)

@@ -21,7 +21,14 @@ from beam_jobs.plan.records import PlannedRecords
 from beam_jobs.plan.similarity.duplicates import Duplicates, Files
 from beam_jobs.plan.splits.leaks import Dropped
 from beam_jobs.plan_by_ranges.dealing import Dealing
-from beam_jobs.plan_by_ranges.gathering import FACTS, LISTING, FileRange, GatherFacts
+from beam_jobs.plan_by_ranges.gathering import (
+    FACTS,
+    LISTED,
+    LISTING,
+    SEND_FILES,
+    FileRange,
+    GatherFacts,
+)
 from beam_jobs.plan_by_ranges.tables import PlanTables, RangeTask, range_of
 from beam_jobs.schemas import Status
 from beam_jobs.tables.features import feature_columns, features_of
@@ -69,8 +76,9 @@ class SendFiles(RangeTask):
         carries_features: whether the columns of features are sent too.
     """
 
-    name: ClassVar[str] = "SendFiles"
+    name: ClassVar[str] = SEND_FILES
     output: ClassVar[str] = TO_HASHES
+    received: ClassVar[tuple[str, ...]] = (LISTED,)
     gathering: GatherFacts
     seed: int
     carries_features: bool

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,7 @@ from infra.digests import digest_of
 from infra.storage.filesystem import Storage
 
 LISTED, LISTING, FACTS = "listed", "listing", "facts"
+SEND_FILES: Final = "SendFiles"  # the task that gathers, after which LISTED is removed
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class FileRange:
         blocks: (number, block) in order; the first may begin before the range, and the last end behind it.
         skip: files of the first block that lie before the range.
         length: files of the range that are in blocks.
+        first_read: number of files to read before the range.
     """
 
     start: int
@@ -43,6 +46,7 @@ class FileRange:
     blocks: Sequence[tuple[int, Block]]
     skip: int
     length: int
+    first_read: int = 0
 
 
 def gather_by_ranges(
@@ -105,17 +109,18 @@ def cut_files(
         known: bool [files to read], the files that are not in blocks; None if all are.
     """
     bounds = [number * listing.num_rows // tables.ranges for number in range(tables.ranges + 1)]
-    done = tables.numbers(LISTED)
+    done = set(range(tables.ranges)) if tables.is_finished(SEND_FILES) else tables.numbers(LISTED)
     starts = np.array([block.start for block in blocks], np.int64)
-    ranges, place, encoded = [], 0, 0
+    ranges, first_read, encoded = [], 0, 0
     for number, (start, stop) in enumerate(pairwise(bounds)):
         rows = listing.slice(start, stop - start)
         if number not in done:
             tables.write(LISTED, number, rows)
-        read = int((rows["status"].to_numpy() == Status.TO_READ).sum())
-        length = read if known is None else int((~known[place : place + read]).sum())
-        ranges.append(_file_range(start, stop, blocks, starts, encoded, length))
-        place, encoded = place + read, encoded + length
+        read = _num_read(rows)
+        length = read if known is None else int((~known[first_read : first_read + read]).sum())
+        part = _file_range(start, stop, blocks, starts, encoded, length)
+        ranges.append(replace(part, first_read=first_read))
+        first_read, encoded = first_read + read, encoded + length
     return ranges
 
 
@@ -160,28 +165,26 @@ class GatherFacts:
         """Write the listing and the facts of a range, with the features that reading found in the listing."""
         part = self.ranges[number]
         listing = self.tables.read(LISTED, number)
-        facts = self._encoded(part)
+        facts = self.facts_of_blocks(part)
         if self.previous is not None:
             facts = fill_in_stored_before(facts, self.previous)
         if self.known is not None and self.facts_of_known is not None:
-            first = self._first_place(number)
-            known = self.known[first : first + int(_num_read(listing))]
+            first = part.first_read
+            known = self.known[first : first + _num_read(listing)]
             before = int(self.known[:first].sum())
             facts = merge_facts(known, self.facts_of_known.slice(before, int(known.sum())), facts)
         listing, facts = move_to_listing(listing, code_texts(facts, IMAGE_NAMES))
         self.tables.write(LISTING, number, listing)
         self.tables.write(FACTS, number, facts)
 
-    def _encoded(self, part: FileRange) -> pa.Table:
+    def facts_of_blocks(self, part: FileRange) -> pa.Table:
+        """Return the facts of the files of a range that are in blocks: PLACED_FACTS_SCHEMA and features."""
         found = (read_facts(self.tables.spool, block) for _, block in part.blocks)
         parts = [self.schema.empty_table(), *found]
         lengths = [block.length for _, block in part.blocks]
         numbers = np.repeat(np.array([number for number, _ in part.blocks], np.int32), lengths)
         facts = place_facts(pa.concat_tables(parts).combine_chunks(), numbers)
         return facts.slice(part.skip, part.length).combine_chunks()
-
-    def _first_place(self, number: int) -> int:
-        return sum(_num_read(self.tables.read(LISTED, before)) for before in range(number))
 
 
 def _num_read(listing: pa.Table) -> int:

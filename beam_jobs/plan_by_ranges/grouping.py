@@ -12,7 +12,7 @@ from typing import ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.plan.columns import Codes, one_chunk
+from beam_jobs.plan.columns import Codes
 from beam_jobs.plan.pseudo_random_order import SPLIT, hash_ranks
 from beam_jobs.plan.similarity.groups import Groups, units_of
 from beam_jobs.plan.similarity.near_duplicates import NearDuplicates
@@ -21,6 +21,7 @@ from beam_jobs.plan.splits.leaks import GroupedRecords
 from beam_jobs.plan.splits.placement import Units
 from beam_jobs.plan_by_ranges.tables import Int64, PlanTables, RangeTask, range_of
 from beam_jobs.tables.ids import UInt64
+from beam_jobs.tables.long_columns import one_chunk
 
 GROUPS, TO_KEYS = "groups", "to-keys"
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.plan.columns import Codes, Rows, one_chunk, rows_where
+from beam_jobs.plan.columns import Codes, Rows, rows_where
 from beam_jobs.plan.previous import PreviousRecords
 from beam_jobs.plan.pseudo_random_order import SHARD, SPLIT, hash_ranks
 from beam_jobs.plan.shards import HeldShards, RecordsToDeal
@@ -25,6 +25,7 @@ from beam_jobs.plan_by_ranges.splitting import Seats
 from beam_jobs.plan_by_ranges.tables import Int64, PlanTables, RangeTask, range_of
 from beam_jobs.tables.features import feature_columns, features_of
 from beam_jobs.tables.ids import UInt64, digest_bytes
+from beam_jobs.tables.long_columns import one_chunk
 from beam_jobs.tables.text_columns import code_texts
 from infra.format.contract import LabelConflict
 
@@ -146,6 +147,7 @@ class AssignSplits(RangeTask):
 
     name: ClassVar[str] = "AssignSplits"
     output: ClassVar[str] = TO_DEAL
+    received: ClassVar[tuple[str, ...]] = (RECORDS,)
     seed: int
     seats: Seats
     sizes: Int64 | None

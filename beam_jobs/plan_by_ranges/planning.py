@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from beam_jobs.config import PrepareConfig, RunnerConfig
 from beam_jobs.execution.runners import run_task
 from beam_jobs.plan import PlannedVersion, PlanSummary, PreviousRecords
-from beam_jobs.plan.columns import Codes, one_chunk
+from beam_jobs.plan.columns import Codes
 from beam_jobs.plan.similarity.near_duplicates import (
     NearDuplicates,
     find_near_duplicates,
@@ -47,6 +47,7 @@ from beam_jobs.plan_by_ranges.statistics import statistics_of
 from beam_jobs.plan_by_ranges.tables import Int64, RangeTask, RowsOnStorage
 from beam_jobs.tables.features import features_of
 from beam_jobs.tables.ids import digest_bytes, record_ids
+from beam_jobs.tables.long_columns import one_chunk
 from infra.format.contract import INPUTS_SCHEMA, SPLITS, Leaks
 from infra.format.labels import NO_CLASS
 
@@ -136,7 +137,7 @@ class _Planning:
 
     def _run(self, task: RangeTask, *, here: bool = False) -> None:
         """Run a task for the ranges that it was not done for; in this process if ``here``."""
-        if self.tables.is_finished(task):
+        if self.tables.is_finished(task.name):
             return
         done = self.tables.numbers(task.output)
         todo = [number for number in range(self.tables.ranges) if number not in done]

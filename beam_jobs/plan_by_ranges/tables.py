@@ -35,7 +35,7 @@ class RangeTask(Task):
 
     Attributes:
         output: name of the tables that are written last.
-        received: names of the exchanges that no other task reads.
+        received: names of the tables that it reads and no later task does.
         tables: of the plan.
     """
 
@@ -67,12 +67,12 @@ class PlanTables:
         """Return the path of the table of one range, relative to the spool."""
         return f"{self.folder}/{name}/{number:05d}.arrow"
 
-    def is_finished(self, task: RangeTask) -> bool:
-        """Tell whether a task was done for all ranges."""
-        return self.spool.exists(f"{self.folder}/finished/{task.name}")
+    def is_finished(self, name: str) -> bool:
+        """Tell whether the task of this name was done for all ranges."""
+        return self.spool.exists(f"{self.folder}/finished/{name}")
 
     def finish(self, task: RangeTask) -> None:
-        """Note that a task was done for all ranges, and remove the rows that it received."""
+        """Note that a task was done for all ranges, and remove the tables that no other task reads."""
         self.spool.write_atomic(f"{self.folder}/finished/{task.name}", b"")
         for name in task.received:
             self.spool.delete_tree(f"{self.folder}/{name}")

@@ -41,16 +41,16 @@ def _is_still_unreadable(version: DatasetVersion, listing: Listing, source: Read
         return True
     inputs = version.inputs()
     lost = inputs.filter(pc.and_(pc.equal(inputs["stage"], READ), pc.is_in(inputs["reason"], _PASSING)))
+    reasons = dict(zip(lost["uri"].to_pylist(), lost["reason"].to_pylist(), strict=True))
     # The rows of the listing, since those of the version do not say which container holds an image.
-    places = pc.index_in(lost["uri"], listing.table["uri"].combine_chunks())
-    listed = listing.table.take(places.combine_chunks())
-    for file, reason in zip(file_refs(listed), lost["reason"].to_pylist(), strict=True):
+    listed = listing.table.filter(pc.is_in(listing.table["uri"], lost["uri"].combine_chunks()))
+    for file in file_refs(listed):
         try:
             source.read(file)
             if file.mask is not None:
                 source.read(file.mask)
         except SourceFault as fault:
-            if fault.reason == reason:
+            if fault.reason == reasons[file.uri]:
                 continue
         return False
     return True

@@ -15,11 +15,14 @@ from beam_jobs.reuse.previous import PreviousVersion
 from beam_jobs.schemas import IMAGE_NAMES, Status
 from beam_jobs.tables.features import feature_columns, features_of
 from beam_jobs.tables.ids import digest_bytes, record_ids
+from beam_jobs.tables.long_columns import one_chunk, take_rows
 from beam_jobs.tables.lookup import find_ids
 from beam_jobs.tables.text_columns import code_texts
 from infra.errors import CorruptDataError
 from infra.format.features import Feature
 from infra.storage.filesystem import Storage
+
+_ROWS_AT_A_TIME = 1 << 20
 
 
 def gather_facts(
@@ -58,8 +61,7 @@ def fill_in_stored_before(facts: pa.Table, previous: PreviousVersion) -> pa.Tabl
     is_stored_before = facts["status"].to_numpy() == Status.STORED_BEFORE
     if not is_stored_before.any():
         return facts
-    chosen = pa.array(is_stored_before)
-    wanted = record_ids(digest_bytes(facts["sha256"].filter(chosen)))
+    wanted = record_ids(digest_bytes(facts["sha256"].filter(pa.array(is_stored_before))))
     at, found = find_ids(previous.ids, wanted)
     if not found.all():
         raise CorruptDataError(
@@ -68,11 +70,20 @@ def fill_in_stored_before(facts: pa.Table, previous: PreviousVersion) -> pa.Tabl
         )
     places = np.zeros(len(is_stored_before), np.int64)
     places[is_stored_before] = at
-    records = previous.records.take(pa.array(places, mask=~is_stored_before))
-    taken = image_columns(records, features_of(facts))
+    filled = []
+    for start in range(0, facts.num_rows, _ROWS_AT_A_TIME):
+        part = facts.slice(start, _ROWS_AT_A_TIME)
+        chosen = is_stored_before[start : start + _ROWS_AT_A_TIME]
+        records = take_rows(previous.records, pa.array(places[start : start + len(chosen)], mask=~chosen))
+        filled.append(_filled(part, chosen, records))
+    return pa.concat_tables(filled)
+
+
+def _filled(facts: pa.Table, chosen: npt.NDArray[np.bool_], records: pa.Table) -> pa.Table:
+    """Take the columns that records of the previous version share with facts for the chosen rows."""
     columns = {name: facts[name] for name in facts.column_names}
-    for name, column in taken.items():
-        columns[name] = pc.if_else(chosen, column.combine_chunks(), facts[name].combine_chunks())
+    for name, column in image_columns(records, features_of(facts)).items():
+        columns[name] = pc.if_else(pa.array(chosen), one_chunk(column), one_chunk(facts[name]))
     return pa.table(columns).cast(facts.schema)
 
 
@@ -100,7 +111,7 @@ def merge_facts(known: npt.NDArray[np.bool_], of_known: pa.Table, of_others: pa.
     order = np.empty(len(known), np.int64)
     order[known] = np.arange(of_known.num_rows)
     order[~known] = of_known.num_rows + np.arange(of_others.num_rows)
-    return pa.concat_tables([of_known, of_others]).combine_chunks().take(pa.array(order))
+    return take_rows(pa.concat_tables([of_known, of_others]), order)
 
 
 def mask_of(values: pa.ChunkedArray) -> npt.NDArray[np.bool_]:

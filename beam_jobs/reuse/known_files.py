@@ -33,6 +33,7 @@ from beam_jobs.schemas import (
 from beam_jobs.tables.contents import contents_of
 from beam_jobs.tables.features import PREFIX, with_features
 from beam_jobs.tables.ids import digest_bytes, hex_bytes, record_ids
+from beam_jobs.tables.long_columns import one_chunk, places_in, take_rows
 from beam_jobs.tables.lookup import find_ids
 from infra.format.contract import FILTERED, QUARANTINED
 from infra.format.features import Feature
@@ -75,12 +76,12 @@ def find_known_files(
     places, found = find_ids(previous.ids, ids)
     has_record = mask_of(pc.is_valid(rows["record_id"])) & found
     if has_masks(references) and len(previous.ids):
-        now = references.take(pa.array(files))
-        has_record &= _have_same_masks(inputs, previous.records.take(pa.array(places)), now)
+        now = take_rows(references, files)
+        has_record &= _have_same_masks(inputs, take_rows(previous.records, places), now)
     del inputs  # as large as the facts
     known = has_record | _lost_for_good(rows, retried)
     places = pa.array(places[known], mask=~has_record[known])
-    taken = previous.records.take(places)
+    taken = take_rows(previous.records, places)
     facts = _facts(taken, rows.filter(pa.array(known)), has_record[known], features)
     mask = np.zeros(references.num_rows, np.bool_)
     mask[files[known]] = True
@@ -96,7 +97,7 @@ def _have_same_masks(inputs: pa.Table, records: pa.Table, references: pa.Table) 
         references: REFERENCE_SCHEMA and MASK_COLUMNS, a row for each file that has not changed.
     """
     uri, size_bytes, mtime_ns = (references[field.name] for field in MASK_COLUMNS)
-    then = inputs.take(pc.index_in(uri, inputs["uri"].combine_chunks()))
+    then = take_rows(inputs, one_chunk(places_in(uri, inputs["uri"])))
     same = pc.equal(records[PREFIX + MASK_URI], uri)
     unchanged = pc.and_(pc.equal(then["size_bytes"], size_bytes), pc.equal(then["mtime_ns"], mtime_ns))
     if "mask_container" in references.schema.names:
@@ -125,9 +126,9 @@ def _same_files(
     inputs: pa.Table, references: pa.Table, purged: DigestList
 ) -> tuple[pa.Table, npt.NDArray[np.int64]]:
     """The rows of inputs whose files are unchanged, and the row of ``references`` of each."""
-    places = pc.index_in(references["uri"], inputs["uri"].combine_chunks())
+    places = places_in(references["uri"], inputs["uri"])
     files = np.flatnonzero(mask_of(pc.is_valid(places)))
-    rows, now = inputs.take(places.drop_null()), references.take(pa.array(files))
+    rows, now = take_rows(inputs, one_chunk(places.drop_null())), take_rows(references, files)
     same = mask_of(
         pc.and_(pc.equal(rows["size_bytes"], now["size_bytes"]), pc.equal(rows["mtime_ns"], now["mtime_ns"]))
     )
@@ -168,7 +169,7 @@ def _facts(
         status[~has_record] = np.where(is_filtered, Status.FILTERED, Status.QUARANTINED)
     columns["status"] = pa.array(status)
     for name in ("stage", "reason", "message"):
-        column = rows[name].combine_chunks()
+        column = one_chunk(rows[name])
         columns[name] = pc.if_else(pa.array(has_record), pa.scalar(None, pa.string()), column)
     columns["block"] = pa.nulls(len(has_record), pa.int32())
     schema = with_features(PLACED_FACTS_SCHEMA, features)

@@ -16,6 +16,7 @@ from beam_jobs.plan.columns import Codes, split_codes
 from beam_jobs.schemas import IMAGE_NAMES, PLAN_SCHEMA, PREVIOUS_RECORDS_SCHEMA
 from beam_jobs.tables.features import PREFIX, feature_columns, with_features
 from beam_jobs.tables.ids import UInt64, digest_bytes, hex_bytes, hex_text, record_ids
+from beam_jobs.tables.long_columns import in_one_chunk, with_short_offsets
 from beam_jobs.tables.lookup import find_ids
 from infra.dataset.version import DatasetVersion
 from infra.errors import CorruptDataError, StorageError
@@ -72,7 +73,10 @@ class PreviousVersion:
 
     @property
     def records(self) -> pa.Table:
-        """The records of all sound shards: PREVIOUS_RECORDS_SCHEMA and columns of features, sorted by id."""
+        """The records of all sound shards: PREVIOUS_RECORDS_SCHEMA and columns of features, sorted by id.
+
+        In one chunk; long columns have 64-bit offsets (``tables.long_columns``).
+        """
         return self._indexes[0]
 
     @property
@@ -93,7 +97,7 @@ class PreviousVersion:
             except (CorruptDataError, StorageError):
                 continue  # as if the shard were not there
             tables.append(_records_of(index, number, schema))
-        records = pa.concat_tables(tables).combine_chunks()
+        records = in_one_chunk(pa.concat_tables(tables))
         ids = record_ids(digest_bytes(records["sha256"]))
         order = np.argsort(ids)
         return records.take(pa.array(order)), ids[order]
@@ -152,13 +156,12 @@ class PreviousVersion:
         The records are PLAN_SCHEMA and columns of features.
         """
         extra = feature_columns(self.features)
-        columns = {
-            name: self.records[name] for name in ("sha256", "label", "source_uri", "source_bytes", *extra)
-        }
-        columns |= {name: self.records[name] for name in ("group", "shard", "offset_bytes", *IMAGE_NAMES)}
+        records = with_short_offsets(self.records)
+        columns = {name: records[name] for name in ("sha256", "label", "source_uri", "source_bytes", *extra)}
+        columns |= {name: records[name] for name in ("group", "shard", "offset_bytes", *IMAGE_NAMES)}
         columns |= {
             "id": hex_text(digest_bytes(self.records["sha256"])[:, :8]),
-            "block": pa.nulls(self.records.num_rows, pa.int32()),
+            "block": pa.nulls(records.num_rows, pa.int32()),
         }
         schema = with_features(PLAN_SCHEMA, self.features)
         table = pa.table({name: columns[name] for name in schema.names}).cast(schema)

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.plan.columns import Rows, one_chunk
+from beam_jobs.plan.columns import Rows
 from beam_jobs.plan.similarity.components import Components
+from beam_jobs.tables.long_columns import one_chunk
 
 Int64 = npt.NDArray[np.int64]
 
@@ -82,7 +83,7 @@ def key_groups(keys: pa.ChunkedArray, record_of: Int64) -> tuple[Groups, pa.Arra
     codes = np.asarray(encoded.indices.fill_null(-1).to_numpy(), np.int64)
     keyed = np.flatnonzero(codes >= 0)
     groups = Groups.of(record_of[keyed], codes[keyed])
-    return groups, encoded.dictionary.take(pa.array(groups.labels))
+    return groups, encoded.dictionary.take(pa.array(groups.labels)).cast(pa.string())
 
 
 def units_of(num_records: int, kinds: Sequence[Groups]) -> Rows | None:

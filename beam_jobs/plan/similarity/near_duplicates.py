@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from beam_jobs.config import GroupsConfig
-from beam_jobs.plan.columns import Codes, Rows, is_null, one_chunk, rows_where
+from beam_jobs.plan.columns import Codes, Rows, is_null, rows_where
 from beam_jobs.plan.similarity.components import Components
 from beam_jobs.plan.similarity.groups import Groups
 from beam_jobs.plan.similarity.looks import (
@@ -35,6 +35,7 @@ from beam_jobs.plan.similarity.looks import (
 )
 from beam_jobs.plan.similarity.search import candidates, choices
 from beam_jobs.tables.ids import UInt64, id_text
+from beam_jobs.tables.long_columns import one_chunk
 from infra.format.contract import NEAR_DUPLICATES_SCHEMA, SPLITS
 from infra.format.look import LOOK_BYTES, LOOK_SIDE
 
@@ -89,7 +90,8 @@ def _views(looks: pa.Array) -> tuple[Int8, Int64]:
     """Return the views of looks without nulls: int8 [V, 14, 14], and the look of each: int64 [V]."""
     if not len(looks):
         return np.empty((0, LOOK_SIDE, LOOK_SIDE), np.int8), np.empty(0, np.int64)
-    offsets = np.frombuffer(looks.buffers()[1], np.int32)[looks.offset : looks.offset + len(looks) + 1]
+    width = np.int64 if pa.types.is_large_binary(looks.type) else np.int32
+    offsets = np.frombuffer(looks.buffers()[1], width)[looks.offset : looks.offset + len(looks) + 1]
     data = np.frombuffer(looks.buffers()[2], np.int8)[offsets[0] : offsets[-1]]
     owners = np.repeat(np.arange(len(looks)), np.diff(offsets) // LOOK_BYTES)
     return data.reshape(-1, LOOK_SIDE, LOOK_SIDE), owners

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.config import Leakage
-from beam_jobs.plan.columns import Codes, Rows, one_chunk
+from beam_jobs.plan.columns import Codes, Rows
 from beam_jobs.plan.similarity.groups import Groups
 from beam_jobs.plan.splits.assignment import TRAIN
+from beam_jobs.tables.long_columns import one_chunk
 from infra.errors import LeakError
 from infra.format.contract import SPLITS, Leaks
 
@@ -112,7 +113,7 @@ def _train_members(groups: Groups, splits: Codes) -> tuple[Int64, Int64]:
 def _sentence(opening: str | pa.Array, found: GroupedRecords, others: Int64) -> pa.Array:
     """Return ``<opening><uri> in <split>`` for each of some records."""
     names = pa.array(SPLITS, pa.string()).take(pa.array(found.splits[others]))
-    uris = one_chunk(found.uris.take(pa.array(found.rows[others])))
+    uris = one_chunk(found.uris.take(pa.array(found.rows[others])).cast(pa.string()))
     return pc.binary_join_element_wise(opening, uris, " in ", names, "")
 
 

@@ -34,6 +34,7 @@ from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
 from beam_jobs.sources.rows.typed import TypedRows, count_targets, type_rows, without_lists_of_one
 from beam_jobs.tables.features import PREFIX, features_of, with_features
 from beam_jobs.tables.lists import one_chunk
+from beam_jobs.tables.long_columns import sorted_by
 from infra.errors import NotFoundError
 from infra.format.contract import SPLITS
 from infra.format.labels import LABELS, LabelKind
@@ -111,7 +112,7 @@ def list_contents(folder: SourceFolder, config: PrepareConfig, contents: Content
     for column in listed.schema.names[len(MEMBER_LISTING_SCHEMA) :]:
         field = listed.schema.field(column)
         files_listed = files_listed.append_column(field, pa.nulls(files_listed.num_rows, field.type))
-    listed = pa.concat_tables([files_listed, listed]).unify_dictionaries().sort_by("uri")
+    listed = sorted_by(pa.concat_tables([files_listed, listed]).unify_dictionaries(), "uri")
     warnings = [*contents.warnings, *_warnings(rows, classes), *_unused(settings, contents, typed)]
     return Listing(listed, warnings)
 

@@ -40,6 +40,7 @@ from beam_jobs.sources.kinds.archive.reading import ArchiveReader, unpack_compre
 from beam_jobs.sources.kinds.archive.sidecar_values import asked_values, with_values
 from beam_jobs.sources.listing import Listing
 from beam_jobs.sources.recognition.glance import Glance, Recognised
+from beam_jobs.tables.long_columns import sorted_by
 from infra.codecs.formats import sniff
 from infra.errors import ConfigError, NotFoundError
 from infra.progress import log
@@ -86,7 +87,8 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     log(f"{num_members:,} members of {len(archives):,} archives: {layout.described()}")
     batches += [archive.own for archive in listed if archive.own is not None]
     # Each batch has a dictionary of its own.
-    table = pa.Table.from_batches(batches, MEMBER_LISTING_SCHEMA).unify_dictionaries().sort_by("uri")
+    table = pa.Table.from_batches(batches, MEMBER_LISTING_SCHEMA).unify_dictionaries()
+    table = sorted_by(table, "uri")
     if asked:
         if layout.kind != "webdataset":
             raise ConfigError(
@@ -105,7 +107,8 @@ def _list_masked(
     """Return the listing of images with masks."""
     batches = [batch for archive in archives for batch in archive.batches]
     batches += [archive.own for archive in listed if archive.own is not None]
-    table = pa.Table.from_batches(batches, MEMBER_LISTING_SCHEMA).unify_dictionaries().sort_by("uri")
+    table = pa.Table.from_batches(batches, MEMBER_LISTING_SCHEMA).unify_dictionaries()
+    table = sorted_by(table, "uri")
     return Listing(with_member_masks(table, archives, config), [*warnings, *_damages(listed)])
 
 

@@ -26,6 +26,7 @@ from beam_jobs.sources.kinds.table.typed.labels import MASK_PATH
 from beam_jobs.sources.listing import status_of
 from beam_jobs.tables.features import PREFIX, equal_rows, feature_columns, features_of, with_features
 from beam_jobs.tables.lists import mask_of
+from beam_jobs.tables.long_columns import sorted_by
 from infra.format.features import Feature
 from infra.format.labels import LABELS, TARGETS, LabelKind
 
@@ -82,7 +83,7 @@ class Settled:
             },
             self._features,
         )
-        return pa.concat_tables([files, listed]).sort_by("uri")
+        return sorted_by(pa.concat_tables([files, listed]), "uri")
 
     def _files(self, wanted: frozenset[str] | None) -> pa.Table:
         """The files, with what their rows say: LISTING_SCHEMA and columns of features."""

@@ -52,6 +52,20 @@ def test_the_digest_of_a_block_does_not_depend_on_its_place() -> None:
     assert cut_blocks(chunked, 16) == cut_blocks(table, 16)
 
 
+def test_workers_find_the_references_of_a_table_in_chunks(tmp_path: Path) -> None:
+    """URIs of more than 2 GiB are in several chunks, which a block may cross."""
+    table = references([f"a/{number:05d}" for number in range(60)])
+    blocks = cut_blocks(table, 8)
+    border = blocks[2].start + 1
+    for name, rows in (
+        ("one", table),
+        ("two", pa.concat_tables([table.slice(0, border), table.slice(border)])),
+    ):
+        write_references(Storage.at(tmp_path / name), rows, blocks)
+    written = [(tmp_path / name / "references.arrow").read_bytes() for name in ("one", "two")]
+    assert written[0] == written[1]
+
+
 def test_workers_find_their_references(tmp_path: Path) -> None:
     table = references([f"a/{number:05d}" for number in range(100)])
     blocks = cut_blocks(table, 8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -34,6 +34,32 @@ class FaultyReader:
         return b""
 
 
+def version_that_lost(files: dict[str, str]) -> Any:
+    """A version whose files could not be read: URI -> reason."""
+    rows = [
+        dict.fromkeys(INPUTS_SCHEMA.names) | {"uri": uri, "stage": READ, "reason": reason}
+        for uri, reason in files.items()
+    ]
+    return SimpleNamespace(
+        manifest=empty_manifest().model_copy(update={"quarantine": {UNREADABLE: len(files)}}),
+        missing_files=list,
+        inputs=lambda: pa.Table.from_pylist(rows, INPUTS_SCHEMA),
+    )
+
+
+def test_the_listing_may_be_in_chunks() -> None:
+    """URIs of more than 2 GiB are."""
+    uris = [f"{number}.png" for number in range(6)]
+    rows = [dict.fromkeys(LISTING_SCHEMA.names) | IMAGE | {"uri": uri} for uri in uris]
+    table = pa.Table.from_pylist(rows, LISTING_SCHEMA)
+    listing = Listing(pa.concat_tables([table.slice(0, 2), table.slice(2)]))
+    faults = {"1.png": UNREADABLE, "4.png": VANISHED}
+    version = version_that_lost(faults)
+    assert unchanged_version(version, DIGESTS, listing, FaultyReader(faults), RunnerConfig()) is version
+    other = FaultyReader(faults | {"4.png": UNREADABLE})
+    assert unchanged_version(version, DIGESTS, listing, other, RunnerConfig()) is None
+
+
 @pytest.mark.parametrize(
     ("has_mask", "faults", "is_unchanged"),
     [
@@ -52,12 +78,6 @@ def test_a_version_is_unchanged_while_the_same_files_cannot_be_read(
     schema = pa.schema([*LISTING_SCHEMA, *(MASK_COLUMNS if has_mask else ())])
     row = dict.fromkeys(schema.names) | IMAGE | (MASK if has_mask else {})
     listing = Listing(pa.Table.from_pylist([row], schema))
-    lost = dict.fromkeys(INPUTS_SCHEMA.names) | {"uri": "image.png", "stage": READ, "reason": UNREADABLE}
-    version = SimpleNamespace(
-        manifest=empty_manifest().model_copy(update={"quarantine": {UNREADABLE: 1}}),
-        missing_files=list,
-        inputs=lambda: pa.Table.from_pylist([lost], INPUTS_SCHEMA),
-    )
-    newest = cast(Any, version)
+    newest = version_that_lost({"image.png": UNREADABLE})
     found = unchanged_version(newest, DIGESTS, listing, FaultyReader(faults), RunnerConfig())
     assert (found is newest) is is_unchanged
