@@ -30,6 +30,7 @@ from beam_jobs.execution.pool import Pool
 from beam_jobs.execution.pool.supervision import NumberFailed
 from beam_jobs.execution.runners import check_runner, num_processes
 from beam_jobs.plan import RECORD_OVERHEAD_BYTES, num_shards
+from beam_jobs.plan.similarity.memory import too_little_memory
 from beam_jobs.plan.splits.assignment import divide_by_fractions
 from beam_jobs.publish.digests import Digests
 from beam_jobs.publish.result import class_counts, label_counts
@@ -48,6 +49,7 @@ from infra.dataset.maintenance.purged import purged_contents
 from infra.dataset.version import DatasetVersion
 from infra.format.contract import SPLITS
 from infra.format.masks import MASK_BYTES
+from infra.processes.memory import free_memory_bytes
 from infra.progress import log
 from infra.storage.filesystem import Storage
 
@@ -95,9 +97,11 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
     check_runner(config.runner, (request.source, request.root))
     source = open_source(request)
     listing = list_inputs(source, config)
-    for warning in listing.warnings:
-        log(warning, level="warning")
     references = listing.to_read()
+    too_little = too_little_memory(references.num_rows, config.groups, free_memory_bytes())
+    warnings = [*listing.warnings, *([too_little] if too_little else [])]
+    for warning in warnings:
+        log(warning, level="warning")
     is_sampled = not fetches(config)
     sample = take_sample(references, source, config) if is_sampled else Sample(0, 0, 0.0, 0.0)
     catalog = Catalog(request.root)
@@ -144,7 +148,7 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
             "stored_bytes": round(sample.stored_bytes),
             "images_per_second": round(1 / sample.seconds, 1) if sample.seconds else 0.0,
         },
-        "warnings": listing.warnings,
+        "warnings": warnings,
     }
 
 

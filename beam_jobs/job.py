@@ -26,6 +26,7 @@ from beam_jobs.encode.stage import EncodedFiles, encode_files
 from beam_jobs.execution.runners import check_runner, load_beam
 from beam_jobs.images.into_listing import complete_listing
 from beam_jobs.plan import AnyPlan, Plan, plan_version
+from beam_jobs.plan.similarity.memory import too_little_memory
 from beam_jobs.plan_by_ranges import (
     gather_by_ranges,
     gathering_digest,
@@ -64,6 +65,7 @@ from infra.dataset.version import DatasetVersion
 from infra.errors import CorruptDataError
 from infra.format.contract import LabelEditsSummary
 from infra.format.layout import spool_dir
+from infra.processes.memory import free_memory_bytes
 from infra.processes.turns import Turn
 from infra.progress import job as announce
 from infra.progress import log, progress, stage
@@ -234,6 +236,9 @@ class _Job:
     def encode(self, previous: PreviousVersion | None, spool: Storage) -> tuple[KnownFiles, EncodedFiles]:
         """Find the files that the previous version knows, and encode the others."""
         references = read_listing(spool).to_read()
+        warning = too_little_memory(references.num_rows, self.config.groups, free_memory_bytes())
+        if warning is not None:
+            log(warning, level="warning")
         purged = DigestList.of(purged_contents(self.dataset))
         known = find_known_files(previous, references, purged, self.config)
         write_known_contents(spool, previous, purged)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from beam_jobs.config import PrepareConfig
 from infra.errors import ConfigError
 
-FILES_IN_ONE_PROCESS = 20_000_000
+FILES_IN_ONE_PROCESS = 5_000_000
 FILES_OF_A_RANGE = 1_000_000
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
-import psutil
-
 from infra.errors import OutOfMemory
+from infra.processes.memory import free_memory_bytes
 from infra.processes.process import own_peak_rss_bytes
 from training.config import TrainConfig
 from training.loop.sharing.division import unit_of_rows
@@ -18,7 +16,6 @@ from training.loop.sharing.division import unit_of_rows
 _MOST = 4096
 _LEAST_STEPS_PER_EPOCH = 10
 _SHARE_OF_RAM = 0.8
-_CGROUP = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +89,7 @@ def fitting_sizes(
 
 def available_ram_bytes() -> int:
     """Return the part of this machine's free memory, or of this container's, that a run may take."""
-    free = psutil.virtual_memory().available
-    try:
-        limit, used = ((_CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
-    except OSError:  # no container
-        limit, used = "max", "0"
-    if limit != "max":
-        free = min(free, int(limit) - int(used))
-    return int(_SHARE_OF_RAM * free)
+    return int(_SHARE_OF_RAM * free_memory_bytes())
 
 
 def sized(config: TrainConfig, size: int) -> TrainConfig:
