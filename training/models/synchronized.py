@@ -15,6 +15,7 @@ add up in another way.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -96,16 +97,25 @@ def _moments_of_all_replicas(x: Any, axis: int) -> tuple[Any, Any]:
 @tf.custom_gradient  # type: ignore[untyped-decorator]
 def sum_over_replicas(value: Any) -> tuple[Any, Any]:
     """Add up a tensor over all replicas. Its gradient is the sum of the gradients over all replicas."""
+    return _total(value), sum_over_replicas
+
+
+def _total(value: Any) -> Any:
     context = tf.distribute.get_replica_context()
     total, most_bytes = _sums.get(context.strategy, (None, 0))
-    size_bytes = value.dtype.size * (value.shape.num_elements() or most_bytes + 1)
-    if total is not None and size_bytes <= most_bytes:
-        return _sum_of_ranks(total, value), sum_over_replicas
+    if total is not None and _size_bytes(value) <= most_bytes:
+        return _sum_of_ranks(total, value)
 
     def add_up(strategy: Any, value: Any) -> Any:
         return strategy.extended.reduce_to(tf.distribute.ReduceOp.SUM, value, destinations=value)
 
-    return context.merge_call(add_up, args=(tf.stop_gradient(value),)), sum_over_replicas
+    return context.merge_call(add_up, args=(tf.stop_gradient(value),))
+
+
+def _size_bytes(tensor: Any) -> float:
+    """Return the size of a tensor; infinite if its shape is not known."""
+    elements = tensor.shape.num_elements()
+    return math.inf if elements is None else elements * tensor.dtype.size
 
 
 def _sum_of_ranks(total: SumOfRanks, value: Any) -> Any:
