@@ -12,6 +12,7 @@ process that dies or hangs has named the source that did it::
 
 from __future__ import annotations
 
+import copy
 import faulthandler
 import io
 import json
@@ -304,7 +305,7 @@ def _with_strange_values(values: Any, draw: random.Random) -> Any:
         for key in path[:-1]:
             place = place[key]
         try:
-            place[path[-1]] = draw.choice(_STRANGE)
+            place[path[-1]] = copy.deepcopy(draw.choice(_STRANGE))
         except (TypeError, IndexError, KeyError):
             continue
     return values
