@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from infra.dataset.catalog import Catalog
 from infra.readable import counted
 from tests.prefect_server.server import RunningServer, run_command
@@ -105,6 +107,17 @@ def test_a_failing_source_is_told_once_and_recovers_and_then_nothing_changes(
 
     assert shardmill_up.comes_true(lambda: len(told()) >= 2, 60)
     assert told() == ["shardmill.source.failing", "shardmill.source.recovered"]
+
+
+@pytest.mark.slow
+def test_a_cron_fires_at_the_next_minute(shardmill_up: RunningServer, tmp_path: Path) -> None:
+    source = write_image_folder(tmp_path / "photos", per_class=6)
+    with scheduled(shardmill_up, source, "each-minute", "--cron", "* * * * *"):
+        assert shardmill_up.comes_true(lambda: ended(shardmill_up, "each-minute") != [], 600)
+    first = runs_of(shardmill_up, "each-minute")[0]
+    assert first["auto_scheduled"]
+    assert first["expected_start_time"][17:19] == "00"
+    assert ended(shardmill_up, "each-minute")[0] == ("Completed", "Published each-minute@1")
 
 
 def published(server: RunningServer, dataset: str) -> int:
