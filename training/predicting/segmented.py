@@ -132,14 +132,17 @@ class MaskFiles:
             masks: [n, S, S], of the files that were decoded, in their order; None: there are none.
             together: calls a function for each element of several lists, as ``map`` does.
         """
-        rows = iter(() if masks is None else masks)
-        jobs = [
-            (one, None, "") if one.image is None else (one, next(rows), self.names.name_of(path))
-            for path, one in files
-        ]
-        return together(self._write, *zip(*jobs, strict=True))
+        of_decoded = iter(() if masks is None else masks)
+        inputs, own_masks, names = [], [], []
+        for path, one in files:
+            is_decoded = one.image is not None
+            inputs.append(one)
+            own_masks.append(next(of_decoded) if is_decoded else None)
+            names.append(self.names.name_of(path) if is_decoded else "")
+        return together(self._write, inputs, own_masks, names)
 
     def _write(self, one: Input, mask: npt.NDArray[Any] | None, name: str) -> Prediction:
+        """Write the mask of a file, and maybe an overlay, and return its row; without a mask, the reason."""
         if mask is None:
             return Prediction(one.path, (), one.reason, one.message)
         numbers = at_own_size(mask, one.height, one.width, self.fit, self.num_classes)

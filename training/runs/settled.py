@@ -58,11 +58,14 @@ class Settled:
         if self.global_batch_size is not None:
             found.append(f"data.global_batch_size = 'auto' found {self.global_batch_size}")
         if self.epochs != config.run.epochs:
-            found.append(f"the run began with run.epochs = {self.epochs}, which its warm-up is a share of")
+            found.append(
+                f"the run was lengthened: it began with run.epochs = {self.epochs}, and its warm-up stays as "
+                f"long as it was then"
+            )
         if self.accumulate_steps is not None:
             found.append(
                 f"a step did not fit into memory: since then its examples are taken in "
-                f"{self.accumulate_steps} parts (run.accumulate_steps), with the same global batch"
+                f"{self.accumulate_steps} parts (run.accumulate_steps). The global batch is the same"
             )
         return found
 

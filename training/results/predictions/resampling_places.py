@@ -7,7 +7,7 @@ no mask stays in memory, and boxes are matched once, not in each resample.
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -65,26 +65,40 @@ def summarized_boxes(labels: Any, rows: Rows, num_classes: int) -> tuple[Any, Ro
         kinds, crowds = labels["classes"][at], labels["crowds"][at]
         is_object = kinds >= 0
         support[at] = np.bincount(kinds[is_object & ~crowds], minlength=num_classes)
-        own = (labels["boxes"][at][is_object], kinds[is_object], crowds[is_object])
-        digests.append(
-            hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in own)).digest()
-        )
-        is_found = rows["classes"][at] >= 0
-        boxes = (rows["boxes"][at][is_found], rows["classes"][at][is_found], rows["scores"][at][is_found])
-        found[at] = _matched(own, boxes)
+        wanted = _Wanted(labels["boxes"][at][is_object], kinds[is_object], crowds[is_object])
+        parts = (np.ascontiguousarray(part).tobytes() for part in wanted)
+        digests.append(hashlib.sha256(b"".join(parts)).digest())
+        is_box = rows["classes"][at] >= 0
+        predicted = _Predicted(*(rows[name][at][is_box] for name in ("boxes", "classes", "scores")))
+        found[at] = _matched(wanted, predicted)
     return np.array(digests, "S32"), {"losses": rows["losses"], "support": support, "found": found}
 
 
-def _matched(own: tuple[Any, Any, Any], found: tuple[Any, Any, Any]) -> npt.NDArray[Any]:
-    """Return the found boxes of a record as _FOUND."""
-    (wanted, wanted_kinds, crowds), (boxes, kinds, scores) = own, found
-    result = np.zeros(len(kinds), _FOUND)
-    result["kind"], result["score"] = kinds, scores
-    for kind in np.unique(kinds).tolist():
-        chosen = np.flatnonzero(kinds == kind)
-        chosen = chosen[np.argsort(-scores[chosen], kind="stable")]
-        of_kind = wanted_kinds == kind
-        hits, ignored = match_boxes(boxes[chosen], wanted[of_kind], crowds[of_kind])
+class _Wanted(NamedTuple):
+    """The objects of a record: boxes float32 [M, 4], classes and whether each is a crowd [M]."""
+
+    boxes: Any
+    classes: Any
+    crowds: Any
+
+
+class _Predicted(NamedTuple):
+    """The boxes that a model found in a record: float32 [K, 4], with class and score [K]."""
+
+    boxes: Any
+    classes: Any
+    scores: Any
+
+
+def _matched(wanted: _Wanted, predicted: _Predicted) -> npt.NDArray[Any]:
+    """Match the boxes of a record class by class, the highest score first; return them as _FOUND [K]."""
+    result = np.zeros(len(predicted.classes), _FOUND)
+    result["kind"], result["score"] = predicted.classes, predicted.scores
+    for kind in np.unique(predicted.classes).tolist():
+        chosen = np.flatnonzero(predicted.classes == kind)
+        chosen = chosen[np.argsort(-predicted.scores[chosen], kind="stable")]
+        of_kind = wanted.classes == kind
+        hits, ignored = match_boxes(predicted.boxes[chosen], wanted.boxes[of_kind], wanted.crowds[of_kind])
         result["hits"][chosen], result["ignored"][chosen] = hits, ignored
     return result
 
@@ -115,6 +129,19 @@ class MaskFigures:
         }
 
 
+class _ClassBoxes(NamedTuple):
+    """All found boxes of a class, the highest score first.
+
+    Attributes:
+        records: int64 [K], the record of each.
+        hits, counts: bool [K, overlaps], whether it is right, and whether it counts (crowds do not).
+    """
+
+    records: Ints
+    hits: npt.NDArray[np.bool_]
+    counts: npt.NDArray[np.bool_]
+
+
 class BoxFigures:
     """Objects. Implements ``ResampledFigures``."""
 
@@ -125,22 +152,23 @@ class BoxFigures:
         lengths = [len(found) for found in rows["found"]]
         everything = np.concatenate([np.zeros(0, _FOUND), *rows["found"]])
         records = np.repeat(np.arange(len(lengths)), lengths)
-        self._of_class: list[tuple[Ints, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]] = []
+        self._of_class: list[_ClassBoxes] = []
         for kind in range(self._support.shape[1]):
             chosen = np.flatnonzero(everything["kind"] == kind)
             chosen = chosen[np.argsort(-everything["score"][chosen], kind="stable")]
             found = everything[chosen]
-            self._of_class.append((records[chosen], found["hits"], ~found["ignored"]))
+            self._of_class.append(_ClassBoxes(records[chosen], found["hits"], ~found["ignored"]))
 
     def of(self, times: Ints) -> dict[str, float]:
         """Return average precision, that at an overlap of 0.5, average recall and loss."""
         support = times @ self._support
         figures = np.zeros((2, len(support), len(OVERLAPS)))
         for kind in np.flatnonzero(support).tolist():
-            records, hits, counts = self._of_class[kind]
-            weights = times[records]
+            boxes = self._of_class[kind]
+            weights = times[boxes.records]
             for at in range(len(OVERLAPS)):
-                figures[:, kind, at] = _weighted(weights * counts[:, at], hits[:, at], support[kind])
+                drawn = weights * boxes.counts[:, at]
+                figures[:, kind, at] = _weighted(drawn, boxes.hits[:, at], support[kind])
         precision, recall = figures[:, support > 0]
         return {
             "average_precision": _mean(precision),
