@@ -30,7 +30,7 @@ HOSTILE = REPOSITORY / "tests/faults/hostile"
 SLOW_IMAGES = 16  # each takes three seconds to decode
 NUM_RECORDS = 66 + SLOW_IMAGES
 DEEDS = {"segfault": 1, "sleep_with_the_gil": 2, "eat": 3}
-END_SECONDS = 600.0
+END_SECONDS = 1800.0
 SETTINGS = (
     "runner.block_images=4",
     "shards.num_shards=2",
@@ -73,10 +73,12 @@ def free_cluster(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def start(source: Path, root: Path, cluster: Cluster | None = None) -> subprocess.Popen[str]:
+def start(
+    source: Path, root: Path, cluster: Cluster | None = None, *more_settings: str
+) -> subprocess.Popen[str]:
     """Start prepare in a session of its own, on a cluster or embedded."""
     where = [] if cluster is None else ["--config", str(cluster.config)]
-    settings = [word for setting in SETTINGS for word in ("--set", setting)]
+    settings = [word for setting in (*SETTINGS, *more_settings) for word in ("--set", setting)]
     root.mkdir(parents=True, exist_ok=True)
     with (root / "said").open("ab") as said:
         return subprocess.Popen(
@@ -161,6 +163,18 @@ def test_the_same_bytes_as_embedded_and_progress_that_moves(
     report(f"undisturbed: {time.monotonic() - began:.0f} s, stages {outcome['stage_seconds']}")
 
 
+def test_a_plan_by_ranges_has_the_same_bytes(
+    free_cluster: Cluster, source: Path, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    before = len(free_cluster.jobs())
+    outcome = finish(start(source, tmp_path, free_cluster, "runner.plan_ranges=3"))
+    assert outcome["num_records"] == NUM_RECORDS
+    assert_as_expected(tmp_path, expected)
+    num_jobs = len(free_cluster.jobs()) - before
+    assert num_jobs > 2, "the plan was made by jobs of the cluster"
+    report(f"planned by 3 ranges: {num_jobs} jobs, stages {outcome['stage_seconds']}")
+
+
 @pytest.mark.parametrize("what", ["taskmanager-1", "workers-2", "a Python worker"])
 def test_a_part_killed_in_the_middle_costs_time_and_nothing_else(
     what: str, free_cluster: Cluster, source: Path, expected: dict[str, bytes], tmp_path: Path
@@ -213,6 +227,7 @@ def test_an_orphaned_job_that_still_writes_changes_nothing_of_what_a_second_run_
     assert stored(tmp_path) == expected
     assert verify(Catalog(tmp_path).open("d")).problems == []
     assert finish(start(source, tmp_path, free_cluster))["unchanged"]
+    assert not list(tmp_path.glob("d/spool/*/blocks")), "what the orphan wrote late is gone too"
     report(f"orphan: {orphaned_at} blocks were finished when it lost its command")
 
 
@@ -268,3 +283,25 @@ def test_a_cluster_whose_script_is_killed_leaves_no_process(tmp_path: Path) -> N
         one.process.kill()
         _, alive = psutil.wait_procs(tree, timeout=60)
         assert not alive
+
+
+def test_without_a_restart_strategy_the_command_ends_and_continues_when_run_again(
+    source: Path, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    root = tmp_path / "root"
+    with running_cluster(tmp_path / "flink", str(HOSTILE), 1, "--no-restarts", "--slots", "2") as one:
+        process = start(source, root, one)
+        wait_for_blocks(root, process)
+        began = time.monotonic()
+        max(one.workers(1), key=psutil.Process.create_time).kill()
+        assert end(process) == 4, said(root)
+        ended = time.monotonic() - began
+        assert "run the same command again" in said(root)
+        assert "Traceback" not in said(root)
+        assert eventually(one.slots_are_free, 240.0)
+        outcome = finish(start(source, root, one))
+    assert outcome["reused"]["blocks"] >= 3
+    assert_as_expected(root, expected)
+    report(
+        f"worker killed, no restarts: command ended with 4 after {ended:.0f} s, the same command published"
+    )

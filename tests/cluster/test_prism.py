@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import shutil
 import signal
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -13,6 +17,7 @@ import pytest
 
 from infra.dataset.catalog import Catalog
 from infra.dataset.verify import verify
+from infra.processes.ports import free_port
 from tests.faults.hostile.deeds import WIDTH, height_of
 from tests.samples.command import prepare_command
 from tests.samples.flink import REPOSITORY
@@ -78,6 +83,54 @@ def test_a_killed_part_ends_the_job_and_the_same_command_goes_on(
     assert outcome["reused"]["blocks"] > 0
     assert stored_bytes(tmp_path) == embedded
     assert verify(Catalog(str(tmp_path)).open("d")).problems == []
+
+
+def test_a_worker_of_an_external_pool_killed_ends_the_job_and_the_same_command_goes_on(
+    source: Path, embedded: dict[str, bytes], tmp_path: Path
+) -> None:
+    with _worker_pool(tmp_path) as (pool, address):
+        external = ["--environment_type=EXTERNAL", f"--environment_config={address}"]
+        where = [*_on_prism(), "--set", f"runner.options={json.dumps(external)}"]
+        root = tmp_path / "root"
+        command = prepare_command(source, root, *_options(), *where)
+        process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)
+        before_its_end(
+            lambda: next(root.glob("d/spool/*/blocks/*.arrow"), None), lambda: process.poll() is not None
+        )
+        (worker,) = psutil.Process(pool.pid).children()
+        worker.kill()
+        _, said = process.communicate(timeout=300)
+        assert process.returncode == 4, said
+        assert "run the same command again" in said
+        assert not list(root.glob("d/manifests/*"))
+        outcome = prepared(source, root, *_options(), *where)
+    assert outcome["reused"]["blocks"] > 0
+    assert stored_bytes(root) == embedded
+    assert verify(Catalog(str(root)).open("d")).problems == []
+
+
+@contextlib.contextmanager
+def _worker_pool(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A pool of Python workers, and its address."""
+    port = free_port()
+    address = f"localhost:{port}"
+    log = folder / "pool.log"
+    with log.open("wb") as stream:
+        pool = subprocess.Popen(
+            [sys.executable, "-u", "-m", "beam_jobs.worker_pool", "--listen", address],
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            env=_hostile(),
+        )
+    try:
+        before_its_end(
+            lambda: True if "listening" in log.read_text() else None, lambda: pool.poll() is not None
+        )
+        yield pool, address
+    finally:
+        pool.terminate()
+        pool.wait(timeout=60)
+        print(log.read_text())
 
 
 def _options() -> list[str]:

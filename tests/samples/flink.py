@@ -21,6 +21,7 @@ import pytest
 from infra.clusters.flink.cluster import CLUSTER_FILE, CONFIG_FILE
 from infra.clusters.flink.jars import find_java
 from infra.errors import EnvironmentFault
+from infra.http import open_url
 from tests.samples.waiting import before_its_end, eventually
 
 REPOSITORY = Path(__file__).parents[2]
@@ -35,10 +36,12 @@ class Cluster:
     Attributes:
         folder: of its files.
         process: the script that supervises it.
+        task_managers: how many it has.
     """
 
     folder: Path
     process: subprocess.Popen[bytes]
+    task_managers: int
 
     @property
     def config(self) -> Path:
@@ -70,9 +73,7 @@ class Cluster:
 
     def jobs(self) -> dict[str, str]:
         """Id -> state of every job that the JobManager knows."""
-        address = f"http://{self.described['flink_master']}/jobs/overview"
-        with urllib.request.urlopen(address, timeout=30) as answer:
-            return {job["jid"]: job["state"] for job in json.load(answer)["jobs"]}
+        return {job["jid"]: job["state"] for job in self._ask("/jobs/overview")["jobs"]}
 
     def num_running(self) -> int:
         """The number of jobs that have not ended."""
@@ -80,11 +81,15 @@ class Cluster:
 
     def slots_are_free(self) -> bool:
         """Whether all TaskManagers are there and do nothing."""
-        with urllib.request.urlopen(
-            f"http://{self.described['flink_master']}/overview", timeout=30
-        ) as answer:
-            seen = json.load(answer)
-        return bool(seen["taskmanagers"] == 2 and seen["slots-available"] == seen["slots-total"])
+        seen = self._ask("/overview")
+        return bool(
+            seen["taskmanagers"] == self.task_managers and seen["slots-available"] == seen["slots-total"]
+        )
+
+    def _ask(self, path: str) -> Any:
+        request = urllib.request.Request(f"http://{self.described['flink_master']}{path}")
+        with open_url(request, timeout_seconds=30) as answer:
+            return json.load(answer)
 
 
 def require_flink() -> None:
@@ -98,13 +103,14 @@ def require_flink() -> None:
 
 
 @contextlib.contextmanager
-def running_cluster(folder: Path, path: str = "", task_managers: int = 2) -> Iterator[Cluster]:
+def running_cluster(folder: Path, path: str = "", task_managers: int = 2, *options: str) -> Iterator[Cluster]:
     """A cluster on free ports; nothing of it is left at the end.
 
     Args:
         folder: for its files.
         path: more folders for PYTHONPATH of the workers.
         task_managers: how many.
+        options: more words of the command.
     """
     require_flink()
     log = folder / "up.log"
@@ -114,14 +120,14 @@ def running_cluster(folder: Path, path: str = "", task_managers: int = 2) -> Ite
     arguments = ["--folder", str(folder), "--task-managers", str(task_managers), "--jars", str(JARS)]
     with log.open("wb") as stream:
         process = subprocess.Popen(
-            [sys.executable, "-m", "infra.clusters.flink", "up", *arguments, *ports],
+            [sys.executable, "-m", "infra.clusters.flink", "up", *arguments, *ports, *options],
             stdout=stream,
             stderr=subprocess.STDOUT,
             start_new_session=True,
             env=environment,
             cwd=REPOSITORY,
         )
-    cluster = Cluster(folder, process)
+    cluster = Cluster(folder, process, task_managers)
     try:
         before_its_end(
             lambda: True if (folder / CLUSTER_FILE).exists() else None,

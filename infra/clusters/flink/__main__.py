@@ -38,6 +38,7 @@ def build_parser() -> argparse.ArgumentParser:
     up.add_argument(
         "--worker-port", type=int, default=50000, metavar="PORT", help="of the workers (50000); 0: any"
     )
+    up.add_argument("--no-restarts", action="store_true", help="let a job fail when a worker of it dies")
     get = commands.add_parser("get", help="only download the jars", allow_abbrev=False)
     for command in (up, get):
         command.add_argument(
@@ -86,6 +87,7 @@ def layout_of(arguments: argparse.Namespace) -> Layout:
         rpc_port=free_port(LOOPBACK),
         job_port=_port([LOOPBACK], arguments.job_port, "--job-port"),
         worker_port=_port(hosts, arguments.worker_port, "--worker-port"),
+        restarts_jobs=not arguments.no_restarts,
     )
 
 

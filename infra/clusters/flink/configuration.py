@@ -26,6 +26,14 @@ _OFF_HEAP, _NETWORK, _MANAGED, _METASPACE, _OVERHEAD = (
     192 * _MIB,
 )
 
+# Without a strategy a job fails with the first worker or TaskManager that dies.
+_NO_RESTARTS = "restart-strategy.type: none\n"
+_RESTARTS = """\
+restart-strategy.type: fixed-delay
+restart-strategy.fixed-delay.attempts: 10
+restart-strategy.fixed-delay.delay: 2 s
+"""
+
 # Flink's own list for Java 17, of those that a job of Beam meets.
 _OPENED = (
     "lang net io nio lang.reflect text time util util.concurrent util.concurrent.atomic util.concurrent.locks"
@@ -48,6 +56,7 @@ class Layout:
         rpc_port: of the JobManager, for the TaskManagers.
         job_port: of Beam's job server.
         worker_port: of each pool of Python workers, at the address of its TaskManager.
+        restarts_jobs: whether Flink restarts a job whose worker or TaskManager died.
     """
 
     folder: Path
@@ -57,6 +66,7 @@ class Layout:
     rpc_port: int
     job_port: int
     worker_port: int
+    restarts_jobs: bool = True
 
     @property
     def flink_master(self) -> str:
@@ -122,11 +132,7 @@ cluster.evenly-spread-out-slots: true
 heartbeat.interval: 2000
 heartbeat.timeout: 30000
 
-# Without a strategy a job fails with the first worker or TaskManager that dies.
-restart-strategy.type: fixed-delay
-restart-strategy.fixed-delay.attempts: 10
-restart-strategy.fixed-delay.delay: 2 s
-"""
+{_RESTARTS if layout.restarts_jobs else _NO_RESTARTS}"""
 
 
 def job_manager_command(java: str, jars: Jars, layout: Layout) -> list[str]:
