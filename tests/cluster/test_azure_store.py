@@ -13,6 +13,7 @@ from infra.errors import StorageError
 from infra.storage.filesystem import Storage
 from tests.samples.azurite import ACCOUNT, KEY, azure_location, azurite
 from tests.samples.faulty_proxy import faulty_proxy
+from tests.samples.publishers import check_publishers
 from tests.samples.stored_life import check_life, check_locks, check_races, check_two_prepares
 
 pytestmark = pytest.mark.slow
@@ -37,6 +38,10 @@ def test_two_prepares_at_once_give_two_versions(port: int, tmp_path: Path) -> No
 @pytest.mark.parametrize("processes", [False, True], ids=["threads", "processes"])
 def test_one_of_two_writers_wins_each_race(port: int, processes: bool) -> None:
     check_races(azure_location(port, f"races-{processes}"), processes=processes)
+
+
+def test_versions_published_at_the_same_moments_are_all_kept(port: int, tmp_path: Path) -> None:
+    check_publishers(azure_location(port, "publishers"), tmp_path)
 
 
 def test_locks_exclude_each_other(port: int) -> None:

@@ -10,17 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import pyarrow.fs as pafs
 import pytest
 
 from infra.dataset.catalog import Catalog
 from infra.dataset.verify import verify
 from infra.errors import StorageError
 from infra.storage.filesystem import Storage
+from tests.samples.google_store import fake_google, google_location
 from tests.samples.google_xml import xml_interface
 from tests.samples.photos import jpeg
-from tests.samples.ports import free_port
-from tests.samples.store_program import program_of, serving
+from tests.samples.publishers import check_publishers
 from tests.samples.stored_life import check_life, check_locks, check_races, check_two_prepares, prepare
 from training.dataset import open_dataset
 
@@ -29,19 +28,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    install = "go install github.com/fsouza/fake-gcs-server@v1.52.2"
-    program = program_of("FAKE_GCS_SERVER", "fake-gcs-server", install)
-    port = free_port()
-    address = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(port)]
-    address += ["-public-host", f"127.0.0.1:{port}", "-external-url", f"http://127.0.0.1:{port}"]
-
-    def client() -> pafs.GcsFileSystem:
-        return pafs.GcsFileSystem(
-            anonymous=True, endpoint_override=f"127.0.0.1:{port}", scheme="http", project_id="p"
-        )
-
-    with serving([program, "-backend", "memory", *address], tmp_path_factory.mktemp("gcs"), client):
-        yield port
+    with fake_google(tmp_path_factory.mktemp("gcs")) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -51,13 +39,8 @@ def xml(port: int) -> Iterator[int]:
         yield own
 
 
-def location(port: int, folder: str) -> str:
-    options = f"endpoint_override=127.0.0.1:{port}&scheme=http&retry_limit_seconds=10"
-    return f"gs://anonymous@bucket/{folder}?{options}"
-
-
 def test_versions_are_prepared_from_the_store_and_read_in_it(port: int, tmp_path: Path) -> None:
-    source, root = location(port, "photos"), tmp_path / "root"
+    source, root = google_location(port, "photos"), tmp_path / "root"
     files = Storage.at(source)
     for number in range(24):
         files.write_atomic(f"{'ab'[number % 2]}/{number}.jpg", jpeg(number))
@@ -66,14 +49,14 @@ def test_versions_are_prepared_from_the_store_and_read_in_it(port: int, tmp_path
     files.write_atomic("a/new.jpg", jpeg(99))
     grown = prepare(source, str(root))
     assert (grown["version"], grown["num_encoded"]) == (2, 1)
-    copy = Storage.at(location(port, "datasets/d"))
+    copy = Storage.at(google_location(port, "datasets/d"))
     for path in (root / "d").rglob("*"):
         if path.is_file():
             copy.write_atomic(str(path.relative_to(root / "d")), path.read_bytes())
-    assert verify(Catalog(location(port, "datasets")).open("d")).problems == []
+    assert verify(Catalog(google_location(port, "datasets")).open("d")).problems == []
     wanted = open_dataset("d", root=root).batches("train", batch_size=4, image_size=16, last_batch="pad")
     for staging in (None, tmp_path / "staged"):
-        dataset = open_dataset("d", root=location(port, "datasets"), staging_dir=staging)
+        dataset = open_dataset("d", root=google_location(port, "datasets"), staging_dir=staging)
         batches = dataset.batches("train", batch_size=4, image_size=16, last_batch="pad")
         for batch, same in zip(batches, wanted, strict=True):
             assert np.array_equal(batch.images, same.images)
@@ -81,23 +64,27 @@ def test_versions_are_prepared_from_the_store_and_read_in_it(port: int, tmp_path
 
 
 def test_a_dataset_lives_in_the_store_as_on_a_disk(xml: int, tmp_path: Path) -> None:
-    check_life(location(xml, "life"), tmp_path)
+    check_life(google_location(xml, "life"), tmp_path)
 
 
 def test_two_prepares_at_once_give_two_versions(xml: int, tmp_path: Path) -> None:
-    check_two_prepares(location(xml, "two"), tmp_path)
+    check_two_prepares(google_location(xml, "two"), tmp_path)
 
 
 @pytest.mark.parametrize("processes", [False, True], ids=["threads", "processes"])
 def test_one_of_two_writers_wins_each_race(xml: int, processes: bool) -> None:
-    check_races(location(xml, f"races-{processes}"), processes=processes)
+    check_races(google_location(xml, f"races-{processes}"), processes=processes)
+
+
+def test_versions_published_at_the_same_moments_are_all_kept(xml: int, tmp_path: Path) -> None:
+    check_publishers(google_location(xml, "publishers"), tmp_path)
 
 
 def test_locks_exclude_each_other(xml: int) -> None:
-    check_locks(location(xml, "locks"))
+    check_locks(google_location(xml, "locks"))
 
 
 def test_a_store_without_generation_matches_is_refused_for_writing(port: int) -> None:
     """This server does not know the conditional requests of the XML interface, which obstore makes."""
     with pytest.raises(StorageError, match="does not support conditional writes"):
-        prepare(location(port, "photos"), location(port, "written"))
+        prepare(google_location(port, "photos"), google_location(port, "written"))

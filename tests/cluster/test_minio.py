@@ -10,6 +10,7 @@ import pytest
 from infra.storage.filesystem import Storage
 from tests.samples.faulty_proxy import faulty_proxy
 from tests.samples.minio import minio, minio_location
+from tests.samples.publishers import check_publishers
 from tests.samples.stored_life import check_life, check_locks, check_races, check_two_prepares
 
 pytestmark = pytest.mark.slow
@@ -32,6 +33,17 @@ def test_two_prepares_at_once_give_two_versions(port: int, tmp_path: Path) -> No
 @pytest.mark.parametrize("processes", [False, True], ids=["threads", "processes"])
 def test_one_of_two_writers_wins_each_race(port: int, processes: bool) -> None:
     check_races(minio_location(port, f"races-{processes}"), processes=processes)
+
+
+@pytest.mark.parametrize("share_lost", [0.0, 0.2], ids=["", "answers lost"])
+def test_versions_published_at_the_same_moments_are_all_kept(
+    port: int, share_lost: float, tmp_path: Path
+) -> None:
+    """Of a share of the writes, the answers are lost: the writer learns by itself whether it won."""
+    with faulty_proxy(port) as proxy:
+        proxy.share, proxy.kinds, proxy.methods = share_lost, ("lost",), frozenset({"PUT", "POST"})
+        check_publishers(minio_location(proxy.port, f"publishers-{share_lost}"), tmp_path)
+    assert bool(proxy.injected) == bool(share_lost)
 
 
 def test_locks_exclude_each_other(port: int) -> None:

@@ -20,6 +20,7 @@ from tests.samples.command import prepare_command
 from tests.samples.faulty_proxy import faulty_proxy
 from tests.samples.object_store import KEY, SECRET, ObjectStore, serve
 from tests.samples.photos import jpeg, make_photos, write
+from tests.samples.publishers import check_publishers
 
 
 @pytest.fixture(scope="module")
@@ -99,3 +100,14 @@ def test_runs_survive_faults_of_one_request_in_twenty(store: ObjectStore, tmp_pa
             assert writer.returncode == 0, errors
     assert sum(proxy.injected.values()) > 30
     assert problems(root_in(store, "faults-0")) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share_lost", [0.0, 0.2], ids=["", "answers lost"])
+def test_versions_published_at_the_same_moments_are_all_kept(
+    store: ObjectStore, share_lost: float, tmp_path: Path
+) -> None:
+    with faulty_proxy(store.port) as proxy:
+        proxy.share, proxy.kinds, proxy.methods = share_lost, ("lost",), frozenset({"PUT", "POST"})
+        check_publishers(root_in(store, f"publishers-{share_lost}", proxy.port), tmp_path)
+    assert bool(proxy.injected) == bool(share_lost)
