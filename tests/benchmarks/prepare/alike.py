@@ -9,6 +9,10 @@ the default settings.
 
 The last lines name the pairs that are grouped among the photographs alone. They may be true near-duplicates:
 ``--sheet`` writes a picture of them to look at.
+
+The first lines say what near-duplicates cost: CPU time of a photograph for its look, and for the search among
+all of them, as a share of the CPU time of converting the photographs and of both. Prepare does more than that
+(it reads, hashes and writes), so the share of prepare is smaller. ``--copies 0`` measures this alone.
 """
 
 from __future__ import annotations
@@ -17,7 +21,9 @@ import argparse
 import io
 import random
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -35,6 +41,7 @@ Picture = Image.Image
 Change = Callable[[Picture], Picture]
 ENDINGS = {".jpg", ".jpeg", ".png", ".webp"}
 TURN = Image.Transpose
+BLOCK = 128  # images, as runner.block_images
 
 
 def cut(left: float, top: float, right: float, bottom: float) -> Change:
@@ -142,10 +149,51 @@ KINDS: dict[str, tuple[Change, int]] = {
 }
 
 
+@dataclass
+class CpuSeconds:
+    """CPU time of this process, over all photographs.
+
+    Attributes:
+        convert: decoding, scaling and encoding.
+        look: computing looks.
+        search: comparing them.
+    """
+
+    convert: float = 0.0
+    look: float = 0.0
+    search: float = 0.0
+
+    def in_words(self, count: int) -> str:
+        """Return the cost of near-duplicates for each of ``count`` photographs, and its share."""
+        near = self.look + self.search
+        each = [
+            f"{1e6 * seconds / max(1, count):.0f} µs" for seconds in (self.look, self.search, self.convert)
+        ]
+        return (
+            f"CPU time of a photograph: {each[0]} for its look, {each[1]} for the search among {count:,}, "
+            f"{each[2]} to convert it; near-duplicates take {near / max(1e-9, self.convert + near):.1%} of it"
+        )
+
+
 def look_of(data: bytes) -> bytes | None:
     """The look of an image, as prepare stores it."""
-    thumbnails = convert(data, ImageConfig(), FilterConfig()).thumbnails
-    return b"".join(view for view in looks(np.stack(thumbnails)) if view) or None
+    return looks_of([data], CpuSeconds())[0]
+
+
+def looks_of(images: Sequence[bytes], spent: CpuSeconds) -> list[bytes | None]:
+    """The looks of a block of images, as prepare computes them; adds their CPU time to ``spent``.
+
+    Raises:
+        ImageRejected: one of them cannot be read.
+    """
+    begun = time.process_time()
+    views = [convert(data, ImageConfig(), FilterConfig()).thumbnails for data in images]
+    converted = time.process_time()
+    found = iter(looks(np.stack([view for views_of_one in views for view in views_of_one])))
+    of_each = [[next(found) for _ in views_of_one] for views_of_one in views]
+    spent.convert += converted - begun
+    spent.look += time.process_time() - converted
+    return [b"".join(look for look in some if look) or None for some in of_each]
 
 
 def copied(image: Picture, change: Change, quality: int) -> bytes:
@@ -201,6 +249,15 @@ def write_sheet(pairs: list[tuple[Path, Path]], to: Path, side: int = 160) -> No
     sheet.save(to)
 
 
+def _is_usable(path: Path) -> bool:
+    try:
+        look_of(path.read_bytes())
+    except ImageRejected as reason:
+        print(f"{path} is left out: {reason}", file=sys.stderr)
+        return False
+    return True
+
+
 def main() -> int:
     """Print the table and the pairs."""
     parser = argparse.ArgumentParser(
@@ -210,17 +267,22 @@ def main() -> int:
     parser.add_argument("--copies", type=int, default=300, help="photographs that are copied in every way")
     parser.add_argument("--sheet", type=Path, help="write a picture of the pairs among the photographs")
     arguments = parser.parse_args()
-    paths, photographs = [], []
-    for path in sorted(arguments.images.rglob("*")):
-        if path.suffix.lower() in ENDINGS:
-            try:
-                photographs.append(look_of(path.read_bytes()))
-            except ImageRejected as reason:
-                print(f"{path} is left out: {reason}", file=sys.stderr)
-            else:
-                paths.append(path)
+    paths: list[Path] = []
+    photographs: list[bytes | None] = []
+    spent = CpuSeconds()
+    found = [path for path in sorted(arguments.images.rglob("*")) if path.suffix.lower() in ENDINGS]
+    for first in range(0, len(found), BLOCK):
+        usable = [path for path in found[first : first + BLOCK] if _is_usable(path)]
+        photographs += looks_of([path.read_bytes() for path in usable], spent)
+        paths += usable
     known = [at for at, look in enumerate(photographs) if look is not None]
-    print(f"{len(paths):,} photographs, {len(paths) - len(known):,} of them without a look\n")
+    print(f"{len(paths):,} photographs, {len(paths) - len(known):,} of them without a look")
+    begun = time.process_time()
+    records, groups = _alone(photographs)
+    spent.search = time.process_time() - begun
+    print(f"{spent.in_words(len(paths))}\n", flush=True)
+    if not arguments.copies:
+        return 0
     chosen = sorted(random.Random(0).sample(range(len(paths)), min(arguments.copies, len(paths))))
     print("| copy | found | wrong |\n|---|---|---|")
     for kind, (change, quality) in KINDS.items():
@@ -230,7 +292,6 @@ def main() -> int:
                 copies[at] = look_of(copied(image.convert("RGB"), change, quality))
         found, wrong = measure(photographs, copies)
         print(f"| {kind} | {found:.1%} | {wrong} |", flush=True)
-    records, groups = _alone(photographs)
     pairs = [
         (paths[one], paths[other])
         for group in np.unique(groups)
