@@ -16,6 +16,8 @@ from beam_jobs.config import PrepareConfig
 from beam_jobs.job import prepare_version
 from beam_jobs.request import JobRequest
 from tests.documentation.blocks import ROOT
+from tests.samples.drawn_objects import HEIGHT, SHAPES, WIDTH, draw_objects, picture
+from tests.samples.masks import painted
 
 _SIZE = (40, 56)  # pixels, height and width
 
@@ -98,8 +100,52 @@ def with_captions(photos: Path) -> None:
     prepare_version(JobRequest.model_validate(request | {"config": config}))
 
 
+def with_masks(folder: Path) -> None:
+    """Write pictures with their masks: ``images/train``, ``masks/train`` and on."""
+    for split, count in {"train": 32, "val": 8}.items():
+        for number in range(1, count + 1):
+            pixels, mask = painted(number if split == "train" else 100 + number)
+            for kind, data in (("images", pixels), ("masks", mask)):
+                path = folder / kind / split / f"{number:04}.{'jpg' if kind == 'images' else 'png'}"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(data).save(path)
+
+
+def with_boxes(folder: Path) -> None:
+    """Write pictures ``validation/`` with the tables of Open Images."""
+    (folder / "validation").mkdir(parents=True)
+    boxes, images = ["ImageID,LabelName,XMin,XMax,YMin,YMax,IsGroupOf"], ["ImageID"]
+    for number in range(24):
+        pixels, drawn = picture(np.random.default_rng(number), 3, (20, 60))
+        name = f"{number:016x}"
+        Image.fromarray(pixels).save(folder / "validation" / f"{name}.jpg")
+        images.append(name)
+        for shape, (top, left, bottom, right) in drawn:
+            edges = (left / WIDTH, right / WIDTH, top / HEIGHT, bottom / HEIGHT)
+            boxes.append(f"{name},/m/{shape},{','.join(f'{edge:.4f}' for edge in edges)},0")
+    names = [f"/m/{shape},{shape.capitalize()}" for shape in SHAPES]
+    for file, lines in {
+        "validation-annotations-bbox.csv": boxes,
+        "validation-images.csv": images,
+        "class-descriptions-boxable.csv": names,
+    }.items():
+        (folder / file).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def with_numbers(photos: Path, dataset: str) -> None:
+    """Publish a dataset whose images have a number to predict."""
+    rows = ["path,price"]
+    for number, path in enumerate(sorted(photos.glob("*/*.jpg"))):
+        rows.append(f"{path.parent.name}/{path.name},{number % 17 + 10 * (path.parent.name == 'cat')}")
+    (photos / "prices.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    table = {"file": "prices.csv", "target_columns": ["price"]}
+    config = {"source": {"kind": "table", "table": table}, "runner": {"processes": 2}}
+    request = {"source": photos.absolute().as_uri(), "dataset": dataset, "root": "datasets"}
+    prepare_version(JobRequest.model_validate(request | {"config": config}))
+
+
 # python -m tests.documentation.workplace FOLDER COUNT FIRST, or
-# --table, --archives, --lines or --captions FOLDER
+# --table, --archives, --lines, --captions, --masks, --objects or --box-table FOLDER, or --numbers DATASET
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["--archives", archives]:
@@ -108,6 +154,14 @@ if __name__ == "__main__":
             as_lines(Path("photos"), Path(folder))
         case ["--captions", photos]:
             with_captions(Path(photos))
+        case ["--masks", folder]:
+            with_masks(Path(folder))
+        case ["--objects", folder]:
+            draw_objects(Path(folder), {"train": 96, "val": 16})
+        case ["--box-table", folder]:
+            with_boxes(Path(folder))
+        case ["--numbers", dataset]:
+            with_numbers(Path("photos"), dataset)
         case ["--table", photos]:
             as_table(Path(photos))
         case [photos, count, first]:
