@@ -153,7 +153,7 @@ bench: $(VENV)/.stamp ## Every table without peers: rates against the codec's li
 	$(PY) -m tests.benchmarks.read.rate
 	$(PY) -m tests.benchmarks.prepare.memory
 	$(PY) -m tests.benchmarks.prepare.again
-	$(PY) -m tests.benchmarks.prepare.plan_scale
+	$(PY) -m tests.benchmarks.scale.plan
 
 .PHONY: bench-peers
 bench-peers: $(VENV)/.stamp ## Whole prepare commands beside other libraries', IMAGES=32000 for more photographs (makes .venv-peers, 8 GB, on first use)

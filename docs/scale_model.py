@@ -1,6 +1,6 @@
 """Writes the tables of ``docs/scale.md``: ``python docs/scale_model.py``.
 
-A model of a data set of photographs, from measured constants. A test compares the page with the output of
+A model of a dataset of photographs, from measured constants. A test compares the page with the output of
 this script. Change the constants, for example the prices, to your own.
 """
 
@@ -45,19 +45,40 @@ class Constants:
     ranges_seconds: float = 16e-6
     order_seconds: float = 120e-9  # of a core, a record an epoch, by block
     order_row: int = 4  # with a balance rule
+    split_row: int = 36  # of the table of a split, in each rank
     core_hour_dollars: float = 0.04
-    million_writes_dollars: float = 5.0
-    million_reads_dollars: float = 0.4
-    gib_month_dollars: float = 0.023
-    plan_in_one_process_up_to: int = 20_000_000
+    plan_in_one_process_up_to: int = 5_000_000
+    files_of_a_range: int = 1_000_000
+    exchanges: int = 6  # of rows between all ranges, in a plan by ranges
+    requests_of_an_opening: int = 4  # of a table in an object store: size, end, list of batches, a batch
+    jobs_in_one_process: int = 2  # of Beam: encode, assemble
+    jobs_by_ranges: int = 9  # and seven of planning
+    embedded_job_seconds: float = 1.0  # assumed: to start a job on the embedded runner
+    flink_job_seconds: float = 30.0  # the most that was seen
+    flink_share: float = 0.9  # of the embedded runner's rate on the same cores: the least that was seen
+    cores_of_a_machine: int = 32  # assumed
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Assumed prices of an object store, in dollars, for requests from its own region."""
+
+    name: str
+    million_writes: float
+    million_reads: float
+    gib_month: float
+
+
+STORES = [Prices("S3", 5.0, 0.4, 0.023), Prices("GCS", 5.0, 0.4, 0.02), Prices("Azure Blob", 6.5, 0.5, 0.018)]
 
 
 @dataclass(frozen=True)
 class Scale:
-    """A data set of so many images."""
+    """A dataset of so many images."""
 
     images: int
     constants: Constants = Constants()
+    prices: Prices = STORES[0]
     shard_bytes: int = 128 * MIB
 
     @property
@@ -88,7 +109,22 @@ class Scale:
     def plan_bytes(self) -> int:
         """Memory of a process that plans, without the search for near-duplicates."""
         one = self.constants
-        return 1_000_000 * one.range_row if self.by_ranges else self.images * one.plan_row_in_one_process
+        if not self.by_ranges:
+            return self.images * one.plan_row_in_one_process
+        return one.files_of_a_range * one.range_row
+
+    @property
+    def ranges(self) -> int:
+        """Number of ranges of a plan; 1 if one process makes it."""
+        return -(-self.images // self.constants.files_of_a_range) if self.by_ranges else 1
+
+    @property
+    def plan_reads(self) -> int:
+        """Requests that read tables of a plan by ranges: in an exchange each range opens a table of each."""
+        one = self.constants
+        if not self.by_ranges:
+            return 0
+        return one.exchanges * self.ranges**2 * one.requests_of_an_opening
 
     @property
     def plan_core_seconds(self) -> float:
@@ -105,7 +141,7 @@ class Scale:
     def reads(self) -> int:
         """Requests that read: an object store is asked twice for each source image and each stored one."""
         blocks = self.images // self.constants.block_images
-        return 4 * self.images + 2 * blocks + 2 * self.shards
+        return 4 * self.images + 2 * blocks + 2 * self.shards + self.plan_reads
 
     @property
     def writes(self) -> int:
@@ -117,14 +153,30 @@ class Scale:
     def dollars(self) -> float:
         """Price of preparing the version, for a million images."""
         one = self.constants
-        requests = self.reads * one.million_reads_dollars + self.writes * one.million_writes_dollars
+        requests = self.reads * self.prices.million_reads + self.writes * self.prices.million_writes
         cores = (self.encode_core_hours + self.plan_core_seconds / 3600) * one.core_hour_dollars
         return (requests / 1e6 + cores) / (self.images / 1e6)
 
     @property
     def month_dollars(self) -> float:
         """Price of keeping the version for a month, for a million images."""
-        return self.data_bytes / GIB * self.constants.gib_month_dollars / (self.images / 1e6)
+        return self.data_bytes / GIB * self.prices.gib_month / (self.images / 1e6)
+
+    @property
+    def hours_on_one_machine(self) -> float:
+        """Time to prepare the version with the embedded runner on a machine."""
+        return self._hours(self.constants.cores_of_a_machine, self.constants.embedded_job_seconds)
+
+    def hours_on_flink(self, machines: int) -> float:
+        """Time to prepare the version on a Flink cluster with a TaskManager on each machine."""
+        one = self.constants
+        return self._hours(one.cores_of_a_machine * machines * one.flink_share, one.flink_job_seconds)
+
+    def _hours(self, cores: float, job_seconds: float) -> float:
+        one = self.constants
+        jobs = one.jobs_by_ranges if self.by_ranges else one.jobs_in_one_process
+        planning = self.plan_core_seconds / (min(cores, self.ranges) * 3600)
+        return jobs * job_seconds / 3600 + self.encode_core_hours / cores + planning
 
 
 def of_bytes(number: float) -> str:
@@ -137,6 +189,8 @@ def of_bytes(number: float) -> str:
 
 def of_count(number: float) -> str:
     """A large number, shortened."""
+    if not number:
+        return "none"
     for unit, name in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
         if number >= unit:
             return f"{number / unit:.3g}{name}"
@@ -163,7 +217,7 @@ def table_of_sizes() -> str:
 
 def table_of_work() -> str:
     """The table of time and memory."""
-    columns = ("images", "encode, core hours", "on 2 cores", "on 256 cores", "plan, core hours")
+    columns = ("images", "encode, core hours", "plan, core hours")
     memory = (
         "memory of a process that plans",
         "its tables in the spool",
@@ -174,12 +228,38 @@ def table_of_work() -> str:
     for images in SIZES:
         one = Scale(images)
         constants, hours = one.constants, one.encode_core_hours
-        times = [f"{hours:,.1f}", _time(hours / 2), _time(hours / 256), f"{one.plan_core_seconds / 3600:.2g}"]
+        times = [f"{hours:,.1f}", f"{one.plan_core_seconds / 3600:.2g}"]
         disk = of_bytes(images * constants.range_row_on_disk) if one.by_ranges else "none"
         sizes = [of_bytes(images * row) for row in (constants.listing_row, constants.near_row)]
-        order = [_time(images * constants.order_seconds / 3600), of_bytes(images * constants.order_row)]
+        rank = [of_bytes(images * row) for row in (constants.split_row, constants.order_row)]
+        order = [_time(images * constants.order_seconds / 3600), *rank]
         rows.append([of_count(images), *times, of_bytes(one.plan_bytes), disk, *sizes, *order])
-    return table([*columns, *memory, "order, an epoch", "order, memory"], rows)
+    return table([*columns, *memory, "order, an epoch", "table of the split, a rank", "labels, a rank"], rows)
+
+
+def table_of_engines() -> str:
+    """The table of time by engine."""
+    machines = (4, 32)
+    flink = [f"Flink, {count} TaskManagers" for count in machines]
+    rows = []
+    for images in SIZES:
+        one = Scale(images)
+        times = [_time(one.hours_on_one_machine), *(_time(one.hours_on_flink(count)) for count in machines)]
+        rows.append([of_count(images), f"{one.ranges:,}", of_count(one.plan_reads), *times])
+    return table(["images", "ranges", "reads of planning", "embedded, one machine", *flink], rows)
+
+
+def table_of_stores() -> str:
+    """The table of costs by object store."""
+    columns = ["store", "a million writes", "a million reads", "a GiB, a month"]
+    rows = []
+    for prices in STORES:
+        each = [f"${price:g}" for price in (prices.million_writes, prices.million_reads, prices.gib_month)]
+        scales = [Scale(images, prices=prices) for images in (10**6, 10**8, 10**10)]
+        costs = [f"${one.dollars:.2f}" for one in scales]
+        rows.append([prices.name, *each, *costs, f"${scales[0].month_dollars:.2f}"])
+    sizes = ["to prepare a million of 1 M", "of 100 M", "of 10 G", "to keep a million, a month"]
+    return table([*columns, *sizes], rows)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -198,7 +278,13 @@ def _time(hours: float) -> str:
 
 def render(page: str) -> str:
     """The page with its tables made anew."""
-    for name, made in (("sizes", table_of_sizes()), ("work", table_of_work())):
+    tables = {
+        "sizes": table_of_sizes(),
+        "work": table_of_work(),
+        "engines": table_of_engines(),
+        "stores": table_of_stores(),
+    }
+    for name, made in tables.items():
         page = re.sub(
             rf"(<!-- table: {name} -->\n).*?(<!-- end -->)",
             lambda found, made=made: f"{found[1]}\n{made}\n\n{found[2]}",

@@ -14,7 +14,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import repeat
+from itertools import accumulate, repeat
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +58,7 @@ class AssembleShards(Task):
         """Open the plan, and the files that records are copied from."""
         self._file = self._job.spool.open_input(plan_file(self._job.plan_digest))
         self._records = pa.ipc.open_file(self._file)
+        self._batches = first_batches(self._job.shards)
         self._copier = RecordCopier(self._job)
 
     def do(self, number: int) -> None:
@@ -67,7 +68,8 @@ class AssembleShards(Task):
         """
         if self._job.spool.exists(self._job.note_path(number)):
             return
-        records = PlannedBatches(self._records, batches_of(self._job.shards, number))
+        batches = range(self._batches[number], self._batches[number + 1])
+        records = PlannedBatches(self._records, batches)
         write_shard(self._job, number, records, self._copier)
         release_memory()  # the tables of an index are the largest that a worker ever has
 
@@ -107,10 +109,9 @@ def _parts(shard: PlannedShard) -> Iterator[PlannedShard]:
         yield replace(shard, start=shard.start + start, length=min(PLAN_ROWS, shard.length - start))
 
 
-def batches_of(shards: Sequence[PlannedShard], number: int) -> range:
-    """Numbers of the record batches that hold the records of a shard."""
-    counts = [-(-shard.length // PLAN_ROWS) for shard in shards[: number + 1]]
-    return range(sum(counts[:-1]), sum(counts))
+def first_batches(shards: Sequence[PlannedShard]) -> list[int]:
+    """Return the number of the first record batch of each shard, and that behind the last."""
+    return list(accumulate((-(-shard.length // PLAN_ROWS) for shard in shards), initial=0))
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def model() -> ModuleType:
 def test_the_tables_of_the_page_are_current(model: ModuleType) -> None:
     page = model.PAGE.read_text(encoding="utf-8")
     assert page == model.render(page), "run: python docs/scale_model.py"
-    assert page.count("| 10 G |") == 2
+    assert page.count("| 10 G |") == 3
 
 
 def test_the_model_has_the_constants_of_the_code(model: ModuleType) -> None:

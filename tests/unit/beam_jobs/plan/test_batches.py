@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
-from beam_jobs.assemble.shard_task import batches_of
+from beam_jobs.assemble.shard_task import first_batches
 from beam_jobs.plan import PlannedShard
 from beam_jobs.plan.columns import PLAN_ROWS
 
@@ -20,4 +22,5 @@ from beam_jobs.plan.columns import PLAN_ROWS
 )
 def test_each_shard_has_batches_of_its_own(lengths: list[int], expected: list[list[int]]) -> None:
     shards = [PlannedShard("train", at, len(lengths), 0, length) for at, length in enumerate(lengths)]
-    assert [list(batches_of(shards, number)) for number in range(len(shards))] == expected
+    firsts = first_batches(shards)
+    assert [list(range(*pair)) for pair in pairwise(firsts)] == expected

@@ -1,6 +1,6 @@
 """Measure the cost of scheduling the blocks and shards of a large dataset, without any work in them.
 
-    python -m tests.benchmarks.prepare.schedule_scale [--images 10000000 100000000]
+    python -m tests.benchmarks.scale.schedule [--images 10000000 100000000]
 
 Runs the pipeline of ``prepare`` on the embedded runner with a task that does nothing, once with a number for
 each block of 128 images and once for each shard of 4,400. CPU-seconds are those of all processes; *peak* is
@@ -56,7 +56,7 @@ def main() -> int:
     for images in arguments.images:
         for unit, each in IMAGES.items():
             numbers = -(-images // each)
-            command = [sys.executable, "-m", "tests.benchmarks.prepare.schedule_scale"]
+            command = [sys.executable, "-m", "tests.benchmarks.scale.schedule"]
             done = subprocess.run(
                 [*command, "--numbers", str(numbers)], check=True, stdout=subprocess.PIPE, text=True
             )
