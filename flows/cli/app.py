@@ -26,6 +26,7 @@ from flows.cli.datasets.report import report
 from flows.cli.datasets.sign import sign
 from flows.cli.datasets.verify import verify
 from flows.cli.jobs import commands as jobs
+from flows.cli.jobs.meanwhile import is_importing
 from flows.cli.jobs.profile import profile
 from flows.cli.jobs.sources import sources
 from flows.cli.own_server.deploy import deploy
@@ -147,7 +148,12 @@ for _command, _panel in (
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the console script."""
     guard_standard_streams()
-    sys.exit(run(argv))
+    status = run(argv)
+    if is_importing():
+        from infra.processes.process import exit_at_once
+
+        exit_at_once(status)
+    sys.exit(status)
 
 
 def run(argv: Sequence[str] | None = None) -> int:

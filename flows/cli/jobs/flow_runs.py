@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from flows.cli.jobs.meanwhile import import_meanwhile
 from flows.cli.output import nothing_on_stdout
 from flows.flow_runs import lost_runs
 from flows.flow_runs.jobs.early_job import run_job, started_early
@@ -81,22 +82,28 @@ def run_flow(call: FlowCall) -> JobResult:
     outcomes = _Outcomes([job.name for job in call.jobs])
     with nothing_on_stdout(), TerminalProgress() as show, _heard_by(show, outcomes.record):
         try:
-            if api is None:
-                _run_jobs(call)
-                return outcomes.result()
-            with started_early(call.jobs[0].command(())) as ends_soon:
-                if _is_all(call, api) and ends_soon(_LISTING_SECONDS):
-                    _run_jobs(call)
-                    return outcomes.result()
-                with prefect_api(api):
-                    lost_runs.mark_lost_commands()
-                    return _call(call, api, show)
+            if api is not None:
+                return _run_under_server(call, api, outcomes, show)
+            _run_alone(call)
+            return outcomes.result()
         except ApiLost as lost:
             result = outcomes.result_despite_lost_api(lost)
             show.say(f"{lost.message}; the run's history in Prefect stays incomplete", level="warning")
             return result
         except Cancelled as stop:
             raise outcomes.with_finished_jobs(stop) from stop
+
+
+def _run_under_server(call: FlowCall, api: Api, outcomes: _Outcomes, show: TerminalProgress) -> JobResult:
+    """Start the first job, and import Prefect meanwhile; make a flow run if the job has work to do."""
+    with started_early(call.jobs[0].command(())) as job, prefect_api(api):
+        importing = import_meanwhile(call.load)
+        if _may_be_a_record(call, api) and job.ends_without_work(_LISTING_SECONDS):
+            _run_alone(call)
+            return outcomes.result()
+        importing.join()
+        lost_runs.mark_lost_commands()
+        return _run_as_flow(call, api, show)
 
 
 @contextlib.contextmanager
@@ -108,13 +115,13 @@ def _heard_by(*listeners: Callable[[Event], None]) -> Iterator[None]:
         yield
 
 
-def _is_all(call: FlowCall, api: Api) -> bool:
-    """Tell whether the flow may end as a record: it only prepares, and this home's `shardmill up` runs."""
+def _may_be_a_record(call: FlowCall, api: Api) -> bool:
+    """Tell whether a record of the run is enough: it only prepares, and the server is this home's own."""
     up = running_up()
     return [job.name for job in call.jobs] == ["prepare"] and up is not None and up.api_url == api.url
 
 
-def _run_jobs(call: FlowCall) -> None:
+def _run_alone(call: FlowCall) -> None:
     """Run the jobs of a flow without Prefect, and keep a record of the run."""
     results: list[JobResult] = []
     with RunRecord(call.name, call.run_name, call.given).kept() as record:
@@ -173,7 +180,7 @@ class _Outcomes:
         return type(error)(f"{error.message}; before that, {' and '.join(finished)}", error.remedy)
 
 
-def _call(call: FlowCall, api: Api, show: TerminalProgress) -> JobResult:
+def _run_as_flow(call: FlowCall, api: Api, show: TerminalProgress) -> JobResult:
     from prefect.exceptions import CancelledRun, TerminationSignal
 
     def begins(_flow: object, run: Any, _state: object) -> None:

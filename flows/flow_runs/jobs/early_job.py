@@ -19,8 +19,8 @@ OnLine = Callable[[str], None]
 _WAIT_SECONDS = 0.02
 
 
-class EarlyJob:
-    """A job that runs already, and its events and lines until a flow run takes it over."""
+class _Relay:
+    """Passes on the events and lines of a job; keeps them until there is somebody to pass them to."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -55,38 +55,45 @@ class EarlyJob:
             for line in self._lines:
                 on_line(line)
 
-    def works(self) -> bool:
+    def says_that_it_works(self) -> bool:
         """Tell whether the job has more to do than to list its source."""
         with self._lock:
             return any(event.get("stage", "list") != "list" for event in self._events)
 
 
-_waiting: dict[tuple[str, ...], tuple[RunningChild, EarlyJob]] = {}
+class EarlyJob:
+    """A job that runs already, until a flow run takes it over."""
+
+    def __init__(self, child: RunningChild, relay: _Relay) -> None:
+        self._child, self._relay = child, relay
+
+    def ends_without_work(self, seconds: float) -> bool:
+        """Wait for so long at most, until the job ends or begins to work; tell whether it only listed."""
+        for _ in range(round(seconds / _WAIT_SECONDS)):
+            if self._child.has_ended(_WAIT_SECONDS):
+                self._child.wait()  # until all its output is read
+                return not self._relay.says_that_it_works()
+            if self._relay.says_that_it_works():
+                return False
+        return False
+
+    def taken_over(self, on_event: Listener, on_line: OnLine, cancel: threading.Event | None) -> ChildResult:
+        """Run it to its end for listeners; see ``run_job``."""
+        self._relay.pass_to(on_event, on_line)
+        return self._child.wait(cancel)
+
+
+_waiting: dict[tuple[str, ...], EarlyJob] = {}
 
 
 @contextlib.contextmanager
-def started_early(command: Sequence[str]) -> Iterator[Callable[[float], bool]]:
-    """Start a job now; ``run_job`` of the same command takes it over. It is gone when the block ends.
-
-    Yields:
-        A function that waits for so many seconds at most, until the job ends or begins its work. It tells
-        whether the job has ended without having worked.
-    """
-    job = EarlyJob()
-    with running_child(command, job.event, job.line) as child:
-
-        def ends_soon(seconds: float) -> bool:
-            for _ in range(round(seconds / _WAIT_SECONDS)):
-                if child.has_ended(_WAIT_SECONDS):
-                    child.wait()  # until all its output is read
-                    return not job.works()
-                if job.works():
-                    return False
-            return False
-
-        _waiting[tuple(command)] = child, job
+def started_early(command: Sequence[str]) -> Iterator[EarlyJob]:
+    """Start a job now; ``run_job`` of the same command takes it over. It is gone when the block ends."""
+    relay = _Relay()
+    with running_child(command, relay.event, relay.line) as child:
+        job = _waiting[tuple(command)] = EarlyJob(child, relay)
         try:
-            yield ends_soon
+            yield job
         finally:
             _waiting.pop(tuple(command), None)
 
@@ -108,13 +115,11 @@ def run_job(
         Cancelled: ``cancel`` was set. BaseException: see ``run_child``. The process tree is gone then.
     """
     early = _waiting.pop(tuple(command), None)
-    if early is None:
+    if early is not None:
+        return early.taken_over(on_event, on_line, cancel)
 
-        def pass_on(event: Event) -> None:
-            emit(event)
-            on_event(event)
+    def pass_on(event: Event) -> None:
+        emit(event)
+        on_event(event)
 
-        return run_child(command, on_event=pass_on, on_line=on_line, cancel=cancel)
-    child, job = early
-    job.pass_to(on_event, on_line)
-    return child.wait(cancel)
+    return run_child(command, on_event=pass_on, on_line=on_line, cancel=cancel)

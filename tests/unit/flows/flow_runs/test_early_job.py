@@ -22,8 +22,8 @@ def test_the_flow_hears_what_was_said_before_it_took_over() -> None:
     events: list[Any] = []
     lines: list[str] = []
     try:
-        with started_early([*FAKE, "works", "x"]) as ends_soon:
-            assert not ends_soon(60), "it worked"
+        with started_early([*FAKE, "works", "x"]) as job:
+            assert not job.ends_without_work(60), "it worked"
             assert eventually(lambda: "result" in at_once), "the listeners of the process hear it at once"
             result = run_job([*FAKE, "works", "x"], events.append, lines.append).reported()
     finally:
@@ -39,8 +39,8 @@ def test_a_job_that_only_listed_ends_soon() -> None:
         "progress.stage('list'); progress.result({'unchanged': True})"
     )
     command = [sys.executable, "-c", job]
-    with started_early(command) as ends_soon:
-        assert ends_soon(60)
+    with started_early(command) as early:
+        assert early.ends_without_work(60)
         assert run_job(command, lambda _: None, lambda _: None).reported() == {"unchanged": True}
 
 
