@@ -17,6 +17,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
+NO_BROWSER = "NO BROWSER: install chromium and chromium-driver (Debian) to run the browser tests"
+
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # A browser that asks nobody anything: a test sees only what the page itself does.
 _ARGUMENTS = (
@@ -84,13 +86,20 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chr
         yield driver
 
 
+def find_chromium() -> tuple[str, str] | None:
+    """The programs of Chromium and of its driver; None if one is missing."""
+    binary = next((found for name in _BROWSERS if (found := shutil.which(name))), None)
+    driver = shutil.which("chromedriver")
+    return (binary, driver) if binary and driver else None
+
+
 @contextlib.contextmanager
 def started_chromium(profile: Path) -> Iterator[webdriver.Chrome]:
     """A browser with this folder as its profile."""
-    binary = next((found for name in _BROWSERS if (found := shutil.which(name))), None)
-    driver_binary = shutil.which("chromedriver")
-    if not binary or not driver_binary:
-        pytest.skip("NO BROWSER: install chromium and chromium-driver (Debian) to run the browser tests")
+    programs = find_chromium()
+    if programs is None:
+        pytest.skip(NO_BROWSER)
+    binary, driver_binary = programs
     options = webdriver.ChromeOptions()
     options.binary_location = binary
     for argument in (*_ARGUMENTS, f"--user-data-dir={profile}"):

@@ -7,6 +7,7 @@ a part of what was seen.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import shutil
 import time
@@ -17,10 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from selenium.common.exceptions import WebDriverException
 
 from infra.dataset.catalog import Catalog
+from tests.browser.conftest import NO_BROWSER, Browser, find_chromium, started_chromium
 from tests.prefect_server.postgresql import running_postgresql
 from tests.prefect_server.server import RunningServer, started_up
+from tests.prefect_server.training_page import SeenTraining, TrainingPage
 from tests.samples.image_folders import write_image_folder
 
 NAME = "chain"
@@ -42,12 +46,14 @@ class Watched:
         message: of its last state.
         percents: the progress of its training, each time that someone looked.
         cards: the looks of its curve.
+        page: what a browser saw of the training on the platform's page; None without a browser.
     """
 
     run: str
     message: str
     percents: list[float]
     cards: set[str]
+    page: SeenTraining | None
 
 
 @dataclass(frozen=True)
@@ -115,7 +121,12 @@ def run_the_chain(server: RunningServer, folder: Path) -> Chain:
     parameters: dict[str, Any] = {**PIPELINE, "source": str(source)}
     waiting = _message(server, "pipeline/pipeline", **parameters, train_when={"new_records": 8})
     versions = Catalog(server.root).versions(NAME)
-    trained = _watched(server, **parameters, only_when_changed=True)
+    with contextlib.ExitStack() as ends:
+        page = None
+        if find_chromium() is not None:
+            browser = Browser(ends.enter_context(started_chromium(folder / "profile")))
+            page = TrainingPage(browser, server, f"{NAME}-v3-")
+        trained = _watched(server, page, **parameters, only_when_changed=True)
     histories.append(_history(server))
     _message(server, "promote/promote", run=histories[-1][-1]["run"], reason="I want the new one")
     histories.append(_history(server))
@@ -173,8 +184,8 @@ def _history(server: RunningServer) -> list[dict[str, Any]]:
     return records
 
 
-def _watched(server: RunningServer, **parameters: Any) -> Watched:
-    """Run a pipeline, and look at it until it ends."""
+def _watched(server: RunningServer, page: TrainingPage | None, **parameters: Any) -> Watched:
+    """Run a pipeline, and look at it until it ends; then follow the links of the training's page."""
     run = server.deployment_run("pipeline/pipeline", **parameters)
     percents: list[float] = []
     cards: set[str] = set()
@@ -184,10 +195,17 @@ def _watched(server: RunningServer, **parameters: Any) -> Watched:
             percents.append(float(shown["train-progress"]["data"]))
         if "training-curve" in shown:
             cards.add(shown["training-curve"]["description"])
+        if page is not None:
+            page.look()
         time.sleep(0.5)
     ended = server.wait(run)
     assert ended["state_type"] == "COMPLETED", server.logs(run)
-    return Watched(run, str(ended["state"]["message"]), percents, cards)
+    if page is not None:
+        # What it did not find fails the test of the browser, and no other.
+        with contextlib.suppress(WebDriverException):
+            page.follow_links()
+    seen = page.seen if page is not None else None
+    return Watched(run, str(ended["state"]["message"]), percents, cards, seen)
 
 
 def _subjects(artifacts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -245,6 +263,18 @@ def test_a_pipeline_shows_its_training_while_it_runs(chain: Chain) -> None:
     assert "after 30 epochs in" in own["train-progress"]["description"]
     all_shown = _subjects(server.artifacts(trained.run))
     assert {"summary", "final-figures", "per-class", "confusion-test"} <= set(all_shown)
+
+
+def test_a_browser_sees_the_curve_of_a_training_move(chain: Chain) -> None:
+    seen = chain.trained.page
+    if seen is None:
+        pytest.skip(NO_BROWSER)
+    assert len(seen.steps) >= 2, "the page told of the steps while the training ran"
+    assert seen.steps == sorted(seen.steps)
+    assert seen.points == sorted(set(seen.points)), "and drew more points each time"
+    assert seen.loads == 1, "without being loaded again"
+    assert seen.report.startswith(f"{NAME}-v3-")
+    assert seen.tensorboard_runs
 
 
 def test_the_figures_decide_whether_a_later_model_takes_over(chain: Chain) -> None:
