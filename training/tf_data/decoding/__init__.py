@@ -1,0 +1,1 @@
+"""Functions that a ``tf.data`` graph of the indexed pipeline calls, and decoding by TensorFlow."""

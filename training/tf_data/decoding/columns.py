@@ -1,0 +1,96 @@
+"""Call a function of numpy in a ``tf.data`` graph, and get its arrays by name, with types and shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from training.reading import SplitTable
+from training.reading.records.masks import batch_dtype
+from training.reading.records.objects import Objects, SplitObjects
+
+_LABELS = "labels"
+
+
+class Column(NamedTuple):
+    """The type of a tensor of a batch, and its shape for one example."""
+
+    kind: Any
+    shape: tuple[int | None, ...]
+
+
+def call(
+    function: Callable[[int], Mapping[str, Any]],
+    number: Any,
+    columns: Mapping[str, Column],
+    rows: int,
+    *,
+    stateful: bool = True,
+) -> dict[str, Any]:
+    """Call a function of numpy with the number of a step or slice.
+
+    Args:
+        function: returns an array of each column, [rows, ...].
+        number: a tensor.
+        columns: the type and shape of each array.
+        rows: the number of rows of each array.
+        stateful: the function may return something else for the same number.
+
+    Returns:
+        A tensor of each column.
+    """
+
+    def in_order(number: Any) -> list[Any]:
+        made = function(int(number))
+        return [made[name] for name in columns]
+
+    kinds = [column.kind for column in columns.values()]
+    tensors = tf.numpy_function(in_order, [number], kinds, stateful=stateful)
+    found = dict(zip(columns, tensors, strict=True))
+    for name, column in columns.items():
+        found[name].set_shape([rows, *column.shape])
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class LabelColumns:
+    """The labels of a split as columns: one, or those of ``Objects``.
+
+    Attributes:
+        columns: their types and shapes by name.
+        are_objects: whether they are those of ``Objects``.
+    """
+
+    columns: Mapping[str, Column]
+    are_objects: bool
+
+    @classmethod
+    def of(cls, table: SplitTable, objects: SplitObjects | None, image_size: int | None) -> LabelColumns:
+        """Return the columns of masks, of the objects in the images, or of the labels of the table."""
+        if (mask := table.mask) is not None:
+            column = Column(tf.as_dtype(batch_dtype(mask)), (image_size, image_size))
+            return cls({_LABELS: column}, are_objects=False)
+        if objects is None:
+            shape = table.label_shape
+            return cls({_LABELS: Column(tf.float32 if shape else tf.int32, shape)}, are_objects=False)
+        most = objects.most
+        kinds = Objects(
+            boxes=Column(tf.float32, (most, 4)),
+            classes=Column(tf.int32, (most,)),
+            crowds=Column(tf.bool, (most,)),
+        )
+        return cls(kinds._asdict(), are_objects=True)
+
+    def arrays(self, labels: Any, objects: Objects | None) -> dict[str, Any]:
+        """Return the array of each column; ``objects`` count if the labels are those."""
+        return {_LABELS: labels} if objects is None else objects._asdict()
+
+    def gathered(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a batch whose ``labels`` are one tensor, or those of ``Objects`` by name."""
+        if not self.are_objects:
+            return dict(tensors)
+        others = {name: tensor for name, tensor in tensors.items() if name not in self.columns}
+        return others | {_LABELS: {name: tensors[name] for name in self.columns}}
