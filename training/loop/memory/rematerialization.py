@@ -1,9 +1,16 @@
 """Forget the outputs of a model's blocks during the forward pass, and compute them again for the gradient.
 
-A network of blocks with short-cuts is cut where a single tensor holds all that the rest needs, and where it
-branches: before each block. ``tf.recompute_grad`` keeps the input of a block only. Each block that learns is
-computed twice. Batch normalisation then moves its averages twice by the same moments, with the root of its
-momentum each time, which is the same as once with its momentum.
+A network of blocks with short-cuts is cut before each block. There a single tensor, which several operations
+take, holds all that the rest of the network needs::
+
+                  cut          cut              cut
+      stem ──────► x ──► convolutions ──► add ──► y ──► convolutions ──► add ──► z ── ...
+                   └────── short-cut ──────┘      └────── short-cut ──────┘
+
+Inside a block two tensors are needed at once, that of the convolutions and that of the short-cut, so no cut
+falls there. ``tf.recompute_grad`` keeps x, y, z, ... and computes everything between them again. Each block
+that learns is computed twice. Batch normalisation then moves its averages twice by the same moments, with the
+root of its momentum each time, which is the same as once with its momentum.
 """
 
 from __future__ import annotations
@@ -76,26 +83,34 @@ def _training(block: Any) -> Forward:
 
 
 def _blocks(model: Any) -> list[Any]:
-    """Return models that give the same as ``model`` one after the other, and share its layers."""
+    """Cut a model into smaller ones that share its layers, and one after the other give the same.
+
+    A model with another model inside, a backbone, is a chain: layers before it, the backbone, layers after
+    it. Only the backbone is cut.
+    """
     operations = list(getattr(model, "operations", ()))
     inner = [place for place, one in enumerate(operations) if isinstance(one, keras.Model)]
     if not inner:
-        return _cut(model.input, model.output, _branches(operations))
-    place = inner[0]  # a backbone: the layers before it and after it are a chain
+        return _cut_at(_cut_points(operations), model.input, model.output)
+    place = inner[0]
     before, after = operations[place - 1].output, operations[place + 1].input
     blocks = [] if before is model.input else [keras.Model(model.input, before)]
     backbone = operations[place]
-    blocks += _cut(backbone.input, backbone.output, _branches(list(backbone.operations)))
+    blocks += _cut_at(_cut_points(list(backbone.operations)), backbone.input, backbone.output)
     return [*blocks, keras.Model(after, model.output)]
 
 
-def _cut(first: Any, last: Any, tensors: list[Any]) -> list[Any]:
-    places = [first, *(tensor for tensor in tensors if tensor is not first and tensor is not last), last]
-    return [keras.Model(start, end) for start, end in itertools.pairwise(places)]
+def _cut_at(points: list[Any], first: Any, last: Any) -> list[Any]:
+    """Return the models from ``first`` to the first point, from there to the next, and so on to ``last``."""
+    ends = [first, *(point for point in points if point is not first and point is not last), last]
+    return [keras.Model(start, end) for start, end in itertools.pairwise(ends)]
 
 
-def _branches(operations: list[Any]) -> list[Any]:
-    """Return the tensors on which all that follows depends, and which several operations take.
+def _cut_points(operations: list[Any]) -> list[Any]:
+    """Return the tensors that hold all that the rest of a model needs, and that several operations take.
+
+    Walks through the operations, and remembers which tensors later ones have yet to take. Where only one such
+    tensor is left, the model can be cut.
 
     Args:
         operations: those of a model; each comes after those whose outputs it takes.
@@ -104,8 +119,8 @@ def _branches(operations: list[Any]) -> list[Any]:
     for operation in operations[1:]:
         for tensor in keras.tree.flatten(operation.input):
             takers[id(tensor)] = takers.get(id(tensor), 0) + 1
-    waiting: dict[int, int] = {}  # tensors that were made -> how many operations have yet to take them
-    found = []
+    waiting: dict[int, int] = {}  # tensor -> how many operations have yet to take it
+    points = []
     for number, operation in enumerate(operations):
         for tensor in keras.tree.flatten(operation.input) if number else []:
             waiting[id(tensor)] -= 1
@@ -114,8 +129,8 @@ def _branches(operations: list[Any]) -> list[Any]:
         made = keras.tree.flatten(operation.output)
         waiting |= {id(tensor): takers[id(tensor)] for tensor in made if id(tensor) in takers}
         if len(waiting) == 1 and takers.get(id(made[0]), 0) > 1:
-            found.append(made[0])
-    return found
+            points.append(made[0])
+    return points
 
 
 def _draws(block: Any) -> bool:
