@@ -34,7 +34,7 @@ def table_of(labels: np.ndarray, shard_sizes: list[int] | None = None) -> SplitT
     paths = tuple(f"shard-{number}" for number in range(len(sizes)))
     shard = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
     zeros = np.zeros(labels.size, np.int64)
-    return SplitTable("train", paths, shard, zeros, zeros, labels, shard, shard, zeros.astype("S16"))
+    return SplitTable("train", paths, shard, zeros, zeros, labels, shard, shard, zeros.astype(np.uint64))
 
 
 @dataclass(frozen=True)

@@ -23,19 +23,19 @@ class FoldedRecords:
     """The facts about records by which they are divided.
 
     Attributes:
-        ids: bytes [N], 16 hexadecimal digits each.
+        ids: uint64 [N].
         labels: int32 [N].
         groups: int64 [N], the number of each record's group; negative: it has none.
     """
 
-    ids: npt.NDArray[np.bytes_]
+    ids: npt.NDArray[np.uint64]
     labels: npt.NDArray[np.int32]
     groups: Ints
 
 
 def fold_numbers(records: FoldedRecords, num_folds: int, seed: int) -> Ints:
     """Return the fold of each record: int64 [N], from 0 to ``num_folds`` - 1."""
-    ids = np.array([int(name, 16) for name in records.ids.tolist()], np.uint64)
+    ids = records.ids
     hashes = key_of(Purpose.FOLD, seed, ids) if ids.size else ids
     single = records.groups < 0
     units = np.where(single, records.groups.max(initial=-1) + 1 + np.arange(ids.size), records.groups)

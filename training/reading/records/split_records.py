@@ -53,7 +53,7 @@ class SplitRecords:
 
     def record(self, ordinal: int, stored: EncodedImage) -> ImageRecord:
         """Return the record whose image has been read."""
-        label, record_id = int(self.table.label[ordinal]), self.table.id[ordinal].decode("ascii")
+        label, record_id = int(self.table.label[ordinal]), self.table.id_of(ordinal)
         name = class_name(self.version.manifest.classes, label)
         return ImageRecord(record_id, bytes(stored.image), label, name, *stored.shape, stored.mask)
 
@@ -64,15 +64,16 @@ class SplitRecords:
             CorruptDataError: the id, the label, the height or the width differ.
         """
         table = self.table
-        found = (record.id.encode("ascii"), record.label, record.height, record.width)
-        expected = (table.id[ordinal], table.label[ordinal], table.height[ordinal], table.width[ordinal])
+        found = (record.id, record.label, record.height, record.width)
+        facts = (table.label[ordinal], table.height[ordinal], table.width[ordinal])
+        expected = (table.id_of(ordinal), *map(int, facts))
         if found != expected:
             raise CorruptDataError(f"(id, label, height, width) is {found}, the index says {expected}")
 
     def named(self, ordinal: int, error: ShardmillError) -> CorruptDataError:
         """Return ``error`` with the record, its place and the remedy added."""
         path, offset_bytes, _ = self.table.place(ordinal)
-        record_id = self.table.id[ordinal].decode("ascii")
+        record_id = self.table.id_of(ordinal)
         return CorruptDataError(
             f"record {record_id} at byte {offset_bytes} of {path}: {error.message}", restore(self.version.ref)
         )
@@ -83,4 +84,4 @@ class SplitRecords:
         Raises:
             CorruptDataError: as many as ``reading.max_bad_records`` allows were left out before.
         """
-        self.bad.add(self.table.id[ordinal].decode("ascii"), self.table.place(ordinal)[0], error)
+        self.bad.add(self.table.id_of(ordinal), self.table.place(ordinal)[0], error)

@@ -14,6 +14,7 @@ from infra.errors import CorruptDataError
 from infra.html.page import data_uri
 from infra.storage.names import name_of
 from training.reading import RecordReader
+from training.reading.records.record_ids import id_number
 from training.results.pictures.annotated import Annotation
 
 _SHORT_SIDE, _LONG_SIDE, _QUALITY = 112, 280, 75  # pixels, pixels, JPEG quality
@@ -53,9 +54,9 @@ def read_thumbnails(
     """
     sources = dict(wanted)
     found = {}
-    ids = np.array(sorted(sources), dtype=reader.table.id.dtype)
+    ids = np.array([id_number(name) for name in sorted(sources)], np.uint64)
     for ordinal in np.flatnonzero(np.isin(reader.table.id, ids)).tolist():
-        record_id = reader.table.id[ordinal].decode("ascii")
+        record_id = reader.table.id_of(ordinal)
         try:
             drawn = (annotations or {}).get(record_id)
             found[record_id] = _thumbnail(reader, ordinal, sources[record_id], drawn)

@@ -89,9 +89,9 @@ class TFRecordSource:
         self, ordinals: npt.NDArray[np.int64], ids: npt.NDArray[Any], *columns: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
         table = self._reader.table
-        # The end mark has no id, and a longer id would be cut to the right length.
-        same = np.array([len(name) == table.id.itemsize for name in ids])
-        same &= ids.astype(table.id.dtype) == table.id[ordinals]
+        # The end mark has no id.
+        expected = table.ids(ordinals)
+        same = np.array([name == wanted.encode() for name, wanted in zip(ids, expected, strict=True)])
         for found, wanted in zip(columns, (table.label, table.height, table.width), strict=True):
             same &= found == wanted[ordinals]
         if not same.all():

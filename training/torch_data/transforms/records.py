@@ -93,7 +93,7 @@ class RecordTransform:
         for ordinal, position, seed in zip(
             ordinals.tolist(), positions.tolist(), seeds.tolist(), strict=True
         ):
-            record_id, label = table.id[ordinal].decode("ascii"), int(table.label[ordinal])
+            record_id, label = table.id_of(ordinal), int(table.label[ordinal])
             name = class_name(classes, label)
             records.append(TransformRecord(record_id, label, name, ordinal, position, epoch, seed))
         return records

@@ -13,10 +13,10 @@ from training.order import FoldedRecords, SubsetOrder, TrainingOrder, fold_numbe
 def records(num_records: int, num_classes: int = 3, group_size: int = 0, seed: int = 0) -> FoldedRecords:
     """Records of random ids; with ``group_size`` neighbours are in one group."""
     chance = np.random.default_rng(seed)
-    ids = [f"{number:016x}" for number in chance.integers(0, 2**63, num_records).tolist()]
+    ids = chance.integers(0, 2**63, num_records).astype(np.uint64)
     numbers = np.arange(num_records)
     groups = numbers // group_size if group_size else np.full(num_records, -1)
-    return FoldedRecords(np.array(ids, "S16"), (numbers % num_classes).astype(np.int32), groups)
+    return FoldedRecords(ids, (numbers % num_classes).astype(np.int32), groups)
 
 
 @given(st.integers(0, 200), st.integers(1, 5), st.integers(2, 9), st.integers(0, 2**62))

@@ -129,7 +129,7 @@ def test_the_least_budget_of_an_order(order: Any, least: int) -> None:
     shard = np.repeat(np.arange(100, dtype=np.int32), 50)
     zeros = np.zeros(5000, np.int64)
     paths = tuple(f"{number}" for number in range(100))
-    table = SplitTable("train", paths, shard, zeros, zeros, shard, shard, shard, zeros.astype("S16"))
+    table = SplitTable("train", paths, shard, zeros, zeros, shard, shard, shard, zeros.astype(np.uint64))
     steps = StepRange(order(shard * 0, np.full(100, 50)), table, 0, 600)
     found = least_budget(steps, np.ones(100, np.int64))
     assert 1 <= found <= least
