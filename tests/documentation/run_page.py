@@ -30,7 +30,7 @@ _SMALL = {
 _RECORD = "0f3c5a7be1d24c68"
 _RUNS = ("photos-v1-3f2a9c", "photos-v1-90bc11")
 # The run of the page's own training, which may be in the same block.
-_OWN_RUN, _NEWEST_RUN = "street-v1-0123456789", "$(ls -dt runs/street-v1-* | head -n 1)"
+_OWN_RUN, _NEWEST_RUN = "street-v1-0123456789", "$(ls -dt runs/street-v*-* | head -n 1)"
 
 
 def run_page(page: Path) -> None:
