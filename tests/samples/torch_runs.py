@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from infra.errors import Cancelled
 from infra.settings import load_settings
 from training.config import TrainConfig
+from training.ranks.heartbeat import Work
 
 MODEL = "tests.samples.torch_model"
 SMALL = (
@@ -28,6 +30,13 @@ class Interrupting:
 
     def note_step(self, step: int) -> None:
         """Do nothing: the step is not counted yet."""
+
+    def begin_stage(self) -> None:
+        """Do nothing: nobody waits for the first step of the stage."""
+
+    def during(self, _work: Work) -> AbstractContextManager[None]:
+        """Do nothing: nobody waits for the work."""
+        return nullcontext()
 
     def beat(self, step: int | None = None) -> None:
         """Stop if the step is reached."""

@@ -127,7 +127,7 @@ def test_steps_are_profiled_and_the_train_split_evaluated_on_request(
     (path,) = (tmp_path / "logs" / "profile").glob("*.pt.trace.json")
     names = {event.get("name") for event in json.loads(path.read_bytes())["traceEvents"]}
     assert {"aten::convolution", "aten::linear"} <= names
-    assert list(result["metrics"]) == ["validation", "test", "train"]
+    assert list(result["metrics"]) == ["test", "train"]
     assert result["metrics"]["train"]["num_examples"] == len(Dataset(version).table("train"))
 
 

@@ -53,9 +53,8 @@ class SynchronizedBatchNorm2d(nn.BatchNorm2d):  # type: ignore[misc]
         count = sums[-1].detach()
         mean, squares = (part / count for part in sums[:-1].chunk(2))
         variance = (squares - mean.square()).clamp(min=0)
-        if self.track_running_stats:
-            with torch.no_grad():
-                self._follow(mean, variance, count)
+        with torch.no_grad():
+            self._follow(mean, variance, count)
         scale = self.weight * torch.rsqrt(variance + self.eps)
         shift = self.bias - mean * scale
         return (values * scale.view(1, -1, 1, 1) + shift.view(1, -1, 1, 1)).to(images.dtype)

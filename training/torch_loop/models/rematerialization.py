@@ -99,14 +99,15 @@ def _computed_again(block: Any, *inputs: Any) -> Any:
 def _followed(block: Any) -> Iterator[None]:
     """Let the moving statistics of a block stay as they are: the first pass has moved them."""
     following = [
-        module
+        (module, module.momentum, module.num_batches_tracked.clone())
         for module in block.modules()
         if isinstance(module, BATCH_NORMALIZATIONS) and module.training and module.track_running_stats
     ]
-    for module in following:
-        module.track_running_stats = False
+    for module, _, _ in following:
+        module.momentum = 0.0
     try:
         yield
     finally:
-        for module in following:
-            module.track_running_stats = True
+        for module, momentum, count in following:
+            module.momentum = momentum
+            module.num_batches_tracked.copy_(count)
