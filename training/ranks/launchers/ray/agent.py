@@ -81,10 +81,10 @@ class RankAgent:
 
     def address(self) -> str:
         """Return ``host:port`` for the rank's server: this machine in the cluster, and a free port."""
-        host = ray.util.get_node_ip_address()
-        return f"{host}:{free_port(host)}"
         import ray  # here, so that tests of the agent need no Ray
 
+        host = ray.util.get_node_ip_address()
+        return f"{host}:{free_port(host)}"
 
     def sees(self, folder: str) -> bool:
         """Return whether a folder is there on this machine."""
@@ -107,10 +107,10 @@ class RankAgent:
             scratch / "heartbeat",
         )
         self._rank = RankProcess(start, lambda _rank, event: self._events.append(event))
-
-    def look(self) -> Look:
         self._looked_at = time.monotonic()
         threading.Thread(target=self._end_without_parent, daemon=True).start()
+
+    def look(self) -> Look:
         """Return the state of the rank."""
         self._looked_at = time.monotonic()
         rank = self._started()
@@ -135,10 +135,10 @@ class RankAgent:
 
     def close(self) -> None:
         """Kill what still runs of the rank, and remove its files."""
+        self._closed.set()
         if self._rank is not None:
             self._rank.close()
         self._scratch.cleanup()
-        self._closed.set()
 
     @property
     def _log(self) -> Path:
