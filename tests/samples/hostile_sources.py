@@ -50,7 +50,10 @@ def alter_zip(data: bytes, *, method: int | None = None, flags: int = 0) -> byte
 
 
 def outcomes(folder: Path, kind: str, **source: Any) -> dict[str, str | None]:
-    """URI -> the reason why it is not read, or None; each reason has a message. Lists and reads as a job does."""
+    """List and read a source as a job does: URI -> the reason why it is not read, or None.
+
+    Each reason must have a message.
+    """
     config = PrepareConfig.model_validate({"source": {"kind": kind, **source}})
     source_folder = SourceFolder(str(folder))
     listing = list_inputs(source_folder, config)
