@@ -101,7 +101,8 @@ def measure_shards(images: int, folder: Path, steps: Steps) -> None:
     storage = Storage.at(str(folder))
     classes = [f"class_{code:04d}" for code in range(CLASSES)]
     job = ShardsToWrite(storage, storage, "plan", shards, [], classes, 3, "none")
-    (folder / job.shard_path(0)).parent.mkdir(parents=True)
+    for path in (job.shard_path(0), job.note_path(0)):
+        (folder / path).parent.mkdir(parents=True)
     for number, shard in enumerate(shards):
         note = Shard(
             path=job.shard_path(number),
@@ -118,7 +119,7 @@ def measure_shards(images: int, folder: Path, steps: Steps) -> None:
         for path, size in ((note.path, note.num_bytes), (note.index_path, note.index_bytes)):
             with (folder / path).open("wb") as file:
                 file.truncate(size)
-        storage.write_atomic(job.note_path(number), note.model_dump_json().encode())
+        (folder / job.note_path(number)).write_text(note.model_dump_json())
     with steps.measured("first batch of each shard"):
         first_batches(shards)
     with steps.measured("read all notes"):
