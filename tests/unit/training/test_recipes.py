@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from flows.cli.jobs.settings import prepare_settings, train_settings
 from infra.errors import ConfigError, UsageError
+from tests.samples.published import coloured, publish
 from training.config import TrainConfig, image_size_of
 from training.recipes import recipe_names, recipe_path
 from training.train import main
@@ -33,6 +38,27 @@ def test_the_page_and_the_help_name_each_recipe(name: str) -> None:
 
     assert name in Path("docs/recipes.md").read_text(encoding="utf-8")
     assert name in options.Recipe.__metadata__[0].help
+
+
+@pytest.mark.slow
+def test_a_small_stand_in_for_imagenet_trains(tmp_path: Path) -> None:
+    """The recipe as it is, but for the size of its images and batches: drawn pictures, one epoch."""
+    counts = {"train": {"a": 20, "b": 20}, "validation": {"a": 4, "b": 4}, "test": {"a": 4, "b": 4}}
+    publish(tmp_path / "sets", coloured(counts, size=(40, 40)), name="set")
+    changes = (
+        "data.image_size=32",
+        "data.global_batch_size=8",
+        "optimizer.learning_rate=3e-3",
+        "run.epochs=1",
+    )
+    argv = [sys.executable, "-m", "training.train", "set", "--recipe", "imagenet-like", "--json"]
+    argv += ["--root", str(tmp_path / "sets"), "--runs", str(tmp_path / "runs")]
+    argv += [word for change in changes for word in ("--set", change)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert (result["model"], result["steps"], result["epochs"]) == ("ResNet50", 5, 1)
+    assert np.isfinite(result["metrics"]["test"]["loss"])
 
 
 def test_files_and_single_settings_win_over_a_recipe(tmp_path: Path) -> None:
