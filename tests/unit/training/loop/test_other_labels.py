@@ -172,7 +172,13 @@ def test_a_run_is_evaluated_only_on_labels_of_its_kind(several: dict[str, Any], 
 
 
 @pytest.mark.parametrize("name", ["multi", "targets"])
-@pytest.mark.parametrize("extra", [[], ["augment.mixup=0.4"]], ids=["plain", "mixed"])
+@pytest.mark.parametrize(
+    "extra",
+    [
+        pytest.param([], id="plain"),
+        pytest.param(["augment.mixup=0.4"], id="mixed", marks=pytest.mark.slow),
+    ],
+)
 def test_an_interrupted_run_ends_in_the_same_weights(
     root: Path, tmp_path: Path, name: str, extra: list[str]
 ) -> None:

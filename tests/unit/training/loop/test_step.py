@@ -59,6 +59,7 @@ def test_two_devices_equal_one(version: DatasetVersion) -> None:
     assert apart(two, one) <= 1e-4
 
 
+@pytest.mark.slow
 def test_two_devices_in_parts_equal_one(version: DatasetVersion) -> None:
     one = Training(version, *ALL_ON).steps(batches())
     two = trained_elsewhere(Path(version.storage.location).parent, 2, *ALL_ON, "run.accumulate_steps=2")

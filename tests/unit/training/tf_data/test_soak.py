@@ -67,6 +67,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["indexed", "streaming"])
 def test_a_dozen_epochs_take_no_more_memory_than_a_few(root: Path, mode: str) -> None:
     assert growth_of(root, 12, mode) < 16

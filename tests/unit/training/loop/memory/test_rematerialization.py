@@ -58,7 +58,9 @@ def stepped(build: Any, *, again: bool, freeze: Any = "none") -> tuple[int, list
     [
         (nested, "none", 3),  # the stem, and the two blocks without dropout
         (nested, ["stem", "block0"], 3),
-        (lambda: build_model(ModelSpec("compact_resnet", 3, 16)), "none", 4),
+        pytest.param(
+            lambda: build_model(ModelSpec("compact_resnet", 3, 16)), "none", 4, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_step_is_the_same(build: Any, freeze: Any, num_blocks: int) -> None:
