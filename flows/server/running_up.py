@@ -79,7 +79,7 @@ def clear_running_up() -> None:
 
 
 def running_up() -> RunningUp | None:
-    """The `shardmill up` that runs, or None. Ignores the state file of one that was killed."""
+    """Return the running `shardmill up`, or None if none runs or only a killed one left its file."""
     try:
         up = RunningUp(**json.loads(_state_path().read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""A rank that computes NaN, from which gradients spread it to all others in the same step."""
+"""A rank computes NaN, and its gradients spread NaN to all other ranks in the same step."""
 
 from __future__ import annotations
 

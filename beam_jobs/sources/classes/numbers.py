@@ -129,7 +129,7 @@ def is_number(text: str) -> bool:
 
 
 def _whole(text: str) -> int:
-    """Return the whole number that a text is; -1, which is that of no class, if it has too many digits."""
+    """Return a text as a whole number; -1, the number of no class, if it has too many digits."""
     digits = text.partition(".")[0]
     return int(digits) if len(digits) <= _MOST_DIGITS else -1
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from beam_jobs.schemas import DROPPED_LABEL, LABEL_EDIT, NO_CLASS, NO_LABEL, OTHER_CLASS, Status
 from beam_jobs.sources.label_edits.reading import SETTING, LabelEdits
+from beam_jobs.tables.lists import mask_of
 from infra.digests import digest_of
 from infra.format.contract import LabelEditsSummary
 from infra.readable import counted
@@ -52,23 +53,23 @@ def apply_edits(table: pa.Table, edits: LabelEdits, wanted: Collection[str] | No
     decided = [edits.decided[uri] for uri in uris]
     at = pc.index_in(table["uri"], pa.array(uris, pa.string()))
     label = pa.array(decided, pa.string()).take(at.combine_chunks())
-    is_named = _mask(pc.is_valid(at))
+    is_named = mask_of(pc.is_valid(at))
     # A row of a table that names no file has nothing that could be read.
-    has_image = _mask(pc.or_(pc.greater(table["size_bytes"], 0), pc.not_equal(table["mtime_ns"], 0)))
+    has_image = mask_of(pc.or_(pc.greater(table["size_bytes"], 0), pc.not_equal(table["mtime_ns"], 0)))
     if "container" in table.schema.names:
-        has_image |= _mask(pc.is_valid(table["container"]))
-    is_curable = _mask(pc.is_in(table["reason"], _CURABLE)) & has_image
-    is_usable = _mask(pc.equal(table["status"], Status.TO_READ)) | is_curable
+        has_image |= mask_of(pc.is_valid(table["container"]))
+    is_curable = mask_of(pc.is_in(table["reason"], _CURABLE)) & has_image
+    is_usable = mask_of(pc.equal(table["status"], Status.TO_READ)) | is_curable
     applies = is_named & is_usable
-    is_dropped = applies & ~_mask(pc.is_valid(label))
+    is_dropped = applies & ~mask_of(pc.is_valid(label))
     is_labelled = applies & ~is_dropped
     before = table["label"].cast(pa.string())
-    differs = is_labelled & ~_mask(pc.equal(label, before))
+    differs = is_labelled & ~mask_of(pc.equal(label, before))
     classes = {name for name in pc.unique(before.filter(pa.array(is_usable))).to_pylist() if name is not None}
     columns = {"label": pc.if_else(pa.array(is_labelled), label, before)}
     is_other = np.zeros(len(is_named), np.bool_)
     if wanted is not None:
-        is_other = is_labelled & ~_mask(pc.is_in(label, pa.array(sorted(wanted), pa.string())))
+        is_other = is_labelled & ~mask_of(pc.is_in(label, pa.array(sorted(wanted), pa.string())))
     settled = (
         (is_labelled, Status.TO_READ, None, None),
         (is_other, Status.FILTERED, OTHER_CLASS, "filter.classes does not name its class"),
@@ -134,7 +135,3 @@ def _new_classes(given: Collection[str], classes: Collection[str]) -> list[str]:
 def _first(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
     return ", ".join(map(repr, names[:_SHOWN])) + more
-
-
-def _mask(values: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    return np.asarray(pc.fill_null(values, False).to_numpy(zero_copy_only=False), np.bool_)

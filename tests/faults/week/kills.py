@@ -142,7 +142,7 @@ class Kills:
         return ", ".join(f"{kind} {seconds:.1f}" for kind, seconds in sorted(longest.items()))
 
     def late(self) -> list[str]:
-        """The victims whose descendants lived too long, with the command lines of the last ones."""
+        """Return the victims whose descendants lived too long, with the command lines of these."""
         return [
             f"{victim.kind}: {victim.seconds:.1f} s, {victim.allowed_seconds:.1f} s allowed: {victim.last}"
             for victim in self._victims

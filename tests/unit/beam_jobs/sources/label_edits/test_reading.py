@@ -1,4 +1,4 @@
-"""Label edits: which rows decide what, and what is refused in which words."""
+"""Read label edits: the decision of each row, and the errors for rows that make no sense."""
 
 from __future__ import annotations
 
