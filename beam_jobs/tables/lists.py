@@ -8,17 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as types
 
+from beam_jobs.tables.long_columns import one_chunk
+
 Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-
-
-def one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array."""
-    if isinstance(column, pa.Array):
-        return column
-    if column.num_chunks == 1:
-        return column.chunk(0)  # joining one chunk would copy it
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def mask_of(values: pa.Array | pa.ChunkedArray) -> Mask:

@@ -18,8 +18,10 @@ _NARROW = {wide: narrow for narrow, wide in _WIDE.items()}
 _ROWS_AT_A_TIME = 1 << 20
 
 
-def one_chunk(column: pa.ChunkedArray, longest: int = LONGEST) -> pa.Array:
+def one_chunk(column: pa.Array | pa.ChunkedArray, longest: int = LONGEST) -> pa.Array:
     """Return a column as one array, with 64-bit offsets if it has more than ``longest`` bytes."""
+    if isinstance(column, pa.Array):
+        return column
     if column.num_chunks == 1:
         return column.chunk(0)  # joining one chunk would copy it
     if column.type in _WIDE and column.nbytes > longest:

@@ -33,8 +33,7 @@ from beam_jobs.sources.rows.names_of_splits import SPLIT_WORDS, split_of_name
 from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
 from beam_jobs.sources.rows.typed import TypedRows, count_targets, type_rows, without_lists_of_one
 from beam_jobs.tables.features import PREFIX, features_of, with_features
-from beam_jobs.tables.lists import one_chunk
-from beam_jobs.tables.long_columns import sorted_by
+from beam_jobs.tables.long_columns import one_chunk, sorted_by
 from infra.errors import NotFoundError
 from infra.format.contract import SPLITS
 from infra.format.labels import LABELS, LabelKind

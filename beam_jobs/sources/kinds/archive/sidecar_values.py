@@ -22,7 +22,8 @@ from beam_jobs.sources.listing import status_of
 from beam_jobs.sources.rows.row_files import FileRows, RowFile
 from beam_jobs.sources.rows.typed import TypedRows, count_targets, type_rows
 from beam_jobs.tables.features import PREFIX
-from beam_jobs.tables.lists import is_listed, one_chunk, with_column
+from beam_jobs.tables.lists import is_listed, with_column
+from beam_jobs.tables.long_columns import one_chunk
 from infra.errors import ConfigError
 from infra.format.labels import LabelKind
 

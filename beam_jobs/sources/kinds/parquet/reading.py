@@ -21,7 +21,7 @@ from beam_jobs.sources.kinds.parquet.columns import Columns, find_image, path_of
 from beam_jobs.sources.kinds.table.formats.columns import as_text, trimmed
 from beam_jobs.sources.kinds.table.formats.parquet import PARQUET_DAMAGES, first_line
 from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
-from beam_jobs.tables.lists import one_chunk
+from beam_jobs.tables.long_columns import one_chunk
 from beam_jobs.tables.utf8 import without_broken_texts
 from infra.format.labels import LabelKind
 

@@ -16,7 +16,8 @@ from beam_jobs.sources.classes.numbers import ClassNumbers, name_labels
 from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from beam_jobs.sources.kinds.table.rules import Rule, first_rules, said_of, understand_labels
 from beam_jobs.tables.features import PREFIX, feature_columns, features_of
-from beam_jobs.tables.lists import mask_of, one_chunk, values_of, with_column
+from beam_jobs.tables.lists import mask_of, values_of, with_column
+from beam_jobs.tables.long_columns import one_chunk
 from infra.format.labels import LABELS, LabelKind
 
 Int64 = npt.NDArray[np.int64]

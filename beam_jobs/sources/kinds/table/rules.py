@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from beam_jobs.schemas import DROPPED_LABEL, NO_LABEL, UNKNOWN_SPLIT
 from beam_jobs.sources.kinds.table.typed.labels import having_one_of, renamed_labels, with_label_lists
 from beam_jobs.tables.features import PREFIX
-from beam_jobs.tables.lists import mask_of, one_chunk, values_of, with_column
+from beam_jobs.tables.lists import mask_of, values_of, with_column
+from beam_jobs.tables.long_columns import one_chunk
 from infra.format.contract import SPLITS
 from infra.format.features import features_in
 from infra.format.labels import LABELS, LabelKind

@@ -21,7 +21,8 @@ from beam_jobs.schemas import BROKEN_ROW, Status
 from beam_jobs.sources.kinds.tfds.features import Leaf
 from beam_jobs.sources.listing import Listing
 from beam_jobs.tables.features import PREFIX
-from beam_jobs.tables.lists import lengths_of, lists_of, mask_of, one_chunk, with_column
+from beam_jobs.tables.lists import lengths_of, lists_of, mask_of, with_column
+from beam_jobs.tables.long_columns import one_chunk
 from infra.codecs.boxes import clip_boxes, have_area
 from infra.errors import ConfigError
 from infra.format.features import Feature

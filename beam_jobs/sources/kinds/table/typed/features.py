@@ -19,7 +19,8 @@ from beam_jobs.sources.kinds.table.typed.conversion import (
 )
 from beam_jobs.sources.kinds.table.typed.json_values import read_json_column
 from beam_jobs.tables.features import PREFIX
-from beam_jobs.tables.lists import is_listed, lengths_of, lists_of, one_chunk
+from beam_jobs.tables.lists import is_listed, lengths_of, lists_of
+from beam_jobs.tables.long_columns import one_chunk
 from infra.errors import ConfigError
 from infra.format.features import Feature
 

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from beam_jobs.config import FeatureColumn
 from beam_jobs.tables.features import PREFIX
-from beam_jobs.tables.lists import lengths_of, lists_of, mask_of, one_chunk, with_column
+from beam_jobs.tables.lists import lengths_of, lists_of, mask_of, with_column
+from beam_jobs.tables.long_columns import one_chunk
 from infra.format.features import Feature
 from infra.format.labels import LABELS, TARGETS, LabelKind, targets_feature
 
