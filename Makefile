@@ -67,7 +67,7 @@ install: $(VENV)/.stamp ## Make .venv from constraints.txt (the other targets do
 
 $(VENV)/.stamp: pyproject.toml constraints.txt $(wildcard infra/native/*.c)
 	@$(FIND_PYTHON); \
-	echo "Making $(VENV) with $$("$$found" --version): about 2 GB, a few minutes."; \
+	echo "Making $(VENV) with $$("$$found" --version): about 4 GB, a few minutes."; \
 	rm -rf $(VENV); \
 	"$$found" -m venv $(VENV); \
 	$(PY) -m pip install --quiet --constraint constraints.txt setuptools; \

@@ -26,8 +26,8 @@ class Untidy:
 
     Attributes:
         table: ``images.csv``; its columns are image (an id without ending), sender, label and kids.
-        outcomes: reason, or outcome where there is none -> number of inputs.
-        num_conflicts: contents that have two labels.
+        outcomes: the number of inputs by reason, or by outcome if it has no reason.
+        num_conflicts: how many different images appear under two labels.
         classes: sorted.
     """
 

@@ -51,9 +51,10 @@ def train_with_supervised_ranks(
 
 
 def limits_of(config: TrainConfig, root: str | Path) -> Limits:
-    """Return when ranks count as hung, of which this process watches all.
+    """Return the times after which the ranks of this machine count as hung.
 
-    On several machines, and with an object store, a network that is slow for a moment is no hang.
+    With several machines or an object store, the least time is ``ranks.peer_timeout_seconds``, so that a
+    network that is slow for a moment is not taken for a hang.
     """
     settings = config.ranks
     is_local = settings.launcher == "local" and "://" not in str(root)

@@ -62,9 +62,9 @@ def rematerialize(model: Any) -> Rematerialized:
 def blocks_of(model: Any) -> list[Any]:
     """Return the blocks of a model: bottlenecks of a ResNet, encoder layers of a transformer, and the like.
 
-    They are the outermost modules of a class that is not PyTorch's own, of which the model has at least two,
-    each with at least two layers with weights. Of a container (``nn.Sequential`` and others), the blocks
-    inside it count, if there are any.
+    A block is a module whose class is not PyTorch's own, occurs at least twice in the model, and has at least
+    two layers with weights. Blocks inside a block are not returned; a container (``nn.Sequential`` and
+    others) is replaced by the blocks inside it, if it has any.
     """
     counts = Counter(type(module) for module in model.modules() if _may_be_block(module))
 

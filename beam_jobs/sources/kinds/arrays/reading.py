@@ -67,9 +67,10 @@ def list_rows(found: LabelledImages, kind: LabelKind = "class") -> FileRows:
 
 
 def _listed_rows(images: FoundArray) -> tuple[int, str | None]:
-    """Return how many rows get a row of the listing each, and what is wrong with the rest.
+    """Return how many rows are listed, and what is wrong with the images after them, or None.
 
-    Each image that is missing at the end of a file is a row, unless the header gives absurdly many.
+    A file may end before the number of images that its header gives. The missing images are listed too, and
+    each becomes a broken row; if more than ``_MAX_LOST_ROWS`` are missing, only the present ones are listed.
     """
     count, there = images.shape[0], images.most_bytes // images.row_bytes
     if count - there <= _MAX_LOST_ROWS:

@@ -12,7 +12,6 @@ import pytest
 
 from infra.processes.turns import TURNS_VARIABLE, Turn
 from infra.progress import Event, subscribe
-from tests.samples.waiting import eventually
 
 JOB = """
 import sys
@@ -49,18 +48,21 @@ def line(process: subprocess.Popen[str]) -> str:
 
 def test_a_job_waits_until_the_other_has_ended_and_says_for_which() -> None:
     said: list[Event] = []
-    unsubscribe = subscribe(said.append)
-    try:
-        with job("prepare photos") as first:
-            assert line(first) == "works\n"
-            with job("train photos@1") as second, Turn("compact photos") as third:
-                first.communicate("\n")
-                assert line(second) == "works\n"
-                assert eventually(lambda: second.poll() is None)
-                second.kill()  # the kernel gives its turn back
+
+    def remember_and_kill_second(event: Event) -> None:
+        said.append(event)
+        second.kill()  # the kernel gives its turn back
+
+    with job("prepare photos") as first:
+        assert line(first) == "works\n"
+        with job("train photos@1") as second, Turn("compact photos") as third:
+            first.communicate("\n")
+            assert line(second) == "works\n"
+            unsubscribe = subscribe(remember_and_kill_second)
+            try:
                 third.take()
-    finally:
-        unsubscribe()
+            finally:
+                unsubscribe()
     other = f"train photos@1 (process {second.pid})"
     told = [event["message"] for event in said if event["event"] == "log"]
     assert told
