@@ -114,7 +114,7 @@ def started_chromium(profile: Path) -> Iterator[webdriver.Chrome]:
 
 
 @pytest.fixture
-def browser(chromium: webdriver.Chrome) -> Browser:
+def browser(chromium: webdriver.Chrome) -> Iterator[Browser]:
     """The browser with an empty page, an ordinary screen, and nothing remembered of the test before."""
     chromium.get("about:blank")
     for command in ("Emulation.clearDeviceMetricsOverride", "Network.clearBrowserCookies"):
@@ -123,4 +123,5 @@ def browser(chromium: webdriver.Chrome) -> Browser:
     found = Browser(chromium)
     found.complaints()
     found.requests()
-    return found
+    yield found
+    chromium.get("about:blank")  # an open page goes on asking its server and drawing

@@ -31,7 +31,7 @@ class BatchAugment:
         on_host = not tf.config.list_physical_devices("GPU")
 
         def stage(function: Callable[..., Any]) -> Any:
-            return tf.function(function, jit_compile=on_host)
+            return tf.function(function, jit_compile=on_host, autograph=False)
 
         # On GPUs TensorFlow's histogram is not deterministic, and fails if determinism is required.
         count = rand_augment.sorted_histogram if deterministic and not on_host else rand_augment.histogram

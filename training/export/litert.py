@@ -32,7 +32,9 @@ def convert(
         calibration: uint8 [N, S, S, C], training images: quantise to 8 bits; None: keep float32.
     """
     shape = (1, *input_shape[1:])
-    traced = tf.function(output, input_signature=[tf.TensorSpec(shape, tf.uint8, name="images")])
+    traced = tf.function(
+        output, input_signature=[tf.TensorSpec(shape, tf.uint8, name="images")], autograph=False
+    )
     # Calibration cannot run a graph with variables.
     frozen = convert_variables_to_constants_v2(traced.get_concrete_function())
     # The converter warns of its own defaults, in Python and from C++.

@@ -35,7 +35,9 @@ def convert(output: Callable[[Any], Any], input_shape: Sequence[int | None], out
     from tf2onnx import convert as converter
 
     shape = [None, *input_shape[1:]]
-    traced = tf.function(output, input_signature=[tf.TensorSpec(shape, tf.uint8, name=_INPUT)])
+    traced = tf.function(
+        output, input_signature=[tf.TensorSpec(shape, tf.uint8, name=_INPUT)], autograph=False
+    )
     # With from_function constants that a model captured would become inputs of the file.
     frozen = convert_variables_to_constants_v2(traced.get_concrete_function())
     (given,), (found,) = frozen.inputs, frozen.outputs

@@ -65,5 +65,5 @@ def export(exported: Exported, image_size: int, folder: Path, *, grey: bool = Fa
         return served
 
     signature = tf.TensorSpec([None], tf.string, name="image_bytes")
-    module.classify = tf.function(classify, input_signature=[signature])
+    module.classify = tf.function(classify, input_signature=[signature], autograph=False)
     tf.saved_model.save(module, str(folder), signatures={"serving_default": module.classify})

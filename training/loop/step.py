@@ -4,6 +4,9 @@ With accumulation a step's rows are taken in parts, one after the other, and the
 The weights of the rows add up to 1 over the whole step, so the sum is the gradient of the global batch. Each
 part is a call of its own: in one graph TensorFlow would compute several parts at the same time, and save no
 memory.
+
+Nothing that is compiled here or exported branches on tensors in Python. So AutoGraph is off; it would take
+seconds of each start.
 """
 
 from __future__ import annotations
@@ -56,16 +59,16 @@ class TrainStep:
         self._gradients = self._loss_and_gradients
         if config.run.jit_compile:
             _check_one_device(parts.strategy)
-            self._gradients = tf.function(self._gradients, jit_compile=True)
+            self._gradients = tf.function(self._gradients, jit_compile=True, autograph=False)
         self._counts: dict[int, Any] = {}
         run = parts.strategy.run
         if self._num_parts == 1:
-            self._whole = tf.function(lambda batch, real: run(self._train, args=(batch, real)))
+            self._whole = tf.function(lambda *args: run(self._train, args=args), autograph=False)
             return
         with parts.strategy.scope():
             self._sums = [_replica_zeros(variable) for variable in parts.model.trainable_variables]
-        self._part = tf.function(lambda *args: run(self._accumulate, args=args))
-        self._finish = tf.function(lambda: run(self._apply_sums))
+        self._part = tf.function(lambda *args: run(self._accumulate, args=args), autograph=False)
+        self._finish = tf.function(lambda: run(self._apply_sums), autograph=False)
 
     def __call__(self, batch: Any, num_real: int) -> None:
         """Take one step.

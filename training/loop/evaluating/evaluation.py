@@ -123,4 +123,4 @@ def _evaluation_step(strategy: Any, model: Any, task: Task) -> Any:
         outputs = in_float32(model(batch["images"], training=False))
         return dict(evaluated(task, outputs, batch["labels"]))
 
-    return tf.function(lambda batch: strategy.run(on_replica, args=(batch,)))
+    return tf.function(lambda batch: strategy.run(on_replica, args=(batch,)), autograph=False)

@@ -44,7 +44,9 @@ class Pruning:
                 mask = keras.Variable(every, trainable=False, dtype="bool", name=name)
                 self._pairs.append((mask, variable))
         self.variables = [mask for mask, _ in self._pairs]
-        self._choose = tf.function(lambda sparsity: strategy.run(self._choose_on_replica, args=(sparsity,)))
+        self._choose = tf.function(
+            lambda sparsity: strategy.run(self._choose_on_replica, args=(sparsity,)), autograph=False
+        )
 
     def is_complete(self, steps_done: int) -> bool:
         """Return whether the final share of zeros is reached after so many steps of the run."""
