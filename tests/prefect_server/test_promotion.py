@@ -1,7 +1,7 @@
 """New images lead to a new model in use automatically, on a real server; people can intervene.
 
 A training takes long on a busy machine: all of it is one chain of runs on one dataset, and each test looks at
-a part of what was seen.
+a part of what was seen. The chain is slow; continuous integration runs it after ``make test``.
 """
 
 from __future__ import annotations
@@ -88,7 +88,10 @@ class Chain:
     again: str
 
 
-@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(database, marks=pytest.mark.slow) for database in ("sqlite", "postgresql")],
+)
 def chain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
     """The chain on a server with each kind of database."""
     folder = tmp_path_factory.mktemp(request.param)
@@ -268,7 +271,6 @@ def test_a_pipeline_shows_its_training_while_it_runs(chain: Chain) -> None:
     assert {"summary", "final-figures", "per-class", "confusion-test"} <= set(all_shown)
 
 
-@pytest.mark.slow
 def test_a_browser_sees_the_curve_of_a_training_move(chain: Chain) -> None:
     seen = chain.trained.page
     if seen is None:
