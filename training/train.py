@@ -15,7 +15,7 @@ A run lives in ``<runs>/<dataset>-v<version>-<digest of the configuration>/``:
     confusion-<split>.svg, reliability-<split>.svg, label-errors.csv       of single-label classifiers
     report.html            curves, figures, hardest examples, settings; what else the task has
     examples.json          the first of these examples, for other pages
-    result.json            written last: the run is finished, and asking again returns it
+    result.json            written last: the run is finished, and the same command returns this result
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ from training.torch_loop.ranks.processes import with_a_rank_for_each_device
 from training.torch_loop.start import check_installed
 from training.torch_loop.start import train_in_process as train_with_torch
 
-# Beside the runs, since lock files stay, and a refused run must leave no folder.
+# Lock files stay after a run. They are beside the runs, since a refused run must leave no folder.
 _LOCKS = ".locks"
-# The part of the time that each stage takes at a guess, for the progress of the whole job.
+# The estimated share of the time of each stage (percent), for the progress of the whole job.
 _SHARES = {"train": 92, "evaluate validation": 3, "evaluate test": 3, "evaluate train": 3, "export": 2}
 
 # The frames of an error hold pipelines whose destructors wait for TensorFlow's threads, for minutes if a
@@ -121,7 +121,7 @@ def _train_as_asked(argv: Sequence[str] | None) -> int:
     with events.shown_to_people():
         result = train_dataset(args.dataset, config, root=args.root, runs=args.runs)
     if result is None:
-        return 0  # rank 0 has it
+        return 0  # only rank 0 has a result
     deliver(args, result, summary)
     return 0
 
@@ -132,19 +132,23 @@ def train_dataset(
     """Train ``config`` on a dataset, or return the result of the same run if it has finished.
 
     Args:
-        ref: ``name`` or ``name@version``.
+        ref: ``name`` or ``name@version``, each with ``?query`` for a view.
         config: the configuration of the run.
         root: the folder of the datasets.
         runs: folder under which the run's folder is made; one of an object store keeps a copy here
             (``training.runs.stored``).
 
     Returns:
-        The result; None in a process that is a rank other than the first (``training.ranks.cluster``). If
-        an outer system starts the ranks, the files of its job (``training.runs.job_files``).
+        The result, JSON-able; None in a process that is a rank other than the first
+        (``training.ranks.cluster``). If ``ranks.launcher`` only writes a job, the names of its files
+        (``training.runs.job_files``).
 
     Raises:
-        NotFoundError: there is no such dataset. LockedError: another process runs the same training.
-        DataError: there is nothing to train on, or it is damaged. Cancelled: stopped on request.
+        UsageError, ConfigError: the settings contradict each other, the environment or the dataset.
+        NotFoundError: there is no such dataset.
+        LockedError: another process runs the same training.
+        DataError: there is nothing to train on, or it is damaged.
+        Cancelled, Preempted: stopped on request.
     """
     training = _requested(ref, config, root)
     if is_rendering(training.config.ranks.launcher):
@@ -168,7 +172,8 @@ class _Training:
         version: the dataset version.
         root: the folder of the datasets.
         name: of the run.
-        place: the place of this process among ranks that an outer system started; None: it started none.
+        place: the place of this process among the ranks that an outer system started; None: this process is
+            no such rank.
     """
 
     config: TrainConfig
@@ -202,7 +207,7 @@ def _train_as_later_rank(training: _Training, runs: Storage) -> None:
 
 
 def _train_in_store(training: _Training, runs: str) -> dict[str, Any]:
-    """Train in a folder here, of which an object store keeps a copy."""
+    """Train in a local folder, whose changes are uploaded to the object store."""
     if training.config.ranks.launcher == "ray":
         raise UsageError(
             f"ranks.launcher = 'ray' cannot keep its run in {public_location(runs)}: this command would "
@@ -268,7 +273,7 @@ def _train_among_others(training: _Training, run_dir: Path) -> dict[str, Any]:
 
 
 def _begin(training: _Training, folder: Storage) -> None:
-    """Write run.json, with the values that the run settled when it began."""
+    """Write run.json, with the values that the run determined when it began."""
     config, version = training.config, training.version
     identity, run_dir = run_identity(config, version), Path(folder.uri)
     settled = read_settled(run_dir)

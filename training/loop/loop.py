@@ -1,8 +1,8 @@
 """The training loop with TensorFlow, the same for any number of replicas.
 
 It does not use ``Model.fit``, which fails under multi-worker strategies and cannot resume exactly. The loss
-of a step is the weighted mean over the real examples of the global batch: the weights of the order add up to
-1 over all replicas, so each replica sums its weighted losses.
+of a step is the weighted mean over the real examples of the global batch. The weights of all examples of a
+step add up to 1 over all replicas, so each replica computes the sum of its weighted losses.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class TrainingLoop(EpochLoop):
 
     def _epoch_ended(self, row: dict[str, Any]) -> None:
         self._callbacks.epoch_ends(row["epoch"] - 1, row)
-        # A callback may decide by something that only its rank knows, such as the time.
+        # A callback may decide by a value that differs between ranks, such as the time.
         self._callback_stops = self._stop.any_rank(self._callbacks.stop_asked)
 
     def _log_first_batch(self, batch: Any) -> None:

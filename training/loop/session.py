@@ -60,23 +60,24 @@ def train(
 ) -> dict[str, Any]:
     """Train, evaluate and export. Continue where an earlier process with the same ``run_dir`` stopped.
 
-    The caller has started TensorFlow (``tensorflow_runtime.start``) and holds the lock on ``run_dir``. Of
-    several ranks, each calls this; all but the first with a folder that is thrown away.
+    The caller has started TensorFlow (``tensorflow_runtime.start``) and holds the lock on ``run_dir``. If
+    there are several ranks, each calls this function; all but the first pass a folder that is deleted later.
 
     Args:
         config: the configuration.
         version: the dataset version.
         run_dir: the folder of the run.
         cluster: the ranks; None: this process trains alone.
-        heart: beats for the parent that watches this process; None: nobody does.
+        heart: beats for the parent that watches this process; None: no parent does.
 
     Returns:
-        The result of the run, JSON-able; of ranks other than the first only parts of it are of use.
+        The result of the run, JSON-able. The result of a rank other than the first is incomplete.
 
     Raises:
-        Cancelled: stopped on request; the run can be resumed.
+        ConfigError: the global batch cannot be divided among the devices, or a setting does not fit.
+        Cancelled, Preempted: stopped on request; the run can be resumed.
     """
-    # Check what can be checked before anything is built, and find the other ranks.
+    # Before anything is built, check what can be checked, and find the other ranks.
     preemption = (signal.SIGTERM, signal.Signals[config.run.preemption_signal])
     raise_when_preempted(preemption)
     check_packages(config.export.formats, "tensorflow")
@@ -96,7 +97,7 @@ def train(
     devices = list(strategy.extended.worker_devices)
     environment = write_environment(config, version, devices, run_dir)
 
-    # The batches: of several ranks, each takes its rows of every step.
+    # The batches. If there are several ranks, each takes its own rows of every step.
     shared = None
     if ranks.num_ranks > 1:
         unit = unit_of_rows(config, num_local_replicas(strategy))
@@ -149,7 +150,14 @@ def train_and_restore_best(
     stop: StopFlag,
     trackers: Trackers | None = None,
 ) -> TrainingLoop:
-    """Run the loop from the latest checkpoint in ``run_dir``, then restore the best model."""
+    """Run the loop from the latest checkpoint in ``run_dir``, then restore the best model.
+
+    Returns:
+        The loop at its end; ``parts`` hold the best model.
+
+    Raises:
+        Cancelled, Preempted: stopped on request.
+    """
 
     def begin(outputs: RunOutputs, progress: Progress) -> TrainingLoop:
         return TrainingLoop(config, parts, data, outputs, progress, stop)
@@ -169,10 +177,10 @@ def _strategy(config: TrainConfig, cluster: Cluster | None) -> Any:
 
 
 def _rows_of_replica(config: TrainConfig, strategy: Any) -> int:
-    """Return the rows of a step that each replica of this process takes, as the settings divide them.
+    """Return the number of rows that each replica of this process takes in a step, by the settings.
 
     Raises:
-        ConfigError: the global batch cannot be divided so.
+        ConfigError: the global batch cannot be divided like this.
     """
     check_divisible(config.data.batch_size, strategy)
     ranks, replicas = group_of(strategy), num_local_replicas(strategy)
@@ -185,6 +193,6 @@ def _rows_of_replica(config: TrainConfig, strategy: Any) -> int:
 def _built(
     strategy: Any, version: DatasetVersion, steps_per_epoch: int, config: TrainConfig
 ) -> TrainingParts:
-    """Build the model of the run with all that trains it, each time with the same random weights."""
+    """Build the model, the optimizer and their helpers. Each call begins with the same random weights."""
     keras.utils.set_random_seed(config.data.seed % 2**32)
     return build_parts(config, strategy, version, steps_per_epoch)

@@ -1,12 +1,12 @@
-"""One step of training, on every replica: augment the batch, loss, gradients, update.
+"""One step of training, on every replica: augment the batch, compute loss and gradients, update the weights.
 
-With accumulation a step's rows are taken in parts, one after the other, and their gradients are added up.
+With gradient accumulation, a step takes its rows in parts, one after the other, and adds up their gradients.
 The weights of the rows add up to 1 over the whole step, so the sum is the gradient of the global batch. Each
-part is a call of its own: in one graph TensorFlow would compute several parts at the same time, and save no
-memory.
+part is a call of its own: in one graph TensorFlow would compute several parts at the same time, which would
+save no memory.
 
-Nothing that is compiled here or exported branches on tensors in Python. So AutoGraph is off; it would take
-seconds of each start.
+AutoGraph is off, because it would take seconds at each start: no function that is compiled here or exported
+branches in Python on the value of a tensor.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ from training.models.outputs import in_float32
 
 
 class TrainStep:
-    """Trains the model of a run on one global batch a call, and adds to its totals."""
+    """A callable that trains the model of a run on one global batch, and adds to the totals of ``parts``."""
 
     def __init__(
         self, config: TrainConfig, parts: TrainingParts, rows: int, head: HeadStage | None = None
     ) -> None:
-        """Prepare the step; it is compiled by its first call, with the layers that are trainable now.
+        """Prepare the step. Its first call compiles it, for the layers that are trainable now.
 
         Args:
             config: the configuration of the run.
             parts: the model of the run with all that trains it.
-            rows: the rows of a replica.
-            head: the stage, where only the classifier learns.
+            rows: the number of rows of a step on each replica.
+            head: the stage in which only the classifier learns; None: all trainable layers learn.
 
         Raises:
-            ConfigError: ``run.accumulate_steps`` does not divide the rows.
+            ConfigError: ``run.accumulate_steps`` does not divide the rows, or ``run.jit_compile`` is set and
+                there are several replicas.
         """
         self._parts = parts
         self._mixes = config.augment.mixes
@@ -74,8 +75,9 @@ class TrainStep:
         """Take one step.
 
         Args:
-            batch: the rows of every replica: images, labels, weights, and the parameters of augmentation.
-            num_real: real examples of the global batch.
+            batch: a dict with the rows of each replica: ``images`` uint8 [rows, S, S, C], ``labels``,
+                ``weights`` float32 [rows], and ``parameters`` if the configuration augments batches.
+            num_real: the number of real examples (not padding) of the global batch.
         """
         real = self._counts.get(num_real)
         if real is None:
@@ -136,7 +138,7 @@ class TrainStep:
 
 
 def _part_rows(config: TrainConfig, rows: int) -> int:
-    """Return the rows of a part of a step, on one replica."""
+    """Return the number of rows of a part of a step, on one replica."""
     parts = config.run.accumulate_steps
     if rows % parts:
         near = next(number for number in range(parts, 0, -1) if rows % number == 0)
@@ -158,7 +160,7 @@ def _check_one_device(strategy: Any) -> None:
 
 
 def _replica_zeros(variable: Any) -> Any:
-    """Return a variable of the same shape that each replica has for itself."""
+    """Return a variable of zeros with the same shape and dtype, separate on each replica."""
     return tf.Variable(
         tf.zeros(variable.shape, variable.dtype),
         trainable=False,

@@ -24,8 +24,8 @@ class TrainRecords:
     """The records of the train split as a run uses them.
 
     Attributes:
-        order: the order of those it learns from.
-        left_out: int64 [M], the ordinals of those that it leaves out; None: it uses all.
+        order: the order of the records that it learns from.
+        left_out: the ordinals of the M records that it leaves out, int64 [M]; None: it uses all records.
     """
 
     order: Order
@@ -34,7 +34,7 @@ class TrainRecords:
 
 @dataclass(frozen=True, slots=True)
 class _Labels:
-    """The labels of some records. Implements ``training.order.from_settings.SplitLabels``."""
+    """The labels of N records, int32 [N]. Implements ``training.order.from_settings.SplitLabels``."""
 
     label: npt.NDArray[np.int32]
 

@@ -26,7 +26,8 @@ _WITHOUT_EFFECT = (
     "profile_steps",
     "evaluate_train",
 )
-# Settings that are newer than the first names of runs. At their defaults they are left out of them.
+# Settings that were added after the first release with run names. At their defaults they are left out of the
+# identity, so that earlier runs keep their names.
 _LATER = {
     "data": ("fit", "folds", "left_out_fold"),
     "model": ("warm_head_epochs",),
@@ -36,13 +37,13 @@ _LATER = {
 
 
 def run_identity(config: TrainConfig, version: DatasetVersion) -> dict[str, Any]:
-    """Return everything that affects the outcome of a run. Runs with equal identities are the same.
+    """Return everything that affects the outcome of a run, JSON-able. Equal identities mean the same run.
 
     The number of epochs is part of it only where the schedule depends on it: other runs can be lengthened.
 
     Raises:
         UsageError: the version has no labels to learn.
-        ConfigError: the version cannot be read as the settings ask for, or they do not fit its labels.
+        ConfigError: the version cannot be read as the settings ask, or the settings do not fit its labels.
     """
     config = settings_for(config, version)
     settings = config.model_dump(mode="json")

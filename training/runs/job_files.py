@@ -18,14 +18,14 @@ from training.runs.stored import fetch_folder
 
 FOLDER = "jobs"
 
-# Settings of [train.ranks] that say how the job is written; a rank has no use for them.
+# Settings of [train.ranks] that say how the job is written; ranks do not need them.
 _OF_THE_JOB = frozenset(("workers", "launcher", "slurm", "kubernetes"))
 
 
 def write_job(
     config: TrainConfig, version: DatasetVersion, name: str, root: str | Path, runs: Storage
 ) -> dict[str, Any]:
-    """Write the files of the job of a run to ``<runs>/jobs/<name>/``, and of a store to its copy here, too.
+    """Write the files of the job of a run to ``<runs>/jobs/<name>/``; for a store, also to its local copy.
 
     Args:
         config: the configuration of the run, with a launcher that renders.
@@ -35,7 +35,7 @@ def write_job(
         runs: the folder of the runs.
 
     Returns:
-        ``launcher``, ``run_dir``, ``files`` (their paths here) and ``submit`` (a command of the shell).
+        ``launcher``, ``run_dir``, ``files`` (local paths) and ``submit`` (a shell command).
 
     Raises:
         ConfigError: the job cannot be written with these settings.

@@ -1,8 +1,8 @@
 """Decide whether a run can be trained for more epochs than it began with.
 
-A schedule that falls over the whole run (cosine, one-cycle) gives the steps of a longer run other rates from
-the beginning, so a longer run is another run. With a constant rate, or one that falls after given epochs, the
-longer run begins with the same steps, and only goes on. Imports no TensorFlow.
+With a schedule over the whole run (cosine, one-cycle), the rate of each step depends on the length of the
+run, so a longer run is another run. With a constant rate, or one that falls after given epochs, a longer run
+begins with the same steps and then continues. Imports no TensorFlow.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def finished_answer(finished: Mapping[str, Any], epochs: int) -> dict[str, Any] 
     """Return the result of a finished run; None if it is to train for more epochs.
 
     Args:
-        finished: its result.
+        finished: the result of the run.
         epochs: the epochs that are asked for.
     """
     done = int(finished.get("epochs", epochs))
@@ -43,10 +43,15 @@ def finished_answer(finished: Mapping[str, Any], epochs: int) -> dict[str, Any] 
 
 
 def check_not_past(epoch: int, step: int, epochs: int) -> None:
-    """Check that a run which has reached ``step`` of ``epoch`` (both from 0) is not asked to end before.
+    """Check that a run which has reached ``step`` of ``epoch`` (both from 0) need not end before that.
+
+    Args:
+        epoch: the epoch that the run has reached.
+        step: the steps of that epoch that are done.
+        epochs: the epochs that are asked for.
 
     Raises:
-        ConfigError: it is.
+        ConfigError: the run has gone beyond ``epochs``.
     """
     if epoch > epochs or (epoch == epochs and step > 0):
         raise ConfigError(

@@ -20,14 +20,27 @@ RESULT_FILE = "result.json"
 
 
 def finished_result(folder: Storage, config: TrainConfig) -> dict[str, Any] | None:
-    """Return the result of a finished run; None if it has not finished, or is to train for more epochs."""
+    """Return the result of a finished run; None if it has not finished, or if more epochs are asked for."""
     if not folder.exists(RESULT_FILE):
         return None
     return finished_answer(json.loads(folder.read_bytes(RESULT_FILE)), config.run.epochs)
 
 
 def train_once(config: TrainConfig, folder: Storage, train: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Train unless the run has finished. The caller holds the lock on its folder."""
+    """Train unless the run has finished, and write ``result.json``. The caller holds the lock on the folder.
+
+    Args:
+        config: the configuration of the run.
+        folder: the folder of the run.
+        train: trains the run to its end, and returns the result.
+
+    Returns:
+        The result, JSON-able; ``unchanged`` is true if the run had finished before.
+
+    Raises:
+        UsageError: a finished run that would be replaced or lengthened has an alias.
+        ShardmillError: ``train`` failed.
+    """
     started = time.monotonic()
     folder.sweep()  # the unfinished files of a killed process, at times a whole checkpoint
     answer = None if config.run.fresh else finished_result(folder, config)

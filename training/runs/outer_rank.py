@@ -54,13 +54,13 @@ def train_as_outer_rank(
         more_parts: see ``RankPlan``; it is called by rank 0.
 
     Returns:
-        The result of the rank, of use for rank 0 only.
+        The result of the rank; only that of rank 0 is complete.
 
     Raises:
         RankLost: another rank ended or does not answer.
         EnvironmentFault: the process that trains died, hung, or did not begin in time.
         Preempted, Cancelled: stopped on request.
-        ShardmillError: the process reported an error that starting again does not mend.
+        ShardmillError: the process reported an error that starting again does not repair.
     """
     with (
         tempfile.TemporaryDirectory(prefix="shardmill-rank-") as scratch,
@@ -85,7 +85,7 @@ def train_as_outer_rank(
 
 
 def _limits(config: TrainConfig, root: str | Path) -> Limits:
-    """Return when the rank counts as hung. It may wait for ranks that this process does not see."""
+    """Return the limits of the rank, which may wait for ranks that this process does not watch."""
     return replace(limits_of(config, root), least=config.ranks.peer_timeout_seconds, sees_all=False)
 
 

@@ -1,4 +1,4 @@
-"""Values that a run determines at its start and keeps when it is resumed or lengthened (in run.json)."""
+"""Settled values: a run determines them once and keeps them in run.json when it is resumed or lengthened."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ class Settled:
     """The values that a run settled when it began.
 
     Attributes:
-        epochs: the epochs with which it began. A warm-up that is a share of the run is a share of them, so
-            that a longer run has the same past.
-        global_batch_size: the size that was found for "auto"; None: it was not asked for.
-        accumulate_steps: the parts of a step since one did not fit into memory; None: as configured.
+        epochs: the epochs with which it began. A warm-up that is a share of the run is a share of these
+            epochs, so that a lengthened run has the same first steps.
+        global_batch_size: the size that was found for "auto"; None: "auto" was not asked for.
+        accumulate_steps: the number of parts of a step, since a step did not fit into memory; None: as
+            configured.
     """
 
     epochs: int
@@ -86,14 +87,14 @@ def read_settled(run_dir: Path) -> Settled | None:
 
 
 def settle_again(run_dir: Path, settled: Settled) -> None:
-    """Write what a run has settled anew to its run.json."""
+    """Replace the settled values in the run.json of a run."""
     record = json.loads((run_dir / RUN_FILE).read_bytes())
     record["settled"] = asdict(settled)
     Storage.at(run_dir).write_atomic(RUN_FILE, json.dumps(record, indent=1).encode("ascii"))
 
 
 def run_record(identity: Mapping[str, Any], config: TrainConfig, settled: Settled) -> bytes:
-    """Return the content of run.json: the identity, the epochs that are asked for, what is settled."""
+    """Return the content of run.json: identity, the epochs that are asked for, and the settled values."""
     run = {**identity["config"]["run"], "epochs": config.run.epochs}
     record = {**identity, "config": {**identity["config"], "run": run}, "settled": asdict(settled)}
     return json.dumps(record, indent=1).encode("ascii")

@@ -9,7 +9,7 @@ last checkpoint that was uploaded. A lease in the store lets one machine at a ti
 Of the ranks on several machines, the first alone has a copy and holds the lease. It tells the others what the
 checkpoint has (``training.loop.checkpoints.shared``), so nothing on their machines can be out of date.
 
-A lock beside the copies says who uses one: nothing is replaced in a copy that is in use.
+Each copy has a lock beside it, which its users hold: nothing is replaced in a copy that is in use.
 
 Records of aliases (``training.aliases``) are created in the store itself, and read from a copy.
 """
@@ -56,23 +56,25 @@ def is_in_store(runs: str | Path) -> bool:
 
 
 def copies_of(runs: str) -> Path:
-    """The folder of this machine for the copies of the runs of a store."""
+    """Return the folder of this machine for the copies of the runs of a store."""
     place = os.environ.get("SHARDMILL_RUNS_COPY") or Path("~/.cache/shardmill/runs").expanduser()
     return Path(place).absolute() / digest_of(public_location(runs), length=10)
 
 
 @contextlib.contextmanager
 def kept_in_store(runs: str, name: str, *, is_started_again: bool = False) -> Iterator[Path]:
-    """Train a run of a store in its copy: the folder of the copies, while the store follows the copy.
+    """Hold the lease of a run in a store, and yield the local folder of the copies, to train in.
+
+    First the copy of the run is made equal to the store. Until the block ends, a thread uploads its changes.
 
     Args:
         runs: the folder of the runs in the store.
         name: the name of the run.
         is_started_again: an outer system may have started this process in place of one on a machine that is
-            gone: wait until the lease of that one has ended.
+            gone. Then wait until the lease of the old process has ended.
 
     Raises:
-        LockedError: another process trains this run, uses its copy, or took the lock when this one could
+        LockedError: another process trains this run, uses its copy, or took the lease when this process could
             not renew it.
         StorageError: the store cannot be read, or the run cannot be uploaded.
     """
@@ -95,7 +97,7 @@ def kept_in_store(runs: str, name: str, *, is_started_again: bool = False) -> It
 
 @contextlib.contextmanager
 def opened_run(named: str, runs: str | Path) -> Iterator[RunFolder]:
-    """Open a run as ``open_run`` does; of a store, its copy, whose new results are uploaded at the end.
+    """Open a run as ``open_run`` does. For a store, open its local copy, and upload new results at the end.
 
     Raises:
         NotFoundError: there is no such run or alias. StorageError: the store cannot be read or written.
@@ -111,14 +113,15 @@ def opened_run(named: str, runs: str | Path) -> Iterator[RunFolder]:
     _fetch_run(store, copies, named)
     with _using(copies, named, alone=False):
         yield open_run(named, copies)
-        # Checkpoints are of a training that died here: another machine may have continued it.
+        # Do not upload checkpoints: they are of a training that died here, and that another machine may have
+        # continued.
         Mirror(store.child(named), copies / named).push(_order, wanted=_is_result)
 
 
 def fetch_runs(runs: str) -> Path:
-    """Copy the results of all runs of a store, and its aliases, to this machine; the folder of the copies.
+    """Copy the results of all runs of a store, and its aliases, to this machine. Return the local folder.
 
-    A copy that is in use here stays as it is. The results of runs that the store lacks are removed.
+    A copy that is in use here stays as it is. The local results of runs that the store lacks are removed.
 
     Raises:
         StorageError: the store cannot be read.
@@ -132,7 +135,7 @@ def fetch_runs(runs: str) -> Path:
 
 
 def fetch_folder(runs: str, name: str) -> Path:
-    """Copy a folder beside the runs of a store, such as that of the aliases, to this machine; its copy.
+    """Copy a folder beside the runs of a store, such as ``aliases``, to this machine. Return the copy.
 
     Raises:
         StorageError: the store cannot be read.
@@ -144,7 +147,7 @@ def fetch_folder(runs: str, name: str) -> Path:
 
 
 def local_runs(runs: str) -> Path:
-    """Return the folder of the runs; of a store, the copy of their results, as new as the store.
+    """Return the local folder of the runs; for a store, first copy their results to this machine.
 
     Raises:
         StorageError: the store cannot be read.
@@ -191,12 +194,12 @@ def _is_result(path: str) -> bool:
 
 
 def _order(path: str) -> tuple[int, str]:
-    """Figures before the checkpoint that follows from them, and the mark of a finished run last."""
+    """Sort figures before the checkpoint that belongs to them, and ``result.json`` last."""
     return (2 if path == _RESULT else 1 if path.startswith(_CHECKPOINTS) else 0), path
 
 
 class _Follower:
-    """Uploads what changed, every few seconds and at the end."""
+    """Uploads changed files of a copy, every few seconds and at the end."""
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
@@ -215,7 +218,7 @@ class _Follower:
                 events.log(f"the run is not uploaded yet: {error}", level="warning")
 
     def close(self) -> None:
-        """Upload the rest.
+        """Upload what is not uploaded yet, and stop.
 
         Raises:
             LockedError: another process has taken the run over. StorageError: the store cannot be written.

@@ -34,6 +34,9 @@ def train_with_supervised_ranks(
         run_dir: the folder of the run.
         more_parts: see ``RankPlan``.
 
+    Returns:
+        The result of the run; see ``Supervisor.run``.
+
     Raises:
         ShardmillError: see ``Supervisor.run``.
     """
@@ -54,7 +57,7 @@ def limits_of(config: TrainConfig, root: str | Path) -> Limits:
     """Return the times after which the ranks of this machine count as hung.
 
     With several machines or an object store, the least time is ``ranks.peer_timeout_seconds``, so that a
-    network that is slow for a moment is not taken for a hang.
+    short delay of the network does not count as a hang.
     """
     settings = config.ranks
     is_local = settings.launcher == "local" and "://" not in str(root)
@@ -72,7 +75,7 @@ def preemption_signals(config: TrainConfig) -> tuple[int, ...]:
 
 
 def rank_command(config: TrainConfig, version: DatasetVersion, root: str | Path, run_dir: Path) -> list[str]:
-    """Return the command of a rank. Its parent gives each rank the one device that it shall see."""
+    """Return the command of a rank. The parent sets the environment, which names the device of each rank."""
     return [
         *(sys.executable, "-m", "training.train_rank", version.ref),
         *("--root", str(root), "--run-dir", str(run_dir)),
@@ -86,7 +89,7 @@ def of_a_rank(config: TrainConfig) -> TrainConfig:
 
 
 def first_places(config: TrainConfig) -> list[Slot]:
-    """Return the places of the ranks, if the run began now.
+    """Return the places that the ranks would have if the run began now.
 
     Raises:
         ConfigError: there are fewer devices than ranks.
