@@ -24,7 +24,7 @@ from training.ranks.supervision.silence import Limits, Sign, SilenceWatch
 from training.ranks.supervision.stop_requests import StopRequests
 
 _LOOK_SECONDS = 0.05
-# A rank whose peer dies fails too: wait so long for the others, to tell the first from those that follow.
+# When a rank dies, its peers fail too. Wait so long for them, to tell the first failure from the others.
 _SETTLE_SECONDS = 0.5
 # SIGTERM lets a rank finish a file; one that waits for a dead rank cannot react, so SIGKILL follows soon.
 _TERM_SECONDS = 1.0
@@ -40,7 +40,7 @@ class Attempt:
 
         Args:
             limits: when a rank counts as hung.
-            on_event: is called with the events of rank 0, and with speeds and warnings of the others.
+            on_event: is called with the events of rank 0, and with speeds and warnings of the other ranks.
         """
         self._limits = limits
         self._on_event = on_event
@@ -56,7 +56,11 @@ class Attempt:
         self._end_all(0.0 if isinstance(error, Cancelled) else _TERM_SECONDS)
 
     def start(self, start: Callable[[OnEvent], Iterable[RunningRank]]) -> None:
-        """Start all ranks with ``start``, which is given the function for their events."""
+        """Start all ranks.
+
+        Args:
+            start: starts the ranks and yields each; its argument is the function that receives their events.
+        """
         for rank in start(self._relay):
             self._ranks.append(rank)
 
@@ -65,18 +69,18 @@ class Attempt:
 
         Args:
             stop: requests to stop from outside.
-            may_grow: tells now and then whether more devices are there than in use.
+            may_grow: returns whether more devices are available than in use.
 
         Returns:
-            The outcome. All ranks have ended, except for those of a failure, which the caller ends by leaving
-            the context.
+            The outcome. After a failure, some ranks may still run; the caller ends them by leaving the
+            context. After any other outcome, all ranks have ended or have run out of time to stop.
         """
         asked_at: float | None = None
         growing = False
         while True:
             if (outcome := self._outcome(growing)) is not None:
                 return outcome
-            # At its end a run grows no more: rank 0 exports alone.
+            # Once a rank has ended, the run grows no more: rank 0 exports alone.
             all_run = all(rank.poll() is None for rank in self._ranks)
             if asked_at is None and (stop.asked or (all_run and may_grow())):
                 growing = not stop.asked
@@ -100,7 +104,7 @@ class Attempt:
     # -- ends of ranks ---------------------------------------------------------------------------------
 
     def _outcome(self, growing: bool) -> Outcome | None:
-        """Return how the attempt ended, once a rank has ended; None: all run."""
+        """Return how the attempt ended, once a rank has ended; None: it goes on."""
         if all(rank.poll() is None for rank in self._ranks):
             return None
         if self._ranks[0].poll() == 0 and self._ranks[0].result is not None:
@@ -130,8 +134,8 @@ class Attempt:
         def follows(rank: RunningRank) -> int:
             if isinstance(rank.error, RankLost | LossNotFiniteElsewhere):
                 return 2
-            # TensorFlow aborts a process whose peer is gone, at times; and an exception of its own is less
-            # telling than an error that we report.
+            # At times TensorFlow aborts a process whose peer is gone. And an exception of TensorFlow says
+            # less about the cause than an error that a rank reports.
             return int(rank.error is None and (rank.poll() == -signal.SIGABRT or (rank.poll() or 0) > 0))
 
         return min(ended, key=lambda rank: (follows(rank), rank.ended_at or 0.0), default=None)

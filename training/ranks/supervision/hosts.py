@@ -23,7 +23,7 @@ class RankJob:
     Attributes:
         command: the command of a rank.
         log_folder: the folder of their logs, ``rank-<number>.log``, on the machine of the parent.
-        scratch: a folder on the machine of the parent that is removed after the training.
+        scratch: a folder on the machine of the parent; it is removed after the training.
     """
 
     command: Sequence[str]
@@ -44,20 +44,20 @@ class RunningRank(Protocol):
 
     @property
     def ended_at(self) -> float | None:
-        """The time at which it was first seen to have ended (monotonic seconds); None: it runs."""
+        """The time when the parent first saw that it had ended (monotonic seconds); None: it runs."""
 
     @property
     def beat(self) -> Beat:
         """The rank's latest heartbeat; ``at`` has no meaning on another machine."""
 
     def silent_seconds(self) -> float:
-        """Return the time since its latest sign of life, or since its start."""
+        """Return the time since its latest sign of life, or since its start (seconds)."""
 
     def idle_seconds(self) -> float:
-        """Return for how long it has been seen silent, and its processes without use of a processor."""
+        """Return for how long it has been silent while its processes used no processor (seconds)."""
 
     def stopped_seconds(self) -> float:
-        """Return for how long it has been seen stopped by SIGSTOP; 0: it is not."""
+        """Return for how long it has been stopped by SIGSTOP (seconds); 0: it is not stopped."""
 
     def poll(self) -> int | None:
         """Return its exit status; negative: the signal that ended it; None: it runs."""
@@ -86,26 +86,26 @@ class RunningRank(Protocol):
 
 
 class RankHosts(Protocol):
-    """Places for ranks, as machines and devices come and go."""
+    """The places for ranks. Places appear and disappear with their machines and devices."""
 
     def choose(self, is_wanted: Callable[[], bool] = lambda: True) -> list[Slot]:
         """Return the places of the next attempt, one for each rank. It may wait for them.
 
         Args:
-            is_wanted: tells whether anybody still waits; else an empty list may be returned.
+            is_wanted: returns whether the training is still wanted; if not, the list may be empty.
 
         Raises:
-            EnvironmentFault: too few are left.
+            EnvironmentFault: too few places are left.
         """
 
     def has_more_than(self, used: Sequence[Slot]) -> bool:
-        """Return whether a place is there again. Looks only now and then."""
+        """Return whether there are more places than ``used``. It looks only now and then."""
 
     def note_failed_start(self, slot: Slot) -> None:
         """Note that the rank of ``slot`` failed before it began to train."""
 
     def note_progress(self) -> None:
-        """Note that an attempt gained steps: places that were left out may be tried again."""
+        """Note that an attempt took new steps: places that were left out may be tried again."""
 
     def start(self, job: RankJob, slots: Sequence[Slot], on_event: OnEvent) -> Iterator[RunningRank]:
         """Start a rank in each of the places that ``choose`` returned last, and yield each.
@@ -116,5 +116,5 @@ class RankHosts(Protocol):
             on_event: is called with the number of a rank and its event, on another thread.
 
         Raises:
-            RankLost: a machine was lost meanwhile; the ranks that were yielded run.
+            RankLost: a machine was lost meanwhile; the ranks that were already yielded still run.
         """

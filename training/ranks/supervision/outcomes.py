@@ -22,7 +22,7 @@ class RankFailure:
             "machine": its machine is gone.
         message: for people, with the signal, the error or the seconds of silence.
         step: steps of the run that were done.
-        error: the error that it reported, if any.
+        error: the error that the rank reported, if any.
     """
 
     rank: int
@@ -58,7 +58,7 @@ class Stopped:
     """All ranks stopped on request, after a checkpoint.
 
     Attributes:
-        preempted: the system asked, not a person.
+        preempted: whether the system asked, not a person.
     """
 
     preempted: bool
@@ -66,7 +66,7 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Regrown:
-    """All ranks stopped after a checkpoint, because more devices are there again."""
+    """All ranks stopped after a checkpoint, because more devices are available again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Failed:
     Attributes:
         failure: the first rank that failed, and why.
         step: steps of the run that were done, by the farthest rank.
-        in_start: the rank had not begun to train.
+        in_start: whether the rank failed before its first beat.
     """
 
     failure: RankFailure

@@ -9,14 +9,14 @@ import psutil
 from infra.processes.trees import descendants
 
 _LOOK_SECONDS = 0.5
-# Threads of TensorFlow that only look around now and then use a third of it. More would be too much to ask of
-# a rank that shares its processors with twenty other programs.
+# Idle threads of TensorFlow, which only poll, use a third of this share. A larger share would be too much to
+# expect of a rank that shares its processors with twenty other programs.
 _LEAST_PART = 0.012
 _LEAST_SECONDS = 0.05
 
 
 class ProcessorUse:
-    """The processor time of a process and its descendants, from look to look."""
+    """Compares the processor time of a process and its descendants between two looks."""
 
     def __init__(self, pid: int) -> None:
         """Begin now."""
@@ -25,7 +25,7 @@ class ProcessorUse:
         self._used_seconds = self._used()
 
     def idle_seconds(self) -> float:
-        """Return for how long they have used no processor, and have not waited for a disk."""
+        """Return for how long they have neither used a processor nor waited for a disk (seconds)."""
         now = time.monotonic()
         if now - self._looked_at < _LOOK_SECONDS:
             return self._looked_at - self._busy_at

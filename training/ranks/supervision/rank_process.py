@@ -23,7 +23,7 @@ from training.ranks.heartbeat import Beat
 from training.ranks.supervision.processor_use import ProcessorUse
 
 _LOG_LINES = 12
-_BRIEF_SECONDS = 1.0  # a shorter silence needs no closer look
+_BRIEF_SECONDS = 1.0  # during a shorter silence the use of processors is not measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class RankStart:
     Attributes:
         rank: its number.
         command: the command of its process.
-        environment: variables on top of this process's own.
+        environment: variables in addition to those of this process.
         log_path: the file for its output; None: the standard error of this process.
         heartbeat_path: the file for its heartbeat.
     """
@@ -80,11 +80,11 @@ class RankProcess:
         return heartbeat.read(self._heartbeat)
 
     def silent_seconds(self) -> float:
-        """Return the time since its latest sign of life, or since its start."""
+        """Return the time since its latest sign of life, or since its start (seconds)."""
         return time.monotonic() - max(self.beat.at, self._started_at)
 
     def idle_seconds(self) -> float:
-        """Return for how long it has been seen silent, and its processes without use of a processor."""
+        """Return for how long it has been silent while its processes used no processor (seconds)."""
         if self.silent_seconds() < _BRIEF_SECONDS:
             self._use = None
             return 0.0
@@ -92,7 +92,7 @@ class RankProcess:
         return self._use.idle_seconds()
 
     def stopped_seconds(self) -> float:
-        """Return for how long it has been seen stopped by SIGSTOP; 0: it is not."""
+        """Return for how long it has been stopped by SIGSTOP (seconds); 0: it is not stopped."""
         try:
             is_stopped = psutil.Process(self._process.pid).status() == psutil.STATUS_STOPPED
         except psutil.Error:
@@ -113,7 +113,7 @@ class RankProcess:
 
     @property
     def lost(self) -> str | None:
-        """None: it runs on this machine."""
+        """Always None: the machine of the rank is that of its parent."""
         return None
 
     @property
@@ -147,6 +147,6 @@ class RankProcess:
 
 
 def _print(line: str) -> None:
-    # Whoever watches a rank prints its error.
+    # The parent of the ranks prints the error of a rank, so it is left out here.
     if not line.startswith(("error: ", "remedy: ")):
         print(line, file=sys.stderr, flush=True)

@@ -1,9 +1,10 @@
 """Judge by the silence of the ranks of an attempt whether one of them hangs. Pure: it reads no clock.
 
-Ranks wait for each other in each step, so all of them fall silent when one hangs, and none hangs that waits
-for one which still may take long. Two things tell of a hang: the silence of ranks that take steps is much
-longer than any step before, or no rank has used a processor for a while. The second one also finds a hang at
-the start and in a first step, where ranks may compile for minutes; but compiling takes a processor.
+Ranks wait for each other in each step. So when one hangs, all ranks fall silent; and a silent rank does not
+hang if it waits for a rank whose work may take long. There are two signs of a hang: ranks that take steps are
+silent for much longer than any step took before, or no rank has used a processor for a while. The second sign
+also finds a hang at the start and in a first step: ranks may compile for minutes there, but that uses a
+processor.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ class Limits:
     """Times after which a rank counts as hung (seconds).
 
     Attributes:
-        start: until the first steps are done, and until the first steps of each further stage are.
-        step: between two beats after that; None: 20 times the slowest step so far, and at least ``least``.
-        stop: until all ranks have saved and ended when they were asked to.
+        start: the silence that is allowed until the first steps of a stage are done.
+        step: the silence that is allowed between two beats after that; None: 20 times the slowest step so
+            far, and at least ``least``.
+        stop: the time that the ranks have to save and to end after they were asked to stop.
         least: the shortest silence that may count as a hang, if ``step`` is None.
-        sees_all: all ranks are watched, so that they hang if none of them uses a processor.
+        sees_all: whether this process watches all ranks. Only then does it count as a hang if no rank uses a
+            processor.
     """
 
     start: float
@@ -37,7 +40,7 @@ class Limits:
 
     @property
     def idle(self) -> float:
-        """The time that all ranks may be silent without using a processor."""
+        """The time that all ranks may be silent without using a processor (seconds)."""
         return self.least if self.step is None else self.step
 
 
@@ -47,8 +50,8 @@ class Sign:
 
     Attributes:
         beat: its latest beat.
-        silent_seconds: time since its latest sign of life.
-        idle_seconds: for how long its processes have used no processor.
+        silent_seconds: the time since its latest sign of life.
+        idle_seconds: the time for which its processes have used no processor.
     """
 
     beat: Beat
@@ -60,7 +63,7 @@ class SilenceWatch:
     """Looks at the ranks of an attempt. It learns from the steps that they have finished."""
 
     def __init__(self, limits: Limits) -> None:
-        """Begin with ranks that have not taken a step."""
+        """Begin to watch ranks that have not taken a step."""
         self._limits = limits
         self._before: Mapping[int, Sign] = {}
         self._slowest = 0.0
@@ -83,8 +86,9 @@ class SilenceWatch:
     def _learn(self, signs: Mapping[int, Sign]) -> None:
         """Note the time of a step that is done.
 
-        It took about as long as the rank was silent at the last look. A step under way does not count: a hang
-        would extend its own limit. Nor does one in which a rank may have waited for another's long work.
+        The step took about as long as the rank was silent at the last look. A step that is not done does not
+        count, since a hang would extend its own limit; nor does a step in which a rank may have waited for
+        the long work of another.
         """
         if any(sign.beat.work != Work.STEPS for sign in self._before.values()):
             return
@@ -107,7 +111,7 @@ class SilenceWatch:
         return len(in_time) < len(signs) and all(sign.beat.work == Work.STEPS for sign in in_time)
 
     def _all_idle(self, signs: Mapping[int, Sign]) -> bool:
-        """Return whether all ranks are silent and idle, and none does work that may be idle."""
+        """Return whether all ranks are silent and idle, and none does work during which it may be idle."""
         return self._limits.sees_all and all(
             sign.beat.work != Work.LONG and min(sign.silent_seconds, sign.idle_seconds) > self._limits.idle
             for sign in signs.values()

@@ -1,4 +1,4 @@
-"""Signals that ask the parent of the ranks to stop: once to save and end, twice to end at once."""
+"""Signals that ask the parent of the ranks to stop: one to save and end, a second one to end at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class StopRequests:
     """The requests to stop that have come so far.
 
     Attributes:
-        preempted: the first request came from the system, not from a person.
+        preempted: whether the first request came from the system, not from a person.
     """
 
     def __init__(self) -> None:

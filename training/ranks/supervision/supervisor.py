@@ -1,8 +1,8 @@
 """The parent of the ranks: start them, and start all of them again when one fails.
 
 No TensorFlow here. An attempt ends when the first rank fails; all ranks are ended, and the next attempt
-continues from the last checkpoint, with fresh ports and with the places that are there then. Restarts count
-only if no step was gained since the last one.
+continues from the last checkpoint, with new ports, in the places that are then available. Only restarts in a
+row without a new step count towards the limit.
 """
 
 from __future__ import annotations
@@ -46,11 +46,12 @@ class RankPlan:
         command: the command of a rank.
         log_folder: the folder of their logs.
         limits: when a rank counts as hung.
-        max_restarts: restarts in a row that gain no step.
+        max_restarts: the largest number of restarts in a row without a new step.
         preemption_signals: signals that ask the run to save and to end.
         hosts: the places for the ranks.
-        more_parts: settles that so many ranks take each step in more parts, since one did not fit into
-            memory; returns their number, or None if a part cannot be smaller.
+        more_parts: is called when a step did not fit into memory, with the number of ranks. It makes the
+            ranks take each step in more parts from then on, and returns the number of parts; None: the parts
+            cannot be smaller.
     """
 
     command: Sequence[str]
@@ -76,12 +77,12 @@ class Supervisor:
         """Train to the end.
 
         Returns:
-            The result of rank 0, with ``restarts``: the failures that were overcome, also by earlier
-            processes, and ``peak_rss_bytes`` of all ranks together.
+            The result of rank 0, with ``restarts`` (the failures after which the ranks were started again,
+            also by earlier processes) and ``peak_rss_bytes`` of all ranks together.
 
         Raises:
-            ShardmillError: a rank reported an error that a restart does not mend.
-            EnvironmentFault: the ranks failed too often without gaining a step.
+            ShardmillError: a rank reported an error that a restart does not repair.
+            EnvironmentFault: the ranks failed too often without a new step.
             Cancelled, Preempted: stopped on request.
         """
         with (
@@ -113,10 +114,10 @@ class Supervisor:
             return attempt.wait(stop, lambda: hosts.has_more_than(slots))
 
     def _after(self, failed: Failed, slots: Sequence[Slot], stop: StopRequests) -> None:
-        """Record a failure and decide whether to start again. Returns when it is time to.
+        """Record a failure, and return when it is time to start again.
 
         Raises:
-            ShardmillError: not again.
+            ShardmillError: starting again cannot help.
         """
         failure = failed.failure
         gained = failed.step > self._best_step
@@ -139,7 +140,7 @@ class Supervisor:
     def _check_worth(self, failure: RankFailure) -> None:
         """Raise if starting again cannot help."""
         if failure.reason == "loss" and failure.error is not None:
-            # Once may be a fault of the hardware. At the same step again it is the configuration.
+            # A first time may be a fault of the hardware; a second time at the same step, the configuration.
             if self._loss_failed_at is not None and failure.step <= self._loss_failed_at:
                 raise failure.error
             self._loss_failed_at = failure.step
@@ -149,7 +150,7 @@ class Supervisor:
             number = self._plan.more_parts(failure.num_ranks)
             if number is None:
                 raise failure.error
-            self._without_progress = 0  # the next attempt is another one
+            self._without_progress = 0  # the next attempt takes smaller parts
             events.log(f"going on with run.accumulate_steps = {number} and the same global batch")
         if self._without_progress > self._plan.max_restarts:
             raise EnvironmentFault(
@@ -160,7 +161,7 @@ class Supervisor:
 
 
 def _pause(seconds: float, stop: StopRequests, without_progress: int) -> None:
-    """Wait before the next attempt, longer after each that gained nothing. The first one follows at once."""
+    """Wait before the next attempt: not after a first failure, and longer after each further one in a row."""
     until = time.monotonic() + (seconds if without_progress > 1 else 0.0)
     while time.monotonic() < until and not stop.asked:
         time.sleep(0.1)
