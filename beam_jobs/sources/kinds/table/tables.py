@@ -20,11 +20,10 @@ from beam_jobs.sources.kinds.table.formats.parquet import read_parquet
 from beam_jobs.sources.kinds.table.typed.features import (
     TypedColumn,
     joined_features,
-    typed_column,
+    typed_features,
     with_faults,
 )
 from beam_jobs.sources.kinds.table.typed.labels import label_columns, with_labels
-from beam_jobs.tables.features import PREFIX
 from infra.errors import ConfigError, NotFoundError
 from infra.format.labels import LabelKind
 from infra.progress import log
@@ -199,10 +198,7 @@ def _read(
 ) -> tuple[pa.Table, dict[str, TypedColumn]]:
     """Read the rows of one table, ROWS_SCHEMA without the column ``table``, and their features."""
     rows, kind, told = read_rows(table, settings, wanted_columns(settings, asked, labels))
-    typed = {
-        name: typed_column(table.name, name, rows[PREFIX + name], settings_of_one, kind)
-        for name, settings_of_one in asked.items()
-    }
+    typed = typed_features(table.name, rows, asked, kind)
     rows = with_faults(rows, typed)
     log_rows(table, rows, told)
     return rows.select([name for name in ROWS_SCHEMA.names if name != "table"]), typed

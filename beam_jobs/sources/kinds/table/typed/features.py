@@ -44,6 +44,26 @@ class TypedColumn:
     length: int | None = None
 
 
+def typed_features(
+    table: str, rows: pa.Table, columns_asked: Mapping[str, FeatureColumn], table_format: str
+) -> dict[str, TypedColumn]:
+    """Give the columns of features of a table their types, by name.
+
+    Args:
+        table: name of the table, for errors.
+        rows: with a column ``feature:NAME`` for each, as the format reads it.
+        columns_asked: the settings of each feature.
+        table_format: csv, jsonl or parquet.
+
+    Raises:
+        ConfigError: a column holds something that can be no feature.
+    """
+    return {
+        name: typed_column(table, name, rows[PREFIX + name], asked, table_format)
+        for name, asked in columns_asked.items()
+    }
+
+
 def typed_column(
     table: str, name: str, column: pa.ChunkedArray, asked: FeatureColumn, table_format: str
 ) -> TypedColumn:
