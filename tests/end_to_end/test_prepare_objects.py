@@ -21,6 +21,7 @@ from infra.dataset.compare import diff
 from infra.dataset.verify import verify
 from infra.dataset.version import DatasetVersion
 from infra.format.examples import parse_whole_example
+from infra.format.features import are_same, feature_values
 from infra.format.objects import BOXES
 from infra.format.records import iter_records
 from tests.samples.photos import picture
@@ -97,10 +98,8 @@ def records(version: DatasetVersion) -> dict[str, dict[str, Any]]:
         for row, (_, _, payload) in zip(index, payloads, strict=True):
             record, features = parse_whole_example(payload)
             pixels = np.asarray(Image.open(io.BytesIO(record.image)).convert("RGB"))
-            values = {name: row[name] for name in features}
-            for name, value in values.items():
-                assert features[name].values == (value if isinstance(value, list) else [value])
-            found[row["source_uri"]] = {"pixels": pixels, **values}
+            assert are_same(features, feature_values(version.manifest.extra_features, row))
+            found[row["source_uri"]] = {"pixels": pixels, **{name: row[name] for name in features}}
     return found
 
 

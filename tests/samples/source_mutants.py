@@ -180,7 +180,8 @@ _WDS = {
 
 
 def _samples() -> dict[str, Sample]:
-    boxes = {"annotations": "t.jsonl", "table": {"box_columns": "boxes", "label_column": "names"}}
+    of_boxes = {"box_columns": "boxes", "label_column": "names", **_TABLE}
+    boxes = {"annotations": "t.jsonl", "table": of_boxes}
     named = [["path", "label", "split", "n"], ["a.jpg", "cat", "train", 1], ["b.jpg", "dog", "val", 2]]
     columns = {name: [row[name] for row in _ROWS] for name in ("path", "label", "split", "n", "tags")}
     records = [example(image=[_IMAGE], label=[number], tag=[b"x"], f=[0.5]) for number in (0, 1)]

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from beam_jobs.config.sources.table import TableConfig, TableFormat
+from beam_jobs.config.sources.table import FeatureColumns, TableConfig, TableFormat
 from infra.settings import Settings
 
 
@@ -67,6 +67,11 @@ class BoxTableConfig(Settings):
         description="CSV without header that gives labels their names: label,name a line, as "
         "class-descriptions-boxable.csv of Open Images",
     )
+    features: FeatureColumns = Field(
+        {},
+        description="Further features of the records, the same in all rows of an image: a list of columns, "
+        "or the name of each feature with its column or with a table of column, dtype, separator and length",
+    )
     format: TableFormat = Field("auto", description="Format of the tables; auto: by their ending")
     delimiter: str | None = Field(
         None, description="Character between the values of csv; unset: the one that gives the columns above"
@@ -82,6 +87,22 @@ class BoxTableConfig(Settings):
             raise ValueError("box_columns: name four columns, or one with lists")
         if len(self.size_columns) not in (0, 2):
             raise ValueError("size_columns: name two columns, height and width")
+        return self
+
+    @model_validator(mode="after")
+    def _features_are_of_images(self) -> Self:
+        if "objects" in self.features:
+            raise ValueError(
+                "features: 'objects' is the name of the boxes: give the feature another, as in "
+                'features = { my_objects = "objects" }'
+            )
+        of_objects = {*self.box_columns, self.label_column, self.crowd_column}
+        for name, asked in self.features.items():
+            if (column := asked.column or name) in of_objects:
+                raise ValueError(
+                    f"features: the column {column!r} tells of objects, which records have under objects/: "
+                    "name columns that tell of the image"
+                )
         return self
 
     @field_validator("box_columns", mode="before")
@@ -149,4 +170,6 @@ class ObjectsConfig(Settings):
             del settings["table"]
             for part in settings["annotations"]:
                 del part["image_list"]
+        elif not self.table.features:
+            del settings["table"]["features"]
         return settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,8 @@ from beam_jobs.sources.annotations.box_values import number_of, numbers_of, valu
 from beam_jobs.sources.annotations.collecting import size_of
 from beam_jobs.sources.kinds.table.formats.columns import OF_OBJECTS
 from beam_jobs.sources.kinds.table.tables import Table, log_rows, read_rows
+from beam_jobs.sources.kinds.table.typed.features import TypedColumn, typed_features, with_faults
+from beam_jobs.tables.features import PREFIX
 from infra.errors import ConfigError
 
 SETTING = "source.objects.table"
@@ -59,11 +61,13 @@ class BoxTable:
         rows: ROWS_SCHEMA without ``table``, and the columns that the settings name.
         format: csv, jsonl or parquet.
         settings: of the table.
+        features: name -> further feature that each row gives its image.
     """
 
     rows: pa.Table
     format: str
     settings: BoxTableConfig
+    features: Mapping[str, TypedColumn]
 
     def __iter__(self) -> Iterator[BoxRow]:
         """Yield the rows in order."""
@@ -90,14 +94,26 @@ def read_box_table(table: Table, settings: BoxTableConfig) -> BoxTable:
     """Read the columns of a table of boxes.
 
     Raises:
-        ConfigError: the table cannot be read as the settings say, or lacks a column.
+        ConfigError: the table cannot be read as the settings say, lacks a column, or has one that can be no
+            feature.
     """
     asked = [(_BOX, name) for name in settings.box_columns]
     asked += [(_LABEL, settings.label_column)]
     asked += [(_CROWD, settings.crowd_column)] if settings.crowd_column is not None else []
     asked += [(_SIZE, name) for name in settings.size_columns]
     wanted = {f"{role}{name}": name for role, name in asked}
-    return BoxTable(*_read(table, settings, {**_of_images(settings), **wanted}), settings)
+    further = {PREFIX + name: column.column or name for name, column in settings.features.items()}
+    with naming_own_settings():
+        rows, kind, told = read_rows(table, settings.table(), {**_of_images(settings), **wanted, **further})
+        features = typed_features(table.name, rows, settings.features, kind)
+    rows = with_faults(rows.drop_columns(list(further)), features)
+    log_rows(table, rows, told)
+    return BoxTable(rows, kind, settings, features)
+
+
+def named_row(table: str, number: int) -> tuple[str, str]:
+    """Return the URI of a row, and the row for people."""
+    return f"{table}#row={number}", f"row {number} of {table}"
 
 
 def read_names_of_images(table: Table, settings: BoxTableConfig) -> list[tuple[int, str]]:
@@ -109,7 +125,10 @@ def read_names_of_images(table: Table, settings: BoxTableConfig) -> list[tuple[i
     if table.path.lower().endswith(".txt"):
         names: Sequence[str | None] = [line.strip() for line in _text(table).splitlines()]
     else:
-        names = _read(table, settings, {"path": settings.path_column})[0]["path"].to_pylist()
+        with naming_own_settings():
+            rows, _, told = read_rows(table, settings.table(), {"path": settings.path_column})
+        log_rows(table, rows, told)
+        names = rows["path"].to_pylist()
     return [(number, name) for number, name in enumerate(names, 1) if name]
 
 
@@ -138,15 +157,8 @@ def _of_images(settings: BoxTableConfig) -> dict[str, str]:
     return {name: column for name, column in named.items() if column is not None}
 
 
-def _read(table: Table, settings: BoxTableConfig, wanted: dict[str, str]) -> tuple[pa.Table, str]:
-    with _naming_own_settings():
-        rows, kind, told = read_rows(table, settings.table(), wanted)
-    log_rows(table, rows, told)
-    return rows, kind
-
-
 @contextmanager
-def _naming_own_settings() -> Iterator[None]:
+def naming_own_settings() -> Iterator[None]:
     """Name the settings of box tables in errors of reading tables."""
     try:
         yield

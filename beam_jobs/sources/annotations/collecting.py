@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from beam_jobs.schemas import BROKEN_ROW
 
 # Why an object is not in the record of its image; the first three are found once all are collected.
@@ -58,6 +60,7 @@ class Annotations:
         first: why -> the first of these objects, for people, where the kind of source tells it.
         remedy: what to do about these objects, or None.
         warnings: about the annotations, a sentence each.
+        features: columns of further features, a row an image; None if there are none.
     """
 
     images: list[AnnotatedImage] = field(default_factory=list)
@@ -70,6 +73,7 @@ class Annotations:
     first: dict[str, str] = field(default_factory=dict)
     remedy: str | None = None
     warnings: list[str] = field(default_factory=list)
+    features: pa.Table | None = None
 
     def add_image(self, image: AnnotatedImage) -> int:
         """Add an image; returns its number."""

@@ -162,6 +162,9 @@ def _understood(found: Annotations, source: SourceConfig) -> tuple[pa.Table, Cou
     rows = rows.append_column(described.arrow_field(PREFIX), pa.array(labels, pa.list_(pa.string())))
     for feature in LISTED_OBJECT_FEATURES:
         rows = rows.append_column(feature.arrow_field(PREFIX), values[feature.name])
+    if found.features is not None:
+        for field in found.features.schema:
+            rows = rows.append_column(field, found.features[field.name])
     return _without_bad_paths(rows, images), left_out
 
 

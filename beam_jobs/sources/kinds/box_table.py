@@ -16,9 +16,11 @@ import numpy as np
 
 from beam_jobs.config import BoxTableConfig, PrepareConfig, SourceConfig
 from beam_jobs.schemas import CONTRADICTION, UNKNOWN_SPLIT
+from beam_jobs.sources.annotations.box_features import FeaturesOfImages
 from beam_jobs.sources.annotations.box_rows import (
     SETTING,
     BoxRow,
+    named_row,
     read_box_table,
     read_names_of_images,
     read_names_of_labels,
@@ -57,7 +59,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
         if part.image_list is not None
         for table in find_files_named(folder, part.image_list, "source.objects.annotations.image_list")
     ]
-    reader = _Reader(objects.table, names)
+    reader = _Reader(objects.table, names, FeaturesOfImages(objects.table.features))
     others += [listed.table for listed in lists]
 
     def add_files(found: Annotations, tables: Sequence[AnnotationTable]) -> None:
@@ -65,6 +67,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
             reader.add_file(found, table)
         for listed in lists:
             reader.add_listed(found, listed)
+        reader.features.settle(found)
         reader.warn(found)
 
     return list_annotated(folder, config, add_files, _uris(others))
@@ -82,12 +85,14 @@ class _Reader:
     Attributes:
         settings: of the tables.
         names: label -> name of its class.
+        features: that the rows give the images.
         known: path of an image -> its number, if its objects stand in several rows.
         nameless: labels without a name.
     """
 
     settings: BoxTableConfig
     names: Mapping[str, str]
+    features: FeaturesOfImages
     known: dict[str, int] = field(default_factory=dict)
     nameless: dict[str, None] = field(default_factory=dict)
 
@@ -95,15 +100,15 @@ class _Reader:
         """Add the images and objects of a table.
 
         Raises:
-            ConfigError: it cannot be read, or its boxes are of another unit.
+            ConfigError: it cannot be read, its boxes are of another unit, or a column can be no feature.
         """
         rows = read_box_table(table.table, self.settings)
-        add: Callable[[Annotations, AnnotationTable, BoxRow], None] = self._add_object
+        add: Callable[[Annotations, AnnotationTable, BoxRow], int] = self._add_object
         if len(self.settings.box_columns) == 1 and any(_are_boxes(row.box) for row in rows):
             add = self._add_image_with_objects
         first = len(found.boxes)
-        for row in rows:
-            add(found, table, row)
+        images = [add(found, table, row) for row in rows]
+        self.features.add(table.name, rows, images)
         self._check_units(table, found.boxes[first:])
 
     def add_listed(self, found: Annotations, table: AnnotationTable) -> None:
@@ -113,7 +118,7 @@ class _Reader:
             path = table.path_of(name)
             if path in self.known or _without_ending(path) in self.known or path in bare:
                 continue
-            image = AnnotatedImage(*_named(table, number), path, table.part.split)
+            image = AnnotatedImage(*named_row(table.name, number), path, table.part.split)
             self.known[path] = found.add_image(image)
 
     def warn(self, found: Annotations) -> None:
@@ -123,12 +128,11 @@ class _Reader:
             found.warnings.append(f"{SETTING}.names_file has no name for {labels}")
         found.remedy = f"correct these rows; if they are many, look at {SETTING}.box_format and box_columns"
 
-    def _add_object(self, found: Annotations, table: AnnotationTable, row: BoxRow) -> None:
-        """Add a row that is an object, and its image if it is the first of it."""
+    def _add_object(self, found: Annotations, table: AnnotationTable, row: BoxRow) -> int:
+        """Add a row that is an object, and its image if it is the first of it; returns the image's number."""
         image = self._image(table, row)
         if image.path is None:
-            found.add_image(image)
-            return
+            return found.add_image(image)
         number = self.known.get(image.path)
         if number is None:
             number = self.known[image.path] = found.add_image(image)
@@ -137,9 +141,10 @@ class _Reader:
         values = row.box if isinstance(row.box, list) else [row.box]
         if not (all(map(is_empty, values)) and is_empty(row.label)):
             self._add(found, number, image, row.box, row.label, is_crowd=is_true(row.is_crowd))
+        return number
 
-    def _add_image_with_objects(self, found: Annotations, table: AnnotationTable, row: BoxRow) -> None:
-        """Add a row that is an image with all of its objects."""
+    def _add_image_with_objects(self, found: Annotations, table: AnnotationTable, row: BoxRow) -> int:
+        """Add a row that is an image with all of its objects; returns its number."""
         image = self._image(table, row)
         boxes, labels, crowds = (
             [] if is_empty(values) else list_of(values) for values in (row.box, row.label, row.is_crowd)
@@ -156,6 +161,7 @@ class _Reader:
         if image.fault is None:
             for box, label, is_crowd in zip(boxes, labels, crowds or [False] * len(boxes), strict=True):
                 self._add(found, number, image, box, label, is_crowd=is_true(is_crowd))
+        return number
 
     def _image(self, table: AnnotationTable, row: BoxRow) -> AnnotatedImage:
         """Return the image that a row names."""
@@ -166,7 +172,9 @@ class _Reader:
             split = SPLIT_OF_FOLDER.get(row.split.lower())
             if split is None and row.fault is None:
                 fault = {"fault": f"its split is {row.split}", "reason": UNKNOWN_SPLIT}
-        return AnnotatedImage(*_named(table, row.number), path, split, row.size, **fault, group=row.group)
+        return AnnotatedImage(
+            *named_row(table.name, row.number), path, split, row.size, **fault, group=row.group
+        )
 
     def _add(
         self,
@@ -224,11 +232,6 @@ def _agreed(image: AnnotatedImage, later: AnnotatedImage) -> AnnotatedImage:
             words = f"its {what} is {one or 'unset'}, and {other or 'unset'} in {later.who}"
             return replace(image, fault=words, reason=CONTRADICTION)
     return image
-
-
-def _named(table: AnnotationTable, number: int) -> tuple[str, str]:
-    """Return the URI of a row, and the row for people."""
-    return f"{table.name}#row={number}", f"row {number} of {table.name}"
 
 
 def _are_boxes(value: Any) -> bool:
