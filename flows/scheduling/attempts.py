@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Automations that tell of state "Failed" tell of an error once, and not of each try.
+# A repeated failure has this state, so that automations on the state "Failed" report each error only once.
 STILL_FAILING = "StillFailing"
 
 
 def attempted(work: Callable[P, State[Any]]) -> Callable[P, State[Any]]:
     """Decorate the function of a flow: coalesce its runs, and back off while its source fails.
 
-    The function returns the state in which the run ends, and raises if it fails. If it has a parameter
-    ``source``, a change of that source ends the back-off.
+    The function returns the state in which the run ends, and raises an error if the run fails. If it has a
+    parameter ``source``, a change of that source ends the back-off.
     """
     signature = inspect.signature(work, eval_str=True)
 
@@ -48,7 +48,7 @@ def attempted(work: Callable[P, State[Any]]) -> Callable[P, State[Any]]:
         if context is None or run is None or context.flow is None:
             return work(*args, **kwargs)
         if run.parent_task_run_id is not None:
-            return work(*args, **kwargs)  # the run around this one sees to it
+            return work(*args, **kwargs)  # the parent run does this
         begin_workers_run()
         source = signature.bind(*args, **kwargs).arguments.get("source")
         with skipping_superfluous(context.flow, run):
@@ -72,7 +72,7 @@ class _Tries:
         self._source = source
 
     def automatic(self, work: Callable[[], State[Any]]) -> State[Any]:
-        """Run the work, unless it failed lately and nothing has changed since."""
+        """Run the work, or postpone it if it failed lately and its source has not changed since."""
         before = _ask(lambda client: failures.read_failures(client, self._kind))
         if before is not None:
             reason = failures.reason_to_postpone(before, time.time(), self._mark())
@@ -92,12 +92,12 @@ class _Tries:
         return state
 
     def succeeded(self) -> None:
-        """Forget the failures before."""
+        """Forget earlier failures after a success, and announce that the source has recovered."""
         if _ask(lambda client: failures.forget_failures(client, self._kind)):
             failures.announce("recovered", self._kind, self._run.name)
 
     def _failed(self, before: failures.Failures | None, message: str, error: Exception) -> State[Any] | None:
-        """Keep the failure. Return a state for a repeated failure; None for a new one."""
+        """Store the failure. Return the state of the run if the error is repeated; None for a new error."""
         after = failures.with_failure(before, message, time.time(), self._mark())
         _ask(lambda client: failures.write_failures(client, self._kind, after))
         if after.count > 1:
@@ -111,7 +111,7 @@ class _Tries:
 
 
 def _ask(question: Callable[[SyncPrefectClient], T]) -> T | None:
-    """The answer of the server; None if it gives none, which changes nothing about the work."""
+    """Return the answer of the server; None if it does not answer. The work goes on either way."""
     import httpx
     from prefect.client.orchestration import get_client
     from prefect.exceptions import PrefectException

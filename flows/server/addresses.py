@@ -1,4 +1,4 @@
-"""The addresses on which the servers of `shardmill up` listen: which are refused, and why."""
+"""Check the addresses on which the servers of `shardmill up` listen."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ def check_place(host: str, port: int, auth: str | None, option: str) -> None:
         option: the option that chooses the port.
 
     Raises:
-        UsageError: other machines could come in without a password.
-        EnvironmentFault: the port is taken.
+        UsageError: there is no such host, other machines could connect without a password, or the
+            password is not ``user:password``.
+        EnvironmentFault: the port is taken or cannot be used.
     """
     try:
         try_to_listen(host, port)

@@ -1,4 +1,4 @@
-"""Find the Prefect API of a command: ``PREFECT_API_URL``, else the one that `shardmill up` runs here.
+"""Find the Prefect API of a command: ``PREFECT_API_URL``, else that of `shardmill up` on this machine.
 
 Prefect reads its settings when it is imported, so ``prefect_api`` must be entered before Prefect is imported.
 """
@@ -33,7 +33,7 @@ class Api:
     auth: str | None = None
 
     def run_page(self, flow_run_id: object) -> str:
-        """The address of a run's page."""
+        """Return the address of the page of a flow run."""
         return f"{self.ui_url}/runs/flow-run/{flow_run_id}"
 
 
@@ -42,7 +42,7 @@ class ApiLost(EnvironmentFault):
 
 
 def standing_api() -> Api | None:
-    """The API that exists already, or None.
+    """Return the API that a command can use now, or None.
 
     Raises:
         ConfigError: ``PREFECT_API_URL`` is not an address.
@@ -92,13 +92,13 @@ def prefect_api(api: Api | None = None) -> Iterator[Api]:
 
     Raises:
         EnvironmentFault: There is no API.
-        ApiLost: The API failed meanwhile.
+        ApiLost: The API failed while the block ran.
     """
     api = api or standing_api()
     if api is None:
         raise EnvironmentFault("no Prefect server is running", "start one: shardmill up --detach")
-    # The console belongs to the progress bar. Prefect sends the run's logs to its API in any case, and the
-    # command's own error tells when the API is lost.
+    # The console is for the progress bar. Prefect sends the logs of the run to its API in any case, and the
+    # command itself reports an error if the API is lost.
     os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"
     os.environ["PREFECT_LOGGING_INTERNAL_LEVEL"] = "CRITICAL"
     logging.raiseExceptions = False

@@ -16,11 +16,11 @@ _CONNECT_SECONDS = 10.0
 
 
 def check_database(url: str | None) -> None:
-    """Raise an error when Prefect's server could not use the database at ``url``; None is always well.
+    """Raise an error when Prefect's server could not use the database at ``url``; None means SQLite.
 
     Raises:
-        UsageError: the URL is not of a kind of database that Prefect uses.
-        EnvironmentFault: the database does not answer, or refuses.
+        UsageError: the URL is malformed, or names a kind of database that Prefect does not use.
+        EnvironmentFault: the database does not answer, refuses the connection, or is too old.
     """
     if url is None:
         return
@@ -45,7 +45,7 @@ def check_database(url: str | None) -> None:
 
 
 async def _release_of(url: str, shown: str) -> int:
-    """Return the release of PostgreSQL at ``url``."""
+    """Return the major release of PostgreSQL at ``url``."""
     import asyncpg
 
     try:
@@ -62,7 +62,7 @@ async def _release_of(url: str, shown: str) -> int:
 
 
 def without_password(url: str) -> str:
-    """Return a URL for people: stars in the place of its password and of its options."""
+    """Return a URL to show to people, with stars in place of its password and options."""
     try:
         parts = urlsplit(url)
         user, at, host = parts.netloc.rpartition("@")

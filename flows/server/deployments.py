@@ -25,7 +25,7 @@ _DEPLOY_SECONDS = 300.0
 
 
 def prefect_file() -> Path:
-    """infra/deploy/prefect.yaml of this installation."""
+    """Return the path of infra/deploy/prefect.yaml of this installation."""
     return Path(str(files("infra").joinpath("deploy", "prefect.yaml")))
 
 
@@ -34,8 +34,8 @@ class Deploying(Service):
 
     Args:
         env: environment of the command beside that of this process.
-        log_path: file for the output of the command; what it says of earlier ones is deleted.
-        described: the file; None for ``prefect_file()``.
+        log_path: file for the output of the command; the output of earlier commands is deleted.
+        described: the file that describes the deployments; None for ``prefect_file()``.
     """
 
     def __init__(self, env: Mapping[str, str], log_path: Path, described: Path | None = None) -> None:
@@ -92,10 +92,10 @@ def _job_template(kind: str) -> dict[str, Any]:
 
 
 def read_deployment(client: SyncPrefectClient, flow: str) -> Any:
-    """The deployment of a flow.
+    """Return the deployment of a flow.
 
     Raises:
-        EnvironmentFault: The server has none.
+        EnvironmentFault: The server has no deployment of this flow.
     """
     from prefect.exceptions import ObjectNotFound
 

@@ -1,4 +1,4 @@
-"""A service of `shardmill up` that is kept running: started again when it ends, until it ends too often."""
+"""Keep a service of `shardmill up` running: start it again when it ends, until it ends too often."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from infra.errors import EnvironmentFault
 if TYPE_CHECKING:
     from flows.server.services import Service
 
-# A service that ends three times in a row, each time sooner than this after its start, is given up.
+# A service is given up if it ends three times in a row, each time sooner than this after its start.
 _LIVED_SECONDS = 30.0
 _SHORT_LIVES = 3
 _RESTART_SECONDS = 2.0
@@ -26,17 +26,17 @@ def no_need() -> None:
 
 @dataclass(slots=True)
 class KeptService:
-    """A service, and what is remembered of it.
+    """A service, and how often it has ended.
 
     Attributes:
-        name: in messages.
+        name: its name in messages.
         start: starts its process.
-        say: tells a person what happens.
-        need: raises an error while something is away that the service needs.
-        is_optional: the platform works without it.
-        is_wanted: it is to run.
-        process: None while it does not run.
-        clock: the time in seconds.
+        say: prints a message for people.
+        need: raises an error while something that the service needs is unavailable.
+        is_optional: whether the platform works without it.
+        is_wanted: whether it is to run.
+        process: its process; None while it does not run.
+        clock: returns the time (seconds).
     """
 
     name: str
@@ -74,10 +74,10 @@ class KeptService:
         return self._short_lives >= _SHORT_LIVES
 
     def keep(self) -> None:
-        """Look at it once: end what is left of it if it has ended, and start it again a moment later.
+        """Check it once. If it has ended, end the rest of its processes, and start it again a moment later.
 
         Raises:
-            EnvironmentFault: It ended again and again, and the platform cannot do without it.
+            EnvironmentFault: It ended again and again, and the platform cannot work without it.
         """
         if self.process is not None and self.process.has_ended:
             self._end(self.process)
@@ -99,10 +99,10 @@ class KeptService:
             process.check(self.name)
 
     def _begin_again(self) -> None:
-        """Start it. While something that it needs is away, say so once.
+        """Start it. While something that it needs is unavailable, say so once instead.
 
         Raises:
-            EnvironmentFault: It fails again and again although nothing is away.
+            EnvironmentFault: It fails again and again although everything that it needs is available.
         """
         import httpx
         from prefect.exceptions import ObjectNotFound

@@ -5,7 +5,8 @@
     up.lock    locked while it starts, runs and stops; holds its process id
     up.json    its addresses
 
-The kernel releases the lock when the process ends, so the file of a killed one does not count.
+The kernel releases the lock when the process ends. If nobody holds the lock, up.json
+is that of a killed process and is ignored.
 """
 
 from __future__ import annotations
@@ -95,8 +96,8 @@ def up_lock(
 
     Args:
         remedy: what to do if another one runs.
-        process_id: the process that `shardmill down` stops; None: this is not `shardmill up` itself, but
-            work during which none may start.
+        process_id: the process that `shardmill down` stops; None: the caller is not `shardmill up`, but must
+            keep it from starting.
 
     Raises:
         LockedError: Another one runs.
@@ -139,7 +140,7 @@ def _lock(file: IO[str]) -> None:
 
 
 def up_process() -> int | None:
-    """Process id of the `shardmill up` that starts, runs or stops; None if there is none."""
+    """Return the process id of the `shardmill up` that starts, runs or stops; None if there is none."""
     try:
         with _lock_path().open("r") as lock:
             try:

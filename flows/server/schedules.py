@@ -34,7 +34,7 @@ class Schedule:
         every: an interval, or None.
         timezone: of the cron expression; None is UTC.
         is_active: False while it is paused.
-        next_at: when it fires next; None if nobody asked.
+        next_at: the time of its next run; None: none is planned, or it was not looked up.
     """
 
     flow: str
@@ -59,7 +59,7 @@ class Schedule:
 
 
 def interval_in_words(interval: timedelta) -> str:
-    """An interval like ``1 d``, ``1 h 30 min`` or ``90.5 s``."""
+    """Return an interval in words, such as ``1 d``, ``1 h 30 min`` or ``90.5 s``."""
     rest, words = interval.total_seconds(), []
     for unit, seconds in (("d", 86400), ("h", 3600), ("min", 60)):
         count, rest = divmod(rest, seconds)
@@ -115,7 +115,7 @@ def set_active(dataset: str, name: str | None, *, active: bool) -> int:
 
 
 def all_schedules() -> list[Schedule | Inbox]:
-    """All schedules, with the times at which they fire next, and all inboxes."""
+    """Return all schedules, with the times of their next runs, and all inboxes, by dataset and name."""
     from flows.scheduling import inboxes
 
     with _client() as client:
@@ -195,7 +195,7 @@ def _stored_schedules(client: SyncPrefectClient) -> Iterator[_StoredSchedule]:
 
 
 def _next_times(client: SyncPrefectClient) -> dict[str, datetime]:
-    """Id of a schedule -> when it fires next."""
+    """Return the time of the next run of each schedule, by the id of the schedule."""
     from prefect.client.schemas.filters import (
         FlowRunFilter,
         FlowRunFilterState,

@@ -85,13 +85,13 @@ def serve(host: str, port: int, *, api_only: bool = False) -> None:
     app = WithoutSecondUi(prefect)
     has_password = bool(os.environ.get("PREFECT_SERVER_API_AUTH_STRING"))
     uvicorn.run(
-        # A browser never adds the password to requests of a foreign page, so no further guard is needed.
+        # With a password no guard is needed: a browser never adds it to requests of pages of other origins.
         app if has_password else SameOriginOnly(app),
         host=host,
         port=port,
         log_level="warning",
         lifespan="on",
-        # Browsers and workers hold websockets open for ever, so do not wait for them to close.
+        # Browsers and workers keep websockets open, so do not wait until they close.
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
 
@@ -148,7 +148,7 @@ def work(pool: str) -> None:
 
 def deploy(described: str) -> None:
     """Register all deployments of a file by Prefect's own command."""
-    # Prefect looks for a project in the working folder; ours is this file alone.
+    # Prefect looks for a project in the working folder; our project consists of this file alone.
     os.chdir(Path(described).parent)
     sys.argv = ["prefect", "--no-prompt", "deploy", "--all", "--prefect-file", described]
     runpy.run_module("prefect", run_name="__main__", alter_sys=True)

@@ -33,7 +33,7 @@ _FLOW_RUN_GRACE_SECONDS = 20.0
 
 
 def server_settings(ui_url: str) -> dict[str, str]:
-    """Prefect's settings for every server of ours: closed to foreign web pages, and safe to restart."""
+    """Return Prefect's settings for each of our servers: closed to foreign web pages, safe to restart."""
     return {
         "PREFECT_API_URL": f"{ui_url}/api",
         # By default any web page may read the API and start runs, and a run may carry a command.
@@ -52,7 +52,7 @@ def server_settings(ui_url: str) -> dict[str, str]:
 
 
 def password_settings(auth: str) -> dict[str, str]:
-    """Prefect's settings for a server with a password, ``user:password``, and for its clients."""
+    """Return Prefect's settings for a server with a password, ``user:password``, and for its clients."""
     return {"PREFECT_SERVER_API_AUTH_STRING": auth, "PREFECT_API_AUTH_STRING": auth}
 
 
@@ -92,7 +92,7 @@ class Service:
             self._lifeline = -1
 
     def wait_until_healthy(self) -> None:
-        """Wait until the service answers, if others cannot do without it."""
+        """Wait until the service answers. Does nothing for services that no other one needs."""
 
     @property
     def has_ended(self) -> bool:
@@ -109,7 +109,7 @@ class Service:
             )
 
     def last_lines(self) -> str:
-        """The end of the log."""
+        """Return the last lines of the log."""
         return "\n".join(self.log_path.read_text("utf-8", "replace").splitlines()[-12:])
 
 
@@ -177,7 +177,7 @@ class Worker(Service):
 
 
 def answers(api_url: str, timeout_seconds: float = 2.0) -> bool:
-    """Tell whether a Prefect API is at ``api_url`` (an answer that asks for a password counts as one)."""
+    """Tell whether a Prefect API answers at ``api_url``, be it only by asking for a password."""
     try:
         with _get(f"{api_url.rstrip('/')}/health", timeout_seconds) as answer:
             return bool(answer.read(100).strip() == b"true")

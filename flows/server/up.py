@@ -38,7 +38,7 @@ class UpOptions:
 
     Attributes:
         host, port: address of Prefect's server.
-        root, runs: folders of the worker.
+        root, runs: the worker's default folders of datasets and of training runs.
         page_port: port of the page, on the same host.
         auth: password of server and page as ``user:password``, or None.
         has_tensorboard: whether TensorBoard is started.
@@ -103,9 +103,10 @@ class Platform:
         self._environment = home.prefect_environment() | {
             "SHARDMILL_ROOT": options.root,
             "SHARDMILL_RUNS": options.runs,
-            # The page that the server hands out asks for its data wherever the page itself came from.
+            # The web interface asks for its data at the address from which it was loaded itself.
             "PREFECT_SERVER_UI_API_URL": "/api",
-            # A run starts within seconds; the default of 10 is meant for a server that many workers ask.
+            # The worker looks for runs often, so that they start soon. Prefect's default of 10 is for a
+            # server that many workers ask.
             "PREFECT_WORKER_QUERY_SECONDS": "3",
             # Runs link to the page (flows.flow_runs.showing.addresses).
             "SHARDMILL_PAGE_URL": server_url(options.host, options.page_port),
@@ -146,7 +147,7 @@ class Platform:
     def keep_running(self) -> None:
         """Restart services that end, until a signal ends this process.
 
-        While the server or its database is away, what needs them is started later.
+        While the server or its database is unavailable, services that need it are started later.
 
         Raises:
             EnvironmentFault: A service ends again and again.
@@ -176,7 +177,7 @@ class Platform:
         self._worker.begin()
 
     def _stop(self) -> None:
-        """Stop the worker before the server: its runs tell the server how they ended."""
+        """Stop the worker before the server, since the runs of the worker tell the server how they ended."""
         with ignoring_signals():
             for service in reversed(self._services):
                 service.stop()
@@ -189,7 +190,8 @@ class Platform:
     def _tidy(self) -> None:
         """Put the history in order (flows.server.tidying.reaper), and watch inboxes once there is one.
 
-        A failure, such as a full disk, must not end the services. It is told once; the next call tries again.
+        A failure, such as a full disk, must not end the services. It is reported once; the next call tries
+        again.
         """
         import httpx
         from prefect.exceptions import ObjectNotFound
@@ -214,7 +216,8 @@ class Platform:
 
     def _start_worker(self) -> services.Service:
         log = self._logs / "worker.log"
-        # Prefect's server answers 500 while its database is away: the runs ask again, for a minute.
+        # Prefect's server answers 500 while its database is unavailable: the runs then repeat their requests
+        # for a minute.
         env = self._api_environment() | {"PREFECT_CLIENT_RETRY_EXTRA_CODES": "500"}
         return services.Worker(deployments.POOL, log_path=log, env=env)
 

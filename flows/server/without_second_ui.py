@@ -10,12 +10,12 @@ from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 _PATH = "/v2"
-# Prefect remembers here which interface a person chose, and leads from / to it.
+# Prefect stores in this cookie which interface a person chose, and redirects / to it.
 _CHOICE_COOKIE = "prefect_ui_version"
 
 
 class WithoutSecondUi:
-    """Leads every address of the second interface back to the first."""
+    """Redirects every address of the second interface to the first."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

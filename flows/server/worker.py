@@ -19,12 +19,12 @@ class FlowProcess(ProcessJobConfiguration):
     """The process of a flow run: flows.flow_runs.jobs.flow_process, unless a deployment sets a command.
 
     Without a command, Prefect starts a process in a session of its own that first asks the server about the
-    run. It would outlive a killed worker by a minute. With one, the process is in the group of the worker,
-    which the lifeline of the worker kills as a whole.
+    run. That process would outlive a killed worker by a minute. With a command, the process is in the process
+    group of the worker, which the lifeline of the worker kills as a whole.
     """
 
     def prepare_for_flow_run(self, *args: Any, **kwargs: Any) -> None:
-        """Set the command, and what Prefect sets for each flow run."""
+        """Set the command, then let Prefect set the rest for the flow run."""
         self.command = self.command or shlex.join([sys.executable, "-m", flow_process.__name__])
         super().prepare_for_flow_run(*args, **kwargs)
 
