@@ -1,4 +1,4 @@
-"""The command ``python -m beam_jobs.prepare``: a folder of images to a published dataset version.
+"""The command ``python -m beam_jobs.prepare``: turn a folder of images into a published dataset version.
 
 Reads the configuration, runs the job in this process, shows its progress, and prints its result. Needs no
 Prefect.
@@ -33,10 +33,11 @@ examples:
 
 
 def run_prepare(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Run the job.
+    """Run the job that a command line asks for.
 
     Returns:
-        Its result, with the peak memory of the process tree and the seconds of the whole.
+        The result of the job, JSON-able, with ``seconds`` (wall time of the whole) and
+        ``peak_memory_bytes`` of the process tree.
 
     Raises:
         ConfigError: a setting is wrong. ShardmillError: see beam_jobs.job.
@@ -69,7 +70,7 @@ def _prepared(request: JobRequest) -> dict[str, Any]:
 
 
 def foresee(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The result that a run would have, see beam_jobs.dry_run.
+    """Return the result that a run would have, JSON-able; see beam_jobs.dry_run.
 
     Raises:
         ConfigError: a setting is wrong. ShardmillError: see beam_jobs.dry_run.
@@ -83,12 +84,12 @@ def foresee(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _choose_allocator() -> None:
-    """Have Arrow use the C library's allocator; its own keeps as much in reserve as the tables take."""
+    """Let Arrow use the C library's allocator; Arrow's own reserves as much again as the tables take."""
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # read when pyarrow is loaded
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     parser = JobParser(
         "python -m beam_jobs.prepare",
         "Turn a folder of images into a published, balanced, sharded TFRecord dataset.",
@@ -132,7 +133,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def parse_request(arguments: argparse.Namespace) -> JobRequest:
-    """The request that a command line makes.
+    """Return the request that a command line makes.
 
     Raises:
         ConfigError: a setting is wrong.
@@ -160,7 +161,7 @@ def parse_request(arguments: argparse.Namespace) -> JobRequest:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command and return its exit status."""
     arguments = build_parser().parse_args(argv)
     logging.basicConfig(level=logging.ERROR)  # Beam warns of every optional library that is not there
     if arguments.dry_run:

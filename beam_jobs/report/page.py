@@ -1,4 +1,4 @@
-"""The page: Jinja2 templates, what fills them, and a strict content security policy.
+"""Render the report page from Jinja2 templates, with a strict content security policy.
 
 The policy allows the hash of the one style sheet and nothing else, so injected markup could neither run, load
 nor style anything. Charts are inline SVG with geometry and colours in attributes, without inline styles.
@@ -42,7 +42,7 @@ from infra.html.formatting import setting_rows
 from infra.html.page import environment, style_hash, style_sheet
 from infra.readable import readable_bytes
 
-# Up to so many classes are all shown; of more, the rest unfolds on demand.
+# A sentence about the classes, by kind of labels.
 _LABEL_WORDS: dict[LabelKind, str] = {
     "class": "of the inputs and of the records",
     "multi": "records that have each label; an image may have several",
@@ -50,6 +50,7 @@ _LABEL_WORDS: dict[LabelKind, str] = {
     "targets": "numbers, divided evenly by their tenths",
     "none": "the images have none",
 }
+# So many classes are always shown; a reader can unfold the others.
 CLASSES_IN_SIGHT = 40
 CLASSES_LISTED = 1000
 CONFLICTS_SHOWN = 40
@@ -62,10 +63,10 @@ class PagePictures:
     """The pictures on the page.
 
     Attributes:
-        records: of records, by class and by id.
-        gallery: reason -> inputs that are shown as examples.
-        dropped: URI -> picture of an input that was dropped as a leak.
-        removed: record id -> its picture in the previous version.
+        records: pictures of records, by class and by id.
+        gallery: the inputs that are shown as examples, by reason.
+        dropped: pictures of the inputs that were dropped as leaks, by URI.
+        removed: pictures of removed records from the previous version, by record id.
     """
 
     records: Pictures
@@ -91,14 +92,14 @@ class Contents:
 def _sheets(
     manifest: Manifest, sheets: Mapping[int, Sequence[Thumbnail]]
 ) -> list[tuple[str, Sequence[Thumbnail]]]:
-    """Return the pictures of each class, by its name; of other labels, pictures of all records."""
+    """Return (class name, pictures) of each class; for other kinds of labels, one entry for all records."""
     if manifest.label_kind != "class":
         return [("records", sheets.get(NO_CLASS, []))]
     return [(name, sheets.get(label, [])) for label, name in enumerate(manifest.classes)]
 
 
 def render_page(contents: Contents) -> str:
-    """Render the page as HTML."""
+    """Return the page of a published version as HTML."""
     manifest, inputs, near = contents.manifest, contents.inputs, contents.near
     pictures = contents.pictures
     style = style_sheet()
@@ -160,7 +161,7 @@ def render_refused(
     filtered: Sequence[ReasonRow],
     gallery: Mapping[str, Sequence[Exhibit]],
 ) -> str:
-    """Render the page of a run that published nothing."""
+    """Return the page of a run that published nothing, as HTML."""
     style = style_sheet()
     return (
         _environment()

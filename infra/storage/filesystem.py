@@ -2,7 +2,8 @@
 
 Paths are POSIX strings relative to the folder. Every write is all or nothing: local files are written under a
 temporary name, flushed to disk and renamed; an object becomes visible when its upload is complete. A dataset
-is published by ``create_if_absent``. Requests to object stores are repeated while their failure may pass.
+is published by ``create_if_absent``. A request to an object store is repeated if it failed for a reason that
+may pass.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """One file of a listing: its path relative to the storage, size (bytes) and time of change (ns)."""
+    """One file of a listing: path relative to the storage, size (bytes), time of change (ns since 1970)."""
 
     path: str
     size_bytes: int
@@ -51,8 +52,9 @@ class Storage:
     """A folder of this machine or of an object store. Cheap to make; picklable by its location.
 
     Attributes:
-        uri: the place, for people and for comparison: without credentials and options.
-        location: what ``at`` opens the same folder with. May hold credentials: it is never shown or stored.
+        uri: the place, for people and for comparison, without credentials and options.
+        location: the argument with which ``at`` opens the same folder. It may hold credentials, so it is
+            never shown or stored.
     """
 
     def __init__(
@@ -72,10 +74,10 @@ class Storage:
 
     @staticmethod
     def at(location: str | Path) -> Storage:
-        """The folder at a local path or a URI (``file``, ``s3``, ``gs``, ``az``). It need not exist yet.
+        """Return the folder at a local path or a URI (``file``, ``s3``, ``gs``, ``az``). It need not exist.
 
         Raises:
-            StorageError: the URI is wrong, or of a kind of storage that is not known here.
+            StorageError: the URI is malformed, or its kind of storage is not supported.
         """
         filesystem, root = open_filesystem(str(location))
         if isinstance(filesystem, pafs.LocalFileSystem):
@@ -90,7 +92,7 @@ class Storage:
         return f"Storage({self.uri!r})"
 
     def child(self, *parts: str) -> Storage:
-        """The folder at ``parts`` below this one."""
+        """Return the folder at ``parts`` below this one."""
         tail = "/".join(parts)
         return Storage(
             self._fs, f"{self._root}/{tail}", below(self.location, tail), self._bucket, self._locks
@@ -102,17 +104,17 @@ class Storage:
         return isinstance(self._fs, pafs.LocalFileSystem)
 
     def local_path(self, path: str = "") -> Path | None:
-        """The file's path on this machine, or None if the storage is elsewhere."""
+        """Return the path of a file on this machine; None if the storage is an object store."""
         return Path(self._full(path)) if self.is_local else None
 
     def arrow_folder(self) -> tuple[pafs.FileSystem, str]:
-        """Arrow's filesystem and the folder in it, for readers of Arrow that open many files themselves."""
+        """Return Arrow's filesystem and the folder in it, for readers of Arrow that open files themselves."""
         return self._fs, self._root
 
     # -- reading ---------------------------------------------------------------------------------------
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """A seekable reader of the file.
+        """Return a seekable reader of the file.
 
         Raises:
             NotFoundError: there is no such file. StorageError: it cannot be read.
@@ -123,7 +125,7 @@ class Storage:
             return self._fs.open_input_file(self._full(path))
 
     def open_object(self, path: str) -> ObjectReader:
-        """A reader of an object whose ``read_at`` serves many threads; for storage that is not local.
+        """Return a reader of an object; many threads may call its ``read_at``. Not for local storage.
 
         Raises:
             NotFoundError: there is no such object. StorageError: it cannot be read.
@@ -132,7 +134,7 @@ class Storage:
             return ObjectReader(self._fs, self._full(path))
 
     def read_bytes(self, path: str) -> bytes:
-        """The whole file.
+        """Return the content of the whole file.
 
         Raises:
             NotFoundError: there is no such file. StorageError: it cannot be read.
@@ -141,7 +143,7 @@ class Storage:
             return cast(bytes, stream.read())
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
-        """``length`` bytes from ``offset``; fewer only if the file ends.
+        """Return ``length`` bytes from ``offset`` (bytes); fewer only if the file ends.
 
         Raises:
             NotFoundError: there is no such file. StorageError: it cannot be read.
@@ -153,22 +155,26 @@ class Storage:
             return reader.read_at(length, offset)
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file or folder is there."""
+        """Tell whether a file or folder is there.
+
+        Raises:
+            StorageError: the storage cannot be read.
+        """
         return bool(self._info(path).type != pafs.FileType.NotFound)
 
     def size(self, path: str) -> int:
-        """Size of the file (bytes).
+        """Return the size of the file (bytes).
 
         Raises:
-            NotFoundError: there is no such file.
+            NotFoundError: there is no such file. StorageError: the storage cannot be read.
         """
         return self.entry(path).size_bytes
 
     def entry(self, path: str) -> FileEntry:
-        """Size and time of change of the file.
+        """Return size and time of change of the file.
 
         Raises:
-            NotFoundError: there is no such file.
+            NotFoundError: there is no such file. StorageError: the storage cannot be read.
         """
         info = self._info(path)
         if info.type != pafs.FileType.File:
@@ -180,7 +186,11 @@ class Storage:
             return self._retry(lambda: self._fs.get_file_info(self._full(path)))
 
     def list_files(self, path: str = "", recursive: bool = True) -> list[FileEntry]:
-        """The files below ``path``, sorted by path; empty if the folder does not exist."""
+        """Return the files below ``path``, sorted by path; none if the folder does not exist.
+
+        Raises:
+            StorageError: the storage cannot be read.
+        """
         skip = len(self._root.rstrip("/")) + 1
         entries = [
             FileEntry(info.path[skip:], int(info.size), int(info.mtime_ns or 0))
@@ -190,7 +200,11 @@ class Storage:
         return sorted(entries, key=lambda entry: entry.path)
 
     def list_folders(self, path: str = "") -> list[str]:
-        """Names of the folders directly in ``path``, sorted."""
+        """Return the names of the folders directly in ``path``, sorted; none if it does not exist.
+
+        Raises:
+            StorageError: the storage cannot be read.
+        """
         infos = self._list(path, recursive=False)
         return sorted(info.base_name for info in infos if info.type == pafs.FileType.Directory)
 
@@ -203,7 +217,7 @@ class Storage:
 
     @contextlib.contextmanager
     def atomic_writer(self, path: str) -> Iterator[BinaryIO]:
-        """A binary writer (``write``, ``tell``) whose file appears when the block ends without an error.
+        """Yield a binary writer (``write``, ``tell``); its file appears when the block ends without an error.
 
         Raises:
             StorageError: the file cannot be written (a full disk, a read-only folder).
@@ -233,7 +247,7 @@ class Storage:
 
         Raises:
             PublishConflict: the file is there already.
-            StorageError: it cannot be written, or the store knows no conditional writes.
+            StorageError: it cannot be written, or the store does not support conditional writes.
         """
         try:
             with self._writing(path):
@@ -248,7 +262,7 @@ class Storage:
             ) from error
 
     def delete(self, path: str) -> None:
-        """Remove a file; nothing happens where it is not there.
+        """Remove a file; nothing happens if it is not there.
 
         Raises:
             StorageError: it cannot be removed.
@@ -257,7 +271,7 @@ class Storage:
             self._retry(lambda: self._fs.delete_file(self._full(path)))
 
     def delete_tree(self, path: str) -> None:
-        """Remove a folder and all in it; nothing happens where it is not there.
+        """Remove a folder and all in it; nothing happens if it is not there.
 
         Raises:
             StorageError: something in it cannot be removed.
@@ -276,8 +290,8 @@ class Storage:
     def sweep(self, path: str = "") -> None:
         """Remove the temporary files that killed writers left below ``path``.
 
-        For the only process that writes there: the file of a living writer would go too. An object store
-        has no such files.
+        Call it only while no other process writes there: it would remove the files of a living writer too. An
+        object store has no such files.
         """
         folder = self.local_path(path)
         if folder is not None and folder.is_dir():
@@ -293,7 +307,7 @@ class Storage:
         In an object store, and in a folder of this machine or its network when ``times`` are given, the lock
         is a lease (infra.storage.locks.leases): it expires when its holder vanishes, and a holder whose lock
         another process took can no longer write or remove anything through this storage, its parents and its
-        children. Without ``times``, the kernel keeps a lock of a folder until its holder ends.
+        children. Without ``times``, the kernel holds a local lock and releases it when the holder ends.
 
         Raises:
             LockedError: another process holds it.
@@ -331,7 +345,7 @@ class Storage:
             yield lock
 
     def lease_holders(self, path: str) -> list[SeenHolder]:
-        """The holders of a lock that is a lease, also those whose lease has expired; none without the file.
+        """Return the holders of a lease, also those whose lease has expired; none if its file is missing.
 
         Raises:
             StorageError: the file cannot be read.
