@@ -20,7 +20,7 @@ from infra.storage.locations import default_runs
 from training.models.spec import Fit
 from training.predicting.decisions import DECISIONS
 from training.predicting.detected import DETECTED_FILES, detected
-from training.predicting.inputs import Input, list_files, read_input
+from training.predicting.inputs import Input, is_folder, list_files, read_input
 from training.predicting.outputs import FORMATS, Format, Prediction, open_output
 from training.predicting.segmented import OVERLAY_SIDE, MaskDecisions, MaskFiles, MaskNames
 from training.results.run_files.run_folder import RunFolder
@@ -99,7 +99,7 @@ def predict(
 ) -> dict[str, Any]:
     """Predict files in the order given; the files of a folder in the order of their paths.
 
-    A file that cannot be decoded gets a row with the reason. Memory holds a batch of files at a time.
+    A file that cannot be decoded, or a folder that cannot be listed, gets a row with the reason. Memory holds a batch of files at a time.
 
     Args:
         run: a finished run.
@@ -154,7 +154,7 @@ def _table_of(run: RunFolder, paths: Sequence[Path], out: Path, kind: Format, *,
             lambda _, inputs, outputs, threads: detected(inputs, outputs, names),
         )
     if run.task == "segmentation":
-        folders = [path for path in paths if path.is_dir()]
+        folders = [path for path in paths if is_folder(path)]
         files = MaskFiles(out, MaskNames(folders), len(names), _fit_of(run), overlays)
         decisions = MaskDecisions(overlays)
         return _Table(

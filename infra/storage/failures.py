@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 
 from infra.errors import GO_ON, NotFoundError, StorageError
 from infra.storage.locations import without_secrets
+from infra.storage.names import uri_of
 
 
 @contextlib.contextmanager
@@ -40,6 +42,21 @@ def writing(file: str, location: str, *, is_local: bool) -> Iterator[None]:
         raise _failure(
             f"cannot write {file}", location, error, _MAKE_ROOM if is_local else _CONNECT
         ) from error
+
+
+@contextlib.contextmanager
+def other_files_named() -> Iterator[None]:
+    """Turn errors of other files in a block that writes a stream into errors that name those files.
+
+    Errors of the stream itself name no file and pass unchanged.
+    """
+    try:
+        yield
+    except OSError as error:
+        if not isinstance(error.filename, str | bytes):
+            raise
+        name = uri_of(os.fsdecode(error.filename))
+        raise StorageError(f"{name}: {error.strerror or error}", "check this file or folder") from error
 
 
 _CONNECT = f"check the network, the credentials and the store, then {GO_ON}"

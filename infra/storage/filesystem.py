@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from infra.errors import NotFoundError, PublishConflict
-from infra.storage.failures import reading, writing
+from infra.storage.failures import other_files_named, reading, writing
 from infra.storage.local import (
     TEMPORARY_PREFIX,
     create_file,
@@ -220,11 +220,12 @@ class Storage:
         """Yield a binary writer (``write``, ``tell``); its file appears when the block ends without an error.
 
         Raises:
-            StorageError: the file cannot be written (a full disk, a read-only folder).
+            StorageError: the file cannot be written (a full disk, a read-only folder), or the block failed to
+                read or write another file.
         """
         full = self._full(path)
         writer = file_writer(Path(full)) if self.is_local else object_writer(partial(self._upload, path))
-        with self._writing(path), writer as stream:
+        with self._writing(path), writer as stream, other_files_named():
             yield stream
 
     def _upload(self, path: str, data: BinaryIO) -> None:

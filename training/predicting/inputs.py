@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ UNREADABLE = "unreadable"
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One file, decoded or refused.
+    """One file, decoded or refused; or a folder that cannot be listed.
 
     Attributes:
         path: as given, or the folder as given with the path below it.
@@ -40,23 +40,41 @@ class Input:
 
 
 def list_files(paths: Sequence[Path]) -> Iterator[Path]:
-    """Yield files as given, and for a folder all files below it, sorted by path; hidden ones are left out."""
+    """Yield files as given, and for a folder all files below it, sorted by path; hidden ones are left out.
+
+    A folder that cannot be listed is yielded itself: ``read_input`` refuses it. A link to a folder above it
+    is not followed, since that folder's files are yielded anyway.
+    """
     for path in paths:
-        if path.is_dir():
-            yield from _below(path)
-        else:
+        yield from _files_at(path)
+
+
+def is_folder(path: Path) -> bool:
+    """Tell whether a path is that of a folder; no, where it cannot be looked at."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def _files_at(place: Path) -> Iterator[Path]:
+    """Yield the file, or the files below the folder."""
+    # Paths that are still to be looked at, the next one last, each with the identities of the folders above.
+    waiting: list[tuple[Path, frozenset[tuple[int, int]]]] = [(place, frozenset())]
+    while waiting:
+        path, above = waiting.pop()
+        try:
+            found = path.stat()
+            within = sorted(path.iterdir(), reverse=True) if stat.S_ISDIR(found.st_mode) else None
+        except OSError:
             yield path
-
-
-def _below(folder: Path) -> Iterator[Path]:
-    entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    for entry in entries:
-        if entry.name.startswith("."):
             continue
-        if entry.is_dir():
-            yield from _below(folder / entry.name)
-        else:
-            yield folder / entry.name
+        identity = (found.st_dev, found.st_ino)
+        if within is None:
+            yield path
+        elif identity not in above:
+            inside = above | {identity}
+            waiting += [(each, inside) for each in within if not each.name.startswith(".")]
 
 
 def read_input(path: Path, size: int, fit: Fit = "crop", shown_side: int = 0) -> Input:
@@ -71,6 +89,8 @@ def read_input(path: Path, size: int, fit: Fit = "crop", shown_side: int = 0) ->
     name = uri_of(str(path))
     try:
         data = path.read_bytes()
+    except IsADirectoryError:
+        return Input(name, reason=UNREADABLE, message="the folder cannot be listed")
     except OSError as error:
         return Input(name, reason=UNREADABLE, message=error.strerror or str(error))
     try:

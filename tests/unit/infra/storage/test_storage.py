@@ -135,6 +135,17 @@ def test_a_full_disk_is_a_clear_error() -> None:
     assert stream.closed
 
 
+def test_an_error_of_another_file_is_not_one_of_the_written_file(tmp_path: Path) -> None:
+    absent = tmp_path / "absent"
+    with (
+        pytest.raises(StorageError, match=f"^{absent}: No such file") as caught,
+        Storage.at(tmp_path).atomic_writer("out"),
+    ):
+        absent.read_bytes()
+    assert "free space" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
 def test_storage_travels_by_its_uri(tmp_path: Path) -> None:
     storage = pickle.loads(pickle.dumps(Storage.at(tmp_path).child("a", "b")))
     storage.write_atomic("c", b"x")

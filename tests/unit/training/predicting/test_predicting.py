@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import cv2
@@ -31,6 +32,34 @@ def test_files_come_as_given_and_folders_sorted(tmp_path: Path) -> None:
     given = [tmp_path / "missing.jpg", tmp_path / "b", tmp_path / "a.jpg"]
     found = [path.relative_to(tmp_path).as_posix() for path in list_files(given)]
     assert found == ["missing.jpg", "b/10.jpg", "b/2.jpg", "b/a/1.jpg", "a.jpg"]
+
+
+def test_a_folder_that_cannot_be_listed_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a/1.jpg", "b/2.jpg", "c/3.jpg"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    listed = Path.iterdir
+
+    def refuse(path: Path) -> Iterator[Path]:
+        if path.name == "b":
+            raise PermissionError(13, "Permission denied", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    found = list(list_files([tmp_path]))
+    assert found == [tmp_path / "a/1.jpg", tmp_path / "b", tmp_path / "c/3.jpg"]
+    refused = read_input(found[1], 16)
+    assert (refused.reason, refused.message) == ("unreadable", "the folder cannot be listed")
+
+
+def test_links_in_circles_end(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/1.jpg").touch()
+    (tmp_path / "a/above").symlink_to(tmp_path)
+    (tmp_path / "itself").symlink_to("itself")
+    assert list(list_files([tmp_path])) == [tmp_path / "a/1.jpg", tmp_path / "itself"]
+    refused = read_input(tmp_path / "itself", 16)
+    assert (refused.reason, refused.message) == ("unreadable", "Too many levels of symbolic links")
 
 
 def test_the_central_square_is_taken(tmp_path: Path) -> None:
