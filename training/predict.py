@@ -99,7 +99,8 @@ def predict(
 ) -> dict[str, Any]:
     """Predict files in the order given; the files of a folder in the order of their paths.
 
-    A file that cannot be decoded, or a folder that cannot be listed, gets a row with the reason. Memory holds a batch of files at a time.
+    A file that cannot be decoded, or a folder that cannot be listed, gets a row with the reason. Memory
+    holds a batch of files at a time.
 
     Args:
         run: a finished run.
