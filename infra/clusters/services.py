@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.errors import EnvironmentFault
+from infra.processes.exit_status import describe_status
 from infra.processes.process import die_at_once_with_parent
 from infra.processes.trees import kill_tree, wait_for_end
 
@@ -150,7 +151,7 @@ class _Running:
     def note_death(self, status: int, say: Callable[[str], None]) -> None:
         self.died_at = time.monotonic()
         self.end()  # its child processes
-        how = signal.Signals(-status).name if status < 0 else f"status {status}"
+        how = describe_status(status)
         say(f"{self.service.name}: ended by {how}")
         is_early = self.died_at - self._started_at < _EARLY_SECONDS
         self._early_deaths = self._early_deaths + 1 if is_early else 0

@@ -21,6 +21,7 @@ from typing import IO, Any
 
 from infra.errors import GO_ON, Cancelled, ChildDied, from_event
 from infra.processes.child_output import ChildOutput
+from infra.processes.exit_status import describe_status
 from infra.processes.process import DEFECT, LIFELINE_FD, REPORT_DEFECT
 from infra.processes.trees import SAMPLE_SECONDS, MemorySampler, kill_tree, wait_for_end
 from infra.progress import EVENTS_FD, Listener
@@ -61,7 +62,7 @@ class ChildResult:
         if self.returncode == -signal.SIGKILL:
             how, remedy = "was killed by SIGKILL", f"{GO_ON} (SIGKILL most often means that memory ran out)"
         elif self.returncode < 0:
-            how, remedy = f"was killed by {signal.Signals(-self.returncode).name}", GO_ON
+            how, remedy = f"was killed by {describe_status(self.returncode)}", GO_ON
         elif self.returncode == DEFECT:
             how, remedy = "ended with an unexpected exception", REPORT_DEFECT
         else:

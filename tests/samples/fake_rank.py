@@ -31,15 +31,16 @@ from training.ranks.cluster import Cluster, cluster_from_environment
 from training.ranks.heartbeat import Work, heart_of_this_process
 
 STEP_SECONDS = 0.02
-
-
 LONG_SECONDS = 4.0
+NAMELESS_SIGNAL = signal.SIGRTMIN + 6
 
 
 def _do(deed: str) -> None:
     """Fail in some way, or take long."""
     if deed == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    elif deed == "signal without a name":
+        os.kill(os.getpid(), NAMELESS_SIGNAL)
     elif deed == "stop":
         os.kill(os.getpid(), signal.SIGSTOP)
     elif deed == "hang":

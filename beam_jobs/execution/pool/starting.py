@@ -7,7 +7,6 @@ no threads of this one. It dies with the server, and the server with this proces
 from __future__ import annotations
 
 import multiprocessing
-import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import forkserver
@@ -89,8 +88,3 @@ class ForkedProcess:
 def pipe() -> Any:
     """Two ends of a pipe that can be given to a process."""
     return _context.Pipe()
-
-
-def describe_status(status: int) -> str:
-    """An exit status in words: "SIGSEGV" or "status 1"."""
-    return signal.Signals(-status).name if status < 0 else f"status {status}"

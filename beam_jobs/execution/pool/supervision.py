@@ -12,11 +12,12 @@ from pathlib import Path
 
 from beam_jobs.execution.pool.limits import Watch
 from beam_jobs.execution.pool.notes import Note
-from beam_jobs.execution.pool.starting import ForkedProcess, describe_status, pipe
+from beam_jobs.execution.pool.starting import ForkedProcess, pipe
 from beam_jobs.execution.pool.worker import Answer, serve
 from beam_jobs.execution.task import Limits, Task
 from beam_jobs.schemas import FileRef
 from infra.errors import ChildDied, EnvironmentFault
+from infra.processes.exit_status import describe_status
 from infra.progress import log
 
 MAX_FAILURES = 3  # of one number, without a file to blame

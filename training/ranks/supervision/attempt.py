@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 
 from infra.errors import Cancelled, LossNotFinite, LossNotFiniteElsewhere, RankLost
+from infra.processes.exit_status import describe_status
 from infra.progress import Event
 from training.ranks.supervision.hosts import OnEvent, RunningRank
 from training.ranks.supervision.outcomes import (
@@ -150,7 +151,7 @@ class Attempt:
         elif rank.lost is not None:
             reason, message = "machine", rank.lost
         elif status < 0:
-            reason, message = "signal", f"was ended by {signal.Signals(-status).name}"
+            reason, message = "signal", f"was ended by {describe_status(status)}"
         else:
             reason, message = "exit", f"ended with status {status}; it last said:\n{rank.last_lines}"
         return RankFailure(rank.rank, len(self._ranks), reason, message, rank.beat.step, error)

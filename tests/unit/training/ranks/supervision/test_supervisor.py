@@ -16,6 +16,7 @@ import pytest
 
 from infra import progress
 from infra.errors import Cancelled, DataError, EnvironmentFault, LossNotFinite, OutOfMemory, Preempted
+from tests.samples.fake_rank import NAMELESS_SIGNAL
 from training.ranks.launchers.local import LocalHosts
 from training.ranks.supervision.silence import Limits
 from training.ranks.supervision.slots import RankCount
@@ -71,6 +72,7 @@ def test_undisturbed_ranks_give_the_result_of_the_first(tmp_path: Path) -> None:
     [
         (deed("kill"), "signal", "was ended by SIGKILL"),
         (deed("kill", rank=0, step="start"), "signal", "was ended by SIGKILL"),
+        (deed("signal without a name"), "signal", f"was ended by signal {NAMELESS_SIGNAL}"),
         (deed("stop"), "stopped", "was stopped (SIGSTOP)"),
         (deed("fault", rank=0), "error", "reported: the disk is full"),
         (deed("exception"), "exit", "ValueError: a defect"),
