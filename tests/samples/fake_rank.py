@@ -116,6 +116,7 @@ def _run(folder: Path, steps: int, deeds: list[dict[str, object]]) -> int:
             saved.write_text(str(step))
             events.metrics(step=step)
         if asked:
+            _do(own.get((attempt, "stop"), ""))
             raise Preempted("stopped on request")
     with heart.during(Work.LONG):
         _do(own.get((attempt, "end"), ""))

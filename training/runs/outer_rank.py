@@ -18,7 +18,7 @@ from typing import Any
 
 from infra import progress as events
 from infra.dataset.version import DatasetVersion
-from infra.errors import GO_ON, Cancelled, EnvironmentFault, OutOfMemory, Preempted, RankLost, ShardmillError
+from infra.errors import GO_ON, EnvironmentFault, OutOfMemory, RankLost, ShardmillError
 from training.config import TrainConfig
 from training.ranks.cluster import Cluster, Meeting
 from training.ranks.devices import DeviceRequest, visible_gpus
@@ -80,8 +80,12 @@ def train_as_outer_rank(
         return {**outcome.result, "peak_rss_bytes": outcome.peak_rss_bytes}
     if isinstance(outcome, Failed):
         failure = replace(outcome.failure, num_ranks=place.num_ranks)
-        raise _error_of(failure, more_parts) from failure.error
-    raise (Cancelled if not stop.preempted and stop.asked else Preempted)("stopped on request", GO_ON)
+        if not stop.asked:
+            raise _error_of(failure, more_parts) from failure.error
+        events.log(f"{failure}, while the run stopped", level="warning")
+    if not stop.asked:  # this process was not asked, but another rank
+        stop.ask(preempted=True)
+    raise stop.error()
 
 
 def _limits(config: TrainConfig, root: str | Path) -> Limits:

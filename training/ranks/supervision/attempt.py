@@ -79,7 +79,7 @@ class Attempt:
         asked_at: float | None = None
         growing = False
         while True:
-            if (outcome := self._outcome(growing)) is not None:
+            if (outcome := self._outcome(stop, growing)) is not None:
                 return outcome
             # Once a rank has ended, the run grows no more: rank 0 exports alone.
             all_run = all(rank.poll() is None for rank in self._ranks)
@@ -104,7 +104,7 @@ class Attempt:
 
     # -- ends of ranks ---------------------------------------------------------------------------------
 
-    def _outcome(self, growing: bool) -> Outcome | None:
+    def _outcome(self, stop: StopRequests, growing: bool) -> Outcome | None:
         """Return how the attempt ended, once a rank has ended; None: it goes on."""
         if all(rank.poll() is None for rank in self._ranks):
             return None
@@ -117,13 +117,16 @@ class Attempt:
         if first is None:
             return None  # ranks other than the first are done; they end earlier
         if isinstance(first.error, Cancelled):
-            self._wait_for_rest(self._limits.stop)
+            self._wait_for_rest(self._limits.stop, stop)
             return Regrown() if growing else Stopped(type(first.error) is not Cancelled)
         return self._failed(self._described(first))
 
-    def _wait_for_rest(self, seconds: float) -> None:
+    def _wait_for_rest(self, seconds: float, stop: StopRequests | None = None) -> None:
+        """Wait until all ranks have ended or a second request to stop comes."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and any(rank.poll() is None for rank in self._ranks):
+            if stop is not None and stop.at_once:
+                return
             time.sleep(_LOOK_SECONDS)
 
     def _first_to_blame(self) -> RunningRank | None:

@@ -55,7 +55,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """All ranks stopped on request, after a checkpoint.
+    """All ranks stopped on request, after a checkpoint if they had the time.
 
     Attributes:
         preempted: whether the system asked, not a person.

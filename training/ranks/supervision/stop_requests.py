@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from infra.errors import GO_ON, Cancelled, Preempted
+
 
 class StopRequests:
     """The requests to stop that have come so far.
@@ -35,6 +37,10 @@ class StopRequests:
         if not self._number:
             self.preempted = preempted
         self._number += 1
+
+    def error(self) -> Cancelled:
+        """Return the error that ends the run after a request."""
+        return (Preempted if self.preempted else Cancelled)("stopped on request", GO_ON)
 
 
 @contextmanager

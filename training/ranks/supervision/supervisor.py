@@ -18,11 +18,9 @@ from typing import Any
 from infra import progress as events
 from infra.errors import (
     GO_ON,
-    Cancelled,
     DataError,
     EnvironmentFault,
     OutOfMemory,
-    Preempted,
     RankLost,
     UsageError,
 )
@@ -89,19 +87,20 @@ class Supervisor:
             tempfile.TemporaryDirectory(prefix="shardmill-ranks-") as folder,
             stop_requests(self._plan.preemption_signals) as stop,
         ):
-            while True:
+            while not stop.asked:
                 slots = self._plan.hosts.choose(lambda: not stop.asked)
-                if not slots:
-                    raise (Preempted if stop.preempted else Cancelled)("stopped on request", GO_ON)
+                if stop.asked:
+                    break
                 outcome = self._attempt(slots, Path(folder), stop)
                 if isinstance(outcome, Finished):
                     restarts = _read_lines(self._plan.log_folder / _RECORD)
                     peak = {"peak_rss_bytes": outcome.peak_rss_bytes}
                     return {**outcome.result, **peak, "restarts": restarts}
-                if isinstance(outcome, Stopped):
-                    raise (Preempted if outcome.preempted else Cancelled)("stopped on request", GO_ON)
                 if isinstance(outcome, Failed):
                     self._after(outcome, slots, stop)
+                elif isinstance(outcome, Stopped) and not stop.asked:
+                    stop.ask(preempted=outcome.preempted)  # a rank was asked, not this process
+            raise stop.error()
 
     def _attempt(self, slots: Sequence[Slot], folder: Path, stop: StopRequests) -> Outcome:
         hosts, job = self._plan.hosts, RankJob(self._plan.command, self._plan.log_folder, folder)
@@ -114,12 +113,15 @@ class Supervisor:
             return attempt.wait(stop, lambda: hosts.has_more_than(slots))
 
     def _after(self, failed: Failed, slots: Sequence[Slot], stop: StopRequests) -> None:
-        """Record a failure, and return when it is time to start again.
+        """Record a failure, and return when it is time to start again, or if the run was asked to stop.
 
         Raises:
             ShardmillError: starting again cannot help.
         """
         failure = failed.failure
+        if stop.asked:
+            events.log(f"{failure}, while the run stopped", level="warning")
+            return
         gained = failed.step > self._best_step
         self._best_step = max(self._best_step, failed.step)
         self._without_progress = 0 if gained else self._without_progress + 1

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from infra.errors import Preempted, ShardmillError
 from training.ranks.heartbeat import Beat, Work
 from training.ranks.supervision.attempt import Attempt
 from training.ranks.supervision.hosts import RunningRank
-from training.ranks.supervision.outcomes import Finished
+from training.ranks.supervision.outcomes import Finished, Outcome, Stopped
 from training.ranks.supervision.silence import Limits
 from training.ranks.supervision.stop_requests import StopRequests
 
@@ -17,23 +18,28 @@ from training.ranks.supervision.stop_requests import StopRequests
 class Rank:
     """A rank that has taken all steps, and ends after some looks at it; see ``RunningRank``."""
 
-    lost = error = None
+    lost = None
     last_lines = ""
-    beat = Beat(9, Work.LONG, 4)
 
-    def __init__(self, rank: int, looks: int) -> None:
+    def __init__(
+        self, rank: int, looks: int, work: Work = Work.STEPS, error: ShardmillError | None = None
+    ) -> None:
         self.rank = rank
+        self.beat = Beat(9, work, 4)
+        self.error = error
         self.ended_at: float | None = None
         self.signals: list[signal.Signals] = []
-        self._looks = looks
+        self.looks = looks  # until it ends
 
     @property
     def result(self) -> dict[str, Any] | None:
-        return {"rank": self.rank} if self._looks <= 0 else None
+        return {"rank": self.rank} if self.looks <= 0 and self.error is None else None
 
     def poll(self) -> int | None:
-        self._looks -= 1
-        return None if self._looks > 0 else 0
+        self.looks -= 1
+        if self.looks > 0:
+            return None
+        return 0 if self.error is None else self.error.exit_code
 
     def silent_seconds(self) -> float:
         return 0.0
@@ -49,12 +55,25 @@ class Rank:
 
 def test_a_device_that_is_there_again_at_the_end_disturbs_no_export() -> None:
     ranks = [Rank(0, looks=40), Rank(1, looks=0)]
+    assert waited(ranks, StopRequests(), stop_seconds=0.0) == Finished({"rank": 0}, 0)
+    assert ranks[0].signals == []
+
+
+def test_a_second_request_waits_for_no_rank_that_still_saves() -> None:
+    stop = StopRequests()
+    stop.ask(preempted=True)
+    stop.ask(preempted=True)
+    ranks = [Rank(0, looks=1000), Rank(1, looks=0, error=Preempted("stopped on request"))]
+    assert waited(ranks, stop, stop_seconds=5.0) == Stopped(preempted=True)
+    assert ranks[0].looks > 950
+
+
+def waited(ranks: Sequence[Rank], stop: StopRequests, stop_seconds: float) -> Outcome:
+    """The outcome of an attempt with ranks, while another device waits to join."""
 
     def start(_on_event: object) -> Iterator[RunningRank]:
         yield from ranks
 
-    with Attempt(Limits(start=60.0, step=None, stop=0.0), lambda _event: None) as attempt:
+    with Attempt(Limits(start=60.0, step=None, stop=stop_seconds), lambda _event: None) as attempt:
         attempt.start(start)
-        outcome = attempt.wait(StopRequests(), lambda: True)
-    assert outcome == Finished({"rank": 0}, 0)
-    assert ranks[0].signals == []
+        return attempt.wait(stop, lambda: True)

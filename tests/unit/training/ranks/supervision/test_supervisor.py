@@ -8,6 +8,8 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +19,19 @@ import pytest
 from infra import progress
 from infra.errors import Cancelled, DataError, EnvironmentFault, LossNotFinite, OutOfMemory, Preempted
 from tests.samples.fake_rank import NAMELESS_SIGNAL
+from tests.samples.waiting import eventually
 from training.ranks.launchers.local import LocalHosts
+from training.ranks.supervision.hosts import OnEvent, RankJob
+from training.ranks.supervision.rank_process import RankProcess
 from training.ranks.supervision.silence import Limits
-from training.ranks.supervision.slots import RankCount
+from training.ranks.supervision.slots import RankCount, Slot
 from training.ranks.supervision.supervisor import RankPlan, Supervisor
 
 STEPS = 25
 
 
 def deed(name: str, rank: int = 1, attempt: int = 0, step: int | str = 5) -> dict[str, Any]:
-    """The action of a rank in an attempt after so many steps ("start": before the first)."""
+    """The action of a rank in an attempt: after so many steps, at its "start", or when asked to "stop"."""
     return {"rank": rank, "attempt": attempt, "step": step, "deed": name}
 
 
@@ -44,6 +49,19 @@ def plan(tmp_path: Path, *deeds: dict[str, Any], **changes: Any) -> RankPlan:
         "more_parts": lambda _num_ranks: None,
     }
     return RankPlan(**{**values, **changes})
+
+
+@contextmanager
+def logged() -> Iterator[list[str]]:
+    """The lines that this process logs while the block runs."""
+    lines: list[str] = []
+    end = progress.subscribe(
+        lambda event: lines.append(event["message"]) if event["event"] == "log" else None
+    )
+    try:
+        yield lines
+    finally:
+        end()
 
 
 def ranks_alive(tmp_path: Path) -> list[int]:
@@ -184,20 +202,61 @@ def test_the_budget_of_restarts_ends(tmp_path: Path) -> None:
     assert len((tmp_path / "logs" / "restarts.jsonl").read_text().splitlines()) == 3
 
 
+def signal_once(holds: Callable[[], bool], number: signal.Signals = signal.SIGTERM) -> None:
+    """Send a signal to this process, the parent of the ranks, as soon as something holds."""
+
+    def wait_and_send() -> None:
+        assert eventually(holds)
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=wait_and_send, daemon=True).start()
+
+
 @pytest.mark.parametrize(("number", "error"), [(signal.SIGTERM, Preempted), (signal.SIGINT, Cancelled)])
 def test_a_signal_to_the_parent_stops_all_ranks(
     tmp_path: Path, number: signal.Signals, error: type[Cancelled]
 ) -> None:
-    def later() -> None:
-        while not (tmp_path / "step").exists():
-            time.sleep(0.05)
-        os.kill(os.getpid(), number)
-
-    threading.Thread(target=later, daemon=True).start()
+    signal_once((tmp_path / "step").exists, number)
     with pytest.raises(error) as caught:
         Supervisor(plan(tmp_path)).run()
     assert type(caught.value) is error
     assert ranks_alive(tmp_path) == []
+
+
+@pytest.mark.parametrize(("number", "error"), [(signal.SIGTERM, Preempted), (signal.SIGINT, Cancelled)])
+def test_a_signal_to_the_parent_stops_ranks_that_have_no_handlers_yet(
+    tmp_path: Path, number: signal.Signals, error: type[Cancelled]
+) -> None:
+    begun: list[bool] = []
+
+    class SignalledHosts(LocalHosts):
+        def start(self, job: RankJob, slots: Sequence[Slot], on_event: OnEvent) -> Iterator[RankProcess]:
+            yield from super().start(job, slots, on_event)
+            if not begun:
+                begun.append(True)
+                os.kill(os.getpid(), number)
+
+    with pytest.raises(error) as caught:
+        Supervisor(plan(tmp_path, hosts=SignalledHosts(RankCount(2, 2), "all", list))).run()
+    assert type(caught.value) is error
+    assert ranks_alive(tmp_path) == []
+
+
+def test_a_rank_that_fails_while_it_stops_is_told_but_not_started_again(tmp_path: Path) -> None:
+    signal_once((tmp_path / "step").exists)
+    with logged() as lines, pytest.raises(Preempted):
+        Supervisor(plan(tmp_path, deed("fault", rank=0, step="stop"))).run()
+    assert [line for line in lines if "the disk is full" in line and "while the run stopped" in line]
+    assert len(list(tmp_path.glob("attempt-*-0"))) == 1
+
+
+def test_a_stop_between_two_attempts_starts_no_other(tmp_path: Path) -> None:
+    never = [deed("kill", attempt=attempt, step="start") for attempt in range(9)]
+    record = tmp_path / "logs" / "restarts.jsonl"
+    signal_once(lambda: record.exists() and len(record.read_text().splitlines()) == 3)
+    with pytest.raises(Preempted):
+        Supervisor(plan(tmp_path, *never, max_restarts=9)).run()
+    assert len(list(tmp_path.glob("attempt-*-0"))) == 3
 
 
 def test_a_device_that_is_gone_costs_a_rank_and_comes_back(tmp_path: Path) -> None:
