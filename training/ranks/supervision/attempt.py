@@ -11,6 +11,7 @@ from types import TracebackType
 from infra.errors import Cancelled, LossNotFinite, LossNotFiniteElsewhere, RankLost
 from infra.processes.exit_status import describe_status
 from infra.progress import Event
+from training.ranks.heartbeat import Work
 from training.ranks.supervision.hosts import OnEvent, RunningRank
 from training.ranks.supervision.outcomes import (
     Failed,
@@ -81,17 +82,23 @@ class Attempt:
         while True:
             if (outcome := self._outcome(stop, growing)) is not None:
                 return outcome
-            # Once a rank has ended, the run grows no more: rank 0 exports alone.
-            all_run = all(rank.poll() is None for rank in self._ranks)
-            if asked_at is None and (stop.asked or (all_run and may_grow())):
-                growing = not stop.asked
-                asked_at = time.monotonic()
+            if growing and stop.asked:  # the ranks stop already; they get their time anew
+                growing, asked_at = False, time.monotonic()
+            elif asked_at is None and (stop.asked or (self._all_take_steps() and may_grow())):
+                growing, asked_at = not stop.asked, time.monotonic()
                 self._signal(signal.SIGTERM if growing or stop.preempted else signal.SIGINT)
             if stop.at_once or (asked_at is not None and time.monotonic() - asked_at > self._limits.stop):
-                return Stopped(stop.preempted)
+                return Regrown(in_time=False) if growing else Stopped(stop.preempted)
             if (failure := self._hung()) is not None:
                 return self._failed(failure)
             time.sleep(_LOOK_SECONDS)
+
+    def _all_take_steps(self) -> bool:
+        """Return whether all ranks take steps, so that they would stop soon.
+
+        Ranks that start would die of the signal. Once a rank has ended, rank 0 exports alone.
+        """
+        return all(rank.poll() is None and rank.beat.work == Work.STEPS for rank in self._ranks)
 
     def _relay(self, rank: int, event: Event) -> None:
         kind = event.get("event")
@@ -117,17 +124,20 @@ class Attempt:
         if first is None:
             return None  # ranks other than the first are done; they end earlier
         if isinstance(first.error, Cancelled):
-            self._wait_for_rest(self._limits.stop, stop)
-            return Regrown() if growing else Stopped(type(first.error) is not Cancelled)
+            have_ended = self._wait_for_rest(self._limits.stop, stop)
+            if growing and not stop.asked:
+                return Regrown(have_ended)
+            return Stopped(type(first.error) is not Cancelled)
         return self._failed(self._described(first))
 
-    def _wait_for_rest(self, seconds: float, stop: StopRequests | None = None) -> None:
-        """Wait until all ranks have ended or a second request to stop comes."""
+    def _wait_for_rest(self, seconds: float, stop: StopRequests | None = None) -> bool:
+        """Wait until all ranks have ended or a second request to stop comes; return whether they have."""
         until = time.monotonic() + seconds
-        while time.monotonic() < until and any(rank.poll() is None for rank in self._ranks):
-            if stop is not None and stop.at_once:
-                return
+        while any(rank.poll() is None for rank in self._ranks):
+            if time.monotonic() > until or (stop is not None and stop.at_once):
+                return False
             time.sleep(_LOOK_SECONDS)
+        return True
 
     def _first_to_blame(self) -> RunningRank | None:
         """Return the rank that failed by itself, not because another was lost; of several the first."""

@@ -66,7 +66,13 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Regrown:
-    """All ranks stopped after a checkpoint, because more devices are available again."""
+    """All ranks stopped, because more devices are available again.
+
+    Attributes:
+        in_time: whether they stopped by themselves, after a checkpoint; else they are ended without one.
+    """
+
+    in_time: bool
 
 
 @dataclass(frozen=True, slots=True)

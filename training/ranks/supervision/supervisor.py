@@ -27,7 +27,7 @@ from infra.errors import (
 from infra.readable import counted
 from training.ranks.supervision.attempt import Attempt
 from training.ranks.supervision.hosts import RankHosts, RankJob
-from training.ranks.supervision.outcomes import Failed, Finished, Outcome, RankFailure, Stopped
+from training.ranks.supervision.outcomes import Failed, Finished, Outcome, RankFailure, Regrown, Stopped
 from training.ranks.supervision.silence import Limits
 from training.ranks.supervision.slots import Slot
 from training.ranks.supervision.stop_requests import StopRequests, stop_requests
@@ -70,6 +70,7 @@ class Supervisor:
         self._best_step = 0
         self._without_progress = 0
         self._loss_failed_at: int | None = None
+        self._may_grow = True
 
     def run(self) -> dict[str, Any]:
         """Train to the end.
@@ -100,6 +101,8 @@ class Supervisor:
                     self._after(outcome, slots, stop)
                 elif isinstance(outcome, Stopped) and not stop.asked:
                     stop.ask(preempted=outcome.preempted)  # a rank was asked, not this process
+                elif isinstance(outcome, Regrown) and not outcome.in_time:
+                    self._after_slow_growth()
             raise stop.error()
 
     def _attempt(self, slots: Sequence[Slot], folder: Path, stop: StopRequests) -> Outcome:
@@ -110,7 +113,17 @@ class Supervisor:
             except RankLost as error:
                 lost = RankFailure(0, len(slots), "machine", f"did not start: {error.message}", 0, error)
                 return Failed(lost, 0, in_start=True)
-            return attempt.wait(stop, lambda: hosts.has_more_than(slots))
+            return attempt.wait(stop, lambda: self._may_grow and hosts.has_more_than(slots))
+
+    def _after_slow_growth(self) -> None:
+        """Let no more ranks join while others train: each time would cost the steps since a checkpoint."""
+        self._may_grow = False
+        events.log(
+            f"the ranks did not stop within {self._plan.limits.stop:g} s for more ranks to join "
+            "(ranks.stop_timeout_seconds); all ranks start again from the last checkpoint, and from now on "
+            "more ranks join only after a failure",
+            level="warning",
+        )
 
     def _after(self, failed: Failed, slots: Sequence[Slot], stop: StopRequests) -> None:
         """Record a failure, and return when it is time to start again, or if the run was asked to stop.

@@ -6,6 +6,8 @@ import signal
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import pytest
+
 from infra.errors import Preempted, ShardmillError
 from training.ranks.heartbeat import Beat, Work
 from training.ranks.supervision.attempt import Attempt
@@ -57,6 +59,13 @@ def test_a_device_that_is_there_again_at_the_end_disturbs_no_export() -> None:
     ranks = [Rank(0, looks=40), Rank(1, looks=0)]
     assert waited(ranks, StopRequests(), stop_seconds=0.0) == Finished({"rank": 0}, 0)
     assert ranks[0].signals == []
+
+
+@pytest.mark.parametrize("work", [Work.START, Work.LONG])
+def test_ranks_that_would_not_stop_soon_are_not_asked_for_a_device(work: Work) -> None:
+    ranks = [Rank(0, looks=40), Rank(1, looks=40, work=work)]
+    assert waited(ranks, StopRequests(), stop_seconds=0.0) == Finished({"rank": 0}, 0)
+    assert ranks[1].signals == []
 
 
 def test_a_second_request_waits_for_no_rank_that_still_saves() -> None:

@@ -279,6 +279,20 @@ def test_a_device_that_is_gone_costs_a_rank_and_comes_back(tmp_path: Path) -> No
     assert [(row["rank"], row["num_ranks"]) for row in result["restarts"]] == [(1, 2)]
 
 
+def test_ranks_that_stop_too_slowly_for_a_device_to_join_are_ended_once(tmp_path: Path) -> None:
+    def gpus() -> list[str]:
+        return [str(number) for number in range(1 + len(list(tmp_path.glob("attempt-*-0"))))]
+
+    slots = LocalHosts(RankCount(1, 3), "all", gpus, look_seconds=0.1)
+    limits = Limits(start=60.0, step=20.0, stop=1.0)
+    with logged() as lines:
+        result = Supervisor(
+            plan(tmp_path, deed("hang", rank=0, step="stop"), hosts=slots, limits=limits, steps=200)
+        ).run()
+    assert [line for line in lines if "did not stop within 1 s for more ranks to join" in line]
+    assert (result["num_ranks"], result["restarts"]) == (2, []), "the third device joins only after a failure"
+
+
 def test_a_device_on_which_ranks_never_start_is_left_out(tmp_path: Path) -> None:
     faults = [deed("kill", rank=1, attempt=attempt, step="start") for attempt in range(2)]
     slots = LocalHosts(RankCount(1, 2), "all", list)
