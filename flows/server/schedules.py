@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
     from flows.scheduling.inboxes import Inbox
 
-_BETWEEN = "--"  # a dataset and the name of one of its schedules
+# Stands in a slug between a dataset and the name of one of its schedules. Neither contains it.
+_BETWEEN = ":"
+# In its place in the slugs of earlier releases, which left it out before an empty name.
+_EARLIER_BETWEEN = "--"
 _PAGE, _PAGES = 200, 10  # of the runs that Prefect has planned
 
 
@@ -55,7 +58,7 @@ class Schedule:
     @property
     def slug(self) -> str:
         """Its name in Prefect, unique within a deployment."""
-        return f"{self.dataset}{_BETWEEN}{self.name}" if self.name else self.dataset
+        return f"{self.dataset}{_BETWEEN}{self.name}"
 
 
 def interval_in_words(interval: timedelta) -> str:
@@ -69,35 +72,53 @@ def interval_in_words(interval: timedelta) -> str:
 
 
 def set_schedule(schedule: Schedule) -> None:
-    """Create a schedule; replace the schedule or inbox of the same dataset and name.
+    """Create a schedule in the place of the schedule or inbox of the same dataset and name.
+
+    If Prefect does not take the new one, the old one stays.
 
     Raises:
         UsageError: Prefect does not accept the cron expression or the time zone.
     """
     from prefect.client.schemas.actions import DeploymentScheduleCreate
 
-    wanted = DeploymentScheduleCreate(
-        schedule=_when(schedule), slug=schedule.slug, parameters=dict(schedule.parameters), active=True
-    )
+    when, parameters = _when(schedule), dict(schedule.parameters)
     with _client() as client:
-        _remove(client, schedule.dataset, schedule.name)
-        client.create_deployment_schedules(read_deployment(client, schedule.flow).id, [wanted])
+        deployment = read_deployment(client, schedule.flow).id
+        old = _schedules_of(client, schedule.dataset, schedule.name)
+        same_flow = next((one for one in old if one.flow == schedule.flow), None)
+        if same_flow is None:
+            wanted = DeploymentScheduleCreate(
+                schedule=when, slug=schedule.slug, parameters=parameters, active=True
+            )
+            client.create_deployment_schedules(deployment, [wanted])
+        else:
+            client.update_deployment_schedule(
+                deployment,
+                same_flow.stored.id,
+                schedule=when,
+                slug=schedule.slug,
+                parameters=parameters,
+                active=True,
+            )
+        _remove_schedules(client, [one for one in old if one is not same_flow])
+        _remove_inboxes(client, schedule.dataset, schedule.name)
 
 
 def set_inbox(inbox: Inbox) -> None:
-    """Watch an inbox; replace the schedule or inbox of the same dataset and name."""
+    """Watch an inbox in the place of the schedule or inbox of the same dataset and name."""
     from flows.scheduling import inboxes
 
     with _client() as client:
         read_deployment(client, inbox.flow)
-        _remove(client, inbox.dataset, inbox.name)
         inboxes.set_inbox(client, inbox)
+        _remove_schedules(client, _schedules_of(client, inbox.dataset, inbox.name))
 
 
 def remove_schedules(dataset: str, name: str | None = None) -> int:
     """Remove the schedules and inboxes of a dataset, or the one of a name; return their number."""
     with _client() as client:
-        return _remove(client, dataset, name)
+        found = _remove_schedules(client, _schedules_of(client, dataset, name))
+        return found + _remove_inboxes(client, dataset, name)
 
 
 def set_active(dataset: str, name: str | None, *, active: bool) -> int:
@@ -105,9 +126,12 @@ def set_active(dataset: str, name: str | None, *, active: bool) -> int:
     from flows.scheduling import inboxes
 
     with _client() as client:
-        found = [one for one in _stored_schedules(client) if one.is_of(dataset, name)]
+        found = _schedules_of(client, dataset, name)
         for one in found:
-            client.update_deployment_schedule(one.deployment_id, one.stored.id, active=active)
+            # Prefect empties the parameters of a schedule that is updated without them.
+            client.update_deployment_schedule(
+                one.deployment_id, one.stored.id, active=active, parameters=one.stored.parameters
+            )
         watched = _inboxes(client, dataset, name)
         for inbox in watched:
             inboxes.set_inbox(client, replace(inbox, is_active=active))
@@ -126,16 +150,19 @@ def all_schedules() -> list[Schedule | Inbox]:
     return sorted([*scheduled, *watched], key=lambda entry: (entry.dataset, entry.name))
 
 
-def _remove(client: SyncPrefectClient, dataset: str, name: str | None) -> int:
-    from flows.scheduling import inboxes
-
-    found = [one for one in _stored_schedules(client) if one.is_of(dataset, name)]
+def _remove_schedules(client: SyncPrefectClient, found: Sequence[_StoredSchedule]) -> int:
     for one in found:
         client.delete_deployment_schedule(one.deployment_id, one.stored.id)
-    watched = _inboxes(client, dataset, name)
-    for inbox in watched:
+    return len(found)
+
+
+def _remove_inboxes(client: SyncPrefectClient, dataset: str, name: str | None) -> int:
+    from flows.scheduling import inboxes
+
+    found = _inboxes(client, dataset, name)
+    for inbox in found:
         inboxes.remove_inbox(client, inbox)
-    return len(found) + len(watched)
+    return len(found)
 
 
 def _inboxes(client: SyncPrefectClient, dataset: str, name: str | None) -> list[Inbox]:
@@ -163,14 +190,15 @@ class _StoredSchedule:
 
     @property
     def dataset(self) -> str:
-        return str(self.stored.parameters.get("dataset") or (self.stored.slug or "").partition(_BETWEEN)[0])
+        slug = str(self.stored.slug or "")
+        between = _BETWEEN if _BETWEEN in slug else _EARLIER_BETWEEN
+        # Prefect's web interface empties the parameters when a person pauses the schedule there.
+        return str(self.stored.parameters.get("dataset") or slug.partition(between)[0])
 
     @property
     def name(self) -> str:
-        return str(self.stored.slug or "").removeprefix(self.dataset).removeprefix(_BETWEEN)
-
-    def is_of(self, dataset: str, name: str | None) -> bool:
-        return self.dataset == dataset and name in (None, self.name)
+        slug = str(self.stored.slug or "")
+        return slug.removeprefix(self.dataset).removeprefix(_BETWEEN).removeprefix(_EARLIER_BETWEEN)
 
     def as_schedule(self, next_at: datetime | None) -> Schedule:
         when = self.stored.schedule
@@ -192,6 +220,12 @@ def _stored_schedules(client: SyncPrefectClient) -> Iterator[_StoredSchedule]:
         deployment = read_deployment(client, flow)
         for stored in deployment.schedules:
             yield _StoredSchedule(flow, deployment.id, stored)
+
+
+def _schedules_of(client: SyncPrefectClient, dataset: str, name: str | None) -> list[_StoredSchedule]:
+    """Return the schedules of a dataset, or the one of a name."""
+    found = [one for one in _stored_schedules(client) if one.dataset == dataset]
+    return [one for one in found if name in (None, one.name)]
 
 
 def _next_times(client: SyncPrefectClient) -> dict[str, datetime]:

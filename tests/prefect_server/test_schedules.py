@@ -184,7 +184,9 @@ def test_a_dataset_has_several_schedules_which_pause(shardmill_up: RunningServer
         }
         assert found["nightly"]["next"] is None, "what was planned is gone"
         schedule(*of_it, "--name", "nightly", "--resume")
-        assert entries()["nightly"]["active"]
+        resumed = entries()["nightly"]
+        assert resumed["active"]
+        assert resumed["source"] == str(source), "pausing keeps the parameters"
         schedule(*of_it, "--name", "nightly", "--remove")
         assert set(entries()) == {"", "tidy"}
         wrong = shardmill_up.shardmill("schedule", *of_it, "--name", "gone", "--pause")
