@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -16,6 +17,9 @@ from flows import home
 from flows.server import services
 from flows.server.running_up import running_up
 from infra.errors import GO_ON, ConfigError, EnvironmentFault
+
+_PATIENCE_SECONDS = 6.0
+_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +45,11 @@ class ApiLost(EnvironmentFault):
     """Prefect's API failed while a command used it."""
 
 
-def standing_api() -> Api | None:
+def standing_api(patience_seconds: float = _PATIENCE_SECONDS) -> Api | None:
     """Return the API that a command can use now, or None.
+
+    Args:
+        patience_seconds: time for the server of a running `shardmill up` to answer.
 
     Raises:
         ConfigError: ``PREFECT_API_URL`` is not an address.
@@ -64,9 +71,19 @@ def standing_api() -> Api | None:
         _check_password(url, auth)
         return Api(url, os.environ.get("PREFECT_UI_URL") or url.rstrip("/").removesuffix("/api"), auth)
     up = running_up()
-    if up is not None and services.answers(up.api_url):
+    if up is not None and _answers_within(up.api_url, patience_seconds):
         return Api(up.api_url, up.ui_url, up.auth)
     return None
+
+
+def _answers_within(url: str, seconds: float) -> bool:
+    """Tell whether an API answers in time. Ask again while `shardmill up` starts its server again."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        if services.answers(url, timeout_seconds=left):
+            return True
+        time.sleep(_POLL_SECONDS)
+    return False
 
 
 def _check_password(url: str, auth: str | None) -> None:

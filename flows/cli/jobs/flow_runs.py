@@ -15,13 +15,13 @@ from functools import partial
 from typing import Any
 
 from flows.cli.jobs.meanwhile import import_meanwhile
-from flows.cli.output import nothing_on_stdout
+from flows.cli.output import note, nothing_on_stdout
 from flows.flow_runs import lost_runs
 from flows.flow_runs.jobs.early_job import run_job, started_early
 from flows.flow_runs.jobs.retries import tried_again
 from flows.flow_runs.run_records import RunRecord
 from flows.server.api import Api, ApiLost, prefect_api, standing_api
-from flows.server.running_up import running_up
+from flows.server.running_up import running_up, up_process
 from infra.dataset.views.references import reference_of
 from infra.errors import GO_ON, Cancelled, ShardmillError, from_event
 from infra.progress import Event, TerminalProgress, subscribe
@@ -79,6 +79,12 @@ def run_flow(call: FlowCall) -> JobResult:
         Cancelled: the run was stopped, here or from Prefect.
     """
     api = standing_api()
+    process_id = up_process() if api is None else None
+    if process_id is not None:
+        note(
+            f"warning: the Prefect server of shardmill up (process {process_id}) does not answer; "
+            "this run appears there only after it has ended"
+        )
     outcomes = _Outcomes([job.name for job in call.jobs])
     with nothing_on_stdout(), TerminalProgress() as show, _heard_by(show, outcomes.record):
         try:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_ANSWER_SECONDS = 2.0  # for the first answer of the server
 _MOST_SECONDS = 10.0  # for all questions to the server
 _ENDED, _COMING = 5, 5
 
@@ -40,7 +41,7 @@ def status(json_output: options.Json = False) -> None:
     from flows.cli import output
     from flows.server.api import standing_api
 
-    api = standing_api()
+    api = standing_api(_ANSWER_SECONDS)
     if api is None:
         _say_that_nothing_answers(json_output)
         return

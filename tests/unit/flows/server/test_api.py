@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import base64
 import http.server
+import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from flows.server import api, services
+from flows.server.running_up import RunningUp, up_lock, write_running_up
 from infra.errors import ConfigError, EnvironmentFault
 from infra.processes.ports import free_port
 
@@ -22,7 +26,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def answering(health: bytes, auth: str | None = None) -> Iterator[str]:
+def answering(health: bytes, auth: str | None = None, after_seconds: float = 0) -> Iterator[str]:
     """Address of an API that answers ``health``, and asks for a password everywhere else."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -30,6 +34,7 @@ def answering(health: bytes, auth: str | None = None) -> Iterator[str]:
             pass
 
         def do_GET(self) -> None:
+            time.sleep(after_seconds)
             given = self.headers.get("Authorization")
             wanted = f"Basic {base64.b64encode(auth.encode()).decode()}" if auth else None
             is_in = self.path == "/api/health" or wanted in (None, given)
@@ -87,6 +92,17 @@ def test_a_missing_password_is_named(given: str | None, said: str, monkeypatch: 
 def test_without_a_server_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     assert api.standing_api() is None
+
+
+def test_a_slow_server_of_a_running_up_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    with up_lock(process_id=os.getpid()), answering(b"true", after_seconds=2.5) as url:
+        port = urlsplit(url).port
+        assert port is not None
+        write_running_up(RunningUp(os.getpid(), "127.0.0.1", port, "/d", "/r"))
+        found = api.standing_api()
+    assert found is not None
+    assert found.url == url
 
 
 def test_the_page_of_a_run_is_on_the_interface() -> None:
