@@ -31,6 +31,7 @@ def create_app(options: PageOptions) -> Starlette:
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        platform.open()
         try:
             yield
         finally:

@@ -135,6 +135,14 @@ def _of_datasets(platform: Platform) -> Iterator[Metric]:
 
 
 def _of_trainings(platform: Platform) -> Iterator[Metric]:
+    if platform.runs.copy is not None:
+        is_fresh = platform.runs.copy.problem is None
+        yield _family(
+            "shardmill_runs_store_up",
+            "1 if the runs of the object store could be copied.",
+            (),
+            [((), is_fresh)],
+        )
     states: dict[tuple[str, ...], float] = {}
     for row in platform.runs.rows():
         states[row.state,] = states.get((row.state,), 0) + 1

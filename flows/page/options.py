@@ -19,7 +19,7 @@ class PageOptions:
 
     Attributes:
         root: folder or URI of the data sets.
-        runs: folder of the training runs, absolute.
+        runs: folder of the training runs, absolute, or its URI.
         auth: the password as ``user:password``; None: everybody on this machine may look.
         api_url, api_auth: address of Prefect's API and its password; None: the page shows folders alone.
         ui_url: address of Prefect's web interface, for links; None without one.

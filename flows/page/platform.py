@@ -8,6 +8,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from starlette.concurrency import run_in_threadpool
+
 from flows.page.options import PageOptions
 from flows.page.reading.datasets import Datasets
 from flows.page.reading.prefect import Activity, PrefectApi, PrefectAway
@@ -65,9 +67,10 @@ class Platform:
 
     def disks(self) -> list[Disk]:
         """Return the local disks of data sets and runs; disks that cannot be read are left out."""
-        local = self.datasets.catalog.storage.local_path()
+        datasets = self.datasets.catalog.storage.local_path()
+        runs = self.runs.folder if self.runs.copy is None else None
         found = []
-        for holds, folder in (("data sets", local), ("runs", self.runs.folder)):
+        for holds, folder in (("data sets", datasets), ("runs", runs)):
             there = None if folder is None else _nearest(folder)
             if there is None:
                 continue
@@ -75,8 +78,15 @@ class Platform:
             found.append(Disk(holds, str(folder), usage.total, usage.free))
         return found
 
+    def open(self) -> None:
+        """Begin to copy the runs, if they are in an object store."""
+        if self.runs.copy is not None:
+            self.runs.copy.start()
+
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, and stop to copy."""
+        if self.runs.copy is not None:
+            await run_in_threadpool(self.runs.copy.close)
         for each in (self.prefect, self.tensorboard):
             if each is not None:
                 await each.close()

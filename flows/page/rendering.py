@@ -28,11 +28,13 @@ _LINKS = (
 
 def render(request: Request, template: str, /, status: int = 200, **values: Any) -> HTMLResponse:
     """Return a page, or a part of one, as the answer to a request."""
-    options = request.app.state.platform.options
+    platform = request.app.state.platform
+    options, copy = platform.options, platform.runs.copy
     text = templates().get_template(template).render(
         links=_LINKS,
         here=request.url.path,
         prefect_ui=options.ui_url,
+        runs_problem=copy and copy.problem,
         has_tensorboard=options.tensorboard_url is not None,
         style=static_path("page.css"),
         script=static_path("live.js"),

@@ -38,6 +38,8 @@ from infra.storage.opening import open_filesystem
 
 T = TypeVar("T")
 
+_COPY_BYTES = 4 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
@@ -141,6 +143,20 @@ class Storage:
         """
         with self.open_input(path) as stream, self._reading(path):
             return cast(bytes, stream.read())
+
+    def copy_to(self, path: str, target: BinaryIO) -> None:
+        """Write the content of the file to a stream, a part at a time.
+
+        Raises:
+            NotFoundError: there is no such file. StorageError: it cannot be read.
+        """
+        with self.open_input(path) as source:
+            while True:
+                with self._reading(path):
+                    part = source.read(_COPY_BYTES)
+                if not part:
+                    return
+                target.write(part)
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         """Return ``length`` bytes from ``offset`` (bytes); fewer only if the file ends.

@@ -9,15 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from infra.errors import NotFoundError
 from infra.storage.filesystem import FileEntry, Storage
-
-_COPY_BYTES = 4 << 20
 
 
 def _every(path: str) -> bool:
@@ -46,6 +43,7 @@ class Mirror:
         """
         stored = {entry.path: entry for entry in self._store.list_files() if wanted(entry.path)}
         copied = {entry.path: entry for entry in self._copy.list_files()}
+        before = dict(self._known)
         for path in copied.keys() - stored.keys():
             if wanted(path):
                 self._copy.delete(path)
@@ -55,7 +53,8 @@ class Mirror:
             is_same = known is not None and here is not None
             if not (is_same and known == {"copy": _state(here), "store": _state(entry)}):
                 self._fetch(path, entry)
-        self._write_note()
+        if self._known != before:
+            self._write_note()
 
     def push(
         self,
@@ -92,14 +91,14 @@ class Mirror:
             self._write_note()
 
     def _fetch(self, path: str, entry: FileEntry) -> None:
-        with self._store.open_input(path) as source, self._copy.atomic_writer(path) as target:
-            shutil.copyfileobj(source, target, _COPY_BYTES)
+        with self._copy.atomic_writer(path) as target:
+            self._store.copy_to(path, target)
         os.utime(self._folder / path, ns=(entry.mtime_ns, entry.mtime_ns))  # tells when a run has ended
         self._known[path] = {"copy": _state(self._copy.entry(path)), "store": _state(entry)}
 
     def _send(self, path: str, entry: FileEntry) -> None:
-        with self._copy.open_input(path) as source, self._store.atomic_writer(path) as target:
-            shutil.copyfileobj(source, target, _COPY_BYTES)
+        with self._store.atomic_writer(path) as target:
+            self._copy.copy_to(path, target)
         self._known[path] = {"copy": _state(entry), "store": _state(self._store.entry(path))}
 
     def _read_note(self) -> dict[str, dict[str, State]]:

@@ -46,8 +46,7 @@ _LEASE_PATIENCE_SECONDS = sum(
 _LOCKS = ".locks"
 _RESULT = "result.json"
 _CHECKPOINTS = "checkpoints/"
-# Only training reads these; other commands leave them in the store.
-_FOR_TRAINING = (_CHECKPOINTS, "logs/")
+_LOGS = "logs/"
 
 
 def is_in_store(runs: str | Path) -> bool:
@@ -118,10 +117,14 @@ def opened_run(named: str, runs: str | Path) -> Iterator[RunFolder]:
         Mirror(store.child(named), copies / named).push(_order, wanted=_is_result)
 
 
-def fetch_runs(runs: str) -> Path:
+def fetch_runs(runs: str, *, with_logs: bool = False) -> Path:
     """Copy the results of all runs of a store, and its aliases, to this machine. Return the local folder.
 
     A copy that is in use here stays as it is. The local results of runs that the store lacks are removed.
+
+    Args:
+        runs: the folder of the runs in the store.
+        with_logs: copy the logs too, which TensorBoard reads.
 
     Raises:
         StorageError: the store cannot be read.
@@ -129,7 +132,7 @@ def fetch_runs(runs: str) -> Path:
     copies, store = copies_of(runs), Storage.at(runs)
     for name in sorted({*store.list_folders(), *Storage.at(copies).list_folders()} - {ALIASES}):
         if not name.startswith("."):
-            _fetch_run(store, copies, name)
+            _fetch_run(store, copies, name, with_logs=with_logs)
     fetch_folder(runs, ALIASES)
     return copies
 
@@ -146,19 +149,24 @@ def fetch_folder(runs: str, name: str) -> Path:
     return copies / name
 
 
+def local_folder(runs: str) -> Path:
+    """Return the local folder of the runs; for a store, that of the copies, as they are."""
+    return copies_of(runs) if is_in_store(runs) else Path(runs.removeprefix("file://"))
+
+
 def local_runs(runs: str) -> Path:
     """Return the local folder of the runs; for a store, first copy their results to this machine.
 
     Raises:
         StorageError: the store cannot be read.
     """
-    return fetch_runs(runs) if is_in_store(runs) else Path(runs.removeprefix("file://"))
+    return fetch_runs(runs) if is_in_store(runs) else local_folder(runs)
 
 
-def _fetch_run(store: Storage, copies: Path, name: str) -> None:
+def _fetch_run(store: Storage, copies: Path, name: str, *, with_logs: bool = False) -> None:
     """Copy the results of a run, unless its copy is in use: then it is as new, or newer."""
     with contextlib.suppress(LockedError), _using(copies, name, alone=True, patience=0):
-        Mirror(store.child(name), copies / name).pull(_is_result)
+        Mirror(store.child(name), copies / name).pull(_is_no_checkpoint if with_logs else _is_result)
 
 
 def _using(
@@ -190,7 +198,12 @@ def _when_free(
 
 
 def _is_result(path: str) -> bool:
-    return not path.startswith(_FOR_TRAINING)
+    """Tell whether commands read a file of a run; training reads the others, and TensorBoard the logs."""
+    return not path.startswith((_CHECKPOINTS, _LOGS))
+
+
+def _is_no_checkpoint(path: str) -> bool:
+    return not path.startswith(_CHECKPOINTS)
 
 
 def _order(path: str) -> tuple[int, str]:

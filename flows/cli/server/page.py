@@ -33,7 +33,7 @@ def page(
       shardmill page --root /data/datasets --runs /data/runs --port 8080
     """
     from flows.cli import output
-    from flows.cli.training_runs.folder import runs_folder
+    from flows.cli.training_runs.folder import runs_location
     from flows.home import server_url
     from flows.page.options import PageOptions
     from flows.page.serving import serve_page
@@ -51,7 +51,7 @@ def page(
         api = None
     shown = PageOptions(
         root_or_default(root),
-        str(runs_folder(runs)),
+        runs_location(runs),
         auth=auth or None,
         api_url=api.url if api else None,
         api_auth=api.auth if api else None,

@@ -78,7 +78,7 @@ def _from_folders(platform: Platform) -> dict[str, Any]:
     live_runs = platform.runs.live()[:_LIVE_RUNS]
     return {
         "root": platform.datasets.uri,
-        "runs_folder": str(platform.runs.folder),
+        "runs_folder": platform.runs.uri,
         "newest": newest,
         "problem": problem,
         "trainings": [(row, _chart(platform, row)) for row in live_runs],

@@ -51,7 +51,7 @@ def list_all(request: Request) -> Response:
         columns=[("name", "run"), ("dataset", "data set"), ("model", "model"), ("state", "state")],
         figures=[(name, FIGURES[name]) for name in figures],
         best_first=lambda name: name if is_smaller_better(name) else f"-{name}",
-        folder=str(platform.runs.folder),
+        folder=platform.runs.uri,
     )
 
 

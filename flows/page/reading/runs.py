@@ -11,12 +11,14 @@ from typing import Any
 from flows.page.reading.curves import Curves, read_curves
 from flows.page.reading.locked_files import held_locks
 from flows.page.reading.remembered import ForSeconds, Remembered
+from flows.page.reading.runs_copy import RunsCopy
 from infra.errors import NotFoundError, ShardmillError
 from infra.storage.filesystem import Storage
 from infra.storage.names import is_text
 from training.results.metrics.figures import FIGURES
 from training.results.run_files.curve import CURVE_FILE
 from training.results.run_files.run_folder import RunFolder, is_run, read_run
+from training.runs.stored import is_in_store, local_folder
 
 TRAINING, FINISHED, UNFINISHED, BROKEN = "training", "finished", "unfinished", "broken"
 
@@ -60,10 +62,18 @@ class RunRow:
 
 
 class Runs:
-    """Reads the runs for the page; remembers rows and curves as long as their files stay the same."""
+    """Reads the runs for the page; remembers rows and curves as long as their files stay the same.
 
-    def __init__(self, folder: str) -> None:
-        self.folder = Path(folder.removeprefix("file://"))
+    Attributes:
+        folder: on this machine; of an object store, a copy.
+        copy: keeps the copy fresh; None: the runs are on this machine.
+        uri: the place of the runs, without credentials.
+    """
+
+    def __init__(self, runs: str) -> None:
+        self.folder = local_folder(runs)
+        self.copy = RunsCopy(runs) if is_in_store(runs) else None
+        self.uri = self.copy.uri if self.copy else str(self.folder)
         self.storage = Storage.at(self.folder)
         self._rows_by_name: Remembered[RunRow] = Remembered(_RUNS_KEPT)
         self._curves: Remembered[Curves] = Remembered(_CURVES_KEPT)
@@ -96,7 +106,7 @@ class Runs:
         # The name comes from an address: it must not lead out of the folder.
         is_name = bool(name) and name not in (".", "..") and "/" not in name and "\0" not in name
         if not is_name or not is_text(name) or not is_run(path):
-            raise NotFoundError(f"no training run {name!r} under {self.folder}", "see the list of all runs")
+            raise NotFoundError(f"no training run {name!r} under {self.uri}", "see the list of all runs")
         return path
 
     def open(self, name: str) -> RunFolder:
