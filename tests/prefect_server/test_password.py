@@ -55,8 +55,12 @@ def test_the_page_and_what_is_behind_it_ask_too(locked: RunningServer) -> None:
             assert answer.code == 401
     token = base64.b64encode(AUTH.encode()).decode()
     request = urllib.request.Request(f"{locked.page_url}/", headers={"Authorization": f"Basic {token}"})
-    with urllib.request.urlopen(request) as answer:
-        assert b"ProcessWorker" in answer.read(), "the page itself got into Prefect"
+
+    def names_the_worker() -> bool:  # the worker may have begun a moment ago
+        with urllib.request.urlopen(request) as answer:
+            return b"ProcessWorker" in answer.read()
+
+    assert locked.comes_true(names_the_worker, 60), "the page itself got into Prefect"
 
 
 def test_our_own_commands_and_the_worker_know_it(locked: RunningServer, tmp_path: Path) -> None:
