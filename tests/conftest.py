@@ -34,9 +34,6 @@ for variable in (
 ):
     os.environ.pop(variable, None)
 
-# The fixture of a running `shardmill up`, shared by tests/prefect_server and tests/browser.
-pytest_plugins = ["tests.prefect_server.server"]
-
 # A machine that is busy is no defect: speeds are for tests/benchmarks. Continuous integration tries the same
 # examples each time, so that a change is never refused for what it did not touch.
 hypothesis.settings.register_profile(

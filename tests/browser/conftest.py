@@ -17,6 +17,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
+from tests.prefect_server.server import RunningServer, started_up
+
 NO_BROWSER = "NO BROWSER: install chromium and chromium-driver (Debian) to run the browser tests"
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -79,9 +81,16 @@ class Browser:
         return [url for url in urls if not url.startswith(("data:", "chrome:"))]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
+def shardmill_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """A running `shardmill up`, stopped after the last test of this folder."""
+    with started_up(tmp_path_factory.mktemp("shardmill-up")) as server:
+        yield server
+
+
+@pytest.fixture(scope="package")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    """One browser for the session, with a profile of its own."""
+    """One browser for the tests of this folder, with a profile of its own."""
     with started_chromium(tmp_path_factory.mktemp("profile")) as driver:
         yield driver
 

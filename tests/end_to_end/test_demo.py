@@ -42,6 +42,7 @@ def account_of(done: subprocess.CompletedProcess[str]) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_demo_of_ones_own_folder_ends_well(tmp_path: Path) -> None:
     """With the configuration that is there: it is the user's to edit."""
     source = write_image_folder(tmp_path / "my photos")

@@ -26,6 +26,7 @@ def on_two(config: dict[str, Any]) -> dict[str, Any]:
     return {**config, "run": {**config["run"], "devices": "cpu:2"}}
 
 
+@pytest.mark.slow
 def test_two_replicas_take_over_from_one_and_end_as_one_would(tmp_path: Path) -> None:
     """The number of devices is no part of a run's identity; 50 records by 8 leave a padded step."""
     expected = in_a_folder_of_its_own(tmp_path / "one", CONFIG)

@@ -1,8 +1,9 @@
 """A real `shardmill up` for tests (it takes 10 s to start), on a free port, with a home of its own.
 
-The fixture ``shardmill_up`` is known to all tests (tests/conftest.py). The tests of a folder share a server,
-stopped after the last of them: an idle one takes a tenth of a core. With several processes of tests,
-tests/conftest.py says how many start one. Everything goes through the commands and the HTTP API of users::
+The folders tests/prefect_server and tests/browser have a fixture ``shardmill_up``: the tests of a folder
+share a server, which is stopped after the last of them, since an idle one takes a tenth of a core. With
+several processes of tests, tests/conftest.py says how many start one. Everything goes through the commands
+and the HTTP API of users::
 
     def test_something(shardmill_up: RunningServer) -> None:
         run = shardmill_up.deployment_run("prepare/prepare", source=str(folder), dataset="photos")
@@ -28,7 +29,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import pytest
 
 from infra.processes.trees import lives
 from tests.samples.waiting import eventually
@@ -274,10 +274,3 @@ def started_up(folder: Path, *options: str) -> Iterator[RunningServer]:
         stopper.communicate("ended" if has_ended else "", timeout=240)
     assert stopper.returncode == 0
     assert remaining(home) == []
-
-
-@pytest.fixture(scope="package")
-def shardmill_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """A running `shardmill up`, one for the tests of a folder."""
-    with started_up(tmp_path_factory.mktemp("shardmill-up")) as server:
-        yield server
