@@ -40,6 +40,7 @@ def make_source(folder: Path) -> list[str]:
     return wrong
 
 
+@pytest.mark.slow
 def test_wrong_labels_are_found_and_corrected_in_the_next_version(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

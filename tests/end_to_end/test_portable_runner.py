@@ -173,6 +173,7 @@ def test_the_same_bytes_as_embedded(service: Service, tmp_path: Path) -> None:
     assert verify(Catalog(tmp_path / "portable").open("d")).problems == []
 
 
+@pytest.mark.slow
 def test_hostile_images_cost_their_rows_on_remote_workers_too(tmp_path: Path) -> None:
     """A crash, a hang and a glut in a remote worker: the same rows and bytes as embedded."""
     source = make_photos(tmp_path / "source", {"a": 30, "b": 20})

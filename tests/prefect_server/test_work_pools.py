@@ -12,7 +12,8 @@ from flows.server.deployments import prefect_file
 from tests.prefect_server.server import RunningServer
 
 
-@pytest.mark.parametrize("kind", ["docker", pytest.param("kubernetes", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["docker", "kubernetes"])
 def test_all_deployments_register_on_a_pool_made_from_our_template(
     shardmill_up: RunningServer, tmp_path: Path, kind: str
 ) -> None:
