@@ -17,7 +17,7 @@ from flows import cli
 from infra.errors import UsageError
 from infra.storage.filesystem import Storage
 from tests.samples.finished_runs import FinishedRuns
-from tests.samples.object_store import KEY, SECRET, ObjectStore, serve
+from tests.samples.object_store import ObjectStore, serve_with_credentials
 from tests.samples.published import coloured, publish
 from training.aliases.history import AliasHistory
 from training.aliases.names import AliasName
@@ -36,12 +36,8 @@ NAME = AliasName("set")
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[ObjectStore]:
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        environment.setenv("AWS_ACCESS_KEY_ID", KEY)
-        environment.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-        with serve("aliases-of-tests") as running:
-            yield running
+    with serve_with_credentials("aliases-of-tests") as running:
+        yield running
 
 
 class Machines:

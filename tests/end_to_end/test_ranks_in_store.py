@@ -11,7 +11,7 @@ import pytest
 from infra.storage.filesystem import Storage
 from tests.samples.local_ranks import CONFIG as LOCAL
 from tests.samples.local_ranks import COUNTS
-from tests.samples.object_store import KEY, SECRET, ObjectStore, serve
+from tests.samples.object_store import ObjectStore, serve_with_credentials
 from tests.samples.outer_ranks import OuterRanks, command, tf_config
 from tests.samples.published import coloured, publish
 from tests.samples.ranks import assert_same_training
@@ -29,12 +29,8 @@ CONFIG = {
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[ObjectStore]:
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        environment.setenv("AWS_ACCESS_KEY_ID", KEY)
-        environment.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-        with serve("ranks-of-tests") as running:
-            yield running
+    with serve_with_credentials("ranks-of-tests") as running:
+        yield running
 
 
 class Machines:

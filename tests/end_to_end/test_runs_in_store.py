@@ -23,7 +23,7 @@ from flows.train_when import TrainWhen, due
 from infra.dataset.catalog import Catalog
 from infra.errors import LockedError, NotFoundError, UsageError
 from infra.storage.filesystem import Storage
-from tests.samples.object_store import KEY, SECRET, ObjectStore, serve
+from tests.samples.object_store import ObjectStore, serve_with_credentials
 from tests.samples.outer_ranks import tf_config
 from tests.samples.photos import make_photos
 from tests.samples.prepared import run as prepare
@@ -40,12 +40,8 @@ COUNTS = {"train": {"a": 24, "b": 12}, "validation": {"a": 4, "b": 4}}
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[ObjectStore]:
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        environment.setenv("AWS_ACCESS_KEY_ID", KEY)
-        environment.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-        with serve("runs-of-tests") as running:
-            yield running
+    with serve_with_credentials("runs-of-tests") as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from infra.format.layout import signature_file
 from infra.signing import PublicKey
 from infra.storage.filesystem import Storage
 from tests.samples.keys import Keys, make_keys
-from tests.samples.object_store import KEY, SECRET, ObjectStore, serve
+from tests.samples.object_store import ObjectStore, serve_with_credentials
 from tests.samples.photos import jpeg, make_photos, write
 from tests.samples.published import coloured, publish
 from tests.samples.runs import Stopped, run, stopped
@@ -39,12 +39,8 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store() -> Iterator[ObjectStore]:
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        environment.setenv("AWS_ACCESS_KEY_ID", KEY)
-        environment.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-        with serve("signatures-of-tests") as running:
-            yield running
+    with serve_with_credentials("signatures-of-tests") as running:
+        yield running
 
 
 def verified(root: str | Path, keys: Keys) -> int:

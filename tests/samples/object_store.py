@@ -150,12 +150,19 @@ def serve(bucket: str) -> Iterator[ObjectStore]:
 
 
 @contextlib.contextmanager
-def serve_version(version: DatasetVersion, bucket: str) -> Iterator[ObjectStore]:
-    """A server whose bucket holds all of a version's dataset in ``root/set``, and credentials to read it."""
+def serve_with_credentials(bucket: str) -> Iterator[ObjectStore]:
+    """A running server as of ``serve``, while the environment has the credentials for it."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("AWS_EC2_METADATA_DISABLED", "true")
         environment.setenv("AWS_ACCESS_KEY_ID", KEY)
         environment.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
         with serve(bucket) as running:
-            running.upload(Path(version.storage.uri), "root/set")
             yield running
+
+
+@contextlib.contextmanager
+def serve_version(version: DatasetVersion, bucket: str) -> Iterator[ObjectStore]:
+    """A server whose bucket holds all of a version's dataset in ``root/set``, and credentials to read it."""
+    with serve_with_credentials(bucket) as running:
+        running.upload(Path(version.storage.uri), "root/set")
+        yield running

@@ -16,7 +16,7 @@ from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.workplace import Workplace
 from infra.storage.filesystem import Storage
 from tests.samples.image_server import image, running_server
-from tests.samples.object_store import KEY, SECRET, ObjectStore, serve
+from tests.samples.object_store import ObjectStore, serve_with_credentials
 from tests.samples.photos import jpeg, write
 
 VOC = (
@@ -51,10 +51,7 @@ SOURCES: dict[str, tuple[dict[str, bytes], dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[ObjectStore]:
-    with pytest.MonkeyPatch.context() as patched, serve("kinds") as store:
-        patched.setenv("AWS_ACCESS_KEY_ID", KEY)
-        patched.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-        patched.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with serve_with_credentials("kinds") as store:
         yield store
 
 

@@ -19,7 +19,7 @@ from flows.page.app import create_app
 from flows.page.options import PageOptions
 from infra.processes.ports import free_port
 from tests.samples.catalogues import make_run
-from tests.samples.object_store import KEY, SECRET, Fault, ObjectStore, serve
+from tests.samples.object_store import SECRET, Fault, ObjectStore, serve_with_credentials
 from tests.samples.pages_served import get
 from tests.samples.waiting import eventually
 from training.runs.stored import local_folder
@@ -27,12 +27,8 @@ from training.runs.stored import local_folder
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[ObjectStore]:
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        environment.setenv("AWS_ACCESS_KEY_ID", KEY)
-        environment.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-        with serve("page") as running:
-            yield running
+    with serve_with_credentials("page") as running:
+        yield running
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from infra.errors import ConfigError, CorruptDataError, FormatVersionError, UsageError
 from infra.storage.filesystem import Storage
-from tests.samples.object_store import KEY, SECRET, serve
+from tests.samples.object_store import serve_with_credentials
 from training.aliases.history import AliasHistory, holder_before, list_aliases, rolled_back
 from training.aliases.names import AliasName, names_an_alias, parse_alias
 from training.aliases.record import Action, AliasRecord, this_user
@@ -32,12 +31,8 @@ def runs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
     if request.param == "local":
         yield Storage.at(tmp_path / "runs")
         return
-    with ExitStack() as stack:
-        environment = stack.enter_context(pytest.MonkeyPatch.context())
-        environment.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        environment.setenv("AWS_ACCESS_KEY_ID", KEY)
-        environment.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-        yield Storage.at(stack.enter_context(serve("aliases")).location(tmp_path.name))
+    with serve_with_credentials("aliases") as store:
+        yield Storage.at(store.location(tmp_path.name))
 
 
 def test_promoters_who_race_never_lose_a_record(runs: Storage) -> None:
