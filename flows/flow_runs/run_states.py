@@ -61,8 +61,8 @@ def failures_shown(
 def shardmill_run(work: Callable[P, State[Any]]) -> Callable[P, State[Any]]:
     """Decorate the function of each flow: tag its run as Shardmill's, and describe an error in its state.
 
-    The function returns the state in which the run ends, and raises if it fails. The state of a failed run
-    names the error and its remedy. Whoever calls the flow gets the same error.
+    The decorated function must return the final state of the run, and raise an error if the run fails. The
+    state of a failed run names the error and its remedy. A caller of the flow gets the same error.
     """
 
     @functools.wraps(work)

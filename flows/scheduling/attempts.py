@@ -36,8 +36,8 @@ STILL_FAILING = "StillFailing"
 def attempted(work: Callable[P, State[Any]]) -> Callable[P, State[Any]]:
     """Decorate the function of a flow: coalesce its runs, and back off while its source fails.
 
-    The function returns the state in which the run ends, and raises an error if the run fails. If it has a
-    parameter ``source``, a change of that source ends the back-off.
+    The decorated function must return the final state of the run, and raise an error if the run fails. If it
+    has a parameter ``source``, a change of that source ends the back-off.
     """
     signature = inspect.signature(work, eval_str=True)
 

@@ -1,4 +1,4 @@
-"""Find the Prefect API of a command: ``PREFECT_API_URL``, else that of `shardmill up` on this machine.
+"""Find the Prefect API for a command: the address in ``PREFECT_API_URL``, or the local `shardmill up`.
 
 Prefect reads its settings when it is imported, so ``prefect_api`` must be entered before Prefect is imported.
 """

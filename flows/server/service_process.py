@@ -114,24 +114,21 @@ def show_page(host: str, port: int) -> None:
 
 
 def show_curves(port: int) -> None:
-    """Serve TensorBoard for the runs in SHARDMILL_RUNS; of an object store, for the copy that the page makes.
+    """Serve TensorBoard for the runs in SHARDMILL_RUNS; for an object store, for the page's copy of them.
 
     Its own command would load TensorFlow (700 MB, and a GPU's memory) for plugins that Shardmill writes
     nothing for.
     """
     from tensorboard import default, program
 
-    runs = os.environ["SHARDMILL_RUNS"]
-    if "://" in runs:
-        from training.runs.stored import local_folder
+    from training.runs.stored import local_folder
 
-        runs = str(local_folder(runs))
     board = program.TensorBoard(plugins=default.get_static_plugins())
     board.configure(
         host="127.0.0.1",
         port=port,
         path_prefix="/tensorboard",
-        logdir=runs,
+        logdir=str(local_folder(os.environ["SHARDMILL_RUNS"])),
         reload_interval=_RELOAD_SECONDS,
     )
     board.main()

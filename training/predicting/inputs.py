@@ -50,7 +50,7 @@ def list_files(paths: Sequence[Path]) -> Iterator[Path]:
 
 
 def is_folder(path: Path) -> bool:
-    """Tell whether a path is that of a folder; no, where it cannot be looked at."""
+    """Return whether a path is a folder; False if the system does not allow to look."""
     try:
         return path.is_dir()
     except OSError:

@@ -54,7 +54,7 @@ def train_as_outer_rank(
         more_parts: see ``RankPlan``; it is called by rank 0.
 
     Returns:
-        The result of the rank; only that of rank 0 is complete.
+        The result of the run if this is rank 0; other ranks return a part of it.
 
     Raises:
         RankLost: another rank ended or does not answer.

@@ -231,7 +231,7 @@ class _Follower:
                 events.log(f"the run is not uploaded yet: {error}", level="warning")
 
     def close(self) -> None:
-        """Upload what is not uploaded yet, and stop.
+        """Stop the thread, and upload the remaining changes.
 
         Raises:
             LockedError: another process has taken the run over. StorageError: the store cannot be written.

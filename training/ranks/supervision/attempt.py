@@ -148,7 +148,7 @@ class Attempt:
         def follows(rank: RunningRank) -> int:
             if isinstance(rank.error, RankLost | LossNotFiniteElsewhere):
                 return 2
-            # At times TensorFlow aborts a process whose peer is gone. And an exception of TensorFlow says
+            # TensorFlow may abort a process after another rank has died. An exception of TensorFlow also says
             # less about the cause than an error that a rank reports.
             return int(rank.error is None and (rank.poll() == -signal.SIGABRT or (rank.poll() or 0) > 0))
 

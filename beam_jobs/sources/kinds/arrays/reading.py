@@ -67,7 +67,7 @@ def list_rows(found: LabelledImages, kind: LabelKind = "class") -> FileRows:
 
 
 def _listed_rows(images: FoundArray) -> tuple[int, str | None]:
-    """Return how many rows are listed, and what is wrong with the images after them, or None.
+    """Return the number of rows to list, and a message about images that are left out; None: none are.
 
     A file may end before the number of images that its header gives. The missing images are listed too, and
     each becomes a broken row; if more than ``_MAX_LOST_ROWS`` are missing, only the present ones are listed.
