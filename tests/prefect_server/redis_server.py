@@ -24,10 +24,12 @@ class RedisServer:
     Attributes:
         folder: where it keeps its data.
         options: further words of its command line.
+        password: of its clients; empty: they need none.
     """
 
     folder: Path
     options: tuple[str, ...] = ("--appendonly", "yes", "--appendfsync", "always")
+    password: str = ""
     port: int = field(default_factory=free_port)
 
     def __post_init__(self) -> None:
@@ -36,14 +38,19 @@ class RedisServer:
     @property
     def url(self) -> str:
         """Its address, as `shardmill server --redis` takes it."""
-        return f"redis://127.0.0.1:{self.port}/0"
+        user = f"default:{self.password}@" if self.password else ""
+        return f"redis://{user}127.0.0.1:{self.port}/0"
 
     def start(self) -> None:
         """Start it and wait until it answers."""
         command = ["redis-server", "--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self.folder)]
+        secret = ["--requirepass", self.password] if self.password else []
         with (self.folder / "redis.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, *self.options], stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                [*command, *self.options, *secret],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
         assert eventually(self._answers, every=0.1), (self.folder / "redis.log").read_text()
 
@@ -63,12 +70,14 @@ class RedisServer:
 
 
 @contextlib.contextmanager
-def running_redis(folder: Path, *options: str) -> Iterator[RedisServer]:
-    """Run a Redis server until the block ends."""
+def running_redis(folder: Path, *options: str, password: str = "") -> Iterator[RedisServer]:
+    """Run a Redis server until the block ends; ``options`` replace the default ones."""
     if shutil.which("redis-server") is None:
         pytest.skip("NO REDIS: install redis-server (Debian) to run Prefect's server in several processes")
     folder.mkdir(parents=True)
-    server = RedisServer(folder, options) if options else RedisServer(folder)
+    server = RedisServer(folder, password=password)
+    if options:
+        server.options = options
     server.start()
     try:
         yield server
