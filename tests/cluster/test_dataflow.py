@@ -23,6 +23,7 @@ pytestmark = pytest.mark.skipif(
 # Everything up to the request to the service: its client ends there with the option --dry_run.
 _TRANSLATE = """
 import json, sys
+from apache_beam.portability.api import beam_runner_api_pb2
 from beam_jobs.config import RunnerConfig
 from beam_jobs.execution.dataflow import dataflow_faults, dataflow_options, dataflow_pipeline
 from beam_jobs.execution.pipeline import RunTask
@@ -39,18 +40,16 @@ with dataflow_faults():
     pipeline = dataflow_pipeline([*dataflow_options(runner.dataflow, job_name(task), ()), "--dry_run=true"])
     pipeline | RunTask(task, range(4), num_processes(runner))
     result = pipeline.run()
-job = result.job.proto
+job, components = result.job.proto, result.job.proto_pipeline.components
 print(json.dumps({
     "name": job.name,
     "type": int(job.type_),
     "project": result.job.google_cloud_options.project,
     "region": result.job.google_cloud_options.region,
     "images": [
-        one.container_image
-        for pool in job.environment.worker_pools
-        for one in pool.sdk_harness_container_images
+        beam_runner_api_pb2.DockerPayload.FromString(one.payload).container_image for one in components.environments.values()
     ],
-    "transforms": sorted(one.unique_name for one in result.job.proto_pipeline.components.transforms.values()),
+    "transforms": sorted(one.unique_name for one in components.transforms.values()),
 }))
 """
 
