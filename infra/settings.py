@@ -128,8 +128,14 @@ def validate(model: type[S], values: Mapping[str, Any], where: str = "configurat
         raise ConfigError("; ".join(problem for problem, _ in problems), _first_remedy(problems)) from error
 
 
-def split_overrides(overrides: Sequence[str]) -> dict[str, list[str]]:
+def split_overrides(
+    overrides: Sequence[str], models: Mapping[str, type[BaseModel]] | None = None
+) -> dict[str, list[str]]:
     """Sort the overrides of a command that takes several sections by section.
+
+    Args:
+        overrides: ``section.key=value``.
+        models: the model of each section, so that the remedy can name the section that has a key.
 
     Raises:
         ConfigError: an override does not begin with a section's name.
@@ -137,10 +143,14 @@ def split_overrides(overrides: Sequence[str]) -> dict[str, list[str]]:
     by_section: dict[str, list[str]] = {section: [] for section in SECTIONS}
     for override in overrides:
         section = override.split(".", 1)[0]
-        if section not in by_section or "." not in override.split("=", 1)[0]:
+        key = override.split("=", 1)[0]
+        if section not in by_section or "." not in key:
+            path = key.strip().split(".")
+            fitting = [name for name, model in (models or {}).items() if _is_known(model, path)]
+            words = [f"--set {name}.{override}" for name in fitting or SECTIONS]
             raise ConfigError(
                 f"--set {override}: this command takes the settings of several sections",
-                f"write --set prepare.{override} or --set train.{override}",
+                f"write {' or '.join(words)}",
             )
         by_section[section].append(override)
     return by_section

@@ -47,7 +47,8 @@ print(json.dumps({
     "project": result.job.google_cloud_options.project,
     "region": result.job.google_cloud_options.region,
     "images": [
-        beam_runner_api_pb2.DockerPayload.FromString(one.payload).container_image for one in components.environments.values()
+        beam_runner_api_pb2.DockerPayload.FromString(one.payload).container_image
+        for one in components.environments.values()
     ],
     "transforms": sorted(one.unique_name for one in components.transforms.values()),
 }))

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.cli import options
-from flows.cli.jobs.settings import checked_source, prepare_settings, train_settings, with_options
+from flows.cli.jobs.settings import (
+    checked_source,
+    prepare_settings,
+    settings_by_section,
+    train_settings,
+    with_options,
+)
 from infra.dataset.views.references import reference_of
 
 if TYPE_CHECKING:
@@ -179,9 +185,8 @@ def run(
     """
     _take_turns(now)
     from flows.parameters import root_or_default, runs_or_default
-    from infra.settings import split_overrides
 
-    by_section = split_overrides(overrides or [])
+    by_section = settings_by_section(overrides or [])
     changes = with_options(by_section["prepare"], source_kind, runner, flink_master, label_edits)
     for_prepare = prepare_settings(config, changes, failure_budget, recipe)
     for_train = train_settings(config, by_section["train"], recipe)

@@ -49,6 +49,19 @@ def train_settings(config: Path | None, overrides: list[str], recipe: str | None
     )
 
 
+def settings_by_section(overrides: list[str]) -> dict[str, list[str]]:
+    """Sort the overrides of a command that prepares and trains by section.
+
+    Raises:
+        ConfigError: an override does not begin with a section's name.
+    """
+    from beam_jobs.config import PrepareConfig
+    from infra.settings import split_overrides
+    from training.config import TrainConfig
+
+    return split_overrides(overrides, {"prepare": PrepareConfig, "train": TrainConfig})
+
+
 def _file_of(recipe: str | None) -> Path | None:
     """The configuration file of a recipe; a recipe may have settings of both commands."""
     from training.recipes import recipe_path

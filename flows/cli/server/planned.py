@@ -109,8 +109,13 @@ def planned_inbox(wish: Wish) -> Inbox:
 
 def _work(wish: Wish, *more: str) -> tuple[str, dict[str, object]]:
     """The flow that runs, and its parameters."""
-    from flows.cli.jobs.settings import checked_source, prepare_settings, train_settings
-    from infra.settings import load_settings, split_overrides
+    from flows.cli.jobs.settings import (
+        checked_source,
+        prepare_settings,
+        settings_by_section,
+        train_settings,
+    )
+    from infra.settings import load_settings
     from infra.storage.names import check_dataset_name
 
     overrides = [*more, *wish.overrides]
@@ -125,7 +130,7 @@ def _work(wish: Wish, *more: str) -> tuple[str, dict[str, object]]:
     assert wish.source is not None
     parameters: dict[str, object] = {"dataset": wish.dataset}
     if wish.train:
-        by_section = split_overrides(overrides)
+        by_section = settings_by_section(overrides)
         for_prepare = prepare_settings(wish.config, by_section["prepare"])
         parameters["prepare_config"] = chosen(for_prepare)
         parameters["train_config"] = chosen(train_settings(wish.config, by_section["train"]))

@@ -49,15 +49,19 @@ def set_training_rule(rule: TrainingRule) -> None:
     from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 
     with get_client(sync_client=True) as client:
-        _remove(client, rule.dataset)
-        deployment = _deployment(client)
-        schedule = DeploymentScheduleCreate(
-            schedule=IntervalSchedule(interval=rule.every),
-            slug=_slug(rule.dataset),
-            parameters=dict(rule.parameters),
-            active=True,
-        )
-        client.create_deployment_schedules(deployment.id, [schedule])
+        deployment, parameters = _deployment(client), dict(rule.parameters)
+        interval = IntervalSchedule(interval=rule.every)
+        old = client.read_automations_by_name(_automation(rule.dataset))
+        same = next((entry for entry in deployment.schedules if entry.slug == _slug(rule.dataset)), None)
+        if same is None:
+            wanted = DeploymentScheduleCreate(
+                schedule=interval, slug=_slug(rule.dataset), parameters=parameters, active=True
+            )
+            client.create_deployment_schedules(deployment.id, [wanted])
+        else:
+            client.update_deployment_schedule(
+                deployment.id, same.id, schedule=interval, parameters=parameters, active=True
+            )
         trigger = EventTrigger(
             expect={PUBLISHED},
             match={"prefect.resource.id": resource_id(rule.dataset), TRAINING: OPEN},
@@ -65,9 +69,7 @@ def set_training_rule(rule: TrainingRule) -> None:
             threshold=1,
             within=timedelta(0),
         )
-        action = RunDeployment(
-            source="selected", deployment_id=deployment.id, parameters=dict(rule.parameters)
-        )
+        action = RunDeployment(source="selected", deployment_id=deployment.id, parameters=parameters)
         client.create_automation(
             AutomationCore(
                 name=_automation(rule.dataset),
@@ -76,6 +78,8 @@ def set_training_rule(rule: TrainingRule) -> None:
                 actions=[action],
             )
         )
+        for automation in old:  # only now, so that a failure leaves the old rule
+            client.delete_automation(automation.id)
 
 
 def remove_training_rule(dataset: str) -> bool:

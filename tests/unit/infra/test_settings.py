@@ -139,3 +139,20 @@ def test_sections_of_a_command_with_several() -> None:
         split_overrides(["seed=1"])
     with pytest.raises(ConfigError, match="several sections"):
         split_overrides(["prepare=1"])
+
+
+@pytest.mark.parametrize(
+    ("override", "remedy"),
+    [
+        ("image.quality=1", "write --set prepare.image.quality=1"),
+        ("other=1", "write --set train.other=1"),
+        ("unknown=1", "write --set prepare.unknown=1 or --set train.unknown=1"),
+    ],
+)
+def test_the_remedy_names_the_section_that_has_the_key(override: str, remedy: str) -> None:
+    class Other(Settings):
+        other: int = 0
+
+    with pytest.raises(ConfigError) as caught:
+        split_overrides([override], {"prepare": Config, "train": Other})
+    assert caught.value.remedy == remedy
