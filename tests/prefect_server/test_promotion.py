@@ -106,7 +106,8 @@ def run_the_chain(server: RunningServer, folder: Path) -> Chain:
     """Publish, train by a rule, publish more, train by a pipeline, promote by hand, evaluate, take back."""
     small = [word for name, value in SIZES.items() for word in ("--set", f"data.{name}={value}")]
     rule = ["--new-records", "1000", "--promote", "--every", "1d", *small, "--set", "run.epochs=1"]
-    _said(server, "train-when", NAME, *rule)
+    _said(server, "train-when", NAME, "--new-records", "1")
+    _said(server, "train-when", NAME, *rule)  # replaces the first
     rules = json.loads(_said(server, "train-when", "--json"))["rules"]
     source = write_image_folder(folder / "photos")
     new = iter(sorted(write_image_folder(folder / "more", per_class=22).glob("*/02[01].jpg")))
