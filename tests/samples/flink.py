@@ -80,8 +80,11 @@ class Cluster:
         return sum(state not in ("FINISHED", "FAILED", "CANCELED") for state in self.jobs().values())
 
     def slots_are_free(self) -> bool:
-        """Whether all TaskManagers are there and do nothing."""
-        seen = self._ask("/overview")
+        """Whether the JobManager answers, and all TaskManagers are there and do nothing."""
+        try:
+            seen = self._ask("/overview")
+        except OSError:  # it starts
+            return False
         return bool(
             seen["taskmanagers"] == self.task_managers and seen["slots-available"] == seen["slots-total"]
         )
