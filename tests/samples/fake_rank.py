@@ -57,7 +57,7 @@ def _do(deed: str) -> None:
     elif deed == "loss elsewhere":
         raise LossNotFiniteElsewhere("the loss became nan", "lower optimizer.learning_rate")
     elif deed == "late loss":
-        time.sleep(0.3)
+        time.sleep(1.5)
         raise LossNotFinite("the loss became nan", "lower optimizer.learning_rate")
     elif deed == "lost":
         time.sleep(0.3)

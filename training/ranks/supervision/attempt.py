@@ -28,6 +28,8 @@ from training.ranks.supervision.stop_requests import StopRequests
 _LOOK_SECONDS = 0.05
 # When a rank dies, its peers fail too. Wait so long for them, to tell the first failure from the others.
 _SETTLE_SECONDS = 0.5
+# A rank that says that the cause is in another rank: that one reports it soon, on a busy machine less soon.
+_CAUSE_SECONDS = 5.0
 # SIGTERM lets a rank finish a file; one that waits for a dead rank cannot react, so SIGKILL follows soon.
 _TERM_SECONDS = 1.0
 _STOPPED_SECONDS = 3.0
@@ -121,6 +123,9 @@ class Attempt:
             return Finished(self._ranks[0].result, peak)
         self._wait_for_rest(_SETTLE_SECONDS)
         first = self._first_to_blame()
+        if first is not None and isinstance(first.error, LossNotFiniteElsewhere):
+            self._wait_for_rest(_CAUSE_SECONDS)
+            first = self._first_to_blame()
         if first is None:
             return None  # ranks other than the first are done; they end earlier
         if isinstance(first.error, Cancelled):
