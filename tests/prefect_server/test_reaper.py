@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from infra.dataset.catalog import Catalog
 from infra.dataset.verify import verify
@@ -124,6 +125,7 @@ def test_a_run_inside_a_killed_run_ends_with_its_tasks(shardmill_up: RunningServ
     )
 
 
+@pytest.mark.slow
 def test_a_suspended_run_of_the_worker_ends_and_can_go_on(
     shardmill_up: RunningServer, tmp_path: Path
 ) -> None:

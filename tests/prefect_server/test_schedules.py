@@ -78,6 +78,7 @@ def test_of_many_automatic_runs_one_does_the_work(shardmill_up: RunningServer, t
     assert Catalog(shardmill_up.root).versions("outage") == [1]
 
 
+@pytest.mark.slow
 def test_a_failing_source_is_told_once_and_recovers_and_then_nothing_changes(
     shardmill_up: RunningServer, tmp_path: Path
 ) -> None:
@@ -127,6 +128,7 @@ def published(server: RunningServer, dataset: str) -> int:
     return catalog.open(dataset).manifest.accounting.num_records if versions else 0
 
 
+@pytest.mark.slow
 def test_an_inbox_takes_up_files_that_arrive(shardmill_up: RunningServer, tmp_path: Path) -> None:
     photos = write_image_folder(tmp_path / "photos", per_class=6)
     inbox = tmp_path / "inbox"
@@ -147,6 +149,7 @@ def test_an_inbox_takes_up_files_that_arrive(shardmill_up: RunningServer, tmp_pa
     assert {name for name, _ in ended(shardmill_up, "arriving")} <= {"Completed", "Skipped"}
 
 
+@pytest.mark.slow
 def test_a_dataset_has_several_schedules_which_pause(shardmill_up: RunningServer, tmp_path: Path) -> None:
     source = write_image_folder(tmp_path / "photos", per_class=6)
 
@@ -203,6 +206,7 @@ def test_a_dataset_has_several_schedules_which_pause(shardmill_up: RunningServer
         assert "Removed 2 schedules" in schedule(*of_it, "--remove")
 
 
+@pytest.mark.slow
 def test_a_maintenance_shows_what_it_removed(shardmill_up: RunningServer, tmp_path: Path) -> None:
     source = write_image_folder(tmp_path / "photos", per_class=6)
     for container in ("none", "gzip"):
