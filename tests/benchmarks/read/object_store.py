@@ -1,6 +1,6 @@
 """Images per second of a first epoch: from the local disk, and staged from an object store, near and far.
 
-    python -m tests.benchmarks.read.object_store [--images 4000] [--rounds 3] [--latency 0.05]
+    python -m tests.benchmarks.read.object_store [--images 4000] [--rounds 3] [--latency 0.05] [--rate 0]
 
 Shards of about 5 MB lie in MinIO on this machine (``minio`` on the path, or ``$MINIO``). Each round reads an
 epoch in the order by block (windows of four blocks, a block a shard) into batches of 128 images of 224
@@ -10,6 +10,7 @@ shards.
 
 The server and the proxy run on the same cores as the reader, so the difference includes their CPU time and
 the time of staging. With a remote store it would not. *CPU* is the time of the reading process alone.
+``--rate 1000`` waits between batches as for an accelerator that takes 1,000 images a second.
 """
 
 from __future__ import annotations
@@ -55,16 +56,19 @@ def main() -> None:
     parser.add_argument(
         "--latency", type=float, default=0.05, help="seconds before each request of the far store"
     )
+    parser.add_argument(
+        "--rate", type=float, default=0.0, help="images a second that a training takes (0: no limit)"
+    )
     parser.add_argument("--proxy", metavar="PORT", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.proxy is not None:
         return serve_proxy(int(args.proxy), args.latency)
     with tempfile.TemporaryDirectory() as made:
-        measure(Path(made), args.images, args.rounds, args.latency)
+        measure(Path(made), args.images, args.rounds, args.latency, args.rate)
     return None
 
 
-def measure(folder: Path, num_images: int, rounds: int, latency: float) -> None:
+def measure(folder: Path, num_images: int, rounds: int, latency: float, rate: float) -> None:
     """Publish a dataset, copy it to a server, and print the table."""
     (folder / "server").mkdir()
     version = publish(
@@ -84,11 +88,11 @@ def measure(folder: Path, num_images: int, rounds: int, latency: float) -> None:
             f"store, {latency * 1000:.0f} ms a request": minio_location(far, "root"),
         }
         found: dict[str, list[Epoch]] = {name: [] for name in places}
-        epoch(places["local"], None)  # warm
+        epoch(places["local"], None, 0.0)  # warm
         for number in range(rounds):
             for name, root in places.items():
                 staging = None if name == "local" else folder / f"staged-{number}-{name[-3:]}"
-                found[name].append(epoch(root, staging))
+                found[name].append(epoch(root, staging, rate))
     print(f"{'':<28}{'images/s':>10}{'of local':>10}{'first batch, s':>16}{'CPU µs':>9}")
     for name, epochs in found.items():
         pairs = zip(epochs, found["local"], strict=True)
@@ -97,8 +101,8 @@ def measure(folder: Path, num_images: int, rounds: int, latency: float) -> None:
         print(f"{name:<28}{rate:>10,.0f}{share:>10.2f}{first:>16.2f}{cpu:>9,.0f}")
 
 
-def epoch(root: str, staging: Path | None) -> Epoch:
-    """Read the train split once."""
+def epoch(root: str, staging: Path | None, rate: float) -> Epoch:
+    """Read the train split once, by a training that takes ``rate`` images a second (0: no limit)."""
     begun, used = time.perf_counter(), time.process_time()
     dataset = open_dataset("made", root=root, staging_dir=staging)
     options: dict[str, Any] = {
@@ -109,10 +113,14 @@ def epoch(root: str, staging: Path | None) -> Epoch:
     batches = dataset.batches(
         "train", batch_size=BATCH, image_size=SIZE, augment=AugmentSettings(scale=(0.08, 1.0)), **options
     )
-    first, images = 0.0, 0
+    first, images, ready = 0.0, 0, 0.0
     for batch in batches:
         first = first or time.perf_counter() - begun
         images += len(batch.labels)
+        if rate:
+            # The accelerator starts on a batch when it has ended the one before.
+            ready = max(ready, time.perf_counter()) + len(batch.labels) / rate
+            time.sleep(max(ready - time.perf_counter(), 0.0))
     seconds, cpu = time.perf_counter() - begun, time.process_time() - used
     dataset.close()
     return Epoch(images / seconds, first, cpu / images * 1e6)
