@@ -49,6 +49,7 @@ def beside(alone: tuple[Path, dict[str, Any]], root: Path) -> dict[str, Any]:
     return alone[1]
 
 
+@pytest.mark.slow
 def test_two_unequal_ranks_of_which_one_is_killed_equal_one_device(
     alone: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
