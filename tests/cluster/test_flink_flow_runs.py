@@ -21,7 +21,7 @@ HOSTILE = REPOSITORY / "tests/faults/hostile"
 NUM_PHOTOS, NUM_SLOW = 40, 16  # a slow one takes three seconds to decode
 
 
-def test_a_cancelled_flow_run_ends_its_flink_job_and_the_next_run_continues(
+def test_a_cancelled_flow_run_ends_its_flink_job_and_the_next_run_publishes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", f"{HOSTILE}{os.pathsep}{REPOSITORY}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from flows.server.services import answers
 from infra.dataset.catalog import Catalog
 from infra.processes.ports import free_port
 from tests.prefect_server.postgresql import running_postgresql
@@ -148,7 +148,9 @@ def _services(
         container("migrate").says(*services["migrate"]["command"], env=server_env)
         start("api", server_env, "--port", str(port))
         start("services", server_env)
-        assert eventually(lambda: _is_healthy(port), 180.0, every=0.5), (folder / "api.log").read_text()
+        assert eventually(lambda: answers(f"http://127.0.0.1:{port}/api"), 180.0, every=0.5), (
+            folder / "api.log"
+        ).read_text()
         deployments = container("deployments")
         deployments.says(*services["deployments"]["command"], env=client)
         for name in wanted.values():
@@ -165,7 +167,7 @@ class _Client:
         self._env = env
 
     def says(self, *command: str) -> str:
-        """Run a command; return what it printed."""
+        """Run a command of the client, which must succeed; return its standard output."""
         return self._container.says(*command, env=self._env)
 
 
@@ -187,11 +189,3 @@ def _run(client: _Client, deployment: str, parameters: dict[str, Any]) -> dict[s
         client.says("prefect", "flow-run", "inspect", run_id, "--output", "json")
     )
     return found
-
-
-def _is_healthy(port: int) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/health", timeout=5) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False

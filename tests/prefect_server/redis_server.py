@@ -75,9 +75,7 @@ def running_redis(folder: Path, *options: str, password: str = "") -> Iterator[R
     if shutil.which("redis-server") is None:
         pytest.skip("NO REDIS: install redis-server (Debian) to run Prefect's server in several processes")
     folder.mkdir(parents=True)
-    server = RedisServer(folder, password=password)
-    if options:
-        server.options = options
+    server = RedisServer(folder, options or RedisServer.options, password)
     server.start()
     try:
         yield server

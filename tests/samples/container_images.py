@@ -98,16 +98,16 @@ class Images:
             *map(str, words),
         ]
 
-    def _run(self, *words: str | Path, timeout: float = _BUILD_SECONDS) -> str:
-        """Run a command of buildah; return the last line that it prints."""
-        done = subprocess.run(
-            self.command(*words),
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-            env=_environment(),
+    def run(self, *words: str | Path, timeout: float) -> subprocess.CompletedProcess[str]:
+        """Run a command of buildah to its end, whatever its status."""
+        command = self.command(*words)
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout, check=False, env=_environment()
         )
+
+    def _run(self, *words: str | Path, timeout: float = _BUILD_SECONDS) -> str:
+        """Run a command of buildah that must succeed; return the last line of its output."""
+        done = self.run(*words, timeout=timeout)
         if done.returncode != 0:
             raise subprocess.CalledProcessError(done.returncode, done.args, done.stdout, done.stderr[-4000:])
         return (done.stdout.splitlines() or [""])[-1]
@@ -130,7 +130,7 @@ class Container:
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def says(self, *command: str, env: Mapping[str, str] | None = None, timeout: float = 600.0) -> str:
-        """Run a command in it; return what it printed."""
+        """Run a command in the container, which must succeed; return its standard output."""
         done = self.run(*command, env=env, timeout=timeout)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -138,17 +138,14 @@ class Container:
     def run(
         self, *command: str, env: Mapping[str, str] | None = None, timeout: float = 600.0
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command in it to its end."""
-        words = self._words(command, env or {})
-        return subprocess.run(
-            words, capture_output=True, text=True, timeout=timeout, check=False, env=_environment()
-        )
+        """Run a command in the container and wait for its end, whatever its status."""
+        return self.images.run(*self._words(command, env or {}), timeout=timeout)
 
     def start(self, command: Sequence[str], log: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        """Start a command in it that goes on until the container is removed."""
+        """Start a command in the container; it runs until the container is removed."""
         with log.open("ab") as stream:
             process = subprocess.Popen(
-                self._words(command, env),
+                self.images.command(*self._words(command, env)),
                 stdout=stream,
                 stderr=subprocess.STDOUT,
                 env=_environment(),
@@ -169,7 +166,7 @@ class Container:
     def _words(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
         volumes = [f"--volume={folder}:{place}" for folder, place in self.volumes.items()]
         variables = [f"--env={name}={value}" for name, value in env.items()]
-        return self.images.command("run", *volumes, *variables, self.name, "--", *command)
+        return ["run", *volumes, *variables, self.name, "--", *command]
 
 
 @contextlib.contextmanager
@@ -182,21 +179,19 @@ def images_in(folder: Path) -> Iterator[Images]:
         images.make_base(folder)
         yield images
     finally:
-        subprocess.run(images.command("rm", "--all"), check=False, capture_output=True, env=_environment())
-        subprocess.run(
-            images.command("rmi", "--all", "--force"), check=False, capture_output=True, env=_environment()
-        )
+        for words in (["rm", "--all"], ["rmi", "--all", "--force"]):
+            images.run(*words, timeout=_BUILD_SECONDS)
 
 
 def folder_of_the_user(folder: Path) -> Path:
-    """Make a folder in which the user of the images may write."""
+    """Make a folder that belongs to the user of the images."""
     folder.mkdir(parents=True)
     os.chown(folder, USER, USER)
     return folder
 
 
 def _environment() -> dict[str, str]:
-    # chroot: containers without an engine and without privileges that a container of ours may lack.
+    # Isolation by chroot needs neither an engine nor namespaces.
     return {**os.environ, "BUILDAH_ISOLATION": "chroot", "STORAGE_DRIVER": "overlay"}
 
 
