@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import os
 import resource
+import select
 import signal
 import sys
 import threading
@@ -61,6 +62,31 @@ def die_at_once_with_parent() -> None:
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def die_with_process(pid: int) -> None:
+    """Kill this process when another process ends, at once if it has ended.
+
+    For children that a library starts: ``die_at_once_with_parent`` would end them with the thread that started
+    them. Only Linux (5.3 or later) can do this; elsewhere nothing happens.
+
+    Args:
+        pid: the other process.
+    """
+    if sys.platform != "linux":
+        return
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        os.kill(os.getpid(), signal.SIGKILL)
+    except OSError:
+        return
+
+    def watch() -> None:
+        select.select([process], [], [])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, name="follow-process", daemon=True).start()
 
 
 def install_signal_handlers() -> None:

@@ -31,6 +31,7 @@ def main() -> None:
         num_epochs=told["epochs"],
         num_workers=told["num_workers"],
         prefetch_factor=3,
+        multiprocessing_context=told.get("context"),
     )
     if told["state"] is not None:
         loader.load_state_dict(told["state"])

@@ -8,9 +8,11 @@ from __future__ import annotations
 import itertools
 import random
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.samples.killed_rank import Rank
@@ -42,6 +44,24 @@ def read_till(
     wanted = 0 if count is None else -signal.SIGKILL
     assert [rank.finish() for rank in ranks] == [wanted] * num_ranks
     return [list(lines) for lines in zip(*(rank.lines for rank in ranks), strict=False)]
+
+
+@pytest.mark.parametrize("context", ["spawn", "forkserver"])
+def test_workers_that_start_end_with_their_killed_loader(root: Path, context: str) -> None:
+    told = {"root": str(root), "epochs": 1, "balance": "natural", "num_workers": 1, "seconds_a_step": 0}
+    rank = Rank(READER, rank=0, num_ranks=1, state=None, context=context, **told)
+    reader = psutil.Process(rank.process.pid)
+    needed = 2 if context == "spawn" else 3  # one tracks semaphores, another may be the fork server
+    while len(started := reader.children(recursive=True)) < needed:
+        time.sleep(0.05)
+    time.sleep(0.5)  # the worker has its orders by now, and still imports PyTorch
+    rank.process.send_signal(signal.SIGKILL)
+    assert rank.finish() == -signal.SIGKILL
+    assert rank.lines == []
+    _, alive = psutil.wait_procs(started, timeout=60)
+    for process in alive:
+        process.kill()
+    assert alive == []
 
 
 @pytest.mark.parametrize("balance", ["natural", pytest.param("uniform", marks=pytest.mark.slow)])

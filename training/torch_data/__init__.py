@@ -32,6 +32,7 @@ from training.torch_data.ranks import RankOrder, this_rank
 from training.torch_data.steps import StepBatches
 from training.torch_data.transforms.device import AugmentedBatch, DeviceAugment
 from training.torch_data.transforms.records import Transform, TransformRecord
+from training.torch_data.workers import follow_loader
 
 __all__ = [
     "AugmentedBatch",
@@ -50,6 +51,7 @@ __all__ = [
     "Transform",
     "TransformRecord",
     "auto_workers",
+    "follow_loader",
     "pad_collate",
     "this_rank",
 ]

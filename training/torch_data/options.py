@@ -14,6 +14,7 @@ from infra.processes.process import num_cpus
 from training.reading.example_options import ExampleOptions
 from training.torch_data.ranks import ranks_on_this_host
 from training.torch_data.transforms.records import Transform, check_travels
+from training.torch_data.workers import follow_loader
 
 _MAX_AUTO_WORKERS = 16
 
@@ -106,7 +107,8 @@ class Options:
         if not self.num_workers:
             return common
         context = self.multiprocessing_context
-        return {**common, "prefetch_factor": self.prefetch_factor, "multiprocessing_context": context}
+        workers = {"worker_init_fn": follow_loader, "prefetch_factor": self.prefetch_factor}
+        return {**common, **workers, "multiprocessing_context": context}
 
 
 def complete(given: LoaderOptions) -> Options:

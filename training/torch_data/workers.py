@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import copy
+import multiprocessing
 
 import cv2
 
+from infra.processes.process import die_with_process
 from training.reading.batches.maker import BatchMaker
 from training.reading.records.record_reader import RecordReader
+
+
+def follow_loader(_worker_id: int) -> None:
+    """End this worker with the process of its loader: the ``worker_init_fn`` of a ``DataLoader``.
+
+    PyTorch's own check waits for the worker's parent to change after the worker is ready. So it misses a
+    loader that was killed earlier, and every loader whose workers are children of a fork server.
+    """
+    loader = multiprocessing.parent_process()
+    if loader is not None and loader.pid is not None:
+        die_with_process(loader.pid)
 
 
 def in_worker(maker: BatchMaker) -> BatchMaker:

@@ -274,3 +274,21 @@ def test_the_end_of_a_child_is_noticed(knows_pidfd: bool, monkeypatch: pytest.Mo
         assert wait_for_end(process, 30.0)
         assert wait_for_end(process, 0.0), "once more"
         assert process.returncode == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of the end of another")
+def test_a_process_ends_with_another_process_and_at_once_if_that_has_ended() -> None:
+    body = (
+        "import sys, time; from infra.processes import process; process.die_with_process(int(sys.argv[1]))\n"
+    )
+    follower = [sys.executable, "-c", body + "print('follows', flush=True); time.sleep(300)"]
+    other = subprocess.Popen(["sleep", "300"])
+    with subprocess.Popen([*follower, str(other.pid)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "follows\n"
+        assert process.poll() is None
+        other.kill()
+        assert process.wait(timeout=60) == -signal.SIGKILL
+    other.wait()
+    late = subprocess.run([*follower, str(other.pid)], capture_output=True, text=True, timeout=60)
+    assert (late.returncode, late.stdout) == (-signal.SIGKILL, "")
