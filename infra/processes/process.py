@@ -67,8 +67,8 @@ def die_at_once_with_parent() -> None:
 def die_with_process(pid: int) -> None:
     """Kill this process when another process ends, at once if it has ended.
 
-    For children that a library starts: ``die_at_once_with_parent`` would end them with the thread that started
-    them. Only Linux (5.3 or later) can do this; elsewhere nothing happens.
+    For children that a library starts: ``die_at_once_with_parent`` would end them with the thread that
+    started them. Only Linux (5.3 or later) can do this; elsewhere nothing happens.
 
     Args:
         pid: the other process.
