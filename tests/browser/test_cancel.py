@@ -11,7 +11,7 @@ from infra.dataset.catalog import Catalog
 from tests.browser.conftest import Browser
 from tests.prefect_server.jobs import held_after_a_block
 from tests.prefect_server.server import RunningServer
-from tests.samples.image_folders import write_many_large_images
+from tests.samples.sources.image_folders import write_many_large_images
 
 _SECONDS = 20.0  # until the whole process tree is gone
 

@@ -11,7 +11,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from infra.dataset.catalog import Catalog
 from tests.browser.conftest import Browser
 from tests.prefect_server.server import RunningServer
-from tests.samples.image_folders import write_image_folder
+from tests.samples.sources.image_folders import write_image_folder
 
 
 def _open_form(browser: Browser, server: RunningServer, deployment: str) -> None:

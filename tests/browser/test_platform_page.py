@@ -12,7 +12,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 from tests.browser.conftest import Browser
 from tests.browser.looks import FAINT, STICKING_OUT
 from tests.prefect_server.server import RunningServer
-from tests.samples.catalogues import HOSTILE, make_run, publish, write_curves
+from tests.samples.pages.catalogues import HOSTILE, make_run, publish, write_curves
 
 _SECONDS = 30.0
 HOSTILE_RUN = HOSTILE.replace("/", "_")

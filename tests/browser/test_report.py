@@ -10,7 +10,7 @@ from selenium.webdriver import ActionChains, Keys
 from beam_jobs.report import write_report
 from tests.browser.conftest import Browser
 from tests.browser.looks import FAINT, STICKING_OUT
-from tests.samples.reports import version_with_everything
+from tests.samples.pages.reports import version_with_everything
 
 ATTACK = "<img src=x onerror=\"document.title='pwned'\"><script>document.title='pwned'</script>"
 SCREENS = [

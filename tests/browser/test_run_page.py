@@ -13,7 +13,7 @@ from flows.flow_runs.artifacts.keys import Keys
 from tests.browser.conftest import Browser
 from tests.prefect_server.jobs import fake_prepare
 from tests.prefect_server.server import RunningServer, run_command
-from tests.samples.image_folders import write_image_folder
+from tests.samples.sources.image_folders import write_image_folder
 
 KEYS = Keys.of("page", PrepareConfig(failure_budget=0.1))
 # A name that would load a picture of another host if it were Markdown.

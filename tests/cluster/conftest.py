@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.samples.local_ranks import local, root
+from tests.samples.ranks.local_ranks import local, root
 
 __all__ = ["local", "root"]
 _HERE = Path(__file__).parent

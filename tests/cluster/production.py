@@ -19,7 +19,7 @@ from infra.processes.ports import free_port
 from tests.prefect_server.postgresql import PostgreSql, running_postgresql
 from tests.prefect_server.redis_server import RedisServer, running_redis
 from tests.prefect_server.server import RunningServer, run_command, user_environment
-from tests.samples.load_balancer import balancing
+from tests.samples.clusters.load_balancer import balancing
 from tests.samples.waiting import before_its_end
 
 _START_SECONDS = 300.0

@@ -11,10 +11,10 @@ import pytest
 
 from infra.errors import StorageError
 from infra.storage.filesystem import Storage
-from tests.samples.azurite import ACCOUNT, KEY, azure_location, azurite
-from tests.samples.faulty_proxy import faulty_proxy
-from tests.samples.publishers import check_publishers
-from tests.samples.stored_life import check_life, check_locks, check_races, check_two_prepares
+from tests.samples.preparing.publishers import check_publishers
+from tests.samples.stores.azurite import ACCOUNT, KEY, azure_location, azurite
+from tests.samples.stores.faulty_proxy import faulty_proxy
+from tests.samples.stores.stored_life import check_life, check_locks, check_races, check_two_prepares
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.samples.flink import REPOSITORY
+from tests.samples.clusters.flink import REPOSITORY
 
 GCP_PYTHON = os.environ.get("SHARDMILL_GCP_PYTHON")
 IMAGE = "registry.example.org/shardmill:1"

@@ -21,9 +21,9 @@ import pytest
 from infra.dataset.catalog import Catalog
 from infra.dataset.verify import verify
 from tests.faults.hostile.deeds import WIDTH, height_of
-from tests.samples.command import prepare_command
-from tests.samples.flink import REPOSITORY, Cluster, running_cluster
-from tests.samples.photos import jpeg, make_photos, png, write
+from tests.samples.clusters.flink import REPOSITORY, Cluster, running_cluster
+from tests.samples.images.photos import jpeg, make_photos, png, write
+from tests.samples.preparing.command import prepare_command
 from tests.samples.waiting import before_its_end, eventually
 
 HOSTILE = REPOSITORY / "tests/faults/hostile"

@@ -13,8 +13,8 @@ from infra.dataset.catalog import Catalog
 from infra.dataset.verify import verify
 from tests.faults.hostile.deeds import WIDTH, height_of
 from tests.prefect_server.server import RunningServer, started_up
-from tests.samples.flink import REPOSITORY, running_cluster
-from tests.samples.photos import make_photos, png, write
+from tests.samples.clusters.flink import REPOSITORY, running_cluster
+from tests.samples.images.photos import make_photos, png, write
 from tests.samples.waiting import eventually
 
 HOSTILE = REPOSITORY / "tests/faults/hostile"

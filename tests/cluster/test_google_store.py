@@ -1,7 +1,7 @@
 """Datasets that are prepared, read and maintained in ``gs://``, where fake-gcs-server is installed.
 
-That server has conditional writes in its JSON interface alone; ``tests.samples.google_xml`` translates for
-the tests that write.
+That server has conditional writes in its JSON interface alone; ``tests.samples.stores.google_xml`` translates
+for the tests that write.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from infra.dataset.catalog import Catalog
 from infra.dataset.verify import verify
 from infra.errors import StorageError
 from infra.storage.filesystem import Storage
-from tests.samples.google_store import fake_google, google_location
-from tests.samples.google_xml import xml_interface
-from tests.samples.photos import jpeg
-from tests.samples.publishers import check_publishers
-from tests.samples.stored_life import check_life, check_locks, check_races, check_two_prepares, prepare
+from tests.samples.images.photos import jpeg
+from tests.samples.preparing.publishers import check_publishers
+from tests.samples.stores.google_store import fake_google, google_location
+from tests.samples.stores.google_xml import xml_interface
+from tests.samples.stores.stored_life import check_life, check_locks, check_races, check_two_prepares, prepare
 from training.dataset import open_dataset
 
 pytestmark = pytest.mark.slow

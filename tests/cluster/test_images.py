@@ -16,7 +16,7 @@ from infra.dataset.catalog import Catalog
 from infra.processes.ports import free_port
 from tests.prefect_server.postgresql import running_postgresql
 from tests.prefect_server.redis_server import running_redis
-from tests.samples.container_images import (
+from tests.samples.clusters.container_images import (
     CONTAINERS,
     USER,
     Container,
@@ -24,7 +24,7 @@ from tests.samples.container_images import (
     folder_of_the_user,
     images_in,
 )
-from tests.samples.image_folders import write_image_folder
+from tests.samples.sources.image_folders import write_image_folder
 from tests.samples.waiting import eventually
 
 _AUTH = "team:a-long-password"

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.samples.jobset_processes import JobSetProcesses
-from tests.samples.kubernetes_schemas import check_jobset
-from tests.samples.published import coloured, publish
-from tests.samples.ranks import assert_same_training
-from tests.samples.trainer import settings, train
+from tests.samples.clusters.jobset_processes import JobSetProcesses
+from tests.samples.clusters.kubernetes_schemas import check_jobset
+from tests.samples.datasets.published import coloured, publish
+from tests.samples.ranks.supervised import assert_same_training
+from tests.samples.training.trainer import settings, train
 from tests.samples.waiting import before_its_end
 from training.ranks.launchers.slurm.next_try import last_checkpoint
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.timeout(1800)
 
 COUNTS = {"train": {"a": 60, "b": 31, "c": 14}, "validation": {"a": 6, "b": 4, "c": 2}}
 CONFIG = settings(
-    model={"name": "tests.samples.linear_model"},
+    model={"name": "tests.samples.models.linear_model"},
     data={"balance": "uniform"},
     run={
         "epochs": 16,

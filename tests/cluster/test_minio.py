@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from infra.storage.filesystem import Storage
-from tests.samples.faulty_proxy import faulty_proxy
-from tests.samples.minio import minio, minio_location
-from tests.samples.publishers import check_publishers
-from tests.samples.stored_life import check_life, check_locks, check_races, check_two_prepares
+from tests.samples.preparing.publishers import check_publishers
+from tests.samples.stores.faulty_proxy import faulty_proxy
+from tests.samples.stores.minio import minio, minio_location
+from tests.samples.stores.stored_life import check_life, check_locks, check_races, check_two_prepares
 
 pytestmark = pytest.mark.slow
 

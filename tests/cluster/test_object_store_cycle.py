@@ -21,13 +21,13 @@ from infra.dataset.maintenance.garbage import collect_garbage
 from infra.dataset.verify import verify
 from infra.digests import sha256_hex
 from infra.storage.filesystem import Storage
-from tests.samples.azurite import KEY, azure_location, azurite
-from tests.samples.command import prepare_command
-from tests.samples.faulty_proxy import ALL_FAULTS, faulty_proxy_process
-from tests.samples.google_store import google_location, writable_google
-from tests.samples.minio import minio, minio_location
-from tests.samples.photos import jpeg, make_photos, write
-from tests.samples.trainer import settings
+from tests.samples.images.photos import jpeg, make_photos, write
+from tests.samples.preparing.command import prepare_command
+from tests.samples.stores.azurite import KEY, azure_location, azurite
+from tests.samples.stores.faulty_proxy import ALL_FAULTS, faulty_proxy_process
+from tests.samples.stores.google_store import google_location, writable_google
+from tests.samples.stores.minio import minio, minio_location
+from tests.samples.training.trainer import settings
 
 SHARE_OF_FAULTS = 0.05
 

@@ -11,9 +11,9 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.samples.local_ranks import CONFIG as LOCAL
-from tests.samples.outer_ranks import OuterRanks, command, meeting, tf_config
-from tests.samples.ranks import assert_same_training
+from tests.samples.ranks.local_ranks import CONFIG as LOCAL
+from tests.samples.ranks.outer_ranks import OuterRanks, command, meeting, tf_config
+from tests.samples.ranks.supervised import assert_same_training
 from training.ranks.launchers.outer import PREEMPTED, RANK_LOST
 
 # No rank waits for another for longer.

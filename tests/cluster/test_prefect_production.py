@@ -19,7 +19,7 @@ from tests.cluster.production import Process, Production, production, working
 from tests.prefect_server.jobs import held_after_a_block, resume
 from tests.prefect_server.server import RunningServer, run_command
 from tests.prefect_server.test_schedules import ended, scheduled
-from tests.samples.image_folders import write_image_folder, write_many_large_images
+from tests.samples.sources.image_folders import write_image_folder, write_many_large_images
 from tests.samples.waiting import eventually
 
 _SMALL = {"data": {"image_size": 32, "global_batch_size": 8}}

@@ -19,10 +19,10 @@ from infra.dataset.catalog import Catalog
 from infra.dataset.verify import verify
 from infra.processes.ports import free_port
 from tests.faults.hostile.deeds import WIDTH, height_of
-from tests.samples.command import prepare_command
-from tests.samples.flink import REPOSITORY
-from tests.samples.photos import jpeg, make_photos, png, write
-from tests.samples.prepared import prepared, stored_bytes
+from tests.samples.clusters.flink import REPOSITORY
+from tests.samples.images.photos import jpeg, make_photos, png, write
+from tests.samples.preparing.command import prepare_command
+from tests.samples.preparing.prepared import prepared, stored_bytes
 from tests.samples.waiting import before_its_end, eventually
 
 PRISM = os.environ.get("SHARDMILL_PRISM") or shutil.which("prism")

@@ -15,10 +15,10 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.samples.local_ranks import CONFIG
-from tests.samples.ranks import assert_same_training
-from tests.samples.ray_cluster import RayCluster
-from tests.samples.trainer import Trainer, train
+from tests.samples.clusters.ray_cluster import RayCluster
+from tests.samples.ranks.local_ranks import CONFIG
+from tests.samples.ranks.supervised import assert_same_training
+from tests.samples.training.trainer import Trainer, train
 from training.ranks.supervision.silence import Limits
 from training.ranks.supervision.slots import RankCount
 from training.ranks.supervision.supervisor import RankPlan, Supervisor
@@ -47,7 +47,7 @@ def ranks_alive(text: str) -> list[int]:
     found = []
     for process in psutil.process_iter(["cmdline"]):
         words = process.info["cmdline"] or []
-        is_rank = "training.train_rank" in words or "tests.samples.fake_rank" in words
+        is_rank = "training.train_rank" in words or "tests.samples.ranks.fake_rank" in words
         if is_rank and any(text in word for word in words) and process.status() != psutil.STATUS_ZOMBIE:
             found.append(process.pid)
     return found
@@ -132,7 +132,7 @@ def test_ranks_follow_the_machines_that_come_and_go(tmp_path: Path, cluster: Ray
     try:
         options = RaySettings(placement="SPREAD")
         hosts = RayHosts(RankCount(1, 2), options, on_cpu=True, look_seconds=2.0)
-        command = [sys.executable, "-m", "tests.samples.fake_rank", str(tmp_path), "1000000", "[]"]
+        command = [sys.executable, "-m", "tests.samples.ranks.fake_rank", str(tmp_path), "1000000", "[]"]
         plan = RankPlan(
             command=command,
             log_folder=tmp_path / "logs",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from infra.dataset.catalog import Catalog
-from tests.samples.image_folders import write_image_folder
+from tests.samples.sources.image_folders import write_image_folder
 
 REPOSITORY = Path(__file__).parents[2]
 _LISTS = REPOSITORY / "infra" / "deploy" / "containers"

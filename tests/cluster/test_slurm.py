@@ -13,11 +13,11 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.samples.outer_jobs import outer_job
-from tests.samples.published import coloured, publish
-from tests.samples.ranks import assert_same_training
-from tests.samples.slurm_cluster import ENDED, NODES, SlurmCluster, missing_programs, slurm_cluster
-from tests.samples.trainer import settings, train
+from tests.samples.clusters.slurm_cluster import ENDED, NODES, SlurmCluster, missing_programs, slurm_cluster
+from tests.samples.datasets.published import coloured, publish
+from tests.samples.ranks.outer_jobs import outer_job
+from tests.samples.ranks.supervised import assert_same_training
+from tests.samples.training.trainer import settings, train
 from tests.samples.waiting import before_its_end
 from training.ranks.launchers.slurm.next_try import last_checkpoint
 from training.ranks.launchers.slurm.script import FILE, render
@@ -31,7 +31,7 @@ pytestmark = [
 COUNTS = {"train": {"a": 60, "b": 31, "c": 14}, "validation": {"a": 6, "b": 4, "c": 2}}
 EPOCHS, STEPS_PER_EPOCH = 16, 14
 CONFIG = settings(
-    model={"name": "tests.samples.linear_model"},
+    model={"name": "tests.samples.models.linear_model"},
     data={"balance": "uniform"},
     run={
         "epochs": EPOCHS,

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.samples.command import prepare_command
-from tests.samples.photos import jpeg, make_photos, write
-from tests.samples.prepared import prepared, stored_bytes
-from tests.samples.spark import JARS, running_job_server
+from tests.samples.clusters.spark import JARS, running_job_server
+from tests.samples.images.photos import jpeg, make_photos, write
+from tests.samples.preparing.command import prepare_command
+from tests.samples.preparing.prepared import prepared, stored_bytes
 
 END_SECONDS = 900.0
 

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.samples.archives import make_tar
-from tests.samples.row_sources import example
-from tests.samples.tfds_folders import PLAIN, class_label, make_tfds
+from tests.samples.sources.archives import make_tar
+from tests.samples.sources.rows import example
+from tests.samples.sources.tfds_folders import PLAIN, class_label, make_tfds
 
 PHOTOS = Path("photos")
 

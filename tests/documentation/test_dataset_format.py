@@ -15,10 +15,10 @@ from pydantic import BaseModel
 
 from infra.format import contract
 from tests.documentation.blocks import ROOT
-from tests.samples.masks import config as masked
-from tests.samples.masks import make_masked
-from tests.samples.photos import jpeg, make_photos, write
-from tests.samples.prepared import run
+from tests.samples.images.masks import config as masked
+from tests.samples.images.masks import make_masked
+from tests.samples.images.photos import jpeg, make_photos, write
+from tests.samples.preparing.prepared import run
 
 PAGE = (ROOT / "docs" / "dataset-format.md").read_text(encoding="utf-8")
 READER = Path(__file__).with_name("independent_reader.py")

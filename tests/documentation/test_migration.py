@@ -13,7 +13,7 @@ import pytest
 
 from tests.documentation.blocks import ROOT, blocks
 from tests.documentation.command_lines import problem_of, problem_of_settings
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 
 PAGE = ROOT / "docs" / "migration.md"
 _ROW = re.compile(

@@ -16,7 +16,7 @@ from tests.documentation.workplace import environment, make_workplace
 QUICK = {"what-becomes-of-an-image.md"}
 # Pages whose examples need packages of their own, and the tests that run them.
 ELSEWHERE = {
-    "add-a-source-kind.md",  # tests/end_to_end/test_prepare_own_kind.py
+    "add-a-source-kind.md",  # tests/end_to_end/prepare/sources/test_own_kind.py
     "export.md",  # tests/third_party/test_readers.py
     "pytorch.md",  # tests/torch/test_docs.py
     "query-and-views.md",  # tests/unit/training/test_documented_python.py

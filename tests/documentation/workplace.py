@@ -16,8 +16,8 @@ from beam_jobs.config import PrepareConfig
 from beam_jobs.job import prepare_version
 from beam_jobs.request import JobRequest
 from tests.documentation.blocks import ROOT
-from tests.samples.drawn_objects import HEIGHT, SHAPES, WIDTH, draw_objects, picture
-from tests.samples.masks import painted
+from tests.samples.images.drawn_objects import HEIGHT, SHAPES, WIDTH, draw_objects, picture
+from tests.samples.images.masks import painted
 
 _SIZE = (40, 56)  # pixels, height and width
 

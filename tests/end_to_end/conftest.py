@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.samples.prepared import make_messy
+from tests.samples.preparing.prepared import make_messy
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.samples.image_folders import write_image_folder
+from tests.samples.sources.image_folders import write_image_folder
 
 ROOT = Path(__file__).parents[2]
 FAULTS = ("ends early", "no content", "not of a known image format", "same image under two labels")

@@ -21,13 +21,13 @@ from infra.dataset.verify import verify
 from infra.dataset.version import DatasetVersion
 from infra.errors import UsageError
 from infra.format.labels import labels_feature
-from tests.samples.archives import make_tar
-from tests.samples.imports import import_of, imported, records_by_split, stored_images
-from tests.samples.photos import jpeg, picture, png, rotated_jpeg, write
-from tests.samples.prepared import run
-from tests.samples.published import coloured, publish
-from tests.samples.row_sources import example
-from tests.samples.tfds_folders import (
+from tests.samples.datasets.published import coloured, publish
+from tests.samples.images.photos import jpeg, picture, png, rotated_jpeg, write
+from tests.samples.preparing.imports import import_of, imported, records_by_split, stored_images
+from tests.samples.preparing.prepared import run
+from tests.samples.sources.archives import make_tar
+from tests.samples.sources.rows import example
+from tests.samples.sources.tfds_folders import (
     BOX,
     CLASSES,
     PLAIN,

@@ -14,10 +14,10 @@ from beam_jobs.report.reasons import REASONS
 from infra.dataset.catalog import Catalog
 from infra.dataset.verify import verify
 from infra.format.contract import QUARANTINED, RECORD
-from tests.samples.command import prepare_command
-from tests.samples.mutants import FORMATS, mutant
-from tests.samples.photos import write
-from tests.samples.source_mutants import SAMPLES
+from tests.samples.images.mutants import FORMATS, mutant
+from tests.samples.images.photos import write
+from tests.samples.preparing.command import prepare_command
+from tests.samples.sources.mutants import SAMPLES
 
 REPOSITORY = Path(__file__).parents[2]
 # Not among those of damaged images: the guard's reasons, and a library's failure that nobody foresaw.
@@ -27,7 +27,7 @@ COUNTS = [200, pytest.param(10_000, marks=pytest.mark.slow)]
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_no_damage_brings_the_conversion_down(count: int) -> None:
-    argv = [sys.executable, "-m", "tests.samples.mutants", "0", str(count)]
+    argv = [sys.executable, "-m", "tests.samples.images.mutants", "0", str(count)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=500, check=False, cwd=REPOSITORY)
     lines = done.stdout.splitlines()
     assert done.returncode == 0, f"mutant {lines[-1]} ended the process: {done.stderr[-2000:]}"
@@ -64,7 +64,7 @@ def test_prepare_accounts_for_every_damaged_image(count: int, tmp_path: Path) ->
 
 @pytest.mark.parametrize("count", [2, pytest.param(60, marks=pytest.mark.slow)])
 def test_no_damage_of_a_source_ends_in_a_traceback(count: int) -> None:
-    argv = [sys.executable, "-m", "tests.samples.source_mutants", "0", str(count)]
+    argv = [sys.executable, "-m", "tests.samples.sources.mutants", "0", str(count)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=900, check=False, cwd=REPOSITORY)
     lines = done.stdout.splitlines()
     assert done.returncode == 0, f"{lines[-1]} ended the process: {done.stderr[-2000:]}"

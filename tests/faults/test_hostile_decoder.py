@@ -14,8 +14,8 @@ import pytest
 from infra.dataset.catalog import Catalog
 from infra.dataset.verify import verify
 from tests.faults.hostile.deeds import WIDTH, height_of
-from tests.samples.command import prepare_command
-from tests.samples.photos import make_photos, png, write
+from tests.samples.images.photos import make_photos, png, write
+from tests.samples.preparing.command import prepare_command
 
 HOSTILE = Path(__file__).parent / "hostile"
 MIB = 1 << 20

@@ -24,8 +24,8 @@ import pytest
 
 from infra.dataset.catalog import Catalog
 from infra.dataset.verify import verify
-from tests.samples.command import prepare_command
-from tests.samples.photos import jpeg, make_photos, write
+from tests.samples.images.photos import jpeg, make_photos, write
+from tests.samples.preparing.command import prepare_command
 
 # How often, and in place of a made folder a real one: `make test-faults` with these in the environment.
 NUM_KILLS = int(os.environ.get("SHARDMILL_TEST_KILLS", "50"))

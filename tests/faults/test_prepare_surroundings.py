@@ -18,8 +18,8 @@ import pytest
 from infra.dataset.catalog import Catalog
 from infra.dataset.verify import verify
 from infra.format.contract import FORMAT_VERSIONS
-from tests.samples.command import prepare_command
-from tests.samples.photos import jpeg, make_photos
+from tests.samples.images.photos import jpeg, make_photos
+from tests.samples.preparing.command import prepare_command
 
 SETTINGS = ("runner.processes=1", "runner.block_images=8", "shards.num_shards=2", "image.size=160")
 

@@ -18,7 +18,7 @@ from infra import progress
 from infra.dataset.version import DatasetVersion
 from infra.errors import CorruptDataError
 from infra.format.records import CONTAINERS, Container
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.config import AugmentSettings
 from training.dataset import Dataset, open_dataset
 from training.order import SequentialOrder

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from tests.faults.reader_process import BATCH_SIZE, SEED
-from tests.samples.killed_rank import Rank
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
+from tests.samples.ranks.killed_rank import Rank
 from training.config import AugmentSettings
 from training.dataset import open_dataset
 from training.order import TrainingOrder

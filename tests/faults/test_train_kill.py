@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.samples.published import coloured, publish
-from tests.samples.trainer import Trainer, settings, train
+from tests.samples.datasets.published import coloured, publish
+from tests.samples.training.trainer import Trainer, settings, train
 
 COUNTS = {"train": {"a": 60, "b": 31, "c": 14}, "validation": {"a": 6, "b": 4, "c": 2}}
 STEPS_PER_EPOCH = 14

@@ -11,10 +11,10 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.samples.hanging_model import HANG_AT, MARKER
-from tests.samples.published import coloured, publish
-from tests.samples.ranks import rank_processes
-from tests.samples.trainer import Trainer, settings
+from tests.samples.datasets.published import coloured, publish
+from tests.samples.models.hanging_model import HANG_AT, MARKER
+from tests.samples.ranks.supervised import rank_processes
+from tests.samples.training.trainer import Trainer, settings
 from tests.samples.waiting import eventually
 
 COUNTS = {"train": {"a": 30, "b": 20}, "validation": {"a": 4, "b": 3}}
@@ -27,7 +27,7 @@ def hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **ranks: Any) -> tu
     monkeypatch.setenv(MARKER, str(marker))
     publish(tmp_path / "datasets", coloured(COUNTS), name="colours")
     config = settings(
-        model={"name": "tests.samples.hanging_model"},
+        model={"name": "tests.samples.models.hanging_model"},
         run={"checkpoint_every_steps": 2, "trace_records": True},
         ranks={**RANKS, **ranks},
     )

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from tests.samples.published import coloured, publish
-from tests.samples.ranks import Progress, recovered, running_ranks
-from tests.samples.trainer import Trainer, settings, train
+from tests.samples.datasets.published import coloured, publish
+from tests.samples.ranks.supervised import Progress, recovered, running_ranks
+from tests.samples.training.trainer import Trainer, settings, train
 
 COUNTS = {"train": {"a": 60, "b": 31, "c": 14}, "validation": {"a": 6, "b": 4, "c": 2}}
 EPOCHS, STEPS_PER_EPOCH = 40, 14
 CONFIG = settings(
-    model={"name": "tests.samples.linear_model"},
+    model={"name": "tests.samples.models.linear_model"},
     data={"balance": "uniform"},
     run={
         "epochs": EPOCHS,

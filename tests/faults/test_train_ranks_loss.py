@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.samples.nan_model import MARKER, NAN_AT
-from tests.samples.published import coloured, publish
-from tests.samples.trainer import settings, train
+from tests.samples.datasets.published import coloured, publish
+from tests.samples.models.nan_model import MARKER, NAN_AT
+from tests.samples.training.trainer import settings, train
 
 COUNTS = {"train": {"a": 30, "b": 20}, "validation": {"a": 4, "b": 3}}
 
@@ -20,7 +20,7 @@ def test_the_rank_that_computed_nan_is_named_and_all_start_again(
     monkeypatch.setenv(MARKER, str(tmp_path / "spoiled"))
     publish(tmp_path / "datasets", coloured(COUNTS), name="colours")
     config = settings(
-        model={"name": "tests.samples.nan_model"},
+        model={"name": "tests.samples.models.nan_model"},
         # Later than NAN_AT: all ranks compute NaN by then.
         run={"log_every_steps": NAN_AT + 2, "checkpoint_every_steps": 2, "trace_records": True},
         ranks={"workers": "2"},

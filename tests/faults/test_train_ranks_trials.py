@@ -20,15 +20,15 @@ from typing import Any
 import pytest
 
 from infra.storage.local import TEMPORARY_PREFIX
-from tests.samples.published import coloured, publish
-from tests.samples.ranks import Progress, recovered, running_ranks
-from tests.samples.trainer import Trainer, settings, train
+from tests.samples.datasets.published import coloured, publish
+from tests.samples.ranks.supervised import Progress, recovered, running_ranks
+from tests.samples.training.trainer import Trainer, settings, train
 
 TRIALS = int(os.environ.get("TRIALS", "3"))
 COUNTS = {"train": {"a": 60, "b": 31, "c": 14}, "validation": {"a": 6, "b": 4, "c": 2}}
 EPOCHS, STEPS_PER_EPOCH = 20, 14
 CONFIG = settings(
-    model={"name": "tests.samples.normalized_model"},
+    model={"name": "tests.samples.models.normalized_model"},
     run={
         "epochs": EPOCHS,
         "validate_every_epochs": 10,

@@ -18,7 +18,7 @@ from infra.errors import GO_ON
 from infra.processes.ports import free_port
 from tests.prefect_server.jobs import fake_prepare, wait_for_text
 from tests.prefect_server.server import RunningServer, run_command, user_environment
-from tests.samples.image_folders import write_image_folder
+from tests.samples.sources.image_folders import write_image_folder
 from tests.samples.waiting import before_its_end
 
 

@@ -11,7 +11,7 @@ from flows.server import services
 from tests.prefect_server.jobs import held_after_a_block, resume
 from tests.prefect_server.postgresql import running_postgresql
 from tests.prefect_server.server import started_up
-from tests.samples.image_folders import write_many_large_images
+from tests.samples.sources.image_folders import write_many_large_images
 from tests.samples.waiting import eventually
 
 

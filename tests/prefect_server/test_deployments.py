@@ -21,7 +21,7 @@ from infra.dataset.verify import verify
 from infra.processes.turns import TURNS_VARIABLE, Turn
 from tests.prefect_server.jobs import held_after_a_block, job_processes, resume
 from tests.prefect_server.server import RunningServer
-from tests.samples.image_folders import write_image_folder, write_many_large_images
+from tests.samples.sources.image_folders import write_image_folder, write_many_large_images
 from tests.samples.waiting import under_load
 
 NUM_LARGE = 60

@@ -16,7 +16,7 @@ import pytest
 from flows.flow_runs.jobs import flow_process
 from tests.prefect_server.jobs import held_after_a_block, resume
 from tests.prefect_server.server import RunningServer, processes_of, remaining, started_up
-from tests.samples.image_folders import write_many_large_images
+from tests.samples.sources.image_folders import write_many_large_images
 from tests.samples.waiting import before_its_end, eventually
 
 

@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.prefect_server.server import RunningServer
-from tests.samples.image_folders import write_image_folder
+from tests.samples.sources.image_folders import write_image_folder
 from tests.samples.waiting import eventually
 
 _LOOPBACK = ("127.0.0.1", "::1", "::ffff:127.0.0.1")

@@ -25,7 +25,7 @@ from tests.browser.conftest import NO_BROWSER, Browser, find_chromium, started_c
 from tests.prefect_server.postgresql import running_postgresql
 from tests.prefect_server.server import RunningServer, started_up
 from tests.prefect_server.training_page import SeenTraining, TrainingPage
-from tests.samples.image_folders import write_image_folder
+from tests.samples.sources.image_folders import write_image_folder
 
 NAME = "chain"
 SIZES = {"image_size": 32, "global_batch_size": 16}

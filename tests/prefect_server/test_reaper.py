@@ -15,7 +15,7 @@ from infra.dataset.catalog import Catalog
 from infra.dataset.verify import verify
 from tests.prefect_server.jobs import FAKE_JOB, fake_prepare, held_after_a_block, resume, wait_for_text
 from tests.prefect_server.server import RunningServer
-from tests.samples.image_folders import write_many_large_images
+from tests.samples.sources.image_folders import write_many_large_images
 from tests.samples.waiting import before_its_end
 
 NUM_LARGE = 60

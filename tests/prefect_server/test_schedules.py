@@ -14,8 +14,8 @@ import pytest
 from infra.dataset.catalog import Catalog
 from infra.readable import counted
 from tests.prefect_server.server import RunningServer, run_command
-from tests.samples.command import prepare_command
-from tests.samples.image_folders import write_image_folder
+from tests.samples.preparing.command import prepare_command
+from tests.samples.sources.image_folders import write_image_folder
 
 NUM_AT_ONCE = 3
 

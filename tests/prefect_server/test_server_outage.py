@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from tests.prefect_server.server import RunningServer
-from tests.samples.image_folders import write_image_folder
+from tests.samples.sources.image_folders import write_image_folder
 from tests.samples.waiting import eventually
 
 # Prefect renews the lease of a run's place every 225 s; it runs out after 300 s.

@@ -17,7 +17,7 @@ from infra.dataset.catalog import Catalog
 from infra.dataset.verify import verify
 from tests.prefect_server.jobs import fake_prepare, held_after_a_block, wait_for_text
 from tests.prefect_server.server import run_command, user_environment
-from tests.samples.image_folders import write_image_folder, write_many_large_images
+from tests.samples.sources.image_folders import write_image_folder, write_many_large_images
 
 SHARDMILL = [sys.executable, "-m", "flows.cli"]
 

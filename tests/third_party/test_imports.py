@@ -14,7 +14,7 @@ import pytest
 from infra.codecs import decode
 from infra.codecs.metadata.removal import without_metadata
 from infra.dataset.catalog import Catalog
-from tests.samples.imports import imported, records_by_split, stored_images
+from tests.samples.preparing.imports import imported, records_by_split, stored_images
 from tests.third_party.test_readers import interpreter
 
 pytestmark = pytest.mark.slow

@@ -15,11 +15,11 @@ from infra.dataset.catalog import Catalog
 from infra.dataset.exports.export import export
 from infra.dataset.version import DatasetVersion
 from tests.environments import NotInstallable, environment
-from tests.samples.drawn_objects import draw_objects, objects_config
-from tests.samples.masks import config as masks_config
-from tests.samples.masks import make_masked
-from tests.samples.photos import jpeg, write
-from tests.samples.prepared import run
+from tests.samples.images.drawn_objects import draw_objects, objects_config
+from tests.samples.images.masks import config as masks_config
+from tests.samples.images.masks import make_masked
+from tests.samples.images.photos import jpeg, write
+from tests.samples.preparing.prepared import run
 
 REPOSITORY = Path(__file__).parents[2]
 PACKAGES = {
@@ -86,7 +86,7 @@ def stored(version: DatasetVersion, columns: list[str]) -> dict[str, dict[str, l
 @pytest.mark.parametrize("kind", COLUMNS)
 def test_others_read_labels_of_each_kind(kind: str, form: str, tmp_path: Path) -> None:
     if (kind, form) == ("masks", "tfds"):
-        pytest.skip("TensorFlow Datasets is refused for masks: tests/end_to_end/test_prepare_masks.py")
+        pytest.skip("TensorFlow Datasets is refused for masks: tests/end_to_end/prepare/labels/test_masks.py")
     packages = PACKAGES[form]
     try:
         requirements = Path(__file__).parent / "requirements" / f"{packages}.txt"

@@ -25,9 +25,9 @@ from infra.dataset.version import DatasetVersion
 from infra.format.examples import ImageRecord, parse_example
 from infra.format.records import iter_records
 from tests.environments import NotInstallable, environment
-from tests.samples.photos import make_photos
-from tests.samples.prepared import run as prepare
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
+from tests.samples.images.photos import make_photos
+from tests.samples.preparing.prepared import run as prepare
 
 REPOSITORY = Path(__file__).parents[2]
 PAGE, EXPORTS = (REPOSITORY / "docs" / name for name in ("reading-elsewhere.md", "export.md"))

@@ -31,7 +31,7 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 @pytest.fixture(scope="session")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of datasets with one published version, ``set@1``."""
-    from tests.samples.published import coloured, publish
+    from tests.samples.datasets.published import coloured, publish
 
     folder = tmp_path_factory.mktemp("datasets")
     publish(folder, coloured(COUNTS, size=(60, 80)), name="set", shards_per_split=3)

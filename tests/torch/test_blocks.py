@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from infra.errors import ConfigError
-from tests.samples.range_reads import note_reads
+from tests.samples.datasets.range_reads import note_reads
 from training.config.data import DataSettings
 from training.config.reading import ReadingSettings
 from training.dataset import Dataset

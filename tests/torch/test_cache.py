@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from infra.errors import UsageError
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.dataset import open_dataset
 from training.torch_data import PreloadedRecords, TorchLoader
 

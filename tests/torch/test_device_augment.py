@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from infra.errors import ConfigError, UsageError
-from tests.samples.rand_augmented import SIZE, WARPS, images_of, operated
+from tests.samples.images.rand_augmented import SIZE, WARPS, images_of, operated
 from training.augment.batch_parameters import OPS, BatchParameters, draw_batch_parameters
 from training.config import AugmentSettings
 from training.dataset import Dataset

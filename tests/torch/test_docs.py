@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 
 PAGE = Path(__file__).parents[2] / "docs" / "pytorch.md"
 

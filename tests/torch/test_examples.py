@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 
 from infra.codecs import decode
 from infra.errors import CorruptDataError, UsageError
-from tests.samples.published import Picture, publish
+from tests.samples.datasets.published import Picture, publish
 from training.config import AugmentSettings
 from training.dataset import Dataset, open_dataset
 from training.order import TrainingOrder

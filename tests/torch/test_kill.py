@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.samples.killed_rank import Rank
+from tests.samples.ranks.killed_rank import Rank
 from tests.torch.reader_process import BATCH_SIZE, SEED
 from training.dataset import Dataset
 from training.order import TrainingOrder

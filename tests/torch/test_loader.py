@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from infra.errors import ChildDied, ConfigError, CorruptDataError, NotFoundError, UsageError
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.config import AugmentSettings
 from training.dataset import Dataset, open_dataset
 from training.order import TrainingOrder

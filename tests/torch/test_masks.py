@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from infra.errors import ConfigError, UsageError
-from tests.samples.masks import make_masked
+from tests.samples.images.masks import make_masked
 from training.dataset import Dataset, open_dataset
 from training.torch_data import Examples
 

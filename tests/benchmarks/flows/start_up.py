@@ -20,7 +20,7 @@ from typing import Any
 
 from tests.benchmarks.measuring.process_tree import run_measured
 from tests.prefect_server.server import RunningServer, started_up, user_environment
-from tests.samples.image_folders import write_image_folder
+from tests.samples.sources.image_folders import write_image_folder
 
 _MODULE = [sys.executable, "-m", "beam_jobs.prepare"]
 _COMMAND = [sys.executable, "-m", "flows.cli", "prepare"]

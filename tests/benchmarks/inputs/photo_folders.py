@@ -9,7 +9,7 @@ import numpy as np
 import simplejpeg
 
 from infra.codecs import encode_jpeg
-from tests.samples.photos import jpeg
+from tests.samples.images.photos import jpeg
 
 REPOSITORY = Path(__file__).parents[3]
 PHOTOGRAPHS = REPOSITORY.parent / "shared" / "data" / "clothing"

@@ -22,8 +22,8 @@ from pathlib import Path
 from tests.benchmarks.inputs.arguments import comparison_parser
 from tests.benchmarks.inputs.photo_folders import REPOSITORY, make_photographs
 from tests.benchmarks.measuring.process_tree import RARELY_SECONDS, run_measured
-from tests.samples.command import prepare_command
-from tests.samples.flink import running_cluster
+from tests.samples.clusters.flink import running_cluster
+from tests.samples.preparing.command import prepare_command
 
 _STAGES = ("encode", "assemble")
 _SMALLER = 4  # the small folder has one photograph in so many

@@ -39,7 +39,7 @@ from infra.codecs.jpeg.turbojpeg import decode_planes, encode_planes, read_plana
 from infra.codecs.resize import Sizing, geometry
 from infra.native.library import FOLDER_VARIABLE
 from tests.benchmarks.measuring.process_tree import RARELY_SECONDS, run_measured
-from tests.samples.photos import jpeg, write
+from tests.samples.images.photos import jpeg, write
 
 PHOTO_HEIGHT, PHOTO_WIDTH = 533, 400
 # What happens once however many photos there are: the interpreter, the libraries, Beam.

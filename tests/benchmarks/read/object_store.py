@@ -31,9 +31,9 @@ import cv2
 import numpy as np
 
 from infra.storage.filesystem import Storage
-from tests.samples.faulty_proxy import faulty_proxy
-from tests.samples.minio import minio, minio_location
-from tests.samples.published import Picture, publish
+from tests.samples.datasets.published import Picture, publish
+from tests.samples.stores.faulty_proxy import faulty_proxy
+from tests.samples.stores.minio import minio, minio_location
 from training.config import AugmentSettings
 from training.dataset import open_dataset
 

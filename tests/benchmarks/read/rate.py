@@ -38,7 +38,7 @@ import simplejpeg
 
 from infra.format import records as framing
 from tests.benchmarks.read.tensorflow_examples import parse, random_window, train_files
-from tests.samples.published import Picture, publish
+from tests.samples.datasets.published import Picture, publish
 from training import augment
 from training.augment import augment_image, flips, keys_at
 from training.config import AugmentSettings

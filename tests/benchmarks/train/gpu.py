@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.ranks.devices import visible_gpus
 
 MIB = 1 << 20

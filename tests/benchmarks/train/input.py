@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.samples.photos import jpeg, write
+from tests.samples.images.photos import jpeg, write
 
 DATASET = "photos"
 STORED_PIXELS = 256

@@ -26,7 +26,7 @@ from typing import Any
 from infra.settings import load_settings
 from infra.storage.filesystem import Storage
 from tests.benchmarks.train.in_memory import InMemory, random_batch
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.config import TrainConfig
 from training.ranks import tensorflow_runtime
 from training.ranks.hardware.gpu_use import GpuSampler

@@ -20,7 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 
 PLACES = {
     "one device": ["--devices", "cpu:1"],

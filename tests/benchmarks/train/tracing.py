@@ -26,7 +26,7 @@ from typing import Any
 from infra.processes.ports import free_port
 from infra.settings import load_settings
 from tests.benchmarks.train.in_memory import InMemory, random_batch
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.config import TrainConfig
 from training.ranks import tensorflow_runtime
 from training.ranks.cluster import Cluster, cluster_from_environment

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import simplejpeg
 from PIL import Image
 
-from tests.samples.images import rgb_profile
+from tests.samples.images.forms import rgb_profile
 
 Pixels = npt.NDArray[np.uint8]
 

@@ -12,7 +12,7 @@ from beam_jobs.config import PrepareConfig
 from beam_jobs.job import prepare_version
 from beam_jobs.request import JobRequest
 from tests.end_to_end.releases import DATASETS, FOLDER, NAMES, SOURCE, TABLE, settings
-from tests.samples.photos import jpeg, make_photos, write
+from tests.samples.images.photos import jpeg, make_photos, write
 
 _TAGS = ("red", "round", "small")
 

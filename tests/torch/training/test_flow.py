@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from tests.samples.torch_runs import command
+from tests.samples.training.torch_runs import command
 
 REPOSITORY = Path(__file__).parents[3]
 

@@ -11,8 +11,8 @@ import torch
 from infra.dataset.version import DatasetVersion
 from infra.errors import OutOfMemory
 from infra.settings import load_settings
-from tests.samples.published import coloured, publish
-from tests.samples.torch_runs import assert_same_model
+from tests.samples.datasets.published import coloured, publish
+from tests.samples.training.torch_runs import assert_same_model
 from training.config import TrainConfig
 from training.loop.memory.sizes import fitting_sizes
 from training.torch_loop.memory.exhaustion import out_of_memory
@@ -22,7 +22,7 @@ from training.train import train_dataset
 PLENTY = 1 << 60
 COUNTS = {"train": {"a": 100, "b": 60}, "validation": {"a": 3, "b": 2}}
 HUNGRY = (
-    "run.framework=torch", "run.devices=one", "model.name=tests.samples.hungry_torch_model",
+    "run.framework=torch", "run.devices=one", "model.name=tests.samples.models.hungry_torch_model",
     "data.image_size=8", "run.epochs=1", "run.trace_records=true", "run.log_pictures=false",
 )  # fmt: skip
 
@@ -48,7 +48,7 @@ def config(*overrides: str) -> TrainConfig:
 def test_sizes_are_tried_until_one_does_not_fit(
     version: DatasetVersion, model: str, ram_bytes: int, more: list[str], expected: list[int]
 ) -> None:
-    asked = config(f"model.name=tests.samples.{model}", "data.global_batch_size=auto", *more)
+    asked = config(f"model.name=tests.samples.models.{model}", "data.global_batch_size=auto", *more)
     tried = fitting_sizes(asked, TorchSteps(asked, version), ram_bytes)
     assert [trial.global_batch_size for trial in tried] == expected
 

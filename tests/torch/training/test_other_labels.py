@@ -15,8 +15,8 @@ import torch
 
 from infra.dataset.catalog import Catalog
 from infra.errors import Cancelled
-from tests.samples.published import publish_patterned
-from tests.samples.torch_runs import Interrupting, consumed, settings, weights
+from tests.samples.datasets.published import publish_patterned
+from tests.samples.training.torch_runs import Interrupting, consumed, settings, weights
 from training.evaluate import evaluate_run
 from training.predict import predict
 from training.results.run_files.run_folder import open_run

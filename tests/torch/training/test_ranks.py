@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from infra.dataset.version import DatasetVersion
-from tests.samples.nan_torch_model import MARKER, NAN_AT
-from tests.samples.torch_runs import assert_same_model, command, consumed, settings
+from tests.samples.models.nan_torch_model import MARKER, NAN_AT
+from tests.samples.training.torch_runs import assert_same_model, command, consumed, settings
 from training.dataset import Dataset
 from training.order import order_from_settings
 from training.results.run_files.rank_balance import read_balance
@@ -124,7 +124,7 @@ def test_a_rank_that_computes_nan_is_named(
     root: Path, dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(MARKER, str(tmp_path / "spoiled"))
-    spoiled = ("--set", "model.name=tests.samples.nan_torch_model", "--set", f"run.epochs={EPOCHS}")
+    spoiled = ("--set", "model.name=tests.samples.models.nan_torch_model", "--set", f"run.epochs={EPOCHS}")
     later = ("--set", f"run.log_every_steps={NAN_AT + 2}", "--set", "run.checkpoint_every_steps=2")
     runs = tmp_path / "runs"
     result = run([*TRAIN, *command(root, "--runs", str(runs), "--json", *spoiled, *later, *RANKS)])
@@ -153,7 +153,7 @@ def test_a_refused_setting_ends_with_status_2(root: Path, tmp_path: Path) -> Non
 
 
 def test_a_slow_rank_is_measured_and_takes_fewer_rows(root: Path, dataset: Dataset, tmp_path: Path) -> None:
-    slow = ("--set", "model.name=tests.samples.slow_torch_model", "--set", f"run.epochs={EPOCHS}")
+    slow = ("--set", "model.name=tests.samples.models.slow_torch_model", "--set", f"run.epochs={EPOCHS}")
     argv = [*TRAIN, *command(root, "--runs", str(tmp_path), "--json", *slow, *RANKS)]
     result = run([*argv, "--set", "ranks.shares=measured"])
     run_dir = Path(result["run_dir"])

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from infra.errors import ConfigError
-from tests.samples import torch_blocks
-from tests.samples.torch_runs import assert_same_model, settings
+from tests.samples.models import torch_blocks
+from tests.samples.training.torch_runs import assert_same_model, settings
 from training.dataset import Dataset
 from training.models import ModelSpec
 from training.torch_loop.models import build_model
@@ -19,7 +19,7 @@ from training.torch_loop.models.rematerialization import blocks_of, rematerializ
 from training.torch_loop.session import train
 from training.train import train_dataset
 
-SPEC = ModelSpec("tests.samples.torch_blocks", 3, 16, dropout=0.5)
+SPEC = ModelSpec("tests.samples.models.torch_blocks", 3, 16, dropout=0.5)
 
 
 def stepped(model: Any) -> tuple[Any, list[Any], dict[str, Any], int]:
@@ -72,7 +72,7 @@ def test_the_blocks_of_torchvision(name: str, num_blocks: int) -> None:
     assert len(blocks_of(build_model(ModelSpec(name, 2, 64)))) == num_blocks
 
 
-@pytest.mark.parametrize("name", ["small_cnn", "tests.samples.torch_model"])
+@pytest.mark.parametrize("name", ["small_cnn", "tests.samples.models.torch_model"])
 def test_a_model_without_blocks_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="has too few blocks"):
         rematerialize(build_model(ModelSpec(name, 2, 16)))
@@ -82,7 +82,7 @@ def test_a_run_gives_the_same_model_with_one_rank_and_with_two(
     root: Path, dataset: Dataset, tmp_path: Path
 ) -> None:
     """With batch normalisation over both ranks, whose moments are exchanged in the second pass too."""
-    more = ["model.name=tests.samples.torch_blocks", "optimizer.name=sgd"]
+    more = ["model.name=tests.samples.models.torch_blocks", "optimizer.name=sgd"]
     train(settings(*more), dataset.version, tmp_path / "once")
     found = train(settings(*more, "run.rematerialize=true"), dataset.version, tmp_path / "twice")
     assert "rematerialised: the outputs of 3 blocks" in " ".join(found["notes"])

@@ -18,8 +18,8 @@ from infra.dataset.version import DatasetVersion
 from infra.errors import Cancelled, ConfigError, EnvironmentFault
 from infra.format.records import unframe
 from infra.storage.filesystem import Storage
-from tests.samples.published import coloured, publish
-from tests.samples.torch_runs import Interrupting, assert_same_model, consumed, settings, weights
+from tests.samples.datasets.published import coloured, publish
+from tests.samples.training.torch_runs import Interrupting, assert_same_model, consumed, settings, weights
 from training.dataset import Dataset
 from training.evaluate import evaluate_run
 from training.loop.checkpoints.checkpoints import Checkpoints
@@ -76,7 +76,7 @@ def test_a_run_leaves_its_folder_and_no_tensorflow(result: dict[str, Any], versi
         assert (run_dir / name).stat().st_size
     assert json.loads((run_dir / "environment.json").read_bytes())["packages"]["torch"]
     assert result["metrics"]["test"]["num_examples"] == 8
-    assert "trained tests.samples.torch_model on set@1 for 2 epochs" in summary(result)
+    assert "trained tests.samples.models.torch_model on set@1 for 2 epochs" in summary(result)
     assert json.loads((run_dir / "export" / "classes.json").read_bytes()) == ["a", "b", "c"]
     compared = result["exports"]["torch"]
     assert (compared["split"], compared["num_examples"], compared["agreement"]) == ("test", 8, 1.0)

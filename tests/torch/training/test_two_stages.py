@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from infra.errors import Cancelled
-from tests.samples.torch_runs import Interrupting, settings
+from tests.samples.training.torch_runs import Interrupting, settings
 from training.config import TrainConfig
 from training.dataset import Dataset
 from training.torch_loop.parts import build_parts

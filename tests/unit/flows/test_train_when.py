@@ -14,7 +14,7 @@ from flows.train_when import TrainWhen, due, in_words, parse_train_when
 from infra.dataset.catalog import Catalog
 from infra.errors import UsageError
 from infra.format.contract import summarise_splits
-from tests.samples.published import PLAN, coloured, publish
+from tests.samples.datasets.published import PLAN, coloured, publish
 from training.config import TrainConfig
 from training.runs.identity import run_identity, run_name
 

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from infra.errors import ConfigError, SignatureError, UsageError
 from infra.signing import PublicKey, SigningKey
-from tests.samples.keys import Keys, make_keys
+from tests.samples.datasets.keys import Keys, make_keys
 
 
 @pytest.fixture

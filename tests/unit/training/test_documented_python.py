@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 
 PAGE = Path(__file__).parents[3] / "docs" / "read-from-python.md"
 

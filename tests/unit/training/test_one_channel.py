@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from infra.errors import ConfigError, UsageError
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.augment.batch_parameters import BatchParameters, draw_batch_parameters
 from training.config import AugmentSettings
 from training.dataset import Dataset, open_dataset
@@ -86,9 +86,11 @@ def test_models_take_one_channel(name: str) -> None:
 
 
 def test_a_model_for_other_channels_is_refused() -> None:
-    build_model(ModelSpec("tests.samples.tutorial_cnn", num_classes=3, image_size=28, image_channels=1))
+    build_model(
+        ModelSpec("tests.samples.models.tutorial_cnn", num_classes=3, image_size=28, image_channels=1)
+    )
     with pytest.raises(ConfigError, match="images of 1 channel; data"):
-        build_model(ModelSpec("tests.samples.tutorial_cnn", num_classes=3, image_size=28))
+        build_model(ModelSpec("tests.samples.models.tutorial_cnn", num_classes=3, image_size=28))
 
 
 @pytest.mark.parametrize(

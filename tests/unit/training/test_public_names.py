@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import training
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 
 README = Path(__file__).parents[3] / "README.md"
 

@@ -12,7 +12,7 @@ import pytest
 
 from flows.cli.jobs.settings import prepare_settings, train_settings
 from infra.errors import ConfigError, UsageError
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.config import TrainConfig, image_size_of
 from training.recipes import recipe_names, recipe_path
 from training.train import main

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from infra.errors import ConfigError, CorruptDataError, NotFoundError, StorageError, UsageError
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training import show_augmented
 from training.config import AugmentSettings, TrainConfig
 from training.reading.records.split_records import EncodedImage

@@ -12,7 +12,7 @@ import pytest
 
 from infra.errors import ConfigError, DataError, LockedError, NotFoundError
 from infra.storage.filesystem import Storage
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.config import TrainConfig
 from training.runs.identity import run_name
 from training.runs.summary import summary

@@ -1,7 +1,7 @@
 """A small U-Net for segmentation (Ronneberger et al.: U-Net, 2015), for machines without an accelerator too.
 
-0.5 million parameters. On 48 generated images of shapes at 64 pixels (``tests/samples/masks.py``) twelve
-epochs take 12 seconds of processor time and reach a mean IoU of 0.96 on the validation split.
+0.5 million parameters. On 48 generated images of shapes at 64 pixels (``tests/samples/images/masks.py``)
+twelve epochs take 12 seconds of processor time and reach a mean IoU of 0.96 on the validation split.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from beam_jobs.schemas import REFERENCE_SCHEMA, Status
 from beam_jobs.sources.files.folder import SourceFolder
 from infra.codecs import ImageRejected, decode
 from infra.storage.filesystem import Storage
-from tests.samples.photos import jpeg, png, rotated_jpeg, write
+from tests.samples.images.photos import jpeg, png, rotated_jpeg, write
 
 
 def references(root: Path, names: list[str]) -> pa.RecordBatch:

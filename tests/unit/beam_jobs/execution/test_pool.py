@@ -19,7 +19,7 @@ from beam_jobs.execution.pool import Pool, files_in_progress
 from beam_jobs.execution.pool.supervision import MAX_FAILURES, NumberFailed
 from infra.errors import ChildDied, EnvironmentFault, StorageError
 from infra.progress import subscribe
-from tests.samples.deeds import Deeds, done, processes
+from tests.samples.preparing.deeds import Deeds, done, processes
 
 START_SECONDS = 180.0
 
@@ -131,7 +131,7 @@ def test_files_of_a_number_are_counted_while_it_is_done(tmp_path: Path) -> None:
 
 
 def job(folder: Path, *words: str) -> list[str]:
-    return [sys.executable, "-m", "tests.samples.deeds", *words[:2], str(folder), *words[2:]]
+    return [sys.executable, "-m", "tests.samples.preparing.deeds", *words[:2], str(folder), *words[2:]]
 
 
 def test_a_job_runs_its_numbers_through_beam(tmp_path: Path) -> None:

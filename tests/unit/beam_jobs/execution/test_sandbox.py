@@ -15,7 +15,7 @@ from beam_jobs.execution.task import Limits
 from beam_jobs.execution.trial import try_alone
 from beam_jobs.schemas import VerdictReason
 from infra.codecs import ImageRejected
-from tests.samples import decoders
+from tests.samples.images import decoders
 
 LIMITS = Limits(seconds=1.0, memory_bytes=128 << 20)
 

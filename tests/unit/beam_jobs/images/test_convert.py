@@ -15,9 +15,9 @@ from beam_jobs.images.convert import ImageFiltered, StoredImage, convert
 from infra.codecs import ImageRejected, decode
 from infra.codecs.jpeg.libturbojpeg import library
 from infra.codecs.measures.perceptual import perceptual_hashes
-from tests.samples import references
-from tests.samples.images import gradient, saved
-from tests.samples.photos import picture
+from tests.samples.images import references
+from tests.samples.images.forms import gradient, saved
+from tests.samples.images.photos import picture
 
 needs_library = pytest.mark.skipif(library() is None, reason="libturbojpeg is not installed")
 

@@ -14,9 +14,9 @@ from beam_jobs.config import FilterConfig, ImageConfig
 from beam_jobs.images.convert import convert
 from infra.codecs import Pixels
 from infra.codecs.jpeg.libturbojpeg import library
-from tests.samples import references
-from tests.samples.images import saved
-from tests.samples.jpegs import sampled_jpeg
+from tests.samples.images import references
+from tests.samples.images.forms import saved
+from tests.samples.images.jpegs import sampled_jpeg
 
 pytestmark = pytest.mark.skipif(library() is None, reason="libturbojpeg is not installed: NOT compared")
 

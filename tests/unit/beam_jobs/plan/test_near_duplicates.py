@@ -31,7 +31,7 @@ from infra.codecs import Pixels
 from infra.codecs.measures.look import looks, without_border
 from infra.codecs.measures.perceptual import thumbnail
 from infra.codecs.pixels import luma
-from tests.samples.photos import picture
+from tests.samples.images.photos import picture
 
 HASH = st.integers(0, 2**64 - 1)
 

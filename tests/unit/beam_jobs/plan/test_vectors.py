@@ -15,7 +15,7 @@ from beam_jobs.plan.similarity.vectors import MAX_VECTORS, find_alike
 from beam_jobs.tables.vectors import MAX_DIMENSIONS, Float32, Int64, Vectors, dots, rounded
 from infra.codecs.measures.look import looks
 from infra.errors import ConfigError
-from tests.samples.photos import picture
+from tests.samples.images.photos import picture
 
 
 def clustered(seed: int, count: int, dimensions: int, noise: float) -> Float32:

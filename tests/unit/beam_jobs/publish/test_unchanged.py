@@ -15,7 +15,7 @@ from beam_jobs.schemas import LISTING_SCHEMA, MASK_COLUMNS, READ, UNREADABLE, VA
 from beam_jobs.sources.files.walking import SourceFault
 from beam_jobs.sources.listing import Listing
 from infra.format.contract import INPUTS_SCHEMA
-from tests.samples.manifests import empty_manifest
+from tests.samples.datasets.manifests import empty_manifest
 
 DIGESTS = Digests("r", "s", {})
 IMAGE = {"uri": "image.png", "size_bytes": 3, "mtime_ns": 1, "status": Status.TO_READ}

@@ -8,7 +8,7 @@ import pytest
 
 from beam_jobs.publish.warning import crowded_shards
 from infra.format.contract import SplitSummary
-from tests.samples.manifests import empty_manifest
+from tests.samples.datasets.manifests import empty_manifest
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,9 @@ from infra.format.contract import (
     SplitStatistics,
 )
 from infra.storage.filesystem import Storage
-from tests.samples.pages import Elements, section
-from tests.samples.reports import version_with_everything
-from tests.samples.versions import Made, VersionMaker, write_table
+from tests.samples.datasets.versions import Made, VersionMaker, write_table
+from tests.samples.pages.questions import Elements, section
+from tests.samples.pages.reports import version_with_everything
 
 HOSTILE = [
     "<script>document.title='pwned'</script>",

@@ -16,8 +16,8 @@ from beam_jobs.report.pictures import gallery
 from beam_jobs.report.pictures.gallery import Exhibit, exhibit
 from beam_jobs.sources.files.folder import SourceFolder
 from infra.codecs import decode
-from tests.samples.decoders import misbehaving
-from tests.samples.reports import a_jpeg, half_a_jpeg, png_header
+from tests.samples.images.decoders import misbehaving
+from tests.samples.pages.reports import a_jpeg, half_a_jpeg, png_header
 
 
 def lost(folder: Path, name: str, data: bytes) -> LostInput:

@@ -25,8 +25,8 @@ from infra.errors import CorruptDataError
 from infra.format.contract import TableFile
 from infra.format.records import Container
 from infra.html.formatting import visible
-from tests.samples.pages import Elements
-from tests.samples.versions import Made, VersionMaker
+from tests.samples.datasets.versions import Made, VersionMaker
+from tests.samples.pages.questions import Elements
 
 HOSTILE = [
     "<script>document.title='pwned'</script>",

@@ -10,7 +10,7 @@ from beam_jobs.config import PrepareConfig
 from beam_jobs.reuse.policy import retried_reasons, reuse_of
 from beam_jobs.reuse.previous import Reuse
 from beam_jobs.schemas import VERDICT_REASONS
-from tests.samples.manifests import BUILDS, empty_manifest
+from tests.samples.datasets.manifests import BUILDS, empty_manifest
 
 ALL, COPIES, NOTHING = (True, True, True), (True, True, False), (False, False, False)
 

@@ -11,7 +11,7 @@ from beam_jobs.reuse.previous import PreviousVersion, Reuse
 from beam_jobs.schemas import PREVIOUS_RECORDS_SCHEMA
 from infra.dataset.version import DatasetVersion
 from infra.digests import sha256_hex
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 
 EVERYTHING = Reuse(contents=True, uris=True, shards=True)
 

@@ -22,9 +22,9 @@ from beam_jobs.sources.files.walking import SourceFault
 from beam_jobs.sources.rows.reading import RowReader
 from infra.errors import ConfigError, DataError, NotFoundError, StorageError
 from infra.format.records import frame
-from tests.samples.hostile_sources import HALF, HUGE, alter_zip, claiming_utf8, damaged_npy, npy, outcomes
-from tests.samples.row_sources import example, idx_bytes
-from tests.samples.source_mutants import mutate, outcome
+from tests.samples.sources.hostile import HALF, HUGE, alter_zip, claiming_utf8, damaged_npy, npy, outcomes
+from tests.samples.sources.mutants import mutate, outcome
+from tests.samples.sources.rows import example, idx_bytes
 
 JPEG = b"\xff\xd8\xff\xe0" + b"x" * 20
 

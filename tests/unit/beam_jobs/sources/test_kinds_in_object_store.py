@@ -15,9 +15,9 @@ from beam_jobs.sources import list_inputs, make_readable, open_reader
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.workplace import Workplace
 from infra.storage.filesystem import Storage
-from tests.samples.image_server import image, running_server
-from tests.samples.object_store import ObjectStore, serve_with_credentials
-from tests.samples.photos import jpeg, write
+from tests.samples.images.photos import jpeg, write
+from tests.samples.sources.image_server import image, running_server
+from tests.samples.stores.object_store import ObjectStore, serve_with_credentials
 
 VOC = (
     "<annotation><filename>{name}</filename><object><name>cat</name><bndbox><xmin>1</xmin><ymin>2</ymin>"

@@ -10,7 +10,7 @@ from beam_jobs.config import PrepareConfig
 from beam_jobs.schemas import LISTING_SCHEMA
 from beam_jobs.sources import list_inputs
 from beam_jobs.sources.files.folder import SourceFolder
-from tests.samples.photos import write
+from tests.samples.images.photos import write
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from flows import cli
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 
 
 @pytest.fixture(scope="module")

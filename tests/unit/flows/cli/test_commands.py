@@ -19,7 +19,7 @@ from flows.cli.app import app
 from flows.cli.server.planned import parse_interval
 from infra.dataset.catalog import Catalog
 from infra.errors import UsageError
-from tests.samples.image_folders import write_image_folder
+from tests.samples.sources.image_folders import write_image_folder
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 
 from flows import cli
 from flows.cli.jobs import flow_runs
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 
 TRAINED = {
     "model": "small_unet", "dataset": "street", "version": 2, "epochs": 2, "num_replicas": 1,

@@ -9,7 +9,7 @@ import pytest
 from flows.cli.datasets.print_version import print_version
 from infra.dataset.version import DatasetVersion
 from infra.format.objects import OBJECT_FEATURES
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flows import cli
-from tests.samples.finished_runs import FinishedRuns
+from tests.samples.training.finished_runs import FinishedRuns
 from training.promotion.purged import AffectedRun, mark_runs
 
 

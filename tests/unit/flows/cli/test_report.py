@@ -10,7 +10,7 @@ import pytest
 
 from flows import cli
 from infra.dataset.catalog import Catalog
-from tests.samples.versions import VersionMaker
+from tests.samples.datasets.versions import VersionMaker
 
 
 @pytest.fixture

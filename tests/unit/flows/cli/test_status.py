@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.samples.prefect_answers import answering
+from tests.samples.pages.prefect_answers import answering
 
 # The command asks for 10 s. The rest is for a busy machine, which imports Prefect slowly.
 _BOUND_SECONDS = 150

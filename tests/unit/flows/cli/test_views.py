@@ -7,7 +7,7 @@ import json
 import pytest
 
 from flows import cli
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 
 COUNTS = {"train": {"cat": 4, "dog": 3}, "test": {"cat": 2}}
 

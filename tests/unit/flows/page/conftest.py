@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 
 from flows.page.app import create_app
 from flows.page.options import PageOptions
-from tests.samples.catalogues import HOSTILE, make_run, publish
+from tests.samples.pages.catalogues import HOSTILE, make_run, publish
 
 
 @pytest.fixture(scope="session")

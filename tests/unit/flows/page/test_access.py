@@ -10,8 +10,8 @@ from starlette.applications import Starlette
 
 from flows.page.app import create_app
 from flows.page.options import PageOptions
-from tests.samples.catalogues import make_run, publish
-from tests.samples.pages_served import ask, get
+from tests.samples.pages.catalogues import make_run, publish
+from tests.samples.pages.served import ask, get
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 from flows.page.app import create_app
 from flows.page.options import PageOptions
 from infra.storage.filesystem import Storage
-from tests.samples.catalogues import HOSTILE, make_run, publish
-from tests.samples.pages_served import get
+from tests.samples.pages.catalogues import HOSTILE, make_run, publish
+from tests.samples.pages.served import get
 from training.aliases.history import AliasHistory
 from training.aliases.names import AliasName
 from training.aliases.record import Action, AliasRecord

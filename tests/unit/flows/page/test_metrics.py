@@ -12,8 +12,8 @@ from starlette.applications import Starlette
 
 from flows.page.app import create_app
 from flows.page.options import PageOptions
-from tests.samples.catalogues import HOSTILE, make_run, publish
-from tests.samples.pages_served import get
+from tests.samples.pages.catalogues import HOSTILE, make_run, publish
+from tests.samples.pages.served import get
 
 DOCUMENTED = Path(__file__).parents[4] / "docs" / "platform.md"
 

@@ -14,8 +14,8 @@ from starlette.applications import Starlette
 
 from flows.page.app import create_app
 from flows.page.options import PageOptions
-from tests.samples.catalogues import HOSTILE, make_run, publish, write_curves
-from tests.samples.pages_served import get
+from tests.samples.pages.catalogues import HOSTILE, make_run, publish, write_curves
+from tests.samples.pages.served import get
 
 HOSTILE_RUN = HOSTILE.replace("/", "_")
 PAGES = [

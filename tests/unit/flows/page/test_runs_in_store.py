@@ -18,9 +18,9 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from flows.page.app import create_app
 from flows.page.options import PageOptions
 from infra.processes.ports import free_port
-from tests.samples.catalogues import make_run
-from tests.samples.object_store import SECRET, Fault, ObjectStore, serve_with_credentials
-from tests.samples.pages_served import get
+from tests.samples.pages.catalogues import make_run
+from tests.samples.pages.served import get
+from tests.samples.stores.object_store import SECRET, Fault, ObjectStore, serve_with_credentials
 from tests.samples.waiting import eventually
 from training.runs.stored import local_folder
 

@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from flows.server.without_second_ui import WithoutSecondUi
-from tests.samples.pages_served import get
+from tests.samples.pages.served import get
 
 
 async def _passed(_: Request) -> Response:

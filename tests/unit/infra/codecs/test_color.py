@@ -15,7 +15,7 @@ from PIL import Image, ImageCms
 from infra import codecs
 from infra.codecs import ImageRejected, Pixels
 from infra.codecs.color import conversion_to_srgb
-from tests.samples.images import gradient, grey_profile, png_chunk, rgb_profile, saved
+from tests.samples.images.forms import gradient, grey_profile, png_chunk, rgb_profile, saved
 
 SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
 SWAPPED = rgb_profile(swapped=True)

@@ -14,7 +14,7 @@ from infra.codecs import ImageRejected, Pixels
 from infra.codecs.encode import Encoding
 from infra.codecs.jpeg.decode import decode_jpeg_small
 from infra.codecs.resize import resize
-from tests.samples.images import gradient, saved
+from tests.samples.images.forms import gradient, saved
 
 
 @pytest.mark.parametrize(

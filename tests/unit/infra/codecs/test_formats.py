@@ -14,7 +14,7 @@ from PIL import Image
 
 from infra import codecs
 from infra.codecs import ImageRejected
-from tests.samples.images import gradient, gradient_image, png_chunk, saved
+from tests.samples.images.forms import gradient, gradient_image, png_chunk, saved
 
 # The gradient, turned by the container itself, as libheif and x265 wrote it.
 TURNED_HEIC = base64.b64decode(

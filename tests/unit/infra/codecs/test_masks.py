@@ -28,8 +28,8 @@ from infra.codecs.masks import (
     fit_mask,
 )
 from infra.codecs.resize import geometry
-from tests.samples.images import png_chunk, saved
-from tests.samples.mutants import mutant
+from tests.samples.images.forms import png_chunk, saved
+from tests.samples.images.mutants import mutant
 
 PALETTE = [0, 0, 0, 128, 0, 0, 0, 128, 0, 128, 128, 0]
 

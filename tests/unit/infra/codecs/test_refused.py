@@ -11,7 +11,7 @@ import pytest
 from infra import codecs
 from infra.codecs import ImageRejected
 from infra.codecs.formats import check_format
-from tests.samples.images import gradient, gradient_image, png_chunk, saved
+from tests.samples.images.forms import gradient, gradient_image, png_chunk, saved
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from infra.codecs.pixels import fit_pixels
 from infra.codecs.resize import Geometry, Sizing, geometry, resize
-from tests.samples import references
-from tests.samples.photos import picture
+from tests.samples.images import references
+from tests.samples.images.photos import picture
 
 WHITE = (255, 255, 255)
 

@@ -13,7 +13,7 @@ from PIL import Image, ImageFile
 from infra import codecs
 from infra.codecs import ImageRejected
 from infra.codecs.pillow.library_state import no_warnings
-from tests.samples.images import saved
+from tests.samples.images.forms import saved
 
 
 def cut(data: bytes) -> bytes:

@@ -16,7 +16,7 @@ from PIL import Image
 
 from infra import codecs
 from infra.codecs import DecodedImage, ImageRejected, Pixels
-from tests.samples.images import gradient_image, saved
+from tests.samples.images.forms import gradient_image, saved
 
 ODD = Path(__file__).parents[4] / "../shared/data/odd"
 

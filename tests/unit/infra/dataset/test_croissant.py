@@ -17,9 +17,9 @@ from infra.dataset.version import DatasetVersion
 from infra.digests import sha256_hex
 from infra.format.contract import INDEX_SCHEMA, Manifest
 from infra.format.features import Feature
-from tests.samples.indexes import Image, indexed_version
-from tests.samples.published import coloured, publish
-from tests.samples.versions import VersionMaker
+from tests.samples.datasets.indexes import Image, indexed_version
+from tests.samples.datasets.published import coloured, publish
+from tests.samples.datasets.versions import VersionMaker
 
 PICTURES = coloured({"train": {"fox": 4, "bad \udcff byte": 3}, "test": {"fox": 2}})
 

@@ -18,7 +18,7 @@ from infra.dataset.version import DatasetVersion
 from infra.errors import CorruptDataError, FormatVersionError
 from infra.format.layout import manifest_file
 from infra.format.stored_manifest import decode_manifest, encode_manifest, is_sealed
-from tests.samples.versions import VersionMaker
+from tests.samples.datasets.versions import VersionMaker
 
 REPORT = "data/feed/report.html"
 

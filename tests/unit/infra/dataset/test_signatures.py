@@ -24,8 +24,8 @@ from infra.errors import ConfigError, LockedError, SignatureError
 from infra.format.layout import manifest_file, signature_file
 from infra.signing import PublicKey, SigningKey
 from infra.storage.filesystem import Storage
-from tests.samples.keys import Keys, make_keys
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.keys import Keys, make_keys
+from tests.samples.datasets.published import coloured, publish
 
 COUNTS = {"train": {"a": 6, "b": 5}, "test": {"a": 2, "b": 2}}
 

@@ -29,7 +29,7 @@ from infra.format.contract import FORMAT_VERSIONS, Accounting, TableFile
 from infra.format.layout import data_dir, manifest_file
 from infra.format.stored_manifest import decode_manifest, encode_manifest
 from infra.storage.names import check_dataset_name
-from tests.samples.versions import Made, VersionMaker
+from tests.samples.datasets.versions import Made, VersionMaker
 
 
 def made(root: Path, **options: object) -> Made:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.samples.kubernetes_schemas import check_values
+from tests.samples.clusters.kubernetes_schemas import check_values
 
 REPOSITORY = Path(__file__).parents[4]
 DEPLOY = REPOSITORY / "infra" / "deploy"

@@ -14,7 +14,7 @@ from beam_jobs.execution.flink import DEFAULT_JOB_PORT
 from beam_jobs.execution.workers.pool import check_loopback
 from infra.clusters.flink.configuration import Layout, flink_configuration
 from infra.clusters.flink.jars import FLINK_VERSION
-from tests.samples.kubernetes_schemas import check_by_definition
+from tests.samples.clusters.kubernetes_schemas import check_by_definition
 
 FOLDER = Path(__file__).parents[4] / "infra/deploy/flink"
 KUBERNETES = "1.31"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.samples.object_store import ObjectStore, serve
+from tests.samples.stores.object_store import ObjectStore, serve
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ import pytest
 from infra.errors import PublishConflict, StorageError
 from infra.storage.filesystem import Storage
 from infra.storage.objects.conditional import BucketWrites, ConditionalObjects, ObjectChanged
-from tests.samples.faulty_proxy import FaultyProxy, faulty_proxy
-from tests.samples.object_store import KEY, SECRET, ObjectStore
-from tests.samples.races import NUM_RACES, file_of, winners
+from tests.samples.preparing.races import NUM_RACES, file_of, winners
+from tests.samples.stores.faulty_proxy import FaultyProxy, faulty_proxy
+from tests.samples.stores.object_store import KEY, SECRET, ObjectStore
 
 CREDENTIALS = f"{KEY}:{SECRET}"
 

@@ -24,8 +24,8 @@ from infra.storage.locks.leases import LeaseTimes, lease
 from infra.storage.locks.locking import Lock
 from infra.storage.objects import retries
 from infra.storage.objects.conditional import BucketWrites, HolderObject
-from tests.samples.faulty_proxy import faulty_proxy
-from tests.samples.object_store import KEY, SECRET, ObjectStore
+from tests.samples.stores.faulty_proxy import faulty_proxy
+from tests.samples.stores.object_store import KEY, SECRET, ObjectStore
 from tests.samples.waiting import eventually
 
 SHORT = LeaseTimes(lease_seconds=1.5, renew_seconds=0.2, margin_seconds=1.0)

@@ -12,8 +12,8 @@ from infra.errors import NotFoundError, StorageError
 from infra.storage.filesystem import Storage
 from infra.storage.objects.retries import is_retryable
 from infra.storage.range_reader import RangeReader
-from tests.samples.faulty_proxy import FaultyProxy, faulty_proxy
-from tests.samples.object_store import KEY, SECRET, ObjectStore
+from tests.samples.stores.faulty_proxy import FaultyProxy, faulty_proxy
+from tests.samples.stores.object_store import KEY, SECRET, ObjectStore
 
 
 @pytest.fixture

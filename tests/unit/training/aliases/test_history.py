@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from infra.errors import ConfigError, CorruptDataError, FormatVersionError, UsageError
 from infra.storage.filesystem import Storage
-from tests.samples.object_store import serve_with_credentials
+from tests.samples.stores.object_store import serve_with_credentials
 from training.aliases.history import AliasHistory, holder_before, list_aliases, rolled_back
 from training.aliases.names import AliasName, names_an_alias, parse_alias
 from training.aliases.record import Action, AliasRecord, this_user

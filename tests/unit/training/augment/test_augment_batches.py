@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.samples.rand_augmented import SIZE, WARPS, Batch, images_of, operated
+from tests.samples.images.rand_augmented import SIZE, WARPS, Batch, images_of, operated
 from training.augment.batch_parameters import OPS, BatchParameters, draw_batch_parameters
 from training.augment.beta import beta_quantiles
 from training.config import AugmentSettings

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from infra.errors import ConfigError, UsageError
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.augment.batch_parameters import draw_batch_parameters
 from training.config import AugmentSettings, TrainConfig
 from training.dataset import Dataset, open_dataset
@@ -84,7 +84,7 @@ def test_the_loss_of_a_step_is_against_both_labels(dataset: Dataset) -> None:
     config = TrainConfig.model_validate(
         {
             "augment": AUGMENT,
-            "model": {"name": "tests.samples.linear_model"},
+            "model": {"name": "tests.samples.models.linear_model"},
             "data": {"image_size": 16, "global_batch_size": 8},
             "optimizer": {"label_smoothing": 0.1, "name": "sgd", "learning_rate": 1e-30, "weight_decay": 0},
         }

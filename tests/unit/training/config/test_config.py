@@ -10,7 +10,7 @@ import pytest
 
 from infra.errors import ConfigError
 from infra.settings import load_settings
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.config import TrainConfig
 from training.models import known_models, resolve_name
 from training.runs.identity import run_name
@@ -52,7 +52,7 @@ def test_wrong_settings_are_refused(override: str, message: str) -> None:
         ("resnet50", "ResNet50"),
         ("efficientnet_b0", "EfficientNetB0"),
         ("SmallCNN", "small_cnn"),
-        ("tests.samples.linear_model", "tests.samples.linear_model"),
+        ("tests.samples.models.linear_model", "tests.samples.models.linear_model"),
     ],
 )
 def test_models_are_found_in_any_spelling(spelling: str, name: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from infra.errors import ConfigError
 from infra.settings import load_settings
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.config import TrainConfig
 from training.config.optimizer_names import OPTIMIZERS
 from training.config.torch_settings import TORCH_OPTIMIZERS
@@ -45,7 +45,7 @@ def config(*overrides: str) -> TrainConfig:
         ("run.log_pictures=false", None),
         ("model.name=resnet18", None),
         ("model.name=ResNet50", None),
-        ("model.name=tests.samples.linear_model", None),
+        ("model.name=tests.samples.models.linear_model", None),
         ("optimizer.first_layer_factor=0.5", None),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 
 from infra.errors import EnvironmentFault
 from infra.progress import subscribe
-from tests.samples.published import coloured, digits, publish
+from tests.samples.datasets.published import coloured, digits, publish
 from training.config import AugmentSettings, ExportSettings
 from training.dataset import Dataset, open_dataset
 from training.export.forms import Exported, FormsRequest, compare, write_forms

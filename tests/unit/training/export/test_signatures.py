@@ -11,8 +11,8 @@ import pytest
 from flows import cli
 from infra.errors import ConfigError
 from infra.signing import SigningKey
-from tests.samples.keys import Keys, make_keys
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.keys import Keys, make_keys
+from tests.samples.datasets.published import coloured, publish
 from training.config import TrainConfig
 from training.export.signatures import remove_signatures, sign_exports
 from training.runs.identity import run_name

@@ -15,8 +15,8 @@ from flows import cli
 from infra.dataset.version import DatasetVersion
 from infra.errors import Cancelled, ConfigError, DataError
 from infra.settings import load_settings
-from tests.samples.published import coloured, patterned, publish, publish_patterned
-from tests.samples.sessions import StopAfter, last_state, trained
+from tests.samples.datasets.published import coloured, patterned, publish, publish_patterned
+from tests.samples.training.sessions import StopAfter, last_state, trained
 from training.config import TrainConfig
 from training.evaluate import evaluate_run
 from training.predict import predict
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:Depreca
 
 COUNTS = {"train": 48, "validation": 16, "test": 16}
 LINEAR = [
-    "model.name=tests.samples.linear_model", "data.image_size=8", "data.global_batch_size=8",
+    "model.name=tests.samples.models.linear_model", "data.image_size=8", "data.global_batch_size=8",
     "optimizer.learning_rate=0.3", "optimizer.weight_decay=0", "run.epochs=30",
 ]  # fmt: skip
 

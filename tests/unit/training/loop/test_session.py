@@ -13,8 +13,8 @@ import pytest
 
 from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError
-from tests.samples.published import coloured, publish
-from tests.samples.sessions import trained
+from tests.samples.datasets.published import coloured, publish
+from tests.samples.training.sessions import trained
 from training.config import DataSettings
 from training.dataset import Dataset
 from training.loop.evaluating.best import is_better, looks_since_best
@@ -74,10 +74,10 @@ def test_a_run_that_does_not_improve_stops_early(version: DatasetVersion, tmp_pa
 
 
 def test_callbacks_are_called_and_may_stop_the_run(version: DatasetVersion, tmp_path: Path) -> None:
-    from tests.samples import keras_callbacks
+    from tests.samples.training import keras_callbacks
 
     keras_callbacks.SEEN.clear()
-    callbacks = "run.callbacks=['tests.samples.keras_callbacks:make']"
+    callbacks = "run.callbacks=['tests.samples.training.keras_callbacks:make']"
     loop, found = trained(version, tmp_path, callbacks, "run.epochs=9", "optimizer.ema_decay=0.99")
     assert [what for what, _, _ in keras_callbacks.SEEN] == (
         ["train begins", *["step"] * 3, "epoch", *["step"] * 3, "epoch", "train ends"]
@@ -155,9 +155,12 @@ def test_no_pictures_and_no_profile_are_written_where_none_are_asked_for(
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("tests.samples.keras_callbacks", "is not 'module:factory'"),
-        ("tests.samples.keras_callbacks:mak", "cannot be imported"),
-        ("tests.samples.keras_callbacks:make_nothing", "returned 'nothing', not a keras.callbacks.Callback"),
+        ("tests.samples.training.keras_callbacks", "is not 'module:factory'"),
+        ("tests.samples.training.keras_callbacks:mak", "cannot be imported"),
+        (
+            "tests.samples.training.keras_callbacks:make_nothing",
+            "returned 'nothing', not a keras.callbacks.Callback",
+        ),
     ],
 )
 def test_names_that_lead_to_no_callback_are_refused(name: str, message: str) -> None:

@@ -10,9 +10,9 @@ import pytest
 from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError
 from infra.storage.filesystem import Storage
-from tests.samples.published import coloured, publish
-from tests.samples.ranks import apart
-from tests.samples.training_steps import STEPS, Training, Weights, batches, trained_elsewhere
+from tests.samples.datasets.published import coloured, publish
+from tests.samples.ranks.supervised import apart
+from tests.samples.training.steps import STEPS, Training, Weights, batches, trained_elsewhere
 from training.loop.checkpoints.checkpoints import Checkpoints, Progress
 
 keras = pytest.importorskip("keras")
@@ -53,7 +53,7 @@ def test_steps_in_parts_equal_whole_steps(version: DatasetVersion) -> None:
 
 def test_two_devices_equal_one(version: DatasetVersion) -> None:
     """With synchronised batch normalisation, averages, clipping and rates by layer."""
-    settings = [*ALL_ON, "model.name=tests.samples.normalized_model"]
+    settings = [*ALL_ON, "model.name=tests.samples.models.normalized_model"]
     one = Training(version, *settings).steps(batches()).weights()
     two = trained_elsewhere(Path(version.storage.location).parent, 2, *settings)
     assert apart(two, one) <= 1e-4

@@ -10,15 +10,15 @@ import pytest
 from infra.dataset.version import DatasetVersion
 from infra.errors import Cancelled, ConfigError
 from infra.settings import load_settings
-from tests.samples.published import coloured, publish
-from tests.samples.sessions import StopAfter, last_state, trained
+from tests.samples.datasets.published import coloured, publish
+from tests.samples.training.sessions import StopAfter, last_state, trained
 from training.config import TrainConfig
 
 pytest.importorskip("tensorflow")
 
 COUNTS = {"train": {"a": 12, "b": 8}, "validation": {"a": 3, "b": 2}}  # three steps an epoch
 TWO_STAGES = [
-    "model.name=tests.samples.two_layers", "model.warm_head_epochs=2", "run.epochs=4",
+    "model.name=tests.samples.models.two_layers", "model.warm_head_epochs=2", "run.epochs=4",
     "optimizer.head_learning_rate=0.05", "optimizer.learning_rate=0.01", "run.log_every_steps=1",
     "optimizer.first_layer_factor=0.5",
 ]  # fmt: skip

@@ -53,7 +53,7 @@ def test_images_and_models_that_do_not_fit_are_refused() -> None:
         build_model(replace(SPEC, image_size=100))
     assert "96" in str(refused.value.remedy)
     with pytest.raises(ConfigError, match="no layer whose output"):
-        build_model(replace(SPEC, name="tests.samples.linear_model"))
+        build_model(replace(SPEC, name="tests.samples.models.linear_model"))
 
 
 def test_weights_of_a_classifier_are_those_of_the_backbone(tmp_path: Path) -> None:

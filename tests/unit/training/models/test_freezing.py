@@ -91,5 +91,7 @@ def test_other_values_of_the_setting_are_refused(value: Any) -> None:
 def test_freezing_random_weights_is_refused() -> None:
     with pytest.raises(ValueError, match=r"set model.weights too"):
         TrainConfig.model_validate({"model": {"freeze": "backbone"}})
-    own = TrainConfig.model_validate({"model": {"freeze": ["a*"], "name": "tests.samples.linear_model"}})
+    own = TrainConfig.model_validate(
+        {"model": {"freeze": ["a*"], "name": "tests.samples.models.linear_model"}}
+    )
     assert own.model.freeze == ("a*",)

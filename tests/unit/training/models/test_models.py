@@ -13,8 +13,8 @@ from training.models import ModelSpec, build_model, default_image_size
 
 
 def test_a_model_of_ones_own_is_built() -> None:
-    assert default_image_size("tests.samples.linear_model") == 8
-    model = build_model(ModelSpec("tests.samples.linear_model", num_classes=3, image_size=8))
+    assert default_image_size("tests.samples.models.linear_model") == 8
+    model = build_model(ModelSpec("tests.samples.models.linear_model", num_classes=3, image_size=8))
     assert model.output_shape == (None, 3)
 
 

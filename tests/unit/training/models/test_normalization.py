@@ -13,7 +13,7 @@ from PIL import Image
 
 from infra.dataset.version import DatasetVersion
 from infra.format.contract import ChannelStatistics, SplitStatistics
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.config import TrainConfig
 from training.export.forms import Exported
 from training.export.saved_model import export

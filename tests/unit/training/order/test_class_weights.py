@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.samples.orders import CLASS_COUNTS, SEEDS, labels_of
+from tests.samples.datasets.orders import CLASS_COUNTS, SEEDS, labels_of
 from training.order import TrainingOrder
 from training.order.balance.class_weights import WEIGHT_RULES, balanced, effective_number
 from training.order.balance.class_weights import given as as_given

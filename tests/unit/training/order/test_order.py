@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.errors import ConfigError, DataError
-from tests.samples.orders import CLASS_COUNTS, SEEDS, epoch_of, labels_of
+from tests.samples.datasets.orders import CLASS_COUNTS, SEEDS, epoch_of, labels_of
 from training.order import SequentialOrder, TrainingOrder
 from training.order.balance.intervals import Intervals
 from training.order.balance.rules import sqrt, uniform

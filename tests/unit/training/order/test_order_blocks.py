@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.errors import ConfigError, DataError
-from tests.samples.orders import SEEDS, epoch_of, shard_sizes
+from tests.samples.datasets.orders import SEEDS, epoch_of, shard_sizes
 from training.order import BlockSizes, TrainingOrder
 from training.order.balance.rules import uniform
 from training.order.blocks import Blocks

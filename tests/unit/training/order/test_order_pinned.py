@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from tests.samples.orders import epoch_of
+from tests.samples.datasets.orders import epoch_of
 from training.order import BlockSizes, TrainingOrder
 from training.order.balance.rules import (
     RULES,

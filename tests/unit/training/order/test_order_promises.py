@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.samples.orders import AnyOrder, any_order, epoch_of
+from tests.samples.datasets.orders import AnyOrder, any_order, epoch_of
 from training.order import Shares, StepPlan
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from infra.errors import ConfigError
 from infra.settings import load_settings
-from tests.samples.orders import epoch_of, table_of
+from tests.samples.datasets.orders import epoch_of, table_of
 from training.config import TrainConfig
 from training.config.data import DataSettings
 from training.order import order_from_settings

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from infra.errors import ConfigError
 from infra.format.labels import NO_CLASS
-from tests.samples.orders import SEEDS, epoch_of, table_of
+from tests.samples.datasets.orders import SEEDS, epoch_of, table_of
 from training.config.data import DataSettings
 from training.order import TrainingOrder, order_from_settings
 from training.order.balance.several_labels import by_leading_label

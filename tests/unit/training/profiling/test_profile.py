@@ -11,11 +11,11 @@ import pytest
 
 from infra.errors import NotFoundError
 from infra.processes.children import run_child
-from tests.samples.drawn_objects import draw_objects, objects_config
-from tests.samples.masks import config as masks_config
-from tests.samples.masks import make_masked
-from tests.samples.prepared import run as prepare
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
+from tests.samples.images.drawn_objects import draw_objects, objects_config
+from tests.samples.images.masks import config as masks_config
+from tests.samples.images.masks import make_masked
+from tests.samples.preparing.prepared import run as prepare
 from training.config import AugmentSettings
 from training.dataset import open_dataset
 from training.order import TrainingOrder

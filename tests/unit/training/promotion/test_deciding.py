@@ -10,7 +10,7 @@ import pytest
 
 from infra.errors import DataError, NotFoundError, UsageError
 from infra.storage.filesystem import Storage
-from tests.samples.finished_runs import FinishedRuns
+from tests.samples.training.finished_runs import FinishedRuns
 from training.aliases.history import AliasHistory, Decision
 from training.aliases.names import AliasName
 from training.arrays import Ints

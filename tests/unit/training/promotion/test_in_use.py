@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from infra.errors import UsageError
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.config import TrainConfig
 from training.promotion.deciding import promote_by_hand
 from training.results.run_files.run_folder import open_run

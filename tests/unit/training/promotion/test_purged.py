@@ -8,7 +8,7 @@ import pytest
 
 from infra.dataset.catalog import Catalog
 from infra.errors import CorruptDataError
-from tests.samples.finished_runs import FinishedRuns
+from tests.samples.training.finished_runs import FinishedRuns
 from training.promotion import purged
 from training.promotion.deciding import promote_by_hand
 from training.results.run_files.run_folder import open_run

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from infra.settings import load_settings
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.config import TrainConfig
 from training.dataset import Dataset
 from training.runs.folds import divide_train_split

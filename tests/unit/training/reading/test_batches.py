@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from infra.errors import CorruptDataError
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.config import AugmentSettings
 from training.dataset import Dataset, open_dataset
 from training.order import TrainingOrder

@@ -12,7 +12,7 @@ from PIL import Image
 
 from infra.codecs import Pixels, encode_jpeg
 from infra.errors import CorruptDataError
-from tests.samples.photos import picture
+from tests.samples.images.photos import picture
 from training.reading.decode import Window, decode_window, resize_into
 
 SIZE = 32

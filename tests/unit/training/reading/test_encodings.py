@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from infra.errors import ConfigError
-from tests.samples.images import gradient
-from tests.samples.published import Picture, publish
+from tests.samples.datasets.published import Picture, publish
+from tests.samples.images.forms import gradient
 from training.dataset import open_dataset
 from training.reading import decode as windows
 

@@ -12,8 +12,8 @@ import pytest
 from infra.codecs import ImageRejected
 from infra.codecs.masks import decode_stored_mask
 from infra.errors import ConfigError, CorruptDataError
-from tests.samples.masks import COLORS, IGNORED, config, make_masked
-from tests.samples.prepared import run
+from tests.samples.images.masks import COLORS, IGNORED, config, make_masked
+from tests.samples.preparing.prepared import run
 from training.config.augment import AugmentSettings, RandAugmentSettings
 from training.dataset import Dataset, open_dataset
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from infra.errors import UsageError
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.config import AugmentSettings
 from training.dataset import Dataset, open_dataset
 

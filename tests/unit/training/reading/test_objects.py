@@ -9,8 +9,8 @@ import pytest
 
 from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError
-from tests.samples.drawn_objects import draw_objects, objects_config
-from tests.samples.prepared import run
+from tests.samples.images.drawn_objects import draw_objects, objects_config
+from tests.samples.preparing.prepared import run
 from training.config import AugmentSettings
 from training.dataset import Dataset, open_dataset
 from training.reading.records.objects import load_objects

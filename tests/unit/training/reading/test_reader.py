@@ -10,7 +10,7 @@ import pytest
 from infra.dataset.version import DatasetVersion
 from infra.errors import CorruptDataError
 from infra.format.records import CONTAINERS, Container
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.reading import load_table
 from training.reading.shard_reader import open_records
 

@@ -10,7 +10,7 @@ import pytest
 
 from infra.dataset.catalog import Catalog
 from infra.errors import CorruptDataError
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.reading import load_table
 from training.reading.records.record_ids import id_number, id_numbers, id_text
 

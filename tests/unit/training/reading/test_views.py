@@ -10,7 +10,7 @@ import pytest
 
 from infra.errors import DataError, NotFoundError
 from infra.settings import validate
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.config import TrainConfig
 from training.dataset import Dataset, open_dataset
 from training.reading import load_table, open_records

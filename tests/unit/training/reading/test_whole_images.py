@@ -11,7 +11,7 @@ import pytest
 
 from infra.codecs import decode
 from infra.errors import ConfigError, UsageError
-from tests.samples.published import Picture, publish
+from tests.samples.datasets.published import Picture, publish
 from training.config import AugmentSettings
 from training.dataset import Dataset, open_dataset
 

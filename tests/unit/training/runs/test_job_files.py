@@ -10,7 +10,7 @@ import pytest
 
 from infra.errors import ConfigError
 from infra.storage.filesystem import Storage
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.config import TrainConfig
 from training.runs.job_files import outer_job, write_job
 

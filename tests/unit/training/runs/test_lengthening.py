@@ -11,8 +11,8 @@ import pytest
 from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError
 from infra.settings import load_settings
-from tests.samples.published import coloured, publish
-from tests.samples.sessions import last_state
+from tests.samples.datasets.published import coloured, publish
+from tests.samples.training.sessions import last_state
 from training.config import TrainConfig
 from training.runs.identity import run_identity, run_name
 from training.runs.lengthening import check_not_past, finished_answer, why_not_continued
@@ -24,7 +24,7 @@ pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword")
 
 BASE = [
-    "model.name=tests.samples.linear_model", "data.image_size=8", "data.global_batch_size=8",
+    "model.name=tests.samples.models.linear_model", "data.image_size=8", "data.global_batch_size=8",
     "optimizer.schedule=constant", "optimizer.warmup_steps=4",
 ]  # fmt: skip
 COUNTS = {"train": {"a": 12, "b": 8}, "validation": {"a": 3, "b": 2}}

@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from infra.errors import Cancelled, Preempted
-from tests.samples.published import coloured, publish
-from tests.samples.trainer import settings
+from tests.samples.datasets.published import coloured, publish
+from tests.samples.training.trainer import settings
 from tests.samples.waiting import eventually
 from training.config import TrainConfig
 from training.ranks.cluster import Cluster
@@ -24,7 +24,7 @@ def test_a_stop_right_after_the_start_is_no_failure(
     tmp_path: Path, number: signal.Signals, error: type[Cancelled]
 ) -> None:
     version = publish(tmp_path / "datasets", coloured({"train": {"a": 2, "b": 2}}))
-    config = TrainConfig.model_validate(settings(model={"name": "tests.samples.linear_model"}))
+    config = TrainConfig.model_validate(settings(model={"name": "tests.samples.models.linear_model"}))
 
     def has_started() -> bool:
         children = psutil.Process().children()

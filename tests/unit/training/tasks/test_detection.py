@@ -15,7 +15,7 @@ from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError
 from infra.format.objects import OBJECT_FEATURES
 from infra.settings import validate
-from tests.samples.published import publish_patterned
+from tests.samples.datasets.published import publish_patterned
 from training.config import TrainConfig
 from training.reading.records.objects import Objects
 from training.results.predictions.detection_columns import DetectionColumns

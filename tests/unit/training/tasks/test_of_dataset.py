@@ -15,7 +15,7 @@ from infra.format.labels import target_names, targets_feature
 from infra.format.masks import MaskFormat
 from infra.format.objects import OBJECT_FEATURES
 from infra.settings import validate
-from tests.samples.published import Picture, coloured, patterned, publish, publish_patterned
+from tests.samples.datasets.published import Picture, coloured, patterned, publish, publish_patterned
 from training.config import TrainConfig
 from training.runs.identity import run_name
 from training.tasks.target_scale import target_scale

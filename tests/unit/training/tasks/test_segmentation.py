@@ -15,8 +15,8 @@ from PIL import Image
 
 from infra.errors import ConfigError
 from infra.settings import validate
-from tests.samples.masks import CLASSES, config, make_masked
-from tests.samples.prepared import run
+from tests.samples.images.masks import CLASSES, config, make_masked
+from tests.samples.preparing.prepared import run
 from training.config import TrainConfig
 from training.dataset import Dataset, open_dataset
 from training.loop.parts import build_parts

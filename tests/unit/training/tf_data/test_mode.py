@@ -11,8 +11,8 @@ import pytest
 from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError
 from infra.settings import load_settings
-from tests.samples.elsewhere import elsewhere
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.elsewhere import elsewhere
+from tests.samples.datasets.published import coloured, publish
 from training.config import TrainConfig
 from training.config.data import DataSettings
 from training.config.reading import ReadingSettings

@@ -11,7 +11,7 @@ import pytest
 
 from infra.codecs import decode
 from infra.errors import ConfigError, CorruptDataError, NotFoundError, UsageError
-from tests.samples.published import Picture, coloured, publish
+from tests.samples.datasets.published import Picture, coloured, publish
 from training.augment import flips, keys_at, windows
 from training.config import AugmentSettings
 from training.config.data import DataSettings

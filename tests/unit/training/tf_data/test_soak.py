@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 
 # Reads the epochs of one dataset object, as a run does, and notes resident memory after each.
 _READ = """

@@ -20,7 +20,7 @@ from beam_jobs.sources.fetching.pacing import GIVEN_UP_AFTER
 from beam_jobs.sources.fetching.rounds import REQUESTS_SCHEMA, fetch_all, settled_uris
 from beam_jobs.sources.fetching.store import ANSWERS_SCHEMA, RunStore
 from infra.storage.filesystem import Storage
-from tests.samples.image_server import (
+from tests.samples.sources.image_server import (
     ImageServer,
     Step,
     cut_off,

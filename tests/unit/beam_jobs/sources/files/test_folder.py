@@ -14,7 +14,7 @@ from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.ignore import IgnorePatterns
 from beam_jobs.sources.files.walking import SourceFault
 from infra.errors import NotFoundError, StorageError
-from tests.samples.photos import write
+from tests.samples.images.photos import write
 
 
 def test_a_source_that_cannot_be_entered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from beam_jobs.sources.files.ignore import IgnorePatterns
 from beam_jobs.sources.files.walking import FoundFile
 from beam_jobs.sources.listing import Listing
 from infra.errors import StorageError
-from tests.samples.photos import write
+from tests.samples.images.photos import write
 
 
 def walk(root: Path, *patterns: str) -> list[FoundFile]:

@@ -13,8 +13,8 @@ from beam_jobs.schemas import file_refs
 from beam_jobs.sources import list_inputs, open_reader
 from beam_jobs.sources.files.folder import SourceFolder
 from infra.errors import ConfigError, NotFoundError
-from tests.samples.photos import jpeg
-from tests.samples.row_sources import config_of, example, images_of, listed, outcomes
+from tests.samples.images.photos import jpeg
+from tests.samples.sources.rows import config_of, example, images_of, listed, outcomes
 
 
 def write_records(path: Path, payloads: Sequence[bytes], group_size: int) -> None:

@@ -14,8 +14,8 @@ import pytest
 from beam_jobs.sources.rows.png import stored_png
 from infra.codecs import decode
 from infra.errors import ConfigError, NotFoundError
-from tests.samples.photos import write
-from tests.samples.row_sources import idx_bytes, images_of, listed, outcomes
+from tests.samples.images.photos import write
+from tests.samples.sources.rows import idx_bytes, images_of, listed, outcomes
 
 GREY = np.random.default_rng(0).integers(0, 256, (6, 5, 7), dtype=np.uint8)
 COLOR = np.random.default_rng(1).integers(0, 256, (6, 5, 7, 3), dtype=np.uint8)

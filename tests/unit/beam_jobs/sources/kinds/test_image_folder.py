@@ -14,7 +14,7 @@ from beam_jobs.sources import list_inputs
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.listing import Listing
 from infra.errors import ConfigError, NotFoundError, UsageError
-from tests.samples.photos import write
+from tests.samples.images.photos import write
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from beam_jobs.sources import list_inputs, open_reader
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.walking import SourceFault
 from infra.errors import ConfigError, NotFoundError
-from tests.samples.photos import jpeg, write
-from tests.samples.row_sources import (
+from tests.samples.images.photos import jpeg, write
+from tests.samples.sources.rows import (
     IMAGE_STRUCT,
     config_of,
     hugging_face_table,

@@ -17,9 +17,9 @@ from beam_jobs.sources.kinds.tfds.features import leaves_of
 from beam_jobs.sources.listing import Listing
 from beam_jobs.tables.features import features_of
 from infra.errors import ConfigError, NotFoundError
-from tests.samples.photos import jpeg, png, write
-from tests.samples.row_sources import example, outcomes
-from tests.samples.tfds_folders import (
+from tests.samples.images.photos import jpeg, png, write
+from tests.samples.sources.rows import example, outcomes
+from tests.samples.sources.tfds_folders import (
     BOX,
     CLASSES,
     PLAIN,

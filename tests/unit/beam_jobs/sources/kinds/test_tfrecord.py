@@ -13,8 +13,8 @@ import pytest
 
 from infra.errors import ConfigError, NotFoundError
 from infra.format.records import frame
-from tests.samples.photos import jpeg, write
-from tests.samples.row_sources import example, images_of, listed, outcomes
+from tests.samples.images.photos import jpeg, write
+from tests.samples.sources.rows import example, images_of, listed, outcomes
 
 PACK = {"": bytes, ".gz": gzip.compress, ".zlib": zlib.compress}
 

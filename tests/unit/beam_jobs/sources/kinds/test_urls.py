@@ -18,8 +18,8 @@ from beam_jobs.sources.listing import Listing
 from beam_jobs.sources.workplace import Workplace
 from infra.errors import NotFoundError
 from infra.storage.filesystem import Storage
-from tests.samples.image_server import ImageServer, image, running_server, status, versioned
-from tests.samples.photos import jpeg
+from tests.samples.images.photos import jpeg
+from tests.samples.sources.image_server import ImageServer, image, running_server, status, versioned
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from beam_jobs.sources.listing import Listing
 from beam_jobs.sources.recognition.recognising import settled
 from infra.errors import ConfigError
 from infra.settings import validate
-from tests.samples.archives import make_tar
-from tests.samples.photos import jpeg, write
+from tests.samples.images.photos import jpeg, write
+from tests.samples.sources.archives import make_tar
 
 FOLDER = {f"{label}/{number}.jpg": jpeg(number) for label in ("cat", "dog") for number in (1, 2)}
 

@@ -9,35 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.config import PrepareConfig, SourceConfig
+from beam_jobs.config import PrepareConfig
 from beam_jobs.dry_run import dry_run
-from beam_jobs.request import JobRequest
 from beam_jobs.sources import list_inputs, open_source
-from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.recognition.description import described_kinds
-from beam_jobs.sources.recognition.glance import glance_at
-from beam_jobs.sources.recognition.recognising import folder_and_files, recognise, settled
-from infra.errors import ConfigError, NotFoundError, UsageError
-from tests.samples.archives import make_tar, make_zip, pictures
-from tests.samples.photos import jpeg, write
-from tests.samples.tfds_folders import make_tfds, plain_records
+from beam_jobs.sources.recognition.recognising import folder_and_files, settled
+from infra.errors import NotFoundError, UsageError
+from tests.samples.images.photos import jpeg, write
+from tests.samples.sources.archives import make_tar, make_zip, pictures
+from tests.samples.sources.requests import asked, parquet
+from tests.samples.sources.tfds_folders import make_tfds, plain_records
 
 IMAGES = {"cat/1.jpg": jpeg(1), "dog/2.jpg": jpeg(2)}
-
-
-def asked(source: Path | str, **settings: Any) -> JobRequest:
-    config = PrepareConfig.model_validate({"source": {"kind": "auto", **settings}})
-    return JobRequest(source=str(source), dataset="d", root="/nowhere/root", config=config)
-
-
-def _parquet(columns: dict[str, list[Any]]) -> bytes:
-    sink = io.BytesIO()
-    pq.write_table(pa.table(columns), sink)
-    return sink.getvalue()
 
 
 def _npz() -> bytes:
@@ -86,11 +71,11 @@ SOURCES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "addresses": (lambda path: write(path, {"l.tsv": b"url\tlabel\nhttp://a/1.jpg\tcat\n"}), "urls"),
     "rows of images": (
-        lambda path: write(path, {"0.parquet": _parquet({"image": [b"1"], "label": [0]})}),
+        lambda path: write(path, {"0.parquet": parquet({"image": [b"1"], "label": [0]})}),
         "parquet",
     ),
     "a Parquet table": (
-        lambda path: write(path, {"l.parquet": _parquet({"path": ["1.jpg"], "label": ["a"]}), "1.jpg": b""}),
+        lambda path: write(path, {"l.parquet": parquet({"path": ["1.jpg"], "label": ["a"]}), "1.jpg": b""}),
         "table",
     ),
     "TFDS": (lambda path: make_tfds(path, {"train": [plain_records(1)]}), "tfds"),
@@ -206,7 +191,7 @@ TABLES: dict[str, tuple[dict[str, bytes], dict[str, Any], dict[str, Any]]] = {
         {"path_column": "file", "label_column": "class", "prefix": "deep/er"},
     ),
     "Parquet": (
-        {"l.parquet": _parquet({"path": ["7.jpg"], "label": ["a"]}), "p/7.jpg": b""},
+        {"l.parquet": parquet({"path": ["7.jpg"], "label": ["a"]}), "p/7.jpg": b""},
         {},
         {"prefix": "p"},
     ),
@@ -216,7 +201,7 @@ TABLES: dict[str, tuple[dict[str, bytes], dict[str, Any], dict[str, Any]]] = {
         {"path_column": "image", "prefix": "images"},
     ),
     "numbers": (
-        {"l.parquet": _parquet({"id": ["7"], "price": [1.5]}), "images/7.jpg": b""},
+        {"l.parquet": parquet({"id": ["7"], "price": [1.5]}), "images/7.jpg": b""},
         {"table": {"target_columns": ["price"]}},
         {"path_column": "id", "prefix": "images"},
     ),
@@ -322,98 +307,3 @@ def test_every_kind_is_described() -> None:
     of_tfds = {option["option"] for option in kinds["tfds"]["options"]}
     assert {"source.tfds.splits", "source.rows.label"} <= of_tfds
     assert "source.rows.features" not in of_tfds, "refused: the metadata say what there is"
-
-
-def test_the_folder_of_annotated_images_is_recognised(tmp_path: Path) -> None:
-    head = b'{"images": [{"id": 1, "file_name": "1.jpg"}], "annotations": [], "categories": []}'
-    write(tmp_path, {"annotations/train.json": head, "photos/big/1.jpg": b"", "0.jpg": b""})
-    found = recognise(glance_at(SourceFolder(str(tmp_path))), SourceConfig())["coco"]
-    (part,) = found.settings["objects"]["annotations"]
-    assert part == {"file": "annotations/train.json", "images": "photos/big"}
-
-
-def test_names_of_coco_files_give_the_splits(tmp_path: Path) -> None:
-    head = b'{"images": [{"id": 1, "file_name": "%d.jpg"}], "annotations": [], "categories": []}'
-    files = {"instances_train2017": 1, "instances_val2017": 2, "captions_train2017": 1}
-    write(tmp_path, {f"annotations/{name}.json": head % at for name, at in files.items()})
-    write(tmp_path, {"train2017/1.jpg": b"", "val2017/2.jpg": b""})
-    found = recognise(glance_at(SourceFolder(str(tmp_path))), SourceConfig())["coco"]
-    assert "their names give the splits" in found.why
-    assert [tuple(part.values()) for part in found.settings["objects"]["annotations"]] == [
-        ("annotations/instances_train2017.json", "train2017", "train"),
-        ("annotations/instances_val2017.json", "val2017", "validation"),
-    ]
-    write(tmp_path, {"annotations/instances_more_train.json": head % 1})
-    assert "coco" not in recognise(glance_at(SourceFolder(str(tmp_path))), SourceConfig()), "two for train"
-
-
-def test_image_sets_of_voc_are_recognised(tmp_path: Path) -> None:
-    write(tmp_path, {"Annotations/1.xml": b"<annotation><filename>1.jpg</filename></annotation>"})
-    write(tmp_path, {"JPEGImages/1.jpg": b"", "ImageSets/Main/train.txt": b"1\n"})
-    found = recognise(glance_at(SourceFolder(str(tmp_path))), SourceConfig())["voc"]
-    assert found.settings["objects"]["image_sets"] == "ImageSets/Main"
-    assert "ImageSets/Main give the splits" in found.why
-
-
-def test_images_that_a_glance_does_not_show_are_looked_up(tmp_path: Path) -> None:
-    write(tmp_path, {"instances.json": COCO} | {f"photos/{number:03}.jpg": b"" for number in range(450)})
-    write(tmp_path, {"photos/t.jpg": b"x"})
-    found = recognise(glance_at(SourceFolder(str(tmp_path))), SourceConfig())
-    assert list(found) == ["coco"]
-    assert found["coco"].settings["objects"]["annotations"][0]["images"] == "photos"
-
-
-@pytest.mark.parametrize(
-    "folders", [("images", "masks"), ("train/images", "train/masks"), ("images/val", "masks/val")]
-)
-def test_masks_are_recognised_and_need_their_classes(folders: tuple[str, str], tmp_path: Path) -> None:
-    images, masks = folders
-    write(tmp_path, {f"{images}/1.jpg": b"", f"{masks}/1.png": b""})
-    with pytest.raises(ConfigError, match=r"source\.masks\.classes"):
-        settled(asked(tmp_path))
-    source = settled(asked(tmp_path, masks={"classes": ["road", "car"]})).config.source
-    assert (source.kind, source.masks.images) == ("masks", "images")
-    assert settled(asked(tmp_path, labels="none")).config.source.kind == "image_folder"
-
-
-def test_masks_beside_other_folders_of_images_are_refused(tmp_path: Path) -> None:
-    write(tmp_path, {"images/1.jpg": b"", "masks/1.png": b"", "cat/2.jpg": b""})
-    with pytest.raises(UsageError, match=r"may be of several kinds: image_folder .*; masks "):
-        settled(asked(tmp_path))
-
-
-BOX_LISTS: dict[str, bytes] = {
-    "labels.jsonl": b'{"path": "1.jpg", "boxes": [[10, 5, 30, 35], [1, 2, 3, 4]], '
-    b'"labels": ["cat", "dog"]}\n',
-    "labels.parquet": _parquet(
-        {"path": ["1.jpg"], "boxes": [[[10.0, 5, 30, 35], [1, 2, 3, 4]]], "labels": [["cat", "dog"]]}
-    ),
-}
-
-
-@pytest.mark.parametrize("name", BOX_LISTS)
-def test_lists_of_boxes_are_recognised_once_their_numbers_have_a_meaning(tmp_path: Path, name: str) -> None:
-    write(tmp_path, {"1.jpg": jpeg(1), name: BOX_LISTS[name]})
-    with pytest.raises(UsageError, match=f"{name} has boxes as lists in its column 'boxes'") as error:
-        settled(asked(tmp_path))
-    assert "--set source.objects.table.box_format=xyxy" in str(error.value.remedy)
-    request = settled(asked(tmp_path, objects={"table": {"box_format": "xyxy"}}))
-    table = request.config.source.objects.table
-    assert request.config.source.kind == "box_table"
-    assert (table.path_column, table.label_column, table.box_columns) == ("path", "labels", ("boxes",))
-    (row,) = [
-        row
-        for row in list_inputs(open_source(request), request.config).table.to_pylist()
-        if row["uri"] == "1.jpg"
-    ]
-    assert row["feature:labels"] == ["cat", "dog"]
-
-
-def test_a_row_an_object_with_its_box_as_a_list(tmp_path: Path) -> None:
-    rows = b'image,bbox,class\n1.jpg,"[1, 2, 30, 20]",cat\n1.jpg,"[5, 5, 9, 9]",dog\n'
-    write(tmp_path, {"1.jpg": jpeg(1), "boxes.csv": rows})
-    request = settled(asked(tmp_path, objects={"table": {"box_format": "xywh"}}))
-    table = request.config.source.objects.table
-    assert (request.config.source.kind, table.box_columns, table.label_column) == (
-        "box_table", ("bbox",), "class",
-    )  # fmt: skip

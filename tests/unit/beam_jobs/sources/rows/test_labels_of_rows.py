@@ -16,8 +16,8 @@ from pydantic import ValidationError
 from beam_jobs.tables.features import features_of
 from infra.errors import ConfigError
 from infra.format.records import frame
-from tests.samples.photos import jpeg
-from tests.samples.row_sources import IMAGE_STRUCT, config_of, example, listed, write_parquet
+from tests.samples.images.photos import jpeg
+from tests.samples.sources.rows import IMAGE_STRUCT, config_of, example, listed, write_parquet
 
 NAMES = ("cat", "dog", "cow")
 

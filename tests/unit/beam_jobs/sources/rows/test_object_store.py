@@ -10,11 +10,11 @@ import pytest
 
 from infra.errors import NotFoundError
 from infra.format.records import frame
-from tests.samples.imports import import_of
-from tests.samples.object_store import KEY, SECRET, serve
-from tests.samples.photos import jpeg, write
-from tests.samples.row_sources import example, hugging_face_table, images_of, write_parquet
-from tests.samples.tfds_folders import make_tfds
+from tests.samples.images.photos import jpeg, write
+from tests.samples.preparing.imports import import_of
+from tests.samples.sources.rows import example, hugging_face_table, images_of, write_parquet
+from tests.samples.sources.tfds_folders import make_tfds
+from tests.samples.stores.object_store import KEY, SECRET, serve
 
 
 def test_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

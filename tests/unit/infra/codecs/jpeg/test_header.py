@@ -15,7 +15,7 @@ from infra.codecs import ImageRejected
 from infra.codecs.jpeg.decode import check_header, read_header
 from infra.codecs.jpeg.segments import without_metadata
 from infra.codecs.structure.exif import orientation_in
-from tests.samples.images import gradient, saved
+from tests.samples.images.forms import gradient, saved
 
 SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
 

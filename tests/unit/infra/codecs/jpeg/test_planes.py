@@ -27,9 +27,9 @@ from infra.codecs.measures.moments import halve, pixel_statistics, plane_statist
 from infra.codecs.orientation import apply_orientation
 from infra.codecs.pixels import fit_pixels
 from infra.codecs.resize import Sizing, geometry, resize
-from tests.samples import references
-from tests.samples.images import gradient, saved
-from tests.samples.photos import picture
+from tests.samples.images import references
+from tests.samples.images.forms import gradient, saved
+from tests.samples.images.photos import picture
 
 WHITE = (255, 255, 255)
 

@@ -15,8 +15,8 @@ from infra import codecs
 from infra.codecs import ImageRejected, Pixels
 from infra.codecs.jpeg.header import read_header
 from infra.codecs.jpeg.libturbojpeg import LIBRARY_VARIABLE, library
-from tests.samples.images import gradient_image, saved
-from tests.samples.jpegs import first_scans, noise, sampled_jpeg, scan_count
+from tests.samples.images.forms import gradient_image, saved
+from tests.samples.images.jpegs import first_scans, noise, sampled_jpeg, scan_count
 
 needs_library = pytest.mark.skipif(library() is None, reason="libturbojpeg is not installed")
 
@@ -89,7 +89,7 @@ def test_an_unusual_sampling_that_ends_early_is_truncated_and_salvaged() -> None
 def test_without_libturbojpeg_an_unusual_sampling_is_refused_with_a_remedy() -> None:
     code = """if True:
         from infra import codecs
-        from tests.samples.jpegs import noise, sampled_jpeg
+        from tests.samples.images.jpegs import noise, sampled_jpeg
         planes = [noise()[:, :, channel] for channel in range(3)]
         try:
             codecs.decode(sampled_jpeg(planes, ((3, 1), (1, 1), (1, 1))))

@@ -11,7 +11,7 @@ from infra.codecs.measures.look import looks, without_border
 from infra.codecs.measures.perceptual import thumbnail
 from infra.codecs.pixels import luma
 from infra.format.look import LOOK_BYTES, LOOK_SIDE, ROOT_UNIT
-from tests.samples.photos import picture
+from tests.samples.images.photos import picture
 
 
 def thumbnails(count: int) -> np.ndarray:

@@ -9,7 +9,7 @@ from PIL import Image
 from infra.codecs import Pixels
 from infra.codecs.measures.perceptual import perceptual_hashes, thumbnail
 from infra.codecs.pixels import luma
-from tests.samples.photos import picture
+from tests.samples.images.photos import picture
 
 
 def hash_of(pixels: Pixels) -> int | None:

@@ -16,7 +16,7 @@ from infra.codecs.metadata.heif_items import exif_and_xmp
 from infra.codecs.metadata.reading import read_metadata
 from infra.codecs.metadata.text import iso_time
 from infra.codecs.metadata.xmp import CREATOR, read_xmp
-from tests.samples.described import box, image_file, jumbf, xmp
+from tests.samples.images.described import box, image_file, jumbf, xmp
 
 
 class CountedBytes(bytes):

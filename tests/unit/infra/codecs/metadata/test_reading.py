@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from infra.codecs.metadata.reading import NOTHING, Metadata, read_metadata
 from infra.codecs.metadata.text import MAX_CHARACTERS, clean, iso_time
 from infra.codecs.metadata.xmp import CREATOR, RIGHTS, read_xmp
-from tests.samples import described
-from tests.samples.described import NEWSCODES, image_file, manifest, store, xmp
+from tests.samples.images import described
+from tests.samples.images.described import NEWSCODES, image_file, manifest, store, xmp
 
 FORMATS = ("jpeg", "png", "webp", "tiff", "avif")
 TRAINED, CAPTURE = NEWSCODES + "trainedAlgorithmicMedia", NEWSCODES + "digitalCapture"

@@ -11,7 +11,7 @@ from PIL import Image
 
 from infra import codecs
 from infra.codecs.metadata.removal import without_metadata
-from tests.samples.images import gradient, gradient_image, png_chunk, rgb_profile, saved
+from tests.samples.images.forms import gradient, gradient_image, png_chunk, rgb_profile, saved
 
 SECRETS = {"JPEG": b"\xff\xe1", "PNG": b"eXIf", "WEBP": b"EXIF"}
 

@@ -7,7 +7,7 @@ import pytest
 
 from infra import codecs
 from infra.codecs import ImageRejected
-from tests.samples.bmps import RunLengthPainter, painted
+from tests.samples.images.bmps import RunLengthPainter, painted
 
 PALETTE = np.array([[0, 0, 0], [255, 0, 0], [0, 255, 0], [0, 0, 255], [9, 99, 199]], np.uint8)
 

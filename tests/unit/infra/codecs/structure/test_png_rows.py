@@ -13,8 +13,8 @@ from infra import codecs
 from infra.codecs import ImageRejected
 from infra.codecs.structure.png_chunks import read_png
 from infra.codecs.structure.png_rows import rows_bytes
-from tests.samples.images import gradient, gradient_image, png_chunk, saved
-from tests.samples.jpegs import noise
+from tests.samples.images.forms import gradient, gradient_image, png_chunk, saved
+from tests.samples.images.jpegs import noise
 
 RGB, GREY = 2, 0
 

@@ -12,8 +12,8 @@ from PIL import Image
 
 from infra import codecs
 from infra.codecs import ImageRejected
-from tests.samples.images import gradient_image, saved
-from tests.samples.jpegs import noise
+from tests.samples.images.forms import gradient_image, saved
+from tests.samples.images.jpegs import noise
 
 WIDTH, HEIGHT, ROWS = 40, 30, 10  # a strip has 10 rows
 

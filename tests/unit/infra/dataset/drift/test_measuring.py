@@ -12,7 +12,7 @@ import pytest
 from infra.dataset.drift.figures import Drift
 from infra.dataset.drift.limits import DriftLimits
 from infra.dataset.drift.measuring import measure
-from tests.samples.indexes import Image, indexed_version
+from tests.samples.datasets.indexes import Image, indexed_version
 
 RNG = np.random.default_rng(7)
 

@@ -28,7 +28,7 @@ from infra.format.examples import ImageRecord, parse_example
 from infra.format.features import Feature
 from infra.format.records import iter_records
 from infra.storage.names import uri_of
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 
 PICTURES = coloured({"train": {"red fox": 7, "späte\nEule": 5}, "test": {"red fox": 2}})
 Found = dict[str, tuple[str, int, bytes]]  # id -> (split, label, image)

@@ -14,8 +14,8 @@ from infra.dataset.exports.export import export
 from infra.dataset.version import DatasetVersion
 from infra.errors import Cancelled, CorruptDataError, LockedError, UsageError
 from infra.storage.filesystem import Storage
-from tests.samples.object_store import ObjectStore, serve
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
+from tests.samples.stores.object_store import ObjectStore, serve
 
 PICTURES = coloured({"train": {"fox": 20, "owl": 16}, "test": {"owl": 4}})
 

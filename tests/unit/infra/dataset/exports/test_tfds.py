@@ -17,7 +17,7 @@ from infra.format.contract import Manifest
 from infra.format.examples import parse_example
 from infra.format.records import iter_records, unframe
 from infra.storage.filesystem import Storage
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 
 PICTURES = coloured({"train": {"fox": 7, "owl": 5}, "validation": {"fox": 1}})
 

@@ -13,7 +13,7 @@ from infra.dataset.catalog import Catalog
 from infra.dataset.views.view import view_of
 from infra.errors import NotFoundError, UsageError
 from infra.format.contract import Manifest
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 
 CLASSES = ["coat", "hat", "it's"]
 TABLE = pa.table(

@@ -9,7 +9,7 @@ import pytest
 from infra.dataset.catalog import Catalog
 from infra.dataset.views.references import Reference, parse_reference, reference_of
 from infra.errors import NotFoundError, UsageError
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from infra.errors import LossNotFinite, LossNotFiniteElsewhere
 from infra.progress import Event, subscribe
-from tests.samples.peers import Alone, WithOthers
+from tests.samples.ranks.peers import Alone, WithOthers
 from training.config import TrainConfig
 from training.loop.checkpoints.checkpoints import Progress
 from training.loop.epochs.reports import StepTotals, TrainingReports

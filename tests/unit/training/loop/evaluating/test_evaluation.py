@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.dataset import open_dataset
 from training.models import ModelSpec, build_model
 
@@ -25,7 +25,7 @@ def test_a_split_is_evaluated_again_and_again(tmp_path: Path, monkeypatch: pytes
     )
     publish(tmp_path, coloured({"test": {"a": 7, "b": 4}}), name="set")
     reader = open_dataset("set", root=tmp_path).reader("test")
-    model = build_model(ModelSpec("tests.samples.linear_model", num_classes=2, image_size=8))
+    model = build_model(ModelSpec("tests.samples.models.linear_model", num_classes=2, image_size=8))
     evaluator = Evaluator(tf.distribute.get_strategy(), model, SingleLabel(2), EvaluationSize(8, 4))
     seen: list[int] = []
     first, second = (evaluator.evaluate(reader, seen.append) for _ in range(2))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.config import TrainConfig
 from training.dataset import open_dataset
 

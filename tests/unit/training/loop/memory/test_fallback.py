@@ -12,8 +12,8 @@ import pytest
 from infra.dataset.version import DatasetVersion
 from infra.errors import OutOfMemory
 from infra.settings import load_settings
-from tests.samples.published import coloured, publish
-from tests.samples.sessions import last_state, trained
+from tests.samples.datasets.published import coloured, publish
+from tests.samples.training.sessions import last_state, trained
 from training.config import AugmentSettings, TrainConfig
 from training.loop.memory.fallback import more_parts, settle_parts_of_ranks, within_memory
 from training.loop.sharing.division import equal_division, unit_of_rows
@@ -26,8 +26,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't
 
 COUNTS = {"train": {"a": 12, "b": 8}, "validation": {"a": 3, "b": 2}}
 HUNGRY = [
-    "model.name=tests.samples.hungry_model", "data.image_size=8", "data.global_batch_size=8", "run.epochs=2",
-    "run.trace_records=true", "data.seed=1",
+    "model.name=tests.samples.models.hungry_model", "data.image_size=8", "data.global_batch_size=8",
+    "run.epochs=2", "run.trace_records=true", "data.seed=1",
 ]  # fmt: skip
 
 

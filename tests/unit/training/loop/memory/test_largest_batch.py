@@ -12,7 +12,7 @@ from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError
 from infra.processes.process import own_peak_rss_bytes
 from infra.settings import load_settings
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.config import TrainConfig
 from training.loop.memory.largest_batch import find_largest_batch
 from training.loop.memory.sizes import fitting_sizes
@@ -59,7 +59,7 @@ def sizes(version: DatasetVersion, ram_bytes: int, *overrides: str, num_ranks: i
 def test_sizes_are_tried_until_one_does_not_fit(
     version: DatasetVersion, model: str, ram_bytes: int, more: list[str], expected: list[int]
 ) -> None:
-    assert sizes(version, ram_bytes, f"model.name=tests.samples.{model}", *more) == expected
+    assert sizes(version, ram_bytes, f"model.name=tests.samples.models.{model}", *more) == expected
 
 
 @pytest.mark.parametrize(
@@ -74,19 +74,19 @@ def test_sizes_are_tried_until_one_does_not_fit(
 def test_ranks_share_a_step(
     version: DatasetVersion, model: str, num_ranks: int, shares: str, expected: list[int]
 ) -> None:
-    settings = [f"model.name=tests.samples.{model}", f"ranks.shares={shares}"]
+    settings = [f"model.name=tests.samples.models.{model}", f"ranks.shares={shares}"]
     assert sizes(version, PLENTY, *settings, num_ranks=num_ranks) == expected
 
 
 def test_ranks_share_the_memory_of_their_host(version: DatasetVersion) -> None:
     enough = 2 * own_peak_rss_bytes() + (1 << 30)
-    linear = "model.name=tests.samples.linear_model"
+    linear = "model.name=tests.samples.models.linear_model"
     assert sizes(version, enough, linear, num_ranks=2) == [2, 4, 8, 16]
     assert sizes(version, enough, linear, num_ranks=8) == []
 
 
 def test_the_size_is_found_in_a_process_of_its_own_and_kept(version: DatasetVersion, tmp_path: Path) -> None:
-    hungry = config("model.name=tests.samples.hungry_model", "ranks.workers=2", "run.devices=cpu:2")
+    hungry = config("model.name=tests.samples.models.hungry_model", "ranks.workers=2", "run.devices=cpu:2")
     root = Path(version.storage.location).parent
     found = find_largest_batch(hungry, version, root)
     assert found == 8
@@ -99,7 +99,7 @@ def test_the_size_is_found_in_a_process_of_its_own_and_kept(version: DatasetVers
 
 def test_ranks_that_an_outer_system_started_share_a_step(version: DatasetVersion) -> None:
     """Rank 0 tries, while the others wait for it."""
-    hungry = config("model.name=tests.samples.hungry_model", "run.accumulate_steps=2")
+    hungry = config("model.name=tests.samples.models.hungry_model", "run.accumulate_steps=2")
     place = Meeting(0, 3, "localhost", 1)
     assert find_largest_batch(hungry, version, Path(version.storage.location).parent, place) == 12
 
@@ -108,7 +108,11 @@ def test_ranks_that_an_outer_system_started_share_a_step(version: DatasetVersion
 def test_a_run_of_ranks_keeps_the_size_that_it_found(version: DatasetVersion, tmp_path: Path) -> None:
     """With one rank, a step no longer fits: it goes on with the same global batch, in parts."""
     root = Path(version.storage.location).parent
-    base = ["model.name=tests.samples.hungry_model", "optimizer.schedule=constant", "run.trace_records=true"]
+    base = [
+        "model.name=tests.samples.models.hungry_model",
+        "optimizer.schedule=constant",
+        "run.trace_records=true",
+    ]
     ranks = config(*base, "ranks.workers=2", "run.devices=cpu:2", "run.epochs=1")
     found = train_dataset("set", ranks, root=root, runs=tmp_path)
     assert found is not None

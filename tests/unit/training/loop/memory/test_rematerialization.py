@@ -71,7 +71,7 @@ def test_a_step_is_the_same(build: Any, freeze: Any, num_blocks: int) -> None:
         assert found == pytest.approx(expected, rel=1e-3, abs=1e-4)
 
 
-@pytest.mark.parametrize("name", ["small_cnn", "tests.samples.linear_model"])
+@pytest.mark.parametrize("name", ["small_cnn", "tests.samples.models.linear_model"])
 def test_a_model_without_blocks_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="has too few blocks with short-cuts"):
         rematerialize(build_model(ModelSpec(name, 2, 16)))

@@ -10,14 +10,14 @@ import pytest
 
 from infra.errors import Cancelled, ConfigError
 from infra.settings import load_settings
-from tests.samples.published import coloured, publish
-from tests.samples.sessions import StopAfter, last_state, trained
+from tests.samples.datasets.published import coloured, publish
+from tests.samples.training.sessions import StopAfter, last_state, trained
 from training.config import TrainConfig
 
 pytest.importorskip("tensorflow")
 
 PRUNED = [
-    "model.name=tests.samples.two_layers", "run.epochs=4", "optimizer.learning_rate=0.01",
+    "model.name=tests.samples.models.two_layers", "run.epochs=4", "optimizer.learning_rate=0.01",
     "optimizer.pruning.final_sparsity=0.5", "optimizer.pruning.end_epochs=3",
     "optimizer.pruning.every_steps=2", "run.accumulate_steps=2",
 ]  # fmt: skip

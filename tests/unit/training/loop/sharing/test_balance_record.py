@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from infra.dataset.version import DatasetVersion
-from tests.samples.peers import Alone
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
+from tests.samples.ranks.peers import Alone
 from training.dataset import Dataset
 from training.loop.sharing.balance_record import BalanceRecord, RankLabels
 from training.loop.sharing.division import Division

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from infra.format.masks import MaskFormat
-from tests.samples.published import coloured, publish, publish_patterned
+from tests.samples.datasets.published import coloured, publish, publish_patterned
 from training.dataset import Dataset
 from training.loop.sharing.balance_record import RankLabels
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from infra.errors import Preempted
-from tests.samples.peers import Alone, TwoAlike
+from tests.samples.ranks.peers import Alone, TwoAlike
 from training.loop.stopping.agreed_stop import AgreedStop
 from training.ranks.heartbeat import Heart, prepare, read
 

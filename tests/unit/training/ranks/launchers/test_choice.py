@@ -11,7 +11,7 @@ import pytest
 
 from infra.errors import ConfigError
 from infra.settings import validate
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.config import TrainConfig, with_devices
 from training.dataset import open_dataset
 from training.ranks.launchers import registry

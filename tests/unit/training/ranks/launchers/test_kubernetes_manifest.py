@@ -12,9 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from infra.errors import ConfigError
-from tests.samples.kubernetes_rules import job_failure, jobset_action
-from tests.samples.kubernetes_schemas import check_jobset
-from tests.samples.outer_jobs import outer_job
+from tests.samples.clusters.kubernetes_rules import job_failure, jobset_action
+from tests.samples.clusters.kubernetes_schemas import check_jobset
+from tests.samples.ranks.outer_jobs import outer_job
 from training.ranks.launchers.kubernetes.manifest import FILE, render
 from training.ranks.launchers.kubernetes.names import jobset_name
 from training.ranks.launchers.kubernetes.settings import KubernetesSettings

@@ -20,7 +20,7 @@ from training.ranks.launchers.ray.agent import RankAgent
 agent = RankAgent(answer_seconds=0.5)
 time.sleep(2.0)
 deeds = [{"rank": 0, "attempt": 0, "step": "start", "deed": "hang"}]
-command = ["python", "-m", "tests.samples.fake_rank", sys.argv[1], "1", json.dumps(deeds)]
+command = ["python", "-m", "tests.samples.ranks.fake_rank", sys.argv[1], "1", json.dumps(deeds)]
 agent.start(0, command, {"TF_CONFIG": ""})
 print(psutil.Process().children()[0].pid, flush=True)
 time.sleep(600)
@@ -39,7 +39,7 @@ def test_an_agent_waits_for_slow_machines_and_ends_when_its_parent_no_longer_loo
 def test_each_event_is_told_once_and_in_order(tmp_path: Path) -> None:
     agent = RankAgent()
     try:
-        command = ["python", "-m", "tests.samples.fake_rank", str(tmp_path), "40", "[]"]
+        command = ["python", "-m", "tests.samples.ranks.fake_rank", str(tmp_path), "40", "[]"]
         agent.start(0, command, {"TF_CONFIG": ""})
         steps, status, until = [], None, time.monotonic() + 60
         while status is None and time.monotonic() < until:

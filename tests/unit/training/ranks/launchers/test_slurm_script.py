@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from infra.errors import ConfigError
-from tests.samples.outer_jobs import outer_job
+from tests.samples.ranks.outer_jobs import outer_job
 from training.ranks.launchers.slurm.script import FILE, render
 from training.ranks.launchers.slurm.settings import SlurmSettings
 from training.ranks.supervision.slots import RankCount

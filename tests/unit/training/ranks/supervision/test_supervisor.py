@@ -18,7 +18,7 @@ import pytest
 
 from infra import progress
 from infra.errors import Cancelled, DataError, EnvironmentFault, LossNotFinite, OutOfMemory, Preempted
-from tests.samples.fake_rank import NAMELESS_SIGNAL
+from tests.samples.ranks.fake_rank import NAMELESS_SIGNAL
 from tests.samples.waiting import eventually
 from training.ranks.launchers.local import LocalHosts
 from training.ranks.supervision.hosts import OnEvent, RankJob
@@ -38,7 +38,7 @@ def deed(name: str, rank: int = 1, attempt: int = 0, step: int | str = 5) -> dic
 def plan(tmp_path: Path, *deeds: dict[str, Any], **changes: Any) -> RankPlan:
     """A plan of two ranks."""
     steps = str(changes.pop("steps", STEPS))
-    command = [sys.executable, "-m", "tests.samples.fake_rank", str(tmp_path), steps, json.dumps(deeds)]
+    command = [sys.executable, "-m", "tests.samples.ranks.fake_rank", str(tmp_path), steps, json.dumps(deeds)]
     values: dict[str, Any] = {
         "command": command,
         "log_folder": tmp_path / "logs",

@@ -19,9 +19,9 @@ from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError, CorruptDataError, StorageError
 from infra.format.records import CONTAINERS
 from infra.storage.range_reader import RangeReader
-from tests.samples.object_store import ObjectStore, serve_version
-from tests.samples.published import coloured, publish
-from tests.samples.range_reads import note_reads
+from tests.samples.datasets.published import coloured, publish
+from tests.samples.datasets.range_reads import note_reads
+from tests.samples.stores.object_store import ObjectStore, serve_version
 from tests.samples.waiting import block_threads_end
 from training.order import BlockSizes, SequentialOrder, TrainingOrder
 from training.reading import BatchMaker, RecordReader, load_table

@@ -10,8 +10,8 @@ import pytest
 
 from infra.errors import ConfigError
 from infra.settings import validate
-from tests.samples.published import coloured, publish
-from tests.samples.range_reads import note_reads
+from tests.samples.datasets.published import coloured, publish
+from tests.samples.datasets.range_reads import note_reads
 from training.config import TrainConfig
 from training.config.reading import ReadingSettings
 from training.dataset import Dataset, open_dataset

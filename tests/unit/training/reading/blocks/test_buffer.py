@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.samples.orders import SEEDS, shard_sizes
+from tests.samples.datasets.orders import SEEDS, shard_sizes
 from tests.samples.waiting import block_threads_end
 from training.order import BlockSizes, TrainingOrder
 from training.reading.blocks.block_lookahead import BLOCK_MARGIN_STEPS, BlockLookahead

@@ -16,8 +16,8 @@ import pytest
 from infra import progress as events
 from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError, CorruptDataError, StorageError
-from tests.samples.published import coloured, publish
-from tests.samples.shared_store import fill_second
+from tests.samples.datasets.published import coloured, publish
+from tests.samples.datasets.shared_store import fill_second
 from training.config.reading import ReadingSettings
 from training.dataset import Dataset
 from training.reading import RecordReader

@@ -10,8 +10,8 @@ import pytest
 
 from infra.dataset.catalog import Catalog
 from infra.dataset.version import DatasetVersion
-from tests.samples.object_store import ObjectStore, serve_version
-from tests.samples.staged_set import publish_set
+from tests.samples.datasets.staged_set import publish_set
+from tests.samples.stores.object_store import ObjectStore, serve_version
 from training.reading.staging import fetching
 from training.reading.staging.staging import Staging
 

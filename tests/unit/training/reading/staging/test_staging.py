@@ -14,8 +14,8 @@ import pytest
 from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError, StorageError
 from infra.storage.range_reader import Descriptor
-from tests.samples.object_store import ObjectStore
-from tests.samples.staged_set import NUM_SHARDS, fetched, sizes
+from tests.samples.datasets.staged_set import NUM_SHARDS, fetched, sizes
+from tests.samples.stores.object_store import ObjectStore
 from tests.samples.waiting import eventually
 from training.order import SequentialOrder, TrainingOrder
 from training.order.blocks import BlockSizes

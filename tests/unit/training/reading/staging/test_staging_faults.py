@@ -17,8 +17,8 @@ from infra import progress
 from infra.dataset.catalog import Catalog
 from infra.dataset.version import DatasetVersion
 from infra.errors import CorruptDataError, ShardmillError, StorageError
-from tests.samples.object_store import KEY, SECRET, Fault, ObjectStore
-from tests.samples.staged_set import fetched, sizes
+from tests.samples.datasets.staged_set import fetched, sizes
+from tests.samples.stores.object_store import KEY, SECRET, Fault, ObjectStore
 from tests.samples.waiting import eventually
 from training.order import SequentialOrder
 from training.reading import load_table

@@ -11,7 +11,7 @@ import pytest
 from infra.dataset.catalog import Catalog
 from infra.errors import DataError
 from infra.storage.filesystem import Storage
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.reading import load_table
 from training.results.predictions.columns import PredictionColumns
 from training.results.predictions.comparison import Comparison, compare

@@ -16,7 +16,7 @@ from infra.dataset.version import DatasetVersion
 from infra.errors import CorruptDataError
 from infra.storage.filesystem import Storage
 from infra.storage.names import uri_of
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.reading import SplitTable, load_table
 from training.results.predictions.file import (
     PredictionsWriter,

@@ -10,7 +10,7 @@ import pytest
 
 from infra.errors import DataError
 from infra.storage.filesystem import Storage
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.config import TrainConfig
 from training.dataset import open_dataset
 from training.results.predictions.file import PredictionsWriter

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from infra.storage.filesystem import Storage
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.config import TrainConfig
 from training.dataset import Dataset, open_dataset
 from training.results.metrics.multi_label import MultiLabelTally

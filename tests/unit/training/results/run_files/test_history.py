@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from infra.dataset.catalog import Catalog
 from infra.digests import sha256_hex
 from infra.storage.filesystem import Storage
-from tests.samples.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish
 from training.config import TrainConfig
 from training.results.run_files.environment import describe_environment
 from training.results.run_files.history import HistoryFiles

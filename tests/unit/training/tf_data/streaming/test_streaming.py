@@ -12,9 +12,9 @@ import pytest
 from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError, ShardmillError
 from infra.format.records import CONTAINERS, Container
-from tests.samples.elsewhere import elsewhere
-from tests.samples.published import coloured, publish
-from tests.samples.range_reads import note_reads
+from tests.samples.datasets.elsewhere import elsewhere
+from tests.samples.datasets.published import coloured, publish
+from tests.samples.datasets.range_reads import note_reads
 from training.config.augment import AugmentSettings, ColorJitterSettings
 from training.config.reading import ReadingSettings
 from training.dataset import Dataset

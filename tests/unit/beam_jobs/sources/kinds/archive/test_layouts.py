@@ -13,7 +13,7 @@ from beam_jobs.sources import list_inputs
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.kinds.archive import import_settings
 from infra.errors import ConfigError, UsageError
-from tests.samples.archives import make_tar, make_zip
+from tests.samples.sources.archives import make_tar, make_zip
 
 Rows = dict[str, tuple[str | None, str | None]]
 

@@ -21,8 +21,8 @@ from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.walking import SourceFault
 from infra.errors import NotFoundError, UsageError
 from infra.storage.filesystem import Storage
-from tests.samples.archives import hostile_tar, make_tar, make_zip, pictures
-from tests.samples.photos import jpeg, write
+from tests.samples.images.photos import jpeg, write
+from tests.samples.sources.archives import hostile_tar, make_tar, make_zip, pictures
 
 CONFIG = PrepareConfig.model_validate({"source": {"kind": "archive"}})
 FILES = pictures({"cat": 3, "dog": 2})

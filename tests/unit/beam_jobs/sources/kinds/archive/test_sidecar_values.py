@@ -13,8 +13,8 @@ from beam_jobs.config import PrepareConfig
 from beam_jobs.sources import list_inputs
 from beam_jobs.sources.files.folder import SourceFolder
 from infra.errors import ConfigError
-from tests.samples.archives import make_tar, make_zip
-from tests.samples.photos import jpeg
+from tests.samples.images.photos import jpeg
+from tests.samples.sources.archives import make_tar, make_zip
 
 MAKE = {"a.tar": make_tar, "a.zip": make_zip}
 

@@ -13,8 +13,8 @@ from beam_jobs.sources import list_inputs
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.listing import Listing
 from infra.errors import ConfigError, NotFoundError
-from tests.samples.object_store import KEY, SECRET, serve
-from tests.samples.photos import write
+from tests.samples.images.photos import write
+from tests.samples.stores.object_store import KEY, SECRET, serve
 
 Rows = dict[str, tuple[str | None, str | None]]
 

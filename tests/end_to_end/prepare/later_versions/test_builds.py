@@ -1,0 +1,77 @@
+"""Unfinished work meets other builds of the codecs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PIL import features
+
+from beam_jobs import job as job_module
+from beam_jobs.publish import digests as digests_module
+from infra.codecs import codec_builds
+from infra.dataset.catalog import Catalog
+from infra.errors import EnvironmentFault
+from infra.storage.filesystem import Storage
+from tests.samples.images.photos import jpeg, make_photos, write
+from tests.samples.preparing.runs import folders, problems, run, stopped
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return make_photos(tmp_path / "source", {"a": 14, "b": 8})
+
+
+def other_builds(monkeypatch: pytest.MonkeyPatch, **builds: str) -> None:
+    monkeypatch.setattr(digests_module, "codec_builds", lambda encoding: codec_builds(encoding) | builds)
+
+
+def test_unfinished_work_is_not_gone_on_with_under_other_builds(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "root"
+    with stopped(job_module, "publish"):
+        run(source, root)
+    (unfinished,) = folders(root, "spool")
+    with monkeypatch.context() as patch:
+        other_builds(patch, turbojpeg="9.9.9")
+        with pytest.raises(EnvironmentFault) as caught:
+            run(source, root)
+        assert f"made with turbojpeg {codec_builds('jpeg')['turbojpeg']}" in caught.value.message
+        assert "this one with turbojpeg 9.9.9" in caught.value.message
+        assert f"spool/{unfinished}" in str(caught.value.remedy)
+        assert folders(root, "spool") == {unfinished}, "nothing was begun"
+        run(source, root, seed=5)  # other work is not concerned
+    outcome = run(source, root)
+    assert outcome["version"] == 2
+    assert problems(root) == []
+
+
+def test_another_zlib_concerns_only_datasets_of_pngs(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for encoding in ("png", "jpeg"):
+        run(source, tmp_path / encoding, image={"encoding": encoding})
+    version = features.version
+    monkeypatch.setattr(features, "version", lambda name: "9.9.9" if name == "zlib" else version(name))
+    jpeg_again = run(source, tmp_path / "jpeg", image={"encoding": "jpeg"})
+    png_again = run(source, tmp_path / "png", image={"encoding": "png"})
+    assert jpeg_again["version"] == 1, "nothing has changed"
+    assert (png_again["version"], png_again["num_encoded"]) == (2, 22), "no image of version 1 is used again"
+    assert Catalog(tmp_path / "png").open("d@2").manifest.codecs["zlib"] == "9.9.9"
+
+
+def test_other_builds_begin_anew_where_the_old_work_was_given_up(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "root"
+    with stopped(job_module, "publish"):
+        run(source, root)
+    (unfinished,) = folders(root, "spool")
+    other_builds(monkeypatch, turbojpeg="9.9.9")
+    Storage.at(root / "d").delete_tree(f"spool/{unfinished}")
+    run(source, root)
+    assert Catalog(root).open("d@1").manifest.codecs["turbojpeg"] == "9.9.9"
+    write(source, {"a/new.jpg": jpeg(700)})
+    run(source, root)  # a finished run leaves nothing that could be in the way
+    assert Catalog(root).versions("d") == [1, 2]

@@ -1,0 +1,75 @@
+"""Sources whose kind is recognised: later versions keep what the version before settled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beam_jobs.config import PrepareConfig
+from beam_jobs.request import JobRequest
+from beam_jobs.sources.recognition.recognising import settled
+from infra.dataset.catalog import Catalog
+from infra.progress import subscribe
+from tests.samples.images.photos import jpeg, make_photos, write
+from tests.samples.preparing.prepared import run
+
+TABLE = b"path,label\ncat/00001.jpg,tame\ndog/00001.jpg,wild\n"
+
+
+@pytest.fixture
+def warnings() -> Any:
+    events: list[Any] = []
+    unsubscribe = subscribe(events.append)
+    yield lambda: [event["message"] for event in events if event.get("level") == "warning"]
+    unsubscribe()
+
+
+def prepare(source: Path, root: Path, **settings: Any) -> dict[str, Any]:
+    return run(source, root, source={"kind": "auto", **settings})
+
+
+def test_a_kind_that_was_recognised_stays(tmp_path: Path, warnings: Any) -> None:
+    source, root = make_photos(tmp_path / "photos", {"cat": 6, "dog": 6}), tmp_path / "root"
+    assert prepare(source, root)["classes"] == ["cat", "dog"]
+    assert prepare(source, root)["unchanged"]
+    assert not [text for text in warnings() if "d@1" in text]
+    write(source, {"labels.csv": TABLE, "cat/new.jpg": jpeg(901)})
+    grown = prepare(source, root)
+    assert (grown["version"], grown["classes"], grown["num_encoded"]) == (2, ["cat", "dog"], 1)
+    assert Catalog(root).open("d").manifest.config["source"]["kind"] == "image_folder"
+    (text,) = [text for text in warnings() if "the settings of d@1 are kept" in text]
+    assert "table" in text
+
+
+def test_settings_that_were_recognised_stay(tmp_path: Path, warnings: Any) -> None:
+    source, root = tmp_path / "photos", tmp_path / "root"
+    write(source, {f"{number}.jpg": jpeg(number) for number in range(4)})
+    lines = [f"{number}.jpg,{'ab'[number % 2]}" for number in range(4)]
+    write(source, {"labels.csv": "\n".join(["image,label", *lines]).encode()})
+    prepare(source, root)
+    kept = Catalog(root).open("d").manifest.config["source"]
+    assert kept["table"]["path_column"] == "image"
+    write(source, {"labels.csv": "\n".join(["path,image,label", *(f"x,{line}" for line in lines)]).encode()})
+    assert prepare(source, root)["num_records"] == 4
+    assert Catalog(root).open("d").manifest.config["source"] == kept
+    (text,) = [text for text in warnings() if "the settings of d@1 are kept" in text]
+    assert "source.table.path_column = image (now path)" in text
+
+
+def test_given_settings_win(tmp_path: Path) -> None:
+    source, root = make_photos(tmp_path / "photos", {"cat": 6, "dog": 6}), tmp_path / "root"
+    prepare(source, root)
+    config = PrepareConfig.model_validate({"source": {"kind": "auto", "layout": "classes"}})
+    request = JobRequest(source=str(source), dataset="d", root=str(root), config=config)
+    assert settled(request).config.source.layout == "classes"
+
+
+def test_another_source_is_recognised_anew(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    prepare(make_photos(tmp_path / "photos", {"cat": 6, "dog": 6}), root)
+    table = b"path,label\n1.jpg,tame\n2.jpg,wild\n"
+    made = prepare(write(tmp_path / "other", {"labels.csv": table, "1.jpg": jpeg(1), "2.jpg": jpeg(2)}), root)
+    assert Catalog(root).open("d").manifest.config["source"]["kind"] == "table"
+    assert set(made["classes"]) >= {"tame", "wild"}

@@ -1,0 +1,183 @@
+"""Training from a published dataset to an exported model, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from infra.dataset.catalog import Catalog
+from infra.storage.filesystem import Storage
+from tests.samples.datasets.published import Picture, coloured, publish
+from tests.samples.training.trainer import Trainer, settings, train, train_here
+from training.reading import load_table
+from training.reading.shard_reader import open_records
+from training.results.metrics.confusion import confusion_matrix
+
+# Names of folders can be anything: a slash of another alphabet, quotes, markup, bytes that are no UTF-8.
+ODD_NAMES = ["<b>&\"'", "caf\udce9", "naïve ∕ 中文 🙂"]
+COUNTS = {
+    "train": {ODD_NAMES[0]: 40, ODD_NAMES[1]: 30, ODD_NAMES[2]: 13},
+    "validation": {ODD_NAMES[0]: 5, ODD_NAMES[1]: 5, ODD_NAMES[2]: 3},
+    "test": {ODD_NAMES[0]: 6, ODD_NAMES[1]: 6, ODD_NAMES[2]: 7},
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A root with a dataset and a finished run, and the run's result."""
+    root = tmp_path_factory.mktemp("trained")
+    publish(root / "datasets", coloured(COUNTS), name="colours")
+    return root, train(
+        root, "colours", settings(run={"epochs": 6, "log_every_steps": 1, "trace_records": True})
+    )
+
+
+def test_the_result_says_what_came_out(trained: tuple[Path, dict[str, Any]]) -> None:
+    root, result = trained
+    assert Path(result["run_dir"]).parent == root / "runs"
+    assert Path(result["run_dir"]).name.startswith("colours-v1-")
+    expected = {
+        "dataset": "colours", "version": 1, "epochs": 6, "steps": 6 * 11, "global_batch_size": 8,
+        "num_replicas": 1, "model": "small_cnn", "unchanged": False, "notes": [],
+    }  # fmt: skip
+    assert {key: result[key] for key in expected} == expected
+    assert result["images_per_second"] > 0
+    assert 0 <= result["input_wait_fraction"] <= 1
+    assert [row["epoch"] for row in result["history"]] == [1, 2, 3, 4, 5, 6]
+    for split in ("validation", "test"):
+        figures = result["metrics"][split]
+        assert figures["accuracy"] >= 0.9, "colours are learnt in no time"
+        assert set(figures["per_class"]) == set(ODD_NAMES)
+        for name, row in figures["per_class"].items():
+            assert row["support"] == COUNTS[split][name]
+        assert sum(map(sum, figures["confusion_matrix"])) == sum(COUNTS[split].values())
+        assert Path(result["confusion_pictures"][split]).read_text().startswith("<svg")
+    assert list(Path(result["tensorboard_dir"]).glob("*/events*"))
+
+
+def test_the_run_folder_explains_the_run(trained: tuple[Path, dict[str, Any]]) -> None:
+    _, result = trained
+    folder = Path(result["run_dir"])
+    for split in ("validation", "test"):
+        rows = pq.read_table(result["predictions"][split])
+        assert rows.num_rows == sum(COUNTS[split].values())
+        confusion = confusion_matrix(rows["label_index"].to_numpy(), rows["predicted_index"].to_numpy(), 3)
+        assert confusion.tolist() == result["metrics"][split]["confusion_matrix"]
+        assert np.mean(rows["loss"].to_numpy()) == pytest.approx(result["metrics"][split]["loss"], rel=1e-5)
+        assert (folder / f"reliability-{split}.svg").read_text().startswith("<svg")
+    epochs = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [row["validation_macro_f1"] for row in epochs] == [
+        row["validation"]["macro_f1"] for row in result["history"]
+    ]
+    assert pq.read_table(folder / "metrics.parquet").to_pylist() == epochs
+    environment = json.loads((folder / "environment.json").read_text())
+    assert environment["dataset"]["version"] == 1
+    assert environment["devices"] == result["devices"]
+    assert environment["config"]["run"]["epochs"] == 6
+    assert result["label_errors"]["num_examples"] == 32
+    assert "</html>" in Path(result["report"]).read_text(encoding="utf-8")
+    assert (folder / "label-errors.csv").read_text().startswith("id,source_uri,split,given_label,")
+
+
+def test_every_record_was_consumed_once_an_epoch(trained: tuple[Path, dict[str, Any]]) -> None:
+    root, result = trained
+    table = load_table(Catalog(root / "datasets").open("colours"), "train")
+    trace = Path(result["run_dir"]) / "consumed.jsonl"
+    lines = [json.loads(line) for line in trace.read_text().splitlines()]
+    assert [(line["epoch"], line["step"]) for line in lines] == [(e, s) for e in range(6) for s in range(11)]
+    for epoch in range(6):
+        ids = [record for line in lines if line["epoch"] == epoch for record in line["ids"]]
+        assert sorted(ids) == sorted(table.ids(np.arange(len(table))))
+
+
+def test_the_exported_model_predicts_what_evaluation_measured(trained: tuple[Path, dict[str, Any]]) -> None:
+    tf = pytest.importorskip("tensorflow")
+    root, result = trained
+    version = Catalog(root / "datasets").open("colours")
+    table = load_table(version, "test")
+    records = open_records(version, table).read_many(np.arange(len(table)))
+    served = tf.saved_model.load(result["export_dir"]).signatures["serving_default"]
+    out = served(image_bytes=tf.constant([record.image for record in records]))
+    labels = np.array([record.label for record in records])
+    predicted = out["label"].numpy()
+    figures = result["metrics"]["test"]
+    assert confusion_matrix(labels, predicted, 3).tolist() == figures["confusion_matrix"]
+    of_truth = out["probabilities"].numpy()[np.arange(labels.size), labels]
+    assert -np.log(of_truth).mean() == pytest.approx(figures["loss"], rel=1e-4)
+    names = [name.decode("utf-8", "surrogateescape") for name in out["class_name"].numpy().tolist()]
+    assert names == [version.manifest.classes[label] for label in predicted]
+
+
+def test_the_exported_model_takes_png(trained: tuple[Path, dict[str, Any]]) -> None:
+    tf = pytest.importorskip("tensorflow")
+    _, result = trained
+    served = tf.saved_model.load(result["export_dir"]).signatures["serving_default"]
+    pixels = coloured({"test": {"a": 1, "b": 1}}, size=(33, 90))[0].pixels
+    png, bmp_like = tf.io.encode_png(pixels), tf.io.encode_jpeg(pixels, quality=100)
+    out = served(image_bytes=tf.stack([png, bmp_like]))["probabilities"].numpy()
+    assert out.shape == (2, 3)
+    assert out[0] == pytest.approx(out[1], abs=0.05)
+
+
+def test_a_model_of_grey_records_sees_grey(tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+    colours = coloured({"train": {"a": 12, "b": 12}})
+    grey = [Picture(one.split, one.label_name, one.pixels[:, :, :1]) for one in colours]
+    publish(tmp_path / "datasets", grey, name="grey")
+    result = train_here(tmp_path, "grey", settings(run={"epochs": 1}))
+    served = tf.saved_model.load(result["export_dir"]).signatures["serving_default"]
+    pixels = colours[0].pixels
+    luminance = np.rint(pixels @ [0.299, 0.587, 0.114]).astype(np.uint8)[:, :, np.newaxis]
+    images = [tf.io.encode_png(pixels), tf.io.encode_png(luminance), tf.io.encode_png(pixels[:, :, :1])]
+    out = served(image_bytes=tf.stack(images))["probabilities"].numpy()
+    assert out[0] == pytest.approx(out[1], abs=1e-5)
+    assert out[0] != pytest.approx(out[2], abs=1e-5), "another grey is another answer"
+
+
+@pytest.mark.slow
+def test_a_model_of_ones_own_may_give_logits_of_half_precision(tmp_path: Path) -> None:
+    publish(
+        tmp_path / "datasets", coloured({split: COUNTS[split] for split in ("train", "test")}), name="set"
+    )
+    model = {"name": "tests.samples.models.linear_model"}
+    result = train(tmp_path, "set", settings(model=model, run={"epochs": 1, "mixed_precision": "bfloat16"}))
+    assert result["metrics"]["test"]["num_examples"] == sum(COUNTS["test"].values())
+    assert np.isfinite(result["metrics"]["test"]["loss"])
+
+
+def test_a_finished_run_returns_its_result_at_once(trained: tuple[Path, dict[str, Any]]) -> None:
+    root, result = trained
+    config = settings(run={"epochs": 6, "log_every_steps": 5, "trace_records": True, "devices": "one"})
+    assert train(root, "colours@1", config) == {**result, "unchanged": True}
+
+
+def test_sigterm_saves_a_checkpoint_and_the_same_command_goes_on(
+    trained: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    _, unbroken = trained
+    config = settings(run={"epochs": 6, "log_every_steps": 1, "trace_records": True})
+    publish(tmp_path / "datasets", coloured(COUNTS), name="colours")
+    first = Trainer(tmp_path, "colours", config)
+    assert first.signal_after(25, signal.SIGTERM)
+    status, _, err = first.finish()
+    assert status == 75, err
+    assert "error: stopped on request" in err
+    run_dir = tmp_path / "runs" / Path(unbroken["run_dir"]).name
+    saved = [entry.path for entry in Storage.at(run_dir / "checkpoints").list_files()]
+    steps = len((run_dir / "consumed.jsonl").read_text().splitlines())
+    assert f"step-{steps:09d}.npz" in saved, "the checkpoint is that of the last step consumed"
+    second = Trainer(tmp_path, "colours", config)
+    logs = [event["message"] for event in second.events() if event["event"] == "log"]
+    assert any(message.startswith("resuming at epoch 3") for message in logs), logs
+    status, out, err = second.finish()
+    assert status == 0, err
+    result = json.loads(out.splitlines()[-1])
+    assert [row["epoch"] for row in result["history"]] == [1, 2, 3, 4, 5, 6]
+    consumed = (run_dir / "consumed.jsonl").read_bytes()
+    assert consumed == (Path(unbroken["run_dir"]) / "consumed.jsonl").read_bytes()

@@ -1,0 +1,1 @@
+"""Flink, Spark, Ray, Slurm, Kubernetes and containers, as tests start or imitate them."""

@@ -1,0 +1,1 @@
+"""Models as users write them, some of which fail on purpose."""

@@ -1,0 +1,1 @@
+"""Pages and reports: what they show, and the servers behind them."""

@@ -1,0 +1,1 @@
+"""Preparing small sources, by the command and in process."""

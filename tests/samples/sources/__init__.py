@@ -1,0 +1,1 @@
+"""Sources of every kind, sound, untidy and hostile."""

@@ -1,0 +1,1 @@
+"""Trainings by the command and in process, and what they leave."""

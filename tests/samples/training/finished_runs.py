@@ -1,0 +1,80 @@
+"""Folders of finished runs with made-up predictions, on a dataset of two versions; nothing is trained."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from infra.dataset.catalog import Catalog
+from infra.dataset.version import DatasetVersion
+from infra.format.contract import summarise_splits
+from infra.storage.filesystem import Storage
+from tests.samples.datasets.published import coloured, publish
+from training.arrays import Ints
+from training.config import TrainConfig
+from training.reading import load_table
+from training.results.predictions.file import PredictionsWriter
+from training.results.run_files.run_folder import RunFolder, open_run
+
+
+class FinishedRuns:
+    """Runs on two versions of the dataset "set". In version 2, a shard of train is in test too."""
+
+    def __init__(self, folder: Path, num_test: int = 40) -> None:
+        """Publish both versions in ``folder``."""
+        self.root, self.runs = folder / "datasets", folder / "runs"
+        half = num_test // 2
+        pictures = coloured({"train": {"a": 10, "b": 10}, "test": {"a": half, "b": half}})
+        first = publish(self.root, pictures, name="set")
+        moved = first.shards("train")[0]
+        shards = [
+            shard.model_copy(update={"split": "test"}) if shard is moved else shard
+            for shard in first.manifest.shards
+        ]
+        about = {"version": 2, "parent": 1, "shards": shards, "splits": summarise_splits(shards)}
+        Catalog(self.root).publish(first.manifest.model_copy(update=about))
+
+    def version(self, number: int) -> DatasetVersion:
+        """One of the versions."""
+        return Catalog(self.root).open(f"set@{number}")
+
+    def run(self, name: str, number: int, right: Callable[[Ints], Ints], *judged_on: int) -> RunFolder:
+        """Make a run.
+
+        Args:
+            name: of its folder.
+            number: of the version that it was trained on.
+            right: bool [N] from ordinals int64 [N]: whether its predictions of the test split are right.
+            judged_on: further versions that it has predictions of.
+        """
+        folder, version = self.runs / name, self.version(number)
+        folder.mkdir(parents=True)
+        config = TrainConfig().model_dump(mode="json")
+        (folder / "run.json").write_text(json.dumps({"dataset": version.ref, "config": config}))
+        environment = {"config": config, "dataset": {"manifest_sha256": f"digest of {version.ref}"}}
+        (folder / "environment.json").write_text(json.dumps(environment))
+        (folder / "result.json").write_text("{}")
+        share = 0.0
+        for each in (number, *judged_on):
+            share = self._predict(open_run(name, self.runs), self.version(each), right)
+        result = {"task": "single-label", "metrics": {"test": {"accuracy": share}}, "history": []}
+        (folder / "result.json").write_text(json.dumps(result | {"classes": version.manifest.label_names}))
+        return open_run(name, self.runs)
+
+    def _predict(self, run: RunFolder, version: DatasetVersion, right: Callable[[Ints], Ints]) -> float:
+        table = load_table(version, "test")
+        rows = np.arange(len(table))
+        labels, is_right = table.label[rows], right(rows)
+        predicted = np.where(is_right, labels, 1 - labels)
+        probabilities = np.where(np.eye(2)[predicted] > 0, 0.8, 0.2).astype(np.float32)
+        own = np.take_along_axis(probabilities, labels[:, None], axis=1)[:, 0]
+        folder = run.evaluation_dir(version.ref)
+        folder.mkdir(parents=True, exist_ok=True)
+        with PredictionsWriter(Storage.at(folder), version, table) as writer:
+            writer.add(
+                rows, labels, {"losses": -np.log(own), "predicted": predicted, "probabilities": probabilities}
+            )
+        return float(is_right.mean())

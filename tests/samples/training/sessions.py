@@ -1,0 +1,66 @@
+"""Whole runs in this process, up to the best model: without the export, which takes most of their time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from infra.dataset.version import DatasetVersion
+from infra.errors import Cancelled
+from infra.settings import load_settings
+from training.config import TrainConfig
+from training.dataset import Dataset
+from training.loop.stopping.interruption import StopFlag
+from training.runs.folds import divide_train_split
+from training.tasks.traits import settings_for
+
+SMALL = [
+    "model.name=tests.samples.models.linear_model", "data.image_size=8", "data.global_batch_size=8",
+    "run.log_every_steps=2",
+]  # fmt: skip
+
+
+class StopAfter(StopFlag):
+    """Asks a run to stop after its first so many steps."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self._steps = steps
+
+    def check(self) -> None:
+        """Raise Cancelled when the steps are done."""
+        if self.steps_done is not None and self.steps_done() >= self._steps:
+            raise Cancelled("stopped by the test")
+
+
+def trained(
+    version: DatasetVersion, run_dir: Path, *overrides: str, stop: StopFlag | None = None
+) -> tuple[Any, Any]:
+    """The loop with the best model of a run restored, and its evaluation on the validation split."""
+    from training.loop.epochs.data_and_outputs import TrainingData
+    from training.loop.parts import build_parts
+    from training.loop.session import train_and_restore_best
+    from training.ranks import tensorflow_runtime
+    from training.ranks.strategy import make_strategy
+    from training.tf_data.training_input import InputSettings, open_training_input
+
+    config = load_settings(TrainConfig, section="train", overrides=[*SMALL, *overrides])
+    config = settings_for(config, version)
+    tensorflow_runtime.start(seed=1)
+    dataset = Dataset(version, config.reading)
+    train, validation = dataset.reader("train"), dataset.reader("validation")
+    order = divide_train_split(config.data, train, dataset.classes).order
+    parts = build_parts(config, make_strategy(config.run.devices), version, order.steps_per_epoch)
+    settings = InputSettings(config.data, config.reading, config.augment)
+    pipeline = open_training_input(settings, train, order, 8).pipeline
+    data = TrainingData(pipeline, order, validation)
+    loop = train_and_restore_best(config, parts, data, run_dir, stop or StopFlag())
+    return loop, parts.evaluator.evaluate(validation, lambda _: None)
+
+
+def last_state(run_dir: Path) -> dict[str, Any]:
+    """Every variable of the last checkpoint of a run, by its name."""
+    import numpy as np
+
+    with np.load(max((run_dir / "checkpoints").glob("step-*.npz"))) as archive:
+        return {name: archive[name] for name in archive.files if name != "progress"}
