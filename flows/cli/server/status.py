@@ -80,17 +80,19 @@ def _say_that_nothing_answers(json_output: bool) -> None:
     from flows.server.running_up import running_up, up_process
 
     process = up_process()
+    if process is None:
+        if json_output:
+            output.print_json({"running": False})
+        else:
+            output.say("shardmill up is not running", "Start it: shardmill up --detach")
+        return
+    up = running_up()
+    where = f" at {up.api_url}" if up is not None else ""
+    problem = f"shardmill up (process {process}) is there, but its Prefect server{where} does not answer"
     if json_output:
-        output.print_json({"running": False, **({"pid": process} if process else {})})
-    elif process:
-        up = running_up()
-        where = f" at {up.api_url}" if up is not None else ""
-        output.say(
-            f"shardmill up (process {process}) is there, but its Prefect server{where} does not answer",
-            f"It may be starting; its logs are in {home.logs_folder()}",
-        )
+        output.print_json({"running": True, "pid": process, "problems": [problem]})
     else:
-        output.say("shardmill up is not running", "Start it: shardmill up --detach")
+        output.say(problem, f"It may be starting, or be busy; its logs are in {home.logs_folder()}")
 
 
 class _Question(Generic[T]):

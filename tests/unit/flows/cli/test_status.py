@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.server.running_up import up_lock
 from tests.samples.pages.prefect_answers import answering
 
 # The command asks for 10 s. The rest is for a busy machine, which imports Prefect slowly.
@@ -20,8 +21,8 @@ _RUN = {
 }  # fmt: skip
 
 
-def status(api_url: str, home: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PREFECT_API_URL": api_url, "SHARDMILL_HOME": str(home)}
+def status(api_url: str | None, home: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PREFECT_API_URL": api_url or "", "SHARDMILL_HOME": str(home)}
     command = [sys.executable, "-m", "flows.cli", "status", "--json"]
     return subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=_BOUND_SECONDS, check=True
@@ -33,6 +34,17 @@ def test_a_server_that_does_not_answer_is_named_soon(tmp_path: Path) -> None:
         problems = json.loads(status(url, tmp_path).stdout)["problems"]
     assert len(problems) == 2
     assert all(f"the server at {url} did not answer" in problem for problem in problems)
+
+
+def test_a_platform_whose_server_does_not_answer_is_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert json.loads(status(None, tmp_path).stdout) == {"running": False}
+    monkeypatch.setenv("SHARDMILL_HOME", str(tmp_path))
+    with up_lock(process_id=os.getpid()):
+        found = json.loads(status(None, tmp_path).stdout)
+    problem = f"shardmill up (process {os.getpid()}) is there, but its Prefect server does not answer"
+    assert found == {"running": True, "pid": os.getpid(), "problems": [problem]}
 
 
 @pytest.mark.parametrize(
