@@ -153,11 +153,10 @@ def train_dataset(
     training = _requested(ref, config, root)
     if is_rendering(training.config.ranks.launcher):
         return write_job(training.config, training.version, training.name, root, Storage.at(runs))
-    if training.place is not None:
-        raise_when_preempted(preemption_signals(training.config))
-        if training.place.rank > 0:
-            _train_as_later_rank(training, Storage.at(runs))
-            return None
+    raise_when_preempted(preemption_signals(training.config))
+    if training.place is not None and training.place.rank > 0:
+        _train_as_later_rank(training, Storage.at(runs))
+        return None
     if is_in_store(runs):
         return _train_in_store(training, str(runs))
     return _train_in_folder(training, Storage.at(runs))
