@@ -5,11 +5,13 @@ Indexes are checked against the manifest before they are believed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +27,8 @@ from infra.format.parquet import read_parquet
 from training.arrays import Ints
 from training.reading.records.columns import FeatureColumns, SetLabels, Targets, chosen_features
 from training.reading.records.record_ids import RecordIds, id_numbers, id_text
+
+T = TypeVar("T")
 
 _COLUMNS: Final[Mapping[str, type[np.integer[Any]]]] = {
     "id": np.uint64,
@@ -168,39 +172,70 @@ def _labels(manifest: Manifest, rows: pa.Table) -> SetLabels | Targets | None:
 def _read_indexes(
     version: DatasetVersion, shards: Sequence[Shard], columns: Sequence[str]
 ) -> Iterator[pa.Table]:
-    """Read the indexes of shards; many at a time from an object store, where each takes three requests."""
-    read = partial(_read_index, version, columns=columns)
+    """Read the indexes of shards, many at a time from an object store, and check the sizes of the shards."""
+    read, check = partial(_read_index, version, columns=columns), partial(_check_size, version)
     if version.storage.is_local:
-        yield from map(read, shards)
+        for shard in shards:
+            check(shard)
+            yield read(shard)
         return
     with ThreadPoolExecutor(_REMOTE_READS, "indexes") as threads:
-        for start in range(0, len(shards), _REMOTE_READS):
-            yield from threads.map(read, shards[start : start + _REMOTE_READS])
+        checks = _mapped(threads, check, shards)
+        for _, index in zip(checks, _mapped(threads, read, shards), strict=True):
+            yield index
+
+
+def _mapped(
+    threads: ThreadPoolExecutor, function: Callable[[Shard], T], shards: Sequence[Shard]
+) -> Iterator[T]:
+    """Call the function for each shard in ``threads``, a limited number ahead of the result that is taken."""
+    calls: deque[Future[T]] = deque()
+    for shard in shards:
+        calls.append(threads.submit(function, shard))
+        if len(calls) > _REMOTE_READS:
+            yield calls.popleft().result()
+    while calls:
+        yield calls.popleft().result()
+
+
+def _check_size(version: DatasetVersion, shard: Shard) -> None:
+    with _complete(version):
+        num_bytes = version.storage.size(shard.path)
+    if num_bytes != shard.num_bytes:
+        raise CorruptDataError(
+            f"{shard.path} has {num_bytes} bytes, the manifest of {version.ref} says {shard.num_bytes}",
+            _remedy(version),
+        )
 
 
 def _read_index(version: DatasetVersion, shard: Shard, columns: Sequence[str]) -> pa.Table:
-    remedy = (
-        f"run `shardmill verify {version.ref}`; restore the damaged files from a copy, or prepare the "
-        "dataset again"
-    )
-    try:
+    with _complete(version):
         data = version.storage.read_bytes(shard.index_path)
-        shard_bytes = version.storage.size(shard.path)
-    except NotFoundError as error:
-        raise CorruptDataError(f"{version.ref} is incomplete: {error.message}", remedy) from error
-    if shard_bytes != shard.num_bytes:
-        raise CorruptDataError(
-            f"{shard.path} has {shard_bytes} bytes, the manifest of {version.ref} says {shard.num_bytes}",
-            remedy,
-        )
     if len(data) != shard.index_bytes or sha256_hex(data) != shard.index_sha256:
         raise CorruptDataError(
-            f"{shard.index_path} differs from the index in the manifest of {version.ref}", remedy
+            f"{shard.index_path} differs from the index in the manifest of {version.ref}", _remedy(version)
         )
     of_view = version.view.fields.names if version.view else []
     rows = read_parquet(data, columns=list(dict.fromkeys((*columns, *of_view))))
     if rows.num_rows != shard.num_examples:
         raise CorruptDataError(
-            f"{shard.index_path} has {rows.num_rows} rows, the manifest says {shard.num_examples}", remedy
+            f"{shard.index_path} has {rows.num_rows} rows, the manifest says {shard.num_examples}",
+            _remedy(version),
         )
     return version.select(shard, rows).select(columns)
+
+
+@contextmanager
+def _complete(version: DatasetVersion) -> Iterator[None]:
+    """Say that the version is incomplete where a file of it is missing."""
+    try:
+        yield
+    except NotFoundError as error:
+        raise CorruptDataError(f"{version.ref} is incomplete: {error.message}", _remedy(version)) from error
+
+
+def _remedy(version: DatasetVersion) -> str:
+    return (
+        f"run `shardmill verify {version.ref}`; restore the damaged files from a copy, or prepare the "
+        "dataset again"
+    )
