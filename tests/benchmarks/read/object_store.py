@@ -4,7 +4,7 @@
 
 Shards of about 5 MB lie in MinIO on this machine (``minio`` on the path, or ``$MINIO``). Each round reads an
 epoch in the order by block (windows of four blocks, a block a shard) into batches of 128 images of 224
-pixels, from the disk, staged into an empty folder, and staged through a proxy that waits before each request.
+pixels, from the disk, staged into an empty folder, and staged through a connection that delays each request.
 The rate counts from the call that opens the dataset to the last batch, so it includes the wait for the first
 shards.
 
@@ -31,8 +31,8 @@ import cv2
 import numpy as np
 
 from infra.storage.filesystem import Storage
+from tests.samples.clusters.load_balancer import balancing
 from tests.samples.datasets.published import Picture, publish
-from tests.samples.stores.faulty_proxy import faulty_proxy
 from tests.samples.stores.minio import minio, minio_location
 from training.config import AugmentSettings
 from training.dataset import open_dataset
@@ -59,10 +59,10 @@ def main() -> None:
     parser.add_argument(
         "--rate", type=float, default=0.0, help="images a second that a training takes (0: no limit)"
     )
-    parser.add_argument("--proxy", metavar="PORT", help=argparse.SUPPRESS)
+    parser.add_argument("--far", metavar="PORT", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.proxy is not None:
-        return serve_proxy(int(args.proxy), args.latency)
+    if args.far is not None:
+        return serve_far(int(args.far), args.latency)
     with tempfile.TemporaryDirectory() as made:
         measure(Path(made), args.images, args.rounds, args.latency, args.rate)
     return None
@@ -148,8 +148,8 @@ def copy(root: Path, location: str) -> None:
 
 @contextmanager
 def far_from(port: int, latency: float) -> Iterator[int]:
-    """A proxy, in a process of its own, that waits before each request; its port."""
-    command = [sys.executable, "-m", __spec__.name, "--proxy", str(port), "--latency", str(latency)]
+    """A way to the server that delays each request, in a process of its own; its port."""
+    command = [sys.executable, "-m", __spec__.name, "--far", str(port), "--latency", str(latency)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(os.environ)
     ) as process:
@@ -158,11 +158,10 @@ def far_from(port: int, latency: float) -> Iterator[int]:
         process.communicate()  # the end of its input ends it
 
 
-def serve_proxy(port: int, latency: float) -> None:
+def serve_far(port: int, latency: float) -> None:
     """Serve until the end of the input."""
-    with faulty_proxy(port) as proxy:
-        proxy.delay_seconds = latency
-        print(proxy.port, flush=True)
+    with balancing([port], latency) as far:
+        print(far, flush=True)
         sys.stdin.read()
 
 

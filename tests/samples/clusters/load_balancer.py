@@ -12,13 +12,15 @@ _BLOCK_BYTES = 65536
 
 
 @contextlib.contextmanager
-def balancing(ports: Sequence[int]) -> Iterator[int]:
+def balancing(ports: Sequence[int], delay_seconds: float = 0.0) -> Iterator[int]:
     """Pass connections on to servers of this machine until the block ends; the port to connect to.
 
-    A connection goes to the next server in turn, or to another one if that refuses.
+    A connection goes to the next server in turn, or to another one if that refuses. What a client sends waits
+    ``delay_seconds`` on the way, as if the servers were far.
     """
     loop = asyncio.new_event_loop()
-    listening = loop.run_until_complete(asyncio.start_server(_Balancer(ports).passed_on, "127.0.0.1", 0))
+    balancer = _Balancer(ports, delay_seconds)
+    listening = loop.run_until_complete(asyncio.start_server(balancer.passed_on, "127.0.0.1", 0))
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     try:
@@ -36,30 +38,35 @@ def balancing(ports: Sequence[int]) -> Iterator[int]:
 
 
 class _Balancer:
-    def __init__(self, ports: Sequence[int]) -> None:
+    def __init__(self, ports: Sequence[int], delay_seconds: float) -> None:
         self._ports = list(ports)
+        self._delay_seconds = delay_seconds
         self._turn = itertools.count()
 
     async def passed_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Pass one connection on, to its end."""
+        """Pass one connection on, to its end or that of the balancer."""
         first = next(self._turn)
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, asyncio.CancelledError):
             for number in range(len(self._ports)):
                 port = self._ports[(first + number) % len(self._ports)]
                 try:
                     to_server = await asyncio.open_connection("127.0.0.1", port)
                 except OSError:
                     continue
-                await asyncio.gather(_copy(reader, to_server[1]), _copy(to_server[0], writer))
+                there = _copy(reader, to_server[1], self._delay_seconds)
+                await asyncio.gather(there, _copy(to_server[0], writer))
                 break
         writer.close()
 
 
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy what one side sends, and close the other when it ends."""
+async def _copy(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay_seconds: float = 0.0
+) -> None:
+    """Copy what one side sends, each block after a delay, and close the other when it ends."""
     try:
         with contextlib.suppress(OSError):
             while block := await reader.read(_BLOCK_BYTES):
+                await asyncio.sleep(delay_seconds)
                 writer.write(block)
                 await writer.drain()
     finally:
