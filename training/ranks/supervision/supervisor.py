@@ -89,10 +89,16 @@ class Supervisor:
             stop_requests(self._plan.preemption_signals) as stop,
         ):
             while not stop.asked:
-                slots = self._plan.hosts.choose(lambda: not stop.asked)
-                if stop.asked:
+                try:
+                    slots = self._plan.hosts.choose(lambda: not stop.asked)
+                    if stop.asked:
+                        break
+                    outcome = self._attempt(slots, Path(folder), stop)
+                except EnvironmentFault as fault:
+                    if not stop.asked:
+                        raise
+                    events.log(f"{fault.message}, while the run stopped", level="warning")
                     break
-                outcome = self._attempt(slots, Path(folder), stop)
                 if isinstance(outcome, Finished):
                     restarts = _read_lines(self._plan.log_folder / _RECORD)
                     peak = {"peak_rss_bytes": outcome.peak_rss_bytes}

@@ -242,6 +242,17 @@ def test_a_signal_to_the_parent_stops_ranks_that_have_no_handlers_yet(
     assert ranks_alive(tmp_path) == []
 
 
+def test_ranks_that_cannot_be_started_while_the_run_stops_do_not_hide_the_stop(tmp_path: Path) -> None:
+    class LostHosts(LocalHosts):
+        def start(self, job: RankJob, slots: Sequence[Slot], on_event: OnEvent) -> Iterator[RankProcess]:
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise EnvironmentFault("the cluster is gone")
+
+    with logged() as lines, pytest.raises(Preempted):
+        Supervisor(plan(tmp_path, hosts=LostHosts(RankCount(2, 2), "all", list))).run()
+    assert lines == ["the cluster is gone, while the run stopped"]
+
+
 def test_a_rank_that_fails_while_it_stops_is_told_but_not_started_again(tmp_path: Path) -> None:
     signal_once((tmp_path / "step").exists)
     with logged() as lines, pytest.raises(Preempted):
