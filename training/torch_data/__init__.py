@@ -9,6 +9,7 @@ Two data sets, and the classes that drive them:
 - ``DeviceAugment``: RandAugment, MixUp and CutMix of whole batches, on the device where their images lie.
 - ``TorchLoader``: a ``DataLoader`` over either that tracks the position of the run: ``state_dict`` counts the
   batches that the training loop received, not those that workers have prepared ahead.
+- ``follow_loader``: the ``worker_init_fn`` of a ``DataLoader`` whose workers end with its process.
 
 A step's records are a function of (seed, epoch, step) alone: the numbers of ranks and of workers change
 nothing. ``Dataset.torch`` puts the parts together.
