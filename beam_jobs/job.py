@@ -214,7 +214,7 @@ class _Job:
             version, self.drift = publish(
                 self.catalog,
                 self.request,
-                self.source.uri,
+                self.source,
                 outline,
                 shards,
                 digests,

@@ -9,6 +9,7 @@ from beam_jobs.publish.digests import Digests
 from beam_jobs.publish.drift import check_drift
 from beam_jobs.publish.outline import Outline
 from beam_jobs.request import JobRequest
+from beam_jobs.sources.files.folder import SourceFolder
 from infra.dataset.catalog import Catalog
 from infra.dataset.drift.figures import Drift
 from infra.dataset.reports import with_report
@@ -43,7 +44,7 @@ def shards_of_plan(catalog: Catalog, dataset: str, plan_digest: str) -> Iterator
 def publish(
     catalog: Catalog,
     request: JobRequest,
-    source_uri: str,
+    source: SourceFolder,
     outline: Outline,
     shards: list[Shard],
     digests: Digests,
@@ -55,7 +56,7 @@ def publish(
     Args:
         catalog: the datasets.
         request: of the run.
-        source_uri: the source as the manifest names it.
+        source: of the run.
         outline: the plan of the version.
         shards: all shards of the version.
         digests: of the run.
@@ -77,7 +78,7 @@ def publish(
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         plan_digest=outline.digest,
         run_digest=digests.run,
-        source=source_uri,
+        source=source.uri,
         source_digest=digests.source,
         classes=summary.classes,
         container=outline.choice.container,
@@ -104,7 +105,7 @@ def publish(
     )
     storage = catalog.dataset_storage(request.dataset)
     drift = check_drift(previous, DatasetVersion(storage, manifest), request.config.drift)
-    version = publish_manifest(catalog, manifest, drift)
+    version = publish_manifest(catalog, manifest, drift, source)
     try:
         _remove_unnamed_inputs(catalog, version)
     except (OSError, EnvironmentFault, DataError) as error:
@@ -112,13 +113,16 @@ def publish(
     return version, drift
 
 
-def publish_manifest(catalog: Catalog, manifest: Manifest, drift: Drift | None = None) -> DatasetVersion:
+def publish_manifest(
+    catalog: Catalog, manifest: Manifest, drift: Drift | None = None, source: SourceFolder | None = None
+) -> DatasetVersion:
     """Write the report of a version whose files are complete, and make the version visible.
 
     Args:
         catalog: the datasets.
         manifest: of the version.
         drift: how it differs from the previous one; None to compare them for the report.
+        source: whose refused images the report shows; None to open the place that the manifest names.
 
     Raises:
         PublishConflict: another writer took the version's number.
@@ -129,7 +133,8 @@ def publish_manifest(catalog: Catalog, manifest: Manifest, drift: Drift | None =
     storage = catalog.dataset_storage(manifest.dataset)
     storage.sweep(data_dir(manifest.plan_digest))  # temporary files of workers that died
     _restore_report(catalog, manifest.dataset, manifest.parent)
-    version = catalog.publish(with_report(storage, manifest, write_report(storage, manifest, drift=drift)))
+    report = write_report(storage, manifest, drift=drift, source=source)
+    version = catalog.publish(with_report(storage, manifest, report))
     progress("publish", 1, 1, unit="versions")
     return version
 

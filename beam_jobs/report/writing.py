@@ -32,7 +32,11 @@ PAGE_AT_MOST_BYTES = 8 << 20
 
 
 def write_report(
-    storage: Storage, manifest: Manifest, inputs: pa.Table | None = None, drift: Drift | None = None
+    storage: Storage,
+    manifest: Manifest,
+    inputs: pa.Table | None = None,
+    drift: Drift | None = None,
+    source: SourceFolder | None = None,
 ) -> str:
     """Write the report of a version that is published, or about to be.
 
@@ -41,6 +45,7 @@ def write_report(
         manifest: of the version.
         inputs: the rows of all inputs (INPUTS_SCHEMA); None to read the parts that the manifest names.
         drift: how the version differs from the previous one; None to compare them.
+        source: the source of the version; None to open the place that the manifest names.
 
     Returns:
         The path of the page relative to the dataset.
@@ -49,7 +54,8 @@ def write_report(
         CorruptDataError: a record that the page shows cannot be read from its shard.
     """
     path = report_path(storage, manifest)
-    storage.write_atomic(path, make_report(storage, manifest, inputs, drift).encode("utf-8"))
+    page = make_report(storage, manifest, inputs, drift, source)
+    storage.write_atomic(path, page.encode("utf-8"))
     return path
 
 
@@ -74,7 +80,11 @@ def _reports_before(storage: Storage, manifest: Manifest) -> Iterator[str | None
 
 
 def make_report(
-    storage: Storage, manifest: Manifest, inputs: pa.Table | None = None, drift: Drift | None = None
+    storage: Storage,
+    manifest: Manifest,
+    inputs: pa.Table | None = None,
+    drift: Drift | None = None,
+    source: SourceFolder | None = None,
 ) -> str:
     """Make the page from the files of the version, the source and the previous version.
 
@@ -85,6 +95,7 @@ def make_report(
         manifest: of the version.
         inputs: the rows of all inputs (INPUTS_SCHEMA); None to read the parts that the manifest names.
         drift: how the version differs from the previous one; None to compare them.
+        source: the source of the version; None to open the place that the manifest names.
 
     Returns:
         The page as HTML.
@@ -102,19 +113,19 @@ def make_report(
     rows = count_inputs(tables, manifest, wanted_uris=dropped)
     named = list(dict.fromkeys(_named(manifest, rows, near, keys, since)))
     survey = survey_indexes(storage, manifest, named)
-    source = _reader(manifest)
+    reader = _reader(manifest, source)
     pictures = PagePictures(
         records=choose_and_read(storage, manifest, survey, named),
-        gallery=exhibit(source, rows.quarantined),
-        dropped=exhibit_inputs(source, rows.wanted),
+        gallery=exhibit(reader, rows.quarantined),
+        dropped=exhibit_inputs(reader, rows.wanted),
         removed=_removed(storage, since),
     )
     return render_page(Contents(manifest, rows, survey, near, keys, since, drift, pictures))
 
 
-def _reader(manifest: Manifest) -> Reader:
+def _reader(manifest: Manifest, source: SourceFolder | None) -> Reader:
     """The reader of the version's source; of plain files if its kind of source is not known here."""
-    folder = SourceFolder(manifest.source)
+    folder = source or SourceFolder(manifest.source)
     try:
         config = PrepareConfig.model_validate({"source": manifest.config.get("source", {})})
         return open_reader(folder, config)

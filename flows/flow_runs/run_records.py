@@ -22,6 +22,7 @@ from flows import home
 from flows.flow_runs.own_runs import OWN_TAG
 from infra.errors import Cancelled, ShardmillError
 from infra.progress import Event, subscribe
+from infra.storage.locations import public_values
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -40,7 +41,7 @@ class RunRecord:
         self._values: dict[str, Any] = {
             "flow": flow,
             "name": name,
-            "parameters": dict(parameters),
+            "parameters": public_values(dict(parameters)),
             "state": "Running",
             "message": "",
             "began_at": _now(),

@@ -11,7 +11,14 @@ from typing import Any, Final, Literal, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from infra.errors import AccountingError
 from infra.format.features import Feature
@@ -19,6 +26,7 @@ from infra.format.labels import LABELS, NO_CLASS, TARGETS, LabelKind, target_nam
 from infra.format.masks import MASK, MASK_MEANING, MaskFormat
 from infra.format.records import Container
 from infra.settings import Settings
+from infra.storage.locations import public_values
 
 # 3: records without the feature ``label``. An older reader takes it for damage, or trains on nothing.
 FORMAT_VERSION: Final = 2
@@ -267,6 +275,11 @@ class Manifest(Stored):
     statistics: dict[str, SplitStatistics] = Field(default_factory=dict, description="split -> its images")
     report: str | None = Field(default=None, description="path of report.html relative to the dataset")
     report_sha256: str | None = None
+
+    @field_validator("source", "config")
+    @classmethod
+    def _without_credentials(cls, value: Any) -> Any:
+        return public_values(value)
 
     @model_validator(mode="after")
     def _format_and_labels_agree(self) -> Self:

@@ -31,7 +31,7 @@ from infra.storage.locations import below, public_location
 from infra.storage.locks.holder_lists import HolderFile, HolderList
 from infra.storage.locks.leases import DEFAULT_TIMES, LeaseTimes, SeenHolder, lease, seen_holders
 from infra.storage.locks.locking import HeldLocks, Lock, kernel_lock
-from infra.storage.objects.conditional import BucketWrites, ConditionalObjects, HolderObject
+from infra.storage.objects.conditional import Bucket, ConditionalObjects, HolderObject
 from infra.storage.objects.files import ObjectReader, object_writer, upload
 from infra.storage.objects.retries import retry
 from infra.storage.opening import open_filesystem
@@ -64,7 +64,7 @@ class Storage:
         filesystem: pafs.FileSystem,
         root: str,
         location: str,
-        bucket: BucketWrites | None = None,
+        bucket: Bucket | None = None,
         locks: HeldLocks | None = None,
     ) -> None:
         self._fs = filesystem
@@ -84,7 +84,7 @@ class Storage:
         filesystem, root = open_filesystem(str(location))
         if isinstance(filesystem, pafs.LocalFileSystem):
             return Storage(filesystem, root, root)
-        bucket = BucketWrites(str(location), getattr(filesystem, "region", None))
+        bucket = Bucket(str(location), getattr(filesystem, "region", None))
         return Storage(filesystem, root, str(location), bucket)
 
     def __reduce__(self) -> tuple[Callable[[str], Storage], tuple[str]]:
@@ -227,7 +227,10 @@ class Storage:
     def _list(self, path: str, recursive: bool) -> list[pafs.FileInfo]:
         selector = pafs.FileSelector(self._full(path), allow_not_found=True, recursive=recursive)
         with self._reading(path):
-            return self._retry(lambda: self._fs.get_file_info(selector))
+            found: list[pafs.FileInfo] = self._retry(lambda: self._fs.get_file_info(selector))
+            if not found and self._bucket is not None:
+                self._bucket.check_is_there(self._fs)
+        return found
 
     # -- writing ---------------------------------------------------------------------------------------
 

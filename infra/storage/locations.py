@@ -11,6 +11,7 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from infra.errors import StorageError
@@ -24,6 +25,7 @@ _URI = re.compile(
 )
 _AZURE_PLACE = re.compile(r"([^/@:]+)@([^/@:.]+)\.(?:dfs|blob)\.core\.windows\.net(?:/.*)?", re.DOTALL)
 _ABFS = ("abfs://", "abfss://")
+_STORE = re.compile(r"\b(?:s3|gs|gcs|az|abfss?)://.*", re.DOTALL | re.IGNORECASE)
 _HIDDEN = "***"
 # Values of options that say where and how, so that a message about them can be understood.
 _PLAIN_OPTIONS = frozenset({"region", "scheme", "endpoint_override"})
@@ -97,6 +99,23 @@ def public_location(location: str) -> str:
     if found is None:
         return location
     return found["scheme"] + (found["place"].rstrip("/") or found["place"])
+
+
+def public_values(values: Any) -> Any:
+    """Return JSON-able settings in which each location of an object store is as people may see it.
+
+    Args:
+        values: text, such as ``s3://key:secret@bucket/table.csv`` or ``source.table.file=s3://...``; lists
+            and dicts of text. Anything else is returned unchanged.
+    """
+    if isinstance(values, str):
+        found = _STORE.search(values)
+        return values[: found.start()] + public_location(found[0]) if found else values
+    if isinstance(values, dict):
+        return {key: public_values(value) for key, value in values.items()}
+    if isinstance(values, list | tuple):
+        return type(values)(map(public_values, values))
+    return values
 
 
 def below(location: str, tail: str) -> str:

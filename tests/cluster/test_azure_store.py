@@ -14,7 +14,13 @@ from infra.storage.filesystem import Storage
 from tests.samples.preparing.publishers import check_publishers
 from tests.samples.stores.azurite import ACCOUNT, KEY, azure_location, azurite
 from tests.samples.stores.faulty_proxy import faulty_proxy
-from tests.samples.stores.stored_life import check_life, check_locks, check_races, check_two_prepares
+from tests.samples.stores.stored_life import (
+    check_life,
+    check_locks,
+    check_missing_bucket,
+    check_races,
+    check_two_prepares,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -46,6 +52,10 @@ def test_versions_published_at_the_same_moments_are_all_kept(port: int, tmp_path
 
 def test_locks_exclude_each_other(port: int) -> None:
     check_locks(azure_location(port, "locks"))
+
+
+def test_a_bucket_that_is_not_there_is_named(port: int) -> None:
+    check_missing_bucket(azure_location(port, "nothing"))
 
 
 def test_a_file_is_not_seen_before_it_is_whole(port: int) -> None:

@@ -20,7 +20,14 @@ from tests.samples.images.photos import jpeg
 from tests.samples.preparing.publishers import check_publishers
 from tests.samples.stores.google_store import fake_google, google_location
 from tests.samples.stores.google_xml import xml_interface
-from tests.samples.stores.stored_life import check_life, check_locks, check_races, check_two_prepares, prepare
+from tests.samples.stores.stored_life import (
+    check_life,
+    check_locks,
+    check_missing_bucket,
+    check_races,
+    check_two_prepares,
+    prepare,
+)
 from training.dataset import open_dataset
 
 pytestmark = pytest.mark.slow
@@ -82,6 +89,10 @@ def test_versions_published_at_the_same_moments_are_all_kept(xml: int, tmp_path:
 
 def test_locks_exclude_each_other(xml: int) -> None:
     check_locks(google_location(xml, "locks"))
+
+
+def test_a_bucket_that_is_not_there_is_named(xml: int) -> None:
+    check_missing_bucket(google_location(xml, "nothing"))
 
 
 def test_a_store_without_generation_matches_is_refused_for_writing(port: int) -> None:

@@ -137,7 +137,7 @@ def _whole(text: str) -> int:
 def _read(path: str, folder: SourceFolder) -> bytes:
     given = name_of(path)
     if "://" not in given and not given.startswith(("/", "~")):
-        root = name_of(folder.uri) if folder.is_local else folder.uri
+        root = name_of(folder.location) if folder.is_local else folder.location
         return Storage.at(root).read_bytes(given.removeprefix("./"))
     place, mark, options = given.partition("?") if "://" in given else (absolute_path(given), "", "")
     parent, _, name = place.rpartition("/")

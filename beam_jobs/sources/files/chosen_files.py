@@ -17,6 +17,7 @@ from beam_jobs.sources.files.ignore import IgnorePatterns
 from beam_jobs.sources.files.walking import FoundFile, SourceFault
 from infra.errors import NotFoundError
 from infra.storage.filesystem import Storage
+from infra.storage.locations import public_location
 from infra.storage.names import name_of, uri_of
 
 _WILD = re.compile("[*?]")
@@ -53,7 +54,7 @@ class ChosenFiles:
         files = sorted(found, key=lambda file: file.uri)
         if not files:
             raise NotFoundError(
-                f"no file in {uri_of(self._root)} matches {self._pattern!r}",
+                f"no file in {public_location(uri_of(self._root))} matches {self._pattern!r}",
                 "correct the path; * and ? match no slash",
             )
         for file in files:

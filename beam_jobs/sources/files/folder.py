@@ -17,7 +17,7 @@ from beam_jobs.sources.files.places import is_within, place_of
 from beam_jobs.sources.files.walking import FoundFile, LocalWalk, SourceFault
 from infra.errors import NotFoundError
 from infra.storage.filesystem import Storage
-from infra.storage.locations import absolute_path
+from infra.storage.locations import absolute_path, public_location
 from infra.storage.names import name_of, uri_of
 
 MAX_SOURCE_BYTES = 1 << 31  # the most that image.max_bytes can allow
@@ -35,6 +35,10 @@ class Walk(Protocol):
 
 class SourceFolder:
     """The files below a local path or a URI. Cheap to make; picklable for reading.
+
+    Attributes:
+        location: opens the same folder. It may hold credentials, so it is never shown or stored.
+        uri: the place, for people and for comparison.
 
     Args:
         location: a path as ``infra.storage.names.uri_of`` gives it, or a URI.
@@ -56,11 +60,12 @@ class SourceFolder:
         self.is_local = "://" not in location
         self._root = absolute_path(name_of(location)) if self.is_local else location
         # Text that JSON and Arrow can hold, whatever the bytes of the path.
-        self.uri = uri_of(self._root) if self.is_local else location.rstrip("/")
+        self.location = uri_of(self._root) if self.is_local else location.rstrip("/")
+        self.uri = public_location(self.location)
         self._storage = None if self.is_local else Storage.at(location)
 
     def __reduce__(self) -> tuple[type[SourceFolder], tuple[str, tuple[str, ...], int]]:
-        return SourceFolder, (self.uri, (), self.max_bytes)
+        return SourceFolder, (self.location, (), self.max_bytes)
 
     def walk(self, ignore: IgnorePatterns, *, splits_on_top: bool = True) -> Walk:
         """Prepare to list every file below, the ignored ones too.
@@ -174,7 +179,7 @@ class _RemoteWalk:
     """The files below a URI, sorted."""
 
     def __init__(self, source: SourceFolder, storage: Storage, ignore: IgnorePatterns) -> None:
-        self._within = place_of(source.uri).rstrip("/")
+        self._within = place_of(source.location).rstrip("/")
         self._left_out = source.left_out
         self._storage = storage
         self._ignore = ignore

@@ -24,7 +24,8 @@ def runs(runs: options.Runs = None, json_output: options.Json = False) -> None:
       shardmill runs --runs /data/runs --json
     """
     from flows.cli import output
-    from flows.cli.training_runs.folder import runs_folder
+    from flows.cli.training_runs.folder import runs_folder, runs_location
+    from infra.storage.locations import public_location
     from training.results.run_files.run_folder import list_runs
 
     folder = runs_folder(runs)
@@ -46,7 +47,8 @@ def runs(runs: options.Runs = None, json_output: options.Json = False) -> None:
     if json_output:
         output.print_json({"runs_dir": str(folder), "runs": found})
     elif not found:
-        output.say(f"No training runs under {folder}", "Make one: shardmill train NAME")
+        place = public_location(runs_location(runs))
+        output.say(f"No training runs under {place}", "Make one: shardmill train NAME")
     else:
         output.print_table(
             "", ["run", "dataset", "model", "state", "epochs", "on test"], [_row(run) for run in found]

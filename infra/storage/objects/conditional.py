@@ -14,8 +14,11 @@ import threading
 import uuid
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
+import pyarrow.fs as pafs
+
 from infra.errors import StorageError
 from infra.storage.local import TEMPORARY_PREFIX
+from infra.storage.locations import object_path, public_location
 from infra.storage.locks.holder_lists import ListChanged, Written
 from infra.storage.objects.retries import is_retryable, retry
 from infra.storage.objects.stores import (
@@ -46,8 +49,8 @@ class StoredObject(NamedTuple):
     modified_at: float
 
 
-class BucketWrites:
-    """Conditional writes of one bucket, shared by its writers.
+class Bucket:
+    """Conditional writes of one bucket, and whether it is there, shared by all who use it.
 
     The bucket is opened, and the store checked, when the first conditional write is made.
     """
@@ -57,7 +60,28 @@ class BucketWrites:
         self._region = region
         self._objects: ConditionalObjects | None = None
         self._uploads: ObjectStore | None = None
+        self._is_there = False
         self._lock = threading.Lock()
+
+    def check_is_there(self, filesystem: pafs.FileSystem) -> None:
+        """Check that the bucket is there: stores list one that is not as they list an empty one.
+
+        Raises:
+            StorageError: there is no such bucket.
+        """
+        if self._is_there:
+            return
+        bucket = object_path(self._location).partition("/")[0]
+        try:
+            found = retry(lambda: filesystem.get_file_info(bucket))
+        except OSError:
+            return  # who may list objects need not be allowed to ask for the bucket
+        if found.type == pafs.FileType.NotFound:
+            raise StorageError(
+                f"there is no bucket {bucket!r} for {public_location(self._location)}",
+                "check the name of the bucket and the address of the store, or make the bucket",
+            )
+        self._is_there = True
 
     def objects(self, folder: str, name: str) -> ConditionalObjects:
         """The objects of the bucket, which can be written under conditions.

@@ -21,7 +21,7 @@ from tests.samples.images.photos import jpeg, make_photos, png, rotated_jpeg, wr
 from tests.samples.preparing.command import prepare_command
 
 
-def prepare(source: Path, root: Path, *more: str) -> subprocess.CompletedProcess[str]:
+def prepare(source: Path | str, root: Path, *more: str) -> subprocess.CompletedProcess[str]:
     """Run the command to its end, whatever that is."""
     argv = prepare_command(source, root, *more)
     return subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)

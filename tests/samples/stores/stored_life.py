@@ -19,7 +19,7 @@ from infra.dataset.catalog import Catalog
 from infra.dataset.maintenance.garbage import collect_garbage
 from infra.dataset.maintenance.rollback import rollback
 from infra.dataset.verify import verify
-from infra.errors import LockedError
+from infra.errors import LockedError, StorageError
 from infra.storage.filesystem import Storage
 from tests.samples.datasets.contents import outcomes, records, splits
 from tests.samples.images.photos import jpeg, make_photos, write
@@ -95,6 +95,13 @@ def check_races(location: str, *, processes: bool) -> None:
     """Let two writers create the same files at the same instants: exactly one is told that it did."""
     found = winners(location, processes=processes)
     assert {race: len(won) for race, won in found.items()} == dict.fromkeys(range(NUM_RACES), 1)
+
+
+def check_missing_bucket(location: str) -> None:
+    """A bucket that is not there is named; an empty folder of one that is there is empty."""
+    assert Storage.at(location).list_files() == []
+    with pytest.raises(StorageError, match="there is no bucket 'misspelt'"):
+        Storage.at(location.replace("bucket/", "misspelt/")).list_files()
 
 
 def check_locks(location: str) -> None:

@@ -41,7 +41,6 @@ from beam_jobs.sources.masks.naming import attach_named_masks
 from beam_jobs.sources.recognition.glance import Glance, Recognised
 from beam_jobs.tables.features import PREFIX
 from infra.progress import log
-from infra.storage.locations import public_location
 
 _CHUNK_ROWS = 2048  # files that are Python values at a time
 
@@ -61,7 +60,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     walk = folder.walk(IgnorePatterns(config.filter.ignore), splits_on_top=False)
     files = listed_files(walk, [table.uri for table in tables if table.uri is not None])
     names = row_prefixes(tables, files)
-    understood = understand(raw, settings, public_location(folder.uri), names, kind, numbers.values())
+    understood = understand(raw, settings, folder.uri, names, kind, numbers.values())
     rows, found = find_files(understood, files)
     check_found(rows, found, files, raw["path"][0].as_py())
     settled = settle(files, rows, found.files)
@@ -78,8 +77,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
 def _with_masks(listing: pa.Table, files: pa.Table, folder: SourceFolder, config: PrepareConfig) -> pa.Table:
     """Return the listing with the masks that rows name, in place of their paths."""
     name = PREFIX + MASK_PATH
-    source = public_location(folder.uri)
-    paths = paths_within(trimmed(listing[name]), source, config.source.table.prefix)
+    paths = paths_within(trimmed(listing[name]), folder.uri, config.source.table.prefix)
     return attach_named_masks(listing.drop_columns([name]), files, paths, config.source.masks)
 
 

@@ -76,7 +76,7 @@ def find_files_named(source: SourceFolder, given: str, setting: str) -> list[Tab
     Raises:
         NotFoundError: there is none. ConfigError: the path is wrong.
     """
-    root = source.uri if not source.is_local else name_of(source.uri)
+    root = source.location if not source.is_local else name_of(source.location)
     location, pattern = _folder_and_pattern(name_of(given), root)
     storage = Storage.at(location)
     if not pattern or ".." in pattern.split("/"):

@@ -120,6 +120,16 @@ def test_a_manifest_without_its_records_cannot_be_made(tmp_path: Path) -> None:
         decode_manifest(json.dumps(document).encode())
 
 
+def test_a_manifest_that_holds_the_key_of_a_source_does_not_show_it(tmp_path: Path) -> None:
+    written = json.loads(encode_manifest(made(tmp_path).manifest))
+    del written["checksum"]
+    written |= {"source": "s3://KEY:secret@bucket/in?region=eu"}
+    written["config"] |= {"source": {"table": {"file": "s3://KEY:secret@bucket/t.csv"}}}
+    manifest = decode_manifest(json.dumps(written).encode())
+    assert manifest.source == "s3://bucket/in"
+    assert manifest.config["source"]["table"]["file"] == "s3://bucket/t.csv"
+
+
 def test_manifests_of_other_formats(tmp_path: Path) -> None:
     manifest = made(tmp_path).manifest
     Catalog(tmp_path).publish(manifest)

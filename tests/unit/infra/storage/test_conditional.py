@@ -11,7 +11,7 @@ import pytest
 
 from infra.errors import PublishConflict, StorageError
 from infra.storage.filesystem import Storage
-from infra.storage.objects.conditional import BucketWrites, ConditionalObjects, ObjectChanged
+from infra.storage.objects.conditional import Bucket, ConditionalObjects, ObjectChanged
 from tests.samples.preparing.races import NUM_RACES, file_of, winners
 from tests.samples.stores.faulty_proxy import FaultyProxy, faulty_proxy
 from tests.samples.stores.object_store import KEY, SECRET, ObjectStore
@@ -34,7 +34,7 @@ def through(proxy: FaultyProxy, folder: str) -> str:
 
 
 def objects_at(location: str) -> ConditionalObjects:
-    return BucketWrites(location, None).objects("checked", "s3://storage/checked")
+    return Bucket(location, None).objects("checked", "s3://storage/checked")
 
 
 @pytest.mark.parametrize("processes", [False, True], ids=["threads", "processes"])
@@ -49,6 +49,15 @@ def test_one_of_two_writers_wins_each_race(store: ObjectStore, processes: bool) 
 def test_one_of_two_processes_wins_each_race_for_a_local_file(tmp_path: Path) -> None:
     found = winners(str(tmp_path), processes=True)
     assert {race: len(won) for race, won in found.items()} == dict.fromkeys(range(NUM_RACES), 1)
+
+
+def test_a_bucket_that_is_not_there_is_named(store: ObjectStore) -> None:
+    there = store.location("nothing", credentials=f"{CREDENTIALS}@")
+    assert Storage.at(there).list_folders() == []
+    missing = Storage.at(there.replace("storage/", "misspelt/"))
+    for listed in (missing.list_folders, missing.list_files):
+        with pytest.raises(StorageError, match="there is no bucket 'misspelt' for s3://misspelt/nothing"):
+            listed()
 
 
 def test_an_object_is_replaced_only_if_it_is_unchanged(store: ObjectStore) -> None:

@@ -23,7 +23,7 @@ from infra.storage.locks.holder_lists import HolderFile, HolderList, ListChanged
 from infra.storage.locks.leases import LeaseTimes, lease
 from infra.storage.locks.locking import Lock
 from infra.storage.objects import retries
-from infra.storage.objects.conditional import BucketWrites, HolderObject
+from infra.storage.objects.conditional import Bucket, HolderObject
 from tests.samples.stores.faulty_proxy import faulty_proxy
 from tests.samples.stores.object_store import KEY, SECRET, ObjectStore
 from tests.samples.waiting import eventually
@@ -55,7 +55,7 @@ def list_at(place: str) -> HolderList:
     if "://" not in place:
         return HolderFile(Path(place) / "lock")
     key = f"{place.partition('?')[0].rpartition('/')[2]}/lock"
-    return HolderObject(BucketWrites(place, None).objects("", "s3://storage"), key)
+    return HolderObject(Bucket(place, None).objects("", "s3://storage"), key)
 
 
 def hold(

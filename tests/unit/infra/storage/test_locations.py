@@ -15,6 +15,7 @@ from infra.storage.locations import (
     object_location,
     object_path,
     public_location,
+    public_values,
     without_secrets,
 )
 
@@ -116,3 +117,20 @@ def test_azure_needs_an_account(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StorageError, match="does not name a container and an account"):
         Storage.at("abfs://container/a")
     assert Storage.at("az://account:a2V5@container/a").uri == "az://container/a"
+
+
+def test_settings_are_shown_without_the_credentials_of_their_locations() -> None:
+    settings = {
+        "table": {"file": "s3://KEY:secret@bucket/t.csv?region=eu", "prefix": "a/b"},
+        "files": ["az://account:key@container/x", "/data/s3 files/y"],
+        "overrides": ("source.table.file=gs://anonymous@bucket/t.csv", "seed=3"),
+        "seed": 3,
+        "none": None,
+    }
+    assert public_values(settings) == {
+        "table": {"file": "s3://bucket/t.csv", "prefix": "a/b"},
+        "files": ["az://container/x", "/data/s3 files/y"],
+        "overrides": ("source.table.file=gs://bucket/t.csv", "seed=3"),
+        "seed": 3,
+        "none": None,
+    }
