@@ -48,7 +48,7 @@ class Images:
             f"FOR={name}",
             "--tag",
             image,
-            CONTAINERS.parents[3],
+            CONTAINERS.parents[2],
         )
         return image
 

@@ -39,7 +39,7 @@ def test_a_slow_rank_is_measured_once_and_gets_fewer_rows(tmp_path: Path) -> Non
     assert json.loads(path.read_bytes()) == kept, "the ranks that were started again did not measure"
     result = json.loads(out.splitlines()[-1])
     assert_same_training(result, expected)
-    fast, slow = read_balance(path.parents[4]).ranks
+    fast, slow = read_balance(path.parents[2]).ranks
     assert fast.rows > slow.rows
     assert fast.rows + slow.rows == 8
     assert fast.examples + slow.examples == 50
