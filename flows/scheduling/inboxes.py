@@ -26,6 +26,7 @@ from flows.scheduling.kinds import AUTOMATIC_TAG
 from flows.scheduling.source_state import files_of
 from infra.digests import digest_of
 from infra.readable import counted
+from infra.storage.locations import public_location
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -169,7 +170,7 @@ class _Watch:
             try:
                 self._look()
             except Exception:  # the watch goes on: the cause may pass, and the log has it
-                LOG.exception("inbox %s", self.inbox.source)
+                LOG.exception("inbox %s", public_location(self.inbox.source))
             pause = max(least, (time.monotonic() - began) / _SHARE_OF_TIME)
 
     def _look(self) -> None:
@@ -196,7 +197,8 @@ class _Watch:
             self._arrivals.give_back()
             raise
         self._run, self._retry_at = run.id, float("inf")
-        LOG.warning("%s: takes up %s, run %s", self.inbox.source, counted(number, "file"), run.name)
+        folder = public_location(self.inbox.source)
+        LOG.warning("%s: takes up %s, run %s", folder, counted(number, "file"), run.name)
 
     def _see_how_the_run_ended(self) -> None:
         """Note when to try a batch again whose run failed; new files are taken up before that."""

@@ -9,6 +9,7 @@ import typer
 from flows.cli import completion, options
 from flows.cli.server.planned import Wish, planned_inbox, planned_schedule
 from infra.errors import EnvironmentFault, NotFoundError, UsageError
+from infra.storage.locations import public_location
 
 Dataset = Annotated[
     str | None,
@@ -195,7 +196,8 @@ def _set(wish: Wish) -> None:
         if wish.inbox:
             watched = planned_inbox(wish)
             schedules.set_inbox(watched)
-            output.say(f"Watching {watched.source} for {watched.flow} of {wish.dataset}: {watched}")
+            folder = public_location(watched.source)
+            output.say(f"Watching {folder} for {watched.flow} of {wish.dataset}: {watched}")
         else:
             wanted = planned_schedule(wish)
             schedules.set_schedule(wanted)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from infra.storage.locations import public_location, public_values
+
 if TYPE_CHECKING:
     from flows.scheduling.inboxes import Inbox
     from flows.server.schedules import Schedule
@@ -15,7 +17,7 @@ def schedule_entries(found: Sequence[Schedule | Inbox]) -> list[dict[str, Any]]:
     """The schedules as values of JSON."""
     return [
         {
-            **entry.parameters,
+            **public_values(dict(entry.parameters)),
             "flow": entry.flow,
             "dataset": entry.dataset,
             "name": entry.name,
@@ -41,7 +43,7 @@ def print_schedules(found: Sequence[Schedule | Inbox]) -> None:
             entry.name,
             str(entry) if entry.is_active else f"{entry} (paused)",
             in_local_time(_next(entry)) if entry.is_active else "",
-            entry.parameters.get("source", ""),
+            public_location(entry.parameters.get("source", "")),
         ]
         for entry in found
     ]
