@@ -17,13 +17,14 @@ from beam_jobs.report.figures.survey import survey_indexes
 from beam_jobs.report.page import Contents, PagePictures, render_page
 from beam_jobs.report.pictures.gallery import exhibit, exhibit_inputs
 from beam_jobs.report.pictures.thumbnails import Thumbnail, choose_and_read, read_thumbnails
+from beam_jobs.schemas import FileRef
 from beam_jobs.sources import open_reader
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.reading import Reader
 from infra.dataset.catalog import load_version
 from infra.dataset.drift.figures import Drift
 from infra.dataset.version import DatasetVersion
-from infra.errors import ConfigError, CorruptDataError
+from infra.errors import ConfigError, CorruptDataError, StorageError
 from infra.format.contract import Manifest
 from infra.format.layout import data_dir, manifest_file
 from infra.storage.filesystem import Storage
@@ -113,14 +114,40 @@ def make_report(
     rows = count_inputs(tables, manifest, wanted_uris=dropped)
     named = list(dict.fromkeys(_named(manifest, rows, near, keys, since)))
     survey = survey_indexes(storage, manifest, named)
-    reader = _reader(manifest, source)
+    refused = _RefusedImages(manifest, source)
     pictures = PagePictures(
         records=choose_and_read(storage, manifest, survey, named),
-        gallery=exhibit(reader, rows.quarantined),
-        dropped=exhibit_inputs(reader, rows.wanted),
+        gallery=exhibit(refused, rows.quarantined),
+        dropped=exhibit_inputs(refused, rows.wanted),
         removed=_removed(storage, since),
     )
     return render_page(Contents(manifest, rows, survey, near, keys, since, drift, pictures))
+
+
+class _RefusedImages:
+    """Reads images of the source, which is opened for the first of them.
+
+    If the storage of the source cannot be read, no other image is tried: each attempt may take long. The
+    manifest names no credentials, so this is the rule for a source in a store that needs some.
+    """
+
+    def __init__(self, manifest: Manifest, source: SourceFolder | None) -> None:
+        self._manifest = manifest
+        self._source = source
+        self._reader: Reader | None = None
+        self._failure: StorageError | None = None
+
+    def read(self, file: FileRef) -> bytes:
+        """Read a whole image; see ``Reader``."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            if self._reader is None:
+                self._reader = _reader(self._manifest, self._source)
+            return self._reader.read(file)
+        except StorageError as error:
+            self._failure = error
+            raise
 
 
 def _reader(manifest: Manifest, source: SourceFolder | None) -> Reader:

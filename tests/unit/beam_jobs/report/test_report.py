@@ -21,7 +21,9 @@ from beam_jobs.report.figures.inputs import count_by_class, count_inputs, reason
 from beam_jobs.report.figures.survey import survey_indexes
 from beam_jobs.report.findings import empty_splits, find
 from beam_jobs.report.pictures import thumbnails
-from infra.errors import CorruptDataError
+from beam_jobs.schemas import FileRef
+from beam_jobs.sources.files.folder import SourceFolder
+from infra.errors import CorruptDataError, StorageError
 from infra.format.contract import TableFile
 from infra.format.records import Container
 from infra.html.formatting import visible
@@ -196,6 +198,32 @@ def test_a_broken_shard_is_not_published_with_a_report(maker: VersionMaker) -> N
     made.storage.write_atomic(shard.path, bytes(data))
     with pytest.raises(CorruptDataError):
         write_report(made.storage, made.manifest, made.inputs)
+
+
+class _Away(SourceFolder):
+    """A source that cannot be read at the moment, and counts the attempts."""
+
+    reads = 0
+
+    def read(self, file: FileRef) -> bytes:
+        self.reads += 1
+        raise StorageError("the store is away")
+
+
+def test_a_source_that_cannot_be_read_is_tried_once(maker: VersionMaker, tmp_path: Path) -> None:
+    for number in range(5):
+        maker.add_lost(f"cat/{number}.jpg", "cat", "quarantined", "truncated", "the JPEG ends early")
+    made, away = maker.write(), _Away(str(tmp_path))
+    path = write_report(made.storage, made.manifest, made.inputs, source=away)
+    assert made.storage.read_bytes(path).decode().count("the store is away") == 6
+    assert away.reads == 1
+
+
+def test_a_source_that_cannot_be_opened_costs_pictures_alone(maker: VersionMaker) -> None:
+    made = maker.write()
+    manifest = made.manifest.model_copy(update={"source": "s3://bucket/in?nonsense=1"})
+    page = page_of(replace(made, manifest=manifest))
+    assert page.count("cannot open storage s3://bucket/in:") == 1
 
 
 def test_the_page_is_the_same_every_time(maker: VersionMaker) -> None:
