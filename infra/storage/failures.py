@@ -6,6 +6,8 @@ import contextlib
 import os
 from collections.abc import Iterator
 
+import pyarrow as pa
+
 from infra.errors import GO_ON, NotFoundError, StorageError
 from infra.storage.locations import without_secrets
 from infra.storage.names import uri_of
@@ -27,7 +29,7 @@ def reading(file: str, location: str, *, is_local: bool) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise NotFoundError(f"no such file: {file}") from error
-    except OSError as error:
+    except _FAULTS as error:
         raise _failure(f"cannot read {file}", location, error, _CONNECT if not is_local else None) from error
 
 
@@ -38,7 +40,7 @@ def writing(file: str, location: str, *, is_local: bool) -> Iterator[None]:
         yield
     except FileExistsError:
         raise
-    except OSError as error:
+    except _FAULTS as error:
         raise _failure(
             f"cannot write {file}", location, error, _MAKE_ROOM if is_local else _CONNECT
         ) from error
@@ -59,10 +61,12 @@ def other_files_named() -> Iterator[None]:
         raise StorageError(f"{name}: {error.strerror or error}", "check this file or folder") from error
 
 
+# Arrow's client of Azure reports missing credentials as no OSError.
+_FAULTS = (OSError, pa.ArrowException)
 _CONNECT = f"check the network, the credentials and the store, then {GO_ON}"
 _MAKE_ROOM = f"check free space and permissions, then {GO_ON}"
 
 
-def _failure(what: str, location: str, error: OSError, remedy: str | None) -> StorageError:
-    text = without_secrets(error.strerror or str(error), location)
+def _failure(what: str, location: str, error: Exception, remedy: str | None) -> StorageError:
+    text = without_secrets(getattr(error, "strerror", None) or str(error), location)
     return StorageError(f"{what}: {text}", remedy)

@@ -14,6 +14,7 @@ import threading
 import uuid
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 
 from infra.errors import StorageError
@@ -74,7 +75,7 @@ class Bucket:
         bucket = object_path(self._location).partition("/")[0]
         try:
             found = retry(lambda: filesystem.get_file_info(bucket))
-        except OSError:
+        except (OSError, pa.ArrowException):
             return  # who may list objects need not be allowed to ask for the bucket
         if found.type == pafs.FileType.NotFound:
             raise StorageError(

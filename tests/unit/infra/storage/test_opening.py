@@ -5,6 +5,8 @@ from __future__ import annotations
 import pyarrow.fs as pafs
 import pytest
 
+from infra.errors import StorageError
+from infra.storage.filesystem import Storage
 from infra.storage.opening import open_filesystem
 
 
@@ -22,3 +24,14 @@ def test_repetitions_of_requests_to_googles_store_are_bounded(location: str, sam
     assert path == "bucket/a"
     assert opened.equals(pafs.FileSystem.from_uri(same_as)[0])
     assert not opened.equals(pafs.FileSystem.from_uri("gs://anonymous@bucket/a")[0])
+
+
+def test_missing_credentials_of_azure_are_an_error_of_the_storage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow's client raises no OSError then."""
+    for name in ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    storage = Storage.at("az://account@container/data?endpoint_override=127.0.0.1:9&scheme=http")
+    for read in (storage.list_files, lambda: storage.exists("a"), lambda: storage.read_bytes("a")):
+        with pytest.raises(StorageError, match="cannot read az://container/data") as caught:
+            read()
+        assert "credentials" in str(caught.value.remedy)
