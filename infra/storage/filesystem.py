@@ -133,6 +133,8 @@ class Storage:
             NotFoundError: there is no such object. StorageError: it cannot be read.
         """
         with self._reading(path):
+            if self._bucket is not None:
+                self._bucket.check_credentials(self._fs, self._full(path))
             return ObjectReader(self._fs, self._full(path))
 
     def read_bytes(self, path: str) -> bytes:

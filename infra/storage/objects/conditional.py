@@ -62,6 +62,7 @@ class Bucket:
         self._objects: ConditionalObjects | None = None
         self._uploads: ObjectStore | None = None
         self._is_there = False
+        self._has_credentials = False
         self._lock = threading.Lock()
 
     def check_is_there(self, filesystem: pafs.FileSystem) -> None:
@@ -83,6 +84,21 @@ class Bucket:
                 "check the name of the bucket and the address of the store, or make the bucket",
             )
         self._is_there = True
+
+    def check_credentials(self, filesystem: pafs.FileSystem, file: str) -> None:
+        """Ask for the size of the first file that is read from Azure.
+
+        Arrow's client does not catch what Azure's library throws where credentials are missing: opening a
+        file then ends the process. Asking for its size raises an exception.
+
+        Raises:
+            ArrowException: there are no credentials.
+        """
+        if self._has_credentials or not has_own_uploads(self._location):
+            return
+        with contextlib.suppress(OSError):  # the read itself tells more
+            filesystem.get_file_info(file)
+        self._has_credentials = True
 
     def objects(self, folder: str, name: str) -> ConditionalObjects:
         """The objects of the bucket, which can be written under conditions.
