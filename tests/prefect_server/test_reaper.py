@@ -56,6 +56,7 @@ def unfinished_tasks(server: RunningServer, run: str) -> list[str]:
     return [task["name"] for task in found if task["state_type"] in ("RUNNING", "PENDING")]
 
 
+@pytest.mark.slow
 def test_a_killed_automatic_run_is_marked_and_started_again_once(
     shardmill_up: RunningServer, tmp_path: Path
 ) -> None:
