@@ -102,7 +102,7 @@ def public_location(location: str) -> str:
 
 
 def public_values(values: Any) -> Any:
-    """Return JSON-able settings in which each location of an object store is as people may see it.
+    """Remove user, password and options from all locations of object stores in JSON-able settings.
 
     Args:
         values: text, such as ``s3://key:secret@bucket/table.csv`` or ``source.table.file=s3://...``; lists

@@ -66,7 +66,7 @@ class Bucket:
         self._lock = threading.Lock()
 
     def check_is_there(self, filesystem: pafs.FileSystem) -> None:
-        """Check that the bucket is there: stores list one that is not as they list an empty one.
+        """Check that the bucket exists, after an empty listing: a missing bucket gives an empty listing too.
 
         Raises:
             StorageError: there is no such bucket.

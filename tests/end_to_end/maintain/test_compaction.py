@@ -32,16 +32,6 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
     return Saved(place)
 
 
-@pytest.fixture
-def source(saved: Saved) -> Path:
-    return saved.bring_back() / "source"
-
-
-@pytest.fixture
-def root(source: Path) -> Path:
-    return source.with_name("root")
-
-
 def test_a_compacted_version_holds_what_it_held(root: Path, source: Path, tmp_path: Path) -> None:
     catalog = Catalog(root)
     before = catalog.open("d")

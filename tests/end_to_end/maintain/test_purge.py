@@ -44,16 +44,6 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
     return Saved(place)
 
 
-@pytest.fixture
-def source(saved: Saved) -> Path:
-    return saved.bring_back() / "source"
-
-
-@pytest.fixture
-def root(source: Path) -> Path:
-    return source.with_name("root")
-
-
 def everything(root: Path) -> bytes:
     """Every byte that lies under the root, tables and records opened up."""
     found = [path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()]

@@ -35,16 +35,6 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
     return Saved(place)
 
 
-@pytest.fixture
-def source(saved: Saved) -> Path:
-    return saved.bring_back() / "source"
-
-
-@pytest.fixture
-def root(source: Path) -> Path:
-    return source.with_name("root")
-
-
 def command(capsys: pytest.CaptureFixture[str], root: Path, *argv: str) -> dict[str, Any]:
     assert cli.run([*argv, "--root", str(root), "--json"]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])

@@ -44,7 +44,7 @@ class _Balancer:
         self._turn = itertools.count()
 
     async def passed_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Pass one connection on, to its end or that of the balancer."""
+        """Pass on one connection until it ends, or until the balancer ends."""
         first = next(self._turn)
         with contextlib.suppress(OSError, asyncio.CancelledError):
             for number in range(len(self._ports)):

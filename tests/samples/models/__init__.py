@@ -1,1 +1,1 @@
-"""Models as users write them, some of which fail on purpose."""
+"""Models as users write them; some of them fail on purpose."""

@@ -1,1 +1,1 @@
-"""Pages and reports: what they show, and the servers behind them."""
+"""Data for tests of pages and reports, and stand-ins for the servers that pages ask."""

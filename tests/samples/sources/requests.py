@@ -14,7 +14,7 @@ from beam_jobs.request import JobRequest
 
 
 def asked(source: Path | str, **settings: Any) -> JobRequest:
-    """The request to prepare a source whose kind is recognised; ``settings`` are those of the source."""
+    """Return a request with ``source.kind = "auto"`` and the given settings of the source."""
     config = PrepareConfig.model_validate({"source": {"kind": "auto", **settings}})
     return JobRequest(source=str(source), dataset="d", root="/nowhere/root", config=config)
 

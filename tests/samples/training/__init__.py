@@ -1,1 +1,1 @@
-"""Trainings by the command and in process, and what they leave."""
+"""Small trainings, by the command or in this process, and folders of finished runs."""

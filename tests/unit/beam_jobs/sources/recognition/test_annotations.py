@@ -1,4 +1,4 @@
-"""Recognise annotations of objects, and masks, and what is still missing for them."""
+"""Recognise annotations of objects and folders of masks; say which settings they still need."""
 
 from __future__ import annotations
 
