@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from infra.dataset.version import DatasetVersion
-from infra.format.examples import parse_example
+from infra.format.contract import Shard
+from infra.format.examples import ImageRecord, parse_example, parse_whole_example
+from infra.format.features import FeatureValues
 from infra.format.records import iter_records
 
 
@@ -18,6 +23,17 @@ def records(version: DatasetVersion) -> set[tuple[str, str, bytes]]:
     found = {(example.id, example.label_name, example.image) for example in examples}
     assert len(found) == len(examples)
     return found
+
+
+def indexed_records(
+    version: DatasetVersion,
+) -> Iterator[tuple[Shard, dict[str, Any], ImageRecord, dict[str, FeatureValues]]]:
+    """Shard, row of the index, record and its further features, of every record."""
+    for shard in version.manifest.shards:
+        index = version.index(shard).to_pylist()
+        payloads = iter_records(version.storage, shard.path, version.manifest.container)
+        for row, (_, _, payload) in zip(index, payloads, strict=True):
+            yield shard, row, *parse_whole_example(payload)
 
 
 def splits(version: DatasetVersion) -> dict[str, str]:

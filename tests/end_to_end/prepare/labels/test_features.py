@@ -16,8 +16,7 @@ from beam_jobs.maintain.purge import purge
 from infra.dataset.catalog import Catalog
 from infra.dataset.verify import verify
 from infra.dataset.version import DatasetVersion
-from infra.format.examples import parse_whole_example
-from infra.format.records import iter_records
+from tests.samples.datasets.contents import indexed_records
 from tests.samples.images.photos import jpeg, write
 from tests.samples.preparing.prepared import run, stored_bytes
 
@@ -67,12 +66,9 @@ def config(**table: Any) -> dict[str, Any]:
 def by_name(version: DatasetVersion) -> dict[str, dict[str, Any]]:
     """File -> the row of its record in the index, with the features that the record itself holds."""
     found = {}
-    for shard in version.manifest.shards:
-        rows = version.index(shard).to_pylist()
-        payloads = iter_records(version.storage, shard.path, version.manifest.container)
-        for row, (_, _, payload) in zip(rows, payloads, strict=True):
-            values = {name: value.values for name, value in parse_whole_example(payload)[1].items()}
-            found[row["source_uri"]] = row | {"stored": values}
+    for _, row, _, features in indexed_records(version):
+        stored = {name: value.values for name, value in features.items()}
+        found[row["source_uri"]] = row | {"stored": stored}
     return found
 
 

@@ -19,8 +19,7 @@ from infra.dataset.exports.export import export
 from infra.dataset.exports.formats import FORMATS
 from infra.dataset.verify import verify
 from infra.dataset.version import DatasetVersion
-from infra.format.examples import parse_whole_example
-from infra.format.records import iter_records
+from tests.samples.datasets.contents import indexed_records
 from tests.samples.images.photos import jpeg, write
 from tests.samples.preparing.prepared import rows, run
 
@@ -53,13 +52,9 @@ def prepare(photos: Path, root: Path, lines: Sequence[Sequence[str]], **source: 
 def records(version: DatasetVersion) -> dict[str, dict[str, Any]]:
     """File -> split, what the index says, and the keys and features of the record itself."""
     found = {}
-    for shard in version.manifest.shards:
-        index = version.index(shard).to_pylist()
-        payloads = iter_records(version.storage, shard.path, version.manifest.container)
-        for row, (_, _, payload) in zip(index, payloads, strict=True):
-            record, features = parse_whole_example(payload)
-            stored = {name: value.values for name, value in features.items()}
-            found[row["source_uri"]] = row | {"split": shard.split, "stored": stored, "record": record}
+    for shard, row, record, features in indexed_records(version):
+        stored = {name: value.values for name, value in features.items()}
+        found[row["source_uri"]] = row | {"split": shard.split, "stored": stored, "record": record}
     return found
 
 

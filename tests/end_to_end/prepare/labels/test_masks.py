@@ -31,10 +31,9 @@ from infra.dataset.exports.export import export
 from infra.dataset.verify import verify
 from infra.dataset.version import DatasetVersion
 from infra.errors import UsageError
-from infra.format.examples import parse_whole_example
 from infra.format.masks import MASK_BYTES, MASK_PIXELS, MASK_SHA256, MASK_URI
 from infra.format.parser import parser_code
-from infra.format.records import iter_records
+from tests.samples.datasets.contents import indexed_records
 from tests.samples.images.masks import (
     CLASSES,
     COLORS,
@@ -55,16 +54,12 @@ def opened(root: Path, number: int = 1) -> DatasetVersion:
 def records(version: DatasetVersion) -> dict[str, dict[str, Any]]:
     """File -> its stored pixels and mask, and the row of the index."""
     found = {}
-    for shard in version.manifest.shards:
-        index = version.index(shard).to_pylist()
-        payloads = iter_records(version.storage, shard.path, version.manifest.container)
-        for row, (_, _, payload) in zip(index, payloads, strict=True):
-            record, features = parse_whole_example(payload)
-            assert record.mask is not None
-            pixels = np.asarray(Image.open(io.BytesIO(record.image)).convert("RGB"))
-            mask = decode_stored_mask(record.mask)
-            assert features["labels"].values == row["labels"]
-            found[row["source_uri"]] = row | {"pixels": pixels, "mask": mask}
+    for _, row, record, features in indexed_records(version):
+        assert record.mask is not None
+        pixels = np.asarray(Image.open(io.BytesIO(record.image)).convert("RGB"))
+        mask = decode_stored_mask(record.mask)
+        assert features["labels"].values == row["labels"]
+        found[row["source_uri"]] = row | {"pixels": pixels, "mask": mask}
     return found
 
 

@@ -20,10 +20,9 @@ from infra.dataset.catalog import Catalog
 from infra.dataset.compare import diff
 from infra.dataset.verify import verify
 from infra.dataset.version import DatasetVersion
-from infra.format.examples import parse_whole_example
 from infra.format.features import are_same, feature_values
 from infra.format.objects import BOXES
-from infra.format.records import iter_records
+from tests.samples.datasets.contents import indexed_records
 from tests.samples.images.photos import picture
 from tests.samples.preparing.prepared import rows, run
 
@@ -92,14 +91,10 @@ def config(**image: Any) -> dict[str, Any]:
 def records(version: DatasetVersion) -> dict[str, dict[str, Any]]:
     """File -> its stored pixels, and the features of the record."""
     found = {}
-    for shard in version.manifest.shards:
-        index = version.index(shard).to_pylist()
-        payloads = iter_records(version.storage, shard.path, version.manifest.container)
-        for row, (_, _, payload) in zip(index, payloads, strict=True):
-            record, features = parse_whole_example(payload)
-            pixels = np.asarray(Image.open(io.BytesIO(record.image)).convert("RGB"))
-            assert are_same(features, feature_values(version.manifest.extra_features, row))
-            found[row["source_uri"]] = {"pixels": pixels, **{name: row[name] for name in features}}
+    for _, row, record, features in indexed_records(version):
+        pixels = np.asarray(Image.open(io.BytesIO(record.image)).convert("RGB"))
+        assert are_same(features, feature_values(version.manifest.extra_features, row))
+        found[row["source_uri"]] = {"pixels": pixels, **{name: row[name] for name in features}}
     return found
 
 
