@@ -9,6 +9,7 @@
       running/                    a locked file for each command that runs a flow
       turns-HOST.lock             locked by the job that works on this machine (infra.processes.turns)
       records/                    a file for each run without a server, until `shardmill up` takes it over
+      problems/                   a file for each open problem of the platform (flows.problems)
       up.json, up.lock            of the `shardmill up` that runs (flows.server.running_up)
 """
 
@@ -57,6 +58,11 @@ def take_turns() -> None:
 def records_folder() -> Path:
     """The folder that holds a file for each run without a server (flows.flow_runs.run_records)."""
     return _made(home() / "records")
+
+
+def problems_folder() -> Path:
+    """The folder that holds a file for each open problem of the platform (flows.problems)."""
+    return _made(home() / "problems")
 
 
 def _made(folder: Path) -> Path:

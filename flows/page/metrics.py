@@ -16,6 +16,7 @@ from starlette.responses import Response
 from flows.page.pages.charts import latest
 from flows.page.platform import Platform
 from flows.page.reading.prefect import Activity, PrefectAway
+from flows.problems import open_problems
 from infra.errors import ShardmillError
 
 # More series than this would burden Prometheus more than they tell.
@@ -77,6 +78,7 @@ class _Snapshot(Collector):
         """Yield every figure."""
         if self._flows is not None:
             yield from _of_flows(self._flows)
+        yield _of_problems()
         yield from _of_datasets(self._platform)
         yield from _of_trainings(self._platform)
         yield from _of_disks(self._platform)
@@ -93,6 +95,12 @@ def _of_flows(flows: Flows) -> Iterator[Metric]:
     waiting = "Runs whose time has come and that have not begun."
     yield _family("shardmill_flow_runs_waiting", waiting, (), [((), flows.waiting)])
     yield _family("shardmill_workers_online", "Workers that are alive.", (), [((), flows.workers)])
+
+
+def _of_problems() -> Metric:
+    values = [((problem.kind, problem.subject), problem.since) for problem in open_problems()]
+    since = "Open problems of the platform, each with the time when it was first seen."
+    return _family("shardmill_problem_since_timestamp_seconds", since, ("kind", "subject"), values)
 
 
 def _of_datasets(platform: Platform) -> Iterator[Metric]:

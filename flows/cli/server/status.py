@@ -8,10 +8,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flows.cli import options
 from flows.cli.server.schedule_rows import in_local_time, print_schedules, schedule_entries
+from flows.problems import Problem, open_problems
 from infra.progress import WAITING
 
 if TYPE_CHECKING:
@@ -86,13 +88,17 @@ def _say_that_nothing_answers(json_output: bool) -> None:
         else:
             output.say("shardmill up is not running", "Start it: shardmill up --detach")
         return
+    found = open_problems()
     up = running_up()
     where = f" at {up.api_url}" if up is not None else ""
     problem = f"shardmill up (process {process}) is there, but its Prefect server{where} does not answer"
     if json_output:
-        output.print_json({"running": True, "pid": process, "problems": [problem]})
+        output.print_json(
+            {"running": True, "pid": process, "problems": [problem], "open_problems": _open_entries(found)}
+        )
     else:
         output.say(problem, f"It may be starting, or be busy; its logs are in {home.logs_folder()}")
+        _print_open(found)
 
 
 class _Question(Generic[T]):
@@ -155,6 +161,7 @@ def _as_json(
         "page_url": _page_url(api),
         "ui_url": api.ui_url,
         "api_url": api.url,
+        "open_problems": _open_entries(open_problems()),
     }
     if activity is not None:
         known |= {
@@ -199,6 +206,7 @@ def _print(
     url = _page_url(api)
     page = [f"Page:       {url}"] if url else []
     output.say(*page, f"Prefect UI: {api.ui_url}", f"API:        {api.url}")
+    _print_open(open_problems())
     if activity is not None:
         alive = [worker.name for worker in activity.workers if worker.is_alive]
         output.say(
@@ -209,6 +217,18 @@ def _print(
         print_schedules(found)
     for problem in problems:
         output.note(f"note: {problem}")
+
+
+def _open_entries(found: Sequence[Problem]) -> list[dict[str, Any]]:
+    return [asdict(problem) for problem in found]
+
+
+def _print_open(found: Sequence[Problem]) -> None:
+    from flows.cli import output
+
+    if found:
+        rows = [[in_local_time(one.since), one.text, one.remedy] for one in found]
+        output.print_table("Problems", ["since", "problem", "remedy"], rows)
 
 
 def _print_runs(activity: Activity) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.problems import Problem, open_problem
 from flows.server.running_up import up_lock
 from tests.samples.pages.prefect_answers import answering
 
@@ -41,10 +42,12 @@ def test_a_platform_whose_server_does_not_answer_is_running(
 ) -> None:
     assert json.loads(status(None, tmp_path).stdout) == {"running": False}
     monkeypatch.setenv("SHARDMILL_HOME", str(tmp_path))
+    open_problem(Problem("source", "/photos", "/photos cannot be listed", "mount it", since=1000.0))
     with up_lock(process_id=os.getpid()):
         found = json.loads(status(None, tmp_path).stdout)
     problem = f"shardmill up (process {os.getpid()}) is there, but its Prefect server does not answer"
-    assert found == {"running": True, "pid": os.getpid(), "problems": [problem]}
+    assert (found["running"], found["pid"], found["problems"]) == (True, os.getpid(), [problem])
+    assert [(one["subject"], one["since"]) for one in found["open_problems"]] == [("/photos", 1000.0)]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 
 from flows.page.app import create_app
 from flows.page.options import PageOptions
+from flows.problems import Problem, open_problem
 from tests.samples.pages.catalogues import HOSTILE, make_run, publish
 from tests.samples.pages.served import get
 
@@ -71,6 +72,14 @@ def test_a_prefect_that_is_away_is_told_and_hides_nothing_else(places: Path) -> 
     assert found["shardmill_prefect_up",] == 0
     assert found["shardmill_dataset_versions", "photos"] == 3
     assert "does not answer" in get(app, "/").text
+
+
+def test_open_problems_are_told_with_their_time(
+    app: Starlette, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHARDMILL_HOME", str(tmp_path / "home"))
+    open_problem(Problem("service", "the worker", "the worker hangs", since=1000.0))
+    assert values(app)["shardmill_problem_since_timestamp_seconds", "service", "the worker"] == 1000
 
 
 def test_every_figure_is_documented(app: Starlette) -> None:
