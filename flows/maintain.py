@@ -8,13 +8,18 @@ from typing import Any
 from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
-from prefect.states import Completed
 
 from beam_jobs.config.maintain import MaintainConfig
 from flows.flow_runs.artifacts.keys import Keys
 from flows.flow_runs.artifacts.page import RunPage
 from flows.flow_runs.jobs import children
-from flows.flow_runs.run_states import cancelled_state, failures_shown, job_task, shardmill_run
+from flows.flow_runs.run_states import (
+    cancelled_state,
+    completed_state,
+    failures_shown,
+    job_task,
+    shardmill_run,
+)
 from flows.flow_runs.showing.markdown import escaped
 from flows.parameters import DatasetName, root_or_default, runs_or_default
 from flows.scheduling.attempts import attempted
@@ -24,6 +29,7 @@ from infra.readable import counted, readable_bytes
 
 MAINTAIN: tuple[str, ...] = (sys.executable, "-m", "beam_jobs.maintain.upkeep")
 DEFAULTS = MaintainConfig()
+NOTHING_TO_DO = "Nothing to do"
 
 
 @flow(name="maintain", flow_run_name="maintain-{dataset}")
@@ -53,7 +59,7 @@ def maintain(
     except Cancelled as stop:
         return cancelled_state(stop)
     show_maintained(done)
-    return Completed(message=in_words(done), data=done)
+    return completed_state(in_words(done), done, is_unchanged=in_words(done) == NOTHING_TO_DO)
 
 
 @job_task("maintain-dataset")
@@ -121,5 +127,5 @@ def in_words(done: dict[str, Any]) -> str:
         parts.append(f"removed unfinished work of {counted(len(done['interrupted']), 'run')}")
     if done["num_files"]:
         parts.append(f"removed {counted(done['num_files'], 'file')} ({readable_bytes(done['num_bytes'])})")
-    text = ", ".join(parts) or "nothing to do"
+    text = ", ".join(parts) or NOTHING_TO_DO
     return f"Would have: {text}" if done["dry_run"] and parts else text[:1].upper() + text[1:]

@@ -7,7 +7,6 @@ from typing import Any
 from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.exceptions import CancelledRun
-from prefect.states import Completed
 
 from beam_jobs.config import PrepareConfig
 from flows import prepare as preparing
@@ -16,7 +15,7 @@ from flows import train as training_flow
 from flows.flow_runs.artifacts.keys import Keys
 from flows.flow_runs.artifacts.page import RunPage
 from flows.flow_runs.artifacts.pipeline import show_pipeline
-from flows.flow_runs.run_states import cancelled_state, failures_shown, shardmill_run
+from flows.flow_runs.run_states import cancelled_state, completed_state, failures_shown, shardmill_run
 from flows.flow_runs.showing.headline import headline
 from flows.parameters import AliasWord, DatasetName, Source, root_or_default, runs_or_default
 from flows.scheduling.attempts import attempted
@@ -75,7 +74,9 @@ def pipeline(  # noqa: PLR0913  the fields of the form
         return cancelled_state(stop)
     if "not_due" in trained:
         message = f"Nothing trained: {trained['not_due']}"
-        return Completed(message=message, data={"prepare": prepared, "train": None})
+        data = {"prepare": prepared, "train": None}
+        return completed_state(message, data, is_unchanged=bool(prepared.get("unchanged")))
     show_pipeline(page, keys, prepared, trained)
     message = f"Trained on {ref}: {headline(trained)}"
-    return Completed(message=message, data={"prepare": prepared, "train": trained})
+    is_unchanged = bool(prepared.get("unchanged") and trained.get("unchanged"))
+    return completed_state(message, {"prepare": prepared, "train": trained}, is_unchanged=is_unchanged)

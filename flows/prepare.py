@@ -7,7 +7,6 @@ from typing import Any
 from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
-from prefect.states import Completed
 
 from beam_jobs.config import PrepareConfig
 from flows.flow_runs.artifacts.keys import Keys
@@ -16,7 +15,13 @@ from flows.flow_runs.artifacts.prepared import shard_rows, show_prepared
 from flows.flow_runs.events import emit_published
 from flows.flow_runs.jobs import children
 from flows.flow_runs.jobs.job_commands import prepare_command
-from flows.flow_runs.run_states import cancelled_state, failures_shown, job_task, shardmill_run
+from flows.flow_runs.run_states import (
+    cancelled_state,
+    completed_state,
+    failures_shown,
+    job_task,
+    shardmill_run,
+)
 from flows.flow_runs.showing.headline import sentence
 from flows.parameters import DatasetName, Source, root_or_default
 from flows.scheduling.attempts import attempted
@@ -53,7 +58,8 @@ def prepare(
     if not report.result.get("unchanged"):
         emit_published(report.result)
         show_dataset(report, folder, settings)
-    return Completed(message=sentence(report.result), data=report.result)
+    is_unchanged = bool(report.result.get("unchanged"))
+    return completed_state(sentence(report.result), report.result, is_unchanged=is_unchanged)
 
 
 @job_task("prepare-dataset")

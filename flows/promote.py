@@ -6,14 +6,19 @@ from typing import Any
 
 from prefect import flow, get_run_logger
 from prefect.client.schemas.objects import State
-from prefect.states import Completed
 
 from flows.flow_runs.artifacts.keys import Keys
 from flows.flow_runs.artifacts.verdicts import decision_in_words, publish_verdict
 from flows.flow_runs.events import emit_decided
 from flows.flow_runs.jobs import children
 from flows.flow_runs.jobs.job_commands import promote_command
-from flows.flow_runs.run_states import cancelled_state, failures_shown, job_task, shardmill_run
+from flows.flow_runs.run_states import (
+    cancelled_state,
+    completed_state,
+    failures_shown,
+    job_task,
+    shardmill_run,
+)
 from flows.parameters import AliasWord, Reason, RunRef, root_or_default, runs_or_default
 from infra.errors import Cancelled
 from training.aliases.names import PRODUCTION
@@ -55,7 +60,8 @@ def promote(
         return cancelled_state(stop)
     emit_decided(result)
     publish_verdict(result)
-    return Completed(message=f"{result['alias']} {decision_in_words(result)}", data=result)
+    message = f"{result['alias']} {decision_in_words(result)}"
+    return completed_state(message, result, is_unchanged=bool(result["unchanged"]))
 
 
 @job_task("promote-run")

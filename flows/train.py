@@ -10,7 +10,6 @@ from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.exceptions import CancelledRun
-from prefect.states import Completed
 
 from flows import promote as promotion_flow
 from flows.flow_runs.artifacts.keys import Keys
@@ -18,7 +17,13 @@ from flows.flow_runs.artifacts.page import RunPage
 from flows.flow_runs.artifacts.trained import show_trained
 from flows.flow_runs.jobs import children
 from flows.flow_runs.jobs.job_commands import train_command
-from flows.flow_runs.run_states import cancelled_state, failures_shown, job_task, shardmill_run
+from flows.flow_runs.run_states import (
+    cancelled_state,
+    completed_state,
+    failures_shown,
+    job_task,
+    shardmill_run,
+)
 from flows.flow_runs.showing.headline import sentence
 from flows.parameters import AliasWord, DatasetRef, root_or_default, runs_or_default
 from flows.scheduling.attempts import attempted
@@ -101,7 +106,8 @@ def run_training(
         if checked is not None and not checked.is_due:
             if promoting is not None and checked.run is not None:
                 promoting.decide_if_undecided(checked.run, root, runs)
-            return Completed(message=f"Not trained: {checked.reason}", data={"not_due": checked.reason})
+            data = {"not_due": checked.reason}
+            return completed_state(f"Not trained: {checked.reason}", data, is_unchanged=True)
         again = ["train", dataset, "--root", folder, "--runs", runs_folder]
         with failures_shown("train", keys_of(dataset, settings), again, {"": settings}):
             report = train_model(dataset, folder, runs_folder, settings)
@@ -110,7 +116,8 @@ def run_training(
             promoting.decide(Path(report.result["run_dir"]).name, root, runs)
     except (Cancelled, CancelledRun) as stop:
         return cancelled_state(stop)
-    return Completed(message=sentence(report.result), data=report.result)
+    is_unchanged = bool(report.result.get("unchanged"))
+    return completed_state(sentence(report.result), report.result, is_unchanged=is_unchanged)
 
 
 @job_task("train-model")

@@ -27,6 +27,8 @@ from infra.storage.locations import public_values
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
 
+UNCHANGED = "Unchanged"  # the state of a run that found nothing to do
+
 # So many of the latest records are kept if `shardmill up` never runs to take them over.
 _KEPT = 200
 _LOG_LINES = 200
@@ -48,6 +50,7 @@ class RunRecord:
             "ended_at": "",
             "log": [],
         }
+        self._is_unchanged = False
         self._path = home.records_folder() / f"{uuid4()}.json"
 
     def log_event(self, event: Event) -> None:
@@ -80,11 +83,12 @@ class RunRecord:
             except BaseException as error:
                 self._end("Failed", f"{type(error).__name__}: {error}")
                 raise
-            self._end("Completed", self._values["message"])
+            self._end(UNCHANGED if self._is_unchanged else "Completed", self._values["message"])
 
-    def outcome(self, message: str) -> None:
-        """Keep the outcome of the run in words."""
+    def outcome(self, message: str, *, is_unchanged: bool = False) -> None:
+        """Keep the outcome of the run in words, and whether it found nothing to do."""
         self._values["message"] = message
+        self._is_unchanged = is_unchanged
 
     def _end(self, state: str, message: str) -> None:
         self._log("info", f"{state}: {message}")
@@ -149,7 +153,8 @@ def _make_flow_run(client: SyncPrefectClient, key: str, values: Mapping[str, Any
     state, message = ("Crashed", _KILLED) if killed else (values["state"], values["message"])
     # Prefect dates states by its own clock, so the message has the times of the run.
     message = f"{message} (by a command{_period(values)})"
-    final: Any = State(type=StateType(state.upper()), name=state, message=message)
+    kind = StateType.COMPLETED if state == UNCHANGED else StateType(state.upper())
+    final: Any = State(type=kind, name=state, message=message)
     log = [{"name": "shardmill", **line} for line in values["log"]]
     body = {
         "flow_id": str(client.create_flow_from_name(values["flow"])),

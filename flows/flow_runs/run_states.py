@@ -13,6 +13,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.context import FlowRunContext
 from prefect.states import Cancelled as CancelledState
+from prefect.states import Completed as CompletedState
 from prefect.states import Failed
 from pydantic import BaseModel
 
@@ -22,6 +23,7 @@ from flows.flow_runs.artifacts.keys import Keys
 from flows.flow_runs.artifacts.page import RunPage
 from flows.flow_runs.jobs.retries import PAUSES_SECONDS, may_help
 from flows.flow_runs.own_runs import tag_as_own
+from flows.flow_runs.run_records import UNCHANGED
 from infra.errors import Cancelled, ShardmillError
 
 P = ParamSpec("P")
@@ -29,6 +31,11 @@ T = TypeVar("T")
 
 # The state of a run that is a part of another one. Automations that tell of state "Failed" tell of the whole.
 PART_FAILED = "PartFailed"
+
+
+def completed_state(message: str, data: Any, *, is_unchanged: bool = False) -> State[Any]:
+    """Return the state of a run that ended well; of another name if it found nothing to do."""
+    return CompletedState(name=UNCHANGED if is_unchanged else None, message=message, data=data)
 
 
 def cancelled_state(reason: BaseException) -> State[Any]:

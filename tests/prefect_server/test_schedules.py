@@ -85,7 +85,7 @@ def test_a_failing_source_is_told_once_and_recovers_and_then_nothing_changes(
     good = write_image_folder(tmp_path / "good", per_class=6)
     source = tmp_path / "photos"
     source.mkdir()
-    unchanged = ("Completed", "Nothing changed: failing@1 is up to date")
+    unchanged = ("Unchanged", "Nothing changed: failing@1 is up to date")
     with scheduled(shardmill_up, source, "failing", "--every", "10s"):
         assert shardmill_up.comes_true(lambda: "Postponed" in dict(ended(shardmill_up, "failing")), 400)
         names, messages = zip(*ended(shardmill_up, "failing"), strict=True)
@@ -146,7 +146,7 @@ def test_an_inbox_takes_up_files_that_arrive(shardmill_up: RunningServer, tmp_pa
         first = published(shardmill_up, "arriving")
         shutil.copytree(photos, inbox, dirs_exist_ok=True)
         assert shardmill_up.comes_true(lambda: published(shardmill_up, "arriving") > first, 120)
-    assert {name for name, _ in ended(shardmill_up, "arriving")} <= {"Completed", "Skipped"}
+    assert {name for name, _ in ended(shardmill_up, "arriving")} <= {"Completed", "Unchanged", "Skipped"}
 
 
 @pytest.mark.slow

@@ -52,7 +52,10 @@ def test_prepare_publishes_and_keeps_a_record(tmp_path: Path) -> None:
     assert not (home / "prefect").exists()
     unchanged, published = records(home)
     assert (published["state"], published["message"]) == ("Completed", "Published shapes@1")
-    assert unchanged["message"] == "Nothing changed: shapes@1 is up to date"
+    assert (unchanged["state"], unchanged["message"]) == (
+        "Unchanged",
+        "Nothing changed: shapes@1 is up to date",
+    )
     assert published["parameters"]["config"] == {"image": {"size": 64}}
     assert "begins: encode" in [line["message"] for line in published["log"]]
 

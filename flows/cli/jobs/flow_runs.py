@@ -133,7 +133,8 @@ def _run_alone(call: FlowCall) -> None:
     with RunRecord(call.name, call.run_name, call.given).kept() as record:
         for job in call.jobs:
             results.append(tried_again(partial(_result_of, job.command(results))))
-            record.outcome(job.in_words(results[-1]))
+            is_unchanged = all(result.get("unchanged") for result in results)
+            record.outcome(job.in_words(results[-1]), is_unchanged=is_unchanged)
 
 
 def _result_of(command: list[str]) -> JobResult:

@@ -52,9 +52,9 @@ def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Api:
     return found
 
 
-def keep(flow: str, outcome: str) -> None:
+def keep(flow: str, outcome: str, *, is_unchanged: bool = False) -> None:
     with RunRecord(flow, f"{flow}-photos", {"dataset": "photos"}).kept() as record:
-        record.outcome(outcome)
+        record.outcome(outcome, is_unchanged=is_unchanged)
 
 
 def test_a_record_becomes_a_run_that_tells_when_it_ran(api: Api) -> None:
@@ -66,6 +66,13 @@ def test_a_record_becomes_a_run_that_tells_when_it_ran(api: Api) -> None:
     assert state.message.endswith(" UTC)")
     assert api.logs
     assert take_over_records() == 0
+
+
+def test_a_run_that_found_nothing_to_do_keeps_that_name(api: Api) -> None:
+    keep("prepare", "nothing changed", is_unchanged=True)
+    assert take_over_records() == 1
+    (state,) = api.states
+    assert (state.name, state.is_completed()) == ("Unchanged", True)
 
 
 @pytest.mark.parametrize("content", [{}, [], {"flow": "prepare", "name": "x", "parameters": {}}])
