@@ -50,7 +50,7 @@ def test_prepare_publishes_and_keeps_a_record(tmp_path: Path) -> None:
     assert json.loads(again.stdout.splitlines()[-1])["unchanged"]
     assert verify(Catalog(tmp_path / "datasets").open("shapes")).problems == []
     assert not (home / "prefect").exists()
-    unchanged, published = records(home)
+    published, unchanged = records(home)
     assert (published["state"], published["message"]) == ("Completed", "Published shapes@1")
     assert (unchanged["state"], unchanged["message"]) == (
         "Unchanged",
