@@ -18,7 +18,7 @@ from beam_jobs.schemas import AI_MADE, ASPECT, TOO_SMALL
 from infra.codecs import ImageRejected, Pixels, SourceFacts, decode
 from infra.codecs.color import conversion_to_srgb
 from infra.codecs.encode import check_storable, encode
-from infra.codecs.jpeg.decode import has_usual_sampling
+from infra.codecs.jpeg.decode import is_readable_in_training
 from infra.codecs.jpeg.header import JpegHeader, check_header, read_header
 from infra.codecs.jpeg.libturbojpeg import library
 from infra.codecs.jpeg.planes import cuts_exactly, fit, turn_upright, turns_exactly
@@ -197,8 +197,6 @@ def _unchanged_source(data: bytes, image: ImageConfig, source: SourceFacts) -> b
     same_form = source.format == image.encoding and name in colors and (not more or name == "YCbCr")
     if not image.passthrough or not same_size or not same_form:
         return None
-    if source.format == "jpeg" and not has_usual_sampling(data):
-        return None
     return without_metadata(data, source.format)
 
 
@@ -223,6 +221,8 @@ def _through_pixels(data: bytes, image: ImageConfig, rules: FilterConfig) -> Sto
     source = decoded.source
     if source.orientation == 1 and not (source.icc_profile or source.had_alpha or source.salvaged):
         encoded = _unchanged_source(data, image, source)
+        if encoded and source.format == "jpeg" and not is_readable_in_training(encoded):
+            encoded = None
     return StoredImage(
         image=encoded or encode(pixels, image.encoding, image.quality),
         height=to.canvas[0],

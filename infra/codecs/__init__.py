@@ -50,7 +50,7 @@ __all__ = [
 
 # Raise this with every change, here or in a caller, that gives some file other pixels or another verdict.
 # Then work that was finished under the old code is not mixed with new work.
-REVISION = 4
+REVISION = 5
 
 
 # Pillow may take these from the system, so its own version does not tell which one is loaded.

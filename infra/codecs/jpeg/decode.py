@@ -6,6 +6,7 @@ decodes those.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import cast
 
@@ -17,7 +18,13 @@ from infra.codecs.color import Conversion, conversion_to_srgb
 from infra.codecs.formats import DecodedImage, ImageRejected, Pixels, SourceFacts
 from infra.codecs.jpeg.header import JpegHeader, check_header, read_header
 from infra.codecs.jpeg.libturbojpeg import library
-from infra.codecs.jpeg.segments import EOI, without_metadata, without_padding
+from infra.codecs.jpeg.segments import (
+    EOI,
+    cut_behind_scans,
+    without_metadata,
+    without_padding,
+    without_stray_bytes,
+)
 from infra.codecs.jpeg.turbojpeg import decode_pixels
 from infra.codecs.orientation import apply_orientation
 
@@ -26,6 +33,8 @@ __all__ = ["JpegHeader", "check_header", "conversion_of", "decode_jpeg", "decode
 _INKS = ("CMYK", "YCCK")
 # Parts of the libraries' messages.
 _ENDS_EARLY, _UNUSUAL_SAMPLING = "premature end", "subsampling"
+_STRAY = re.compile(r"(\d+) extraneous bytes before marker 0x(\w\w)")
+_MOST_STRAY = 20  # decodings of a file to leave stray bytes out
 _UNSUPPORTED = ("Unsupported color conversion", "Unsupported JPEG process", "not implemented")
 
 
@@ -89,14 +98,12 @@ def decode_jpeg_small(data: bytes, side: int) -> Pixels:
         raise ImageRejected("corrupt", f"not a sound JPEG: {error}") from error
 
 
-def has_usual_sampling(data: bytes) -> bool:
-    """Tell whether simplejpeg, which reads records in training, takes the sampling of a sound JPEG."""
+def is_readable_in_training(data: bytes) -> bool:
+    """Tell whether simplejpeg, which reads records in training, decodes a JPEG without a warning."""
     try:
-        simplejpeg.decode_jpeg_header(data)
-    except ValueError as error:
-        return _UNUSUAL_SAMPLING not in str(error)
-    except KeyError:
-        pass  # it decodes this sampling, but has no name for it
+        simplejpeg.decode_jpeg(data)
+    except ValueError:
+        return False
     return True
 
 
@@ -126,20 +133,18 @@ def _pixels(data: bytes, header: JpegHeader, colorspace: str, allow_truncated: b
         The pixels, and whether they were salvaged from a truncated file.
     """
     said = _ENDS_EARLY
-    for candidate in _candidates(data) if header.complete else ():
+    for candidate in _candidates(data, header) if header.complete else ():
         try:
             return _decoded(candidate, header, colorspace), False
         except ValueError as error:
             said = str(error)
+        whole = _without_stray_bytes(candidate, said, header, colorspace)
+        if whole is not None:
+            return whole, False
     if any(kind in said for kind in _UNSUPPORTED):
         raise ImageRejected("unsupported", f"a kind of JPEG that is not read: {said}")
     if _ENDS_EARLY not in said.lower():
         raise ImageRejected("corrupt", f"not a sound JPEG: {said}")
-    if header.complete and header.interleaved and not header.progressive:
-        try:  # perhaps only the mark of the end is missing
-            return _decoded((without_metadata(data) or data) + EOI, header, colorspace), False
-        except ValueError:
-            pass
     if not allow_truncated:
         missing = "last rows" if header.complete else "last scans, so its details or colours,"
         raise ImageRejected("truncated", f"the JPEG ends early: its {missing} are missing")
@@ -149,7 +154,7 @@ def _pixels(data: bytes, header: JpegHeader, colorspace: str, allow_truncated: b
         raise ImageRejected("truncated", f"the JPEG ends so early that nothing is left: {error}") from error
 
 
-def _candidates(data: bytes) -> Iterator[bytes]:
+def _candidates(data: bytes, header: JpegHeader) -> Iterator[bytes]:
     """Yield the file, then the same picture without parts in which damage does no harm."""
     yield data
     clean = without_metadata(data) or data
@@ -158,6 +163,41 @@ def _candidates(data: bytes) -> Iterator[bytes]:
     unpadded = without_padding(clean)
     if unpadded != clean:
         yield unpadded
+    # A picture of one pass may lack its end mark. The last scan of a progressive one might not be whole.
+    if not header.progressive or data.endswith(EOI) or clean.endswith(EOI):
+        cut = cut_behind_scans(clean, header.scans)
+        if cut is not None and cut != clean:
+            yield cut
+
+
+def _without_stray_bytes(data: bytes, said: str, header: JpegHeader, colorspace: str) -> Pixels | None:
+    """Decode a picture without the bytes behind a scan that the decoder did not use.
+
+    Args:
+        data: the file.
+        said: the warning of the decoder.
+        header: of the file.
+        colorspace: of the pixels.
+
+    Returns:
+        None if the decoder warns of anything else.
+    """
+    tries = _MOST_STRAY
+    while (stray := _STRAY.search(said)) is not None:
+        for shorter in without_stray_bytes(data, int(stray[1]), int(stray[2], 16)):
+            tries -= 1
+            try:
+                return _decoded(shorter, header, colorspace)
+            except ValueError as error:
+                shorter_said = str(error)
+            if shorter_said != said and _STRAY.search(shorter_said):
+                data, said = shorter, shorter_said
+                break
+            if not tries:
+                return None
+        else:
+            return None
+    return None
 
 
 def _decoded(data: bytes, header: JpegHeader, colorspace: str, strict: bool = True) -> Pixels:

@@ -3,7 +3,8 @@
 A JPEG is SOI, then segments (FF, marker, two bytes of length, content), then from each SOS on entropy-coded
 data, in which a marker is FF followed by anything but 00 (a stuffed byte) and RSTn. Cameras and editors put
 metadata into APPn and COM segments, sometimes with wrong lengths or padding between; libjpeg then warns of
-"extraneous bytes" although the picture is whole. Behind EOI cameras put more: pictures, films, positions.
+"extraneous bytes" although the picture is whole. Other bytes stand between the picture and EOI. Behind EOI
+cameras put more: pictures, films, positions.
 """
 
 from __future__ import annotations
@@ -95,6 +96,40 @@ def without_padding(data: bytes) -> bytes:
     without a warning, they were not part of the picture.
     """
     return _PADDING.sub(rb"\1", data)
+
+
+def cut_behind_scans(data: bytes, number: int) -> bytes | None:
+    """Return the file up to the first marker behind its last scan, with EOI; None if it has no scan.
+
+    Args:
+        data: a JPEG.
+        number: of its scans.
+    """
+    start = next((start for marker, start, _ in header_segments(data) if marker == SOS), None)
+    if start is None:
+        return None
+    for marker, at in scan_markers(data, start):
+        if number == 1:
+            return data[:at] + EOI
+        number -= marker == SOS
+    return data + EOI
+
+
+def without_stray_bytes(data: bytes, number: int, marker: int) -> Iterator[bytes]:
+    """Yield the file without ``number`` bytes before one of its markers of a kind, the last marker first.
+
+    Args:
+        data: a JPEG.
+        number: of the bytes that the decoder did not use.
+        marker: before which it did not use them.
+    """
+    begin = next((start for found, start, _ in header_segments(data) if found == SOS), len(data))
+    at = data.rfind(bytes((0xFF, marker)), begin)
+    while at > 0:
+        end = len(data[:at].rstrip(b"\xff"))  # fill bytes
+        if end - number > begin:
+            yield data[: end - number] + data[at:]
+        at = data.rfind(bytes((0xFF, marker)), begin, at)
 
 
 def _scans(data: bytes, position: int) -> Iterator[bytes]:

@@ -128,8 +128,7 @@ def decode_with_pillow(
     check_pixels(source.height, source.width, max_pixels)
 
     def flat(image: Image.Image, source: Source) -> _Rendered:
-        png_bits = source.png.significant_bits if source.png is not None else None
-        flat = flatten(image, source.icc, source.bits, png_bits, background)
+        flat = flatten(image, source.icc, source.bits, source.png, background)
         return _Rendered(flat.pixels(channels), flat.icc_profile, flat.had_alpha)
 
     try:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import cv2
 import numpy as np
 from PIL import Image
 
 from infra.codecs.color import conversion_to_srgb, lab_to_srgb
 from infra.codecs.formats import Color, Pixels
 from infra.codecs.pillow.depth import DEEP_MODES, deep_to_grey
+from infra.codecs.structure.png_chunks import PngFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ def _in_mode(image: Image.Image, mode: str) -> Image.Image:
 
 
 def flatten(
-    image: Image.Image, icc: bytes | None, bits: int, png_bits: int | None, background: Color
+    image: Image.Image, icc: bytes | None, bits: int, png: PngFile | None, background: Color
 ) -> FlatImage:
     """Bring a loaded image of any mode to sRGB.
 
@@ -47,11 +49,11 @@ def flatten(
         image: of any mode that a decoder returns.
         icc: the file's profile, or None.
         bits: bits of a sample in the file.
-        png_bits: value of a PNG's sBIT chunk, or None for another format.
+        png: header and chunks of a PNG, or None for another format.
         background: colour behind transparent pixels.
     """
-    alpha = _alpha(image, bits)
-    color = _color(image, png_bits)
+    alpha = _alpha(image, bits, png)
+    color = _color(image, png.significant_bits if png is not None else None)
     conversion = conversion_to_srgb(icc, color.mode) if icc else None
     if color.mode == "LAB":
         color = lab_to_srgb().apply(color)
@@ -80,7 +82,7 @@ def _color(image: Image.Image, png_bits: int | None) -> Image.Image:
     return image.convert("RGBA").convert("RGB")  # this way transparent pixels keep their colours
 
 
-def _alpha(image: Image.Image, bits: int) -> Image.Image | None:
+def _alpha(image: Image.Image, bits: int, png: PngFile | None) -> Image.Image | None:
     """Return the opacity as mode "L", or None if every pixel is opaque."""
     clear = image.info.get("transparency")
     if isinstance(clear, int) and image.mode == "1":
@@ -90,8 +92,11 @@ def _alpha(image: Image.Image, bits: int) -> Image.Image | None:
         scale = 255 // ((1 << bits) - 1) if image.mode == "L" and bits < 8 else 1
         return _opaque_but(np.asarray(image) == clear * scale)
     if isinstance(clear, tuple) and image.mode == "RGB":
-        shift = max(0, bits - 8)
-        return _opaque_but((np.asarray(image) == [value >> shift for value in clear]).all(axis=2))
+        if png is not None and bits > 8:
+            # Pillow keeps only the high bytes, in which other colours may be the same.
+            deep = cv2.imdecode(np.frombuffer(png.picture, np.uint8), cv2.IMREAD_UNCHANGED)
+            return _opaque_but(np.asarray(deep)[:, :, 3] == 0)
+        return _opaque_but((np.asarray(image) == clear).all(axis=2))
     if not image.has_transparency_data:
         return None
     return _in_mode(image, "RGBA").getchannel("A")

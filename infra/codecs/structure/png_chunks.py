@@ -1,7 +1,8 @@
 """Read the chunks of a PNG file (PNG specification, third edition), and separate the picture from the rest.
 
 Decoders read every chunk, and fail on a comment that is damaged or enormous. So they get only the picture's
-own chunks. An animation keeps its default image, which viewers of still images show.
+own chunks. A chunk that stands where the specification (5.6) forbids it, or a second time, counts as absent,
+as it does in libpng. An animation keeps its default image, which viewers of still images show.
 """
 
 from __future__ import annotations
@@ -18,6 +19,16 @@ from infra.codecs.structure.exif import orientation_in
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PICTURE = frozenset({b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"})
+# Chunks before which another one must stand. In a file with a palette, tRNS also stands behind PLTE.
+_NOT_BEHIND = {
+    b"PLTE": {b"IDAT"},
+    b"tRNS": {b"IDAT"},
+    b"iCCP": {b"PLTE", b"IDAT"},
+    b"sBIT": {b"PLTE", b"IDAT"},
+}
+_ONLY_ONCE = frozenset({b"PLTE", b"tRNS"})
+_PALETTE = 3
+_CLEAR_BYTES = {0: 2, 2: 6}  # length of tRNS in files of these types of colour
 _CHUNK_NAME = re.compile(rb"[A-Za-z]{4}")
 
 _COLORS = {0: "grey", 2: "RGB", 3: "palette", 4: "grey+alpha", 6: "RGBA"}
@@ -109,16 +120,37 @@ def _parted(data: bytes) -> tuple[bytes, dict[bytes, bytes], bool]:
     kept = [_SIGNATURE]
     others: dict[bytes, bytes] = {}
     name, rest = b"", len(_SIGNATURE)
+    seen: set[bytes] = set()
+    palette_bytes = 0
     for name, start, end in chunks(data):
         rest = end + 4  # behind the checksum
-        if name in _PICTURE:
-            kept.append(data[start - 8 : rest])
-        else:
-            others.setdefault(name, data[start:end])
+        if name in seen and (name == b"IHDR" or (name == b"PLTE" and data[25] == _PALETTE)):
+            raise ImageRejected("corrupt", f"not a sound PNG file: it has {name.decode()} twice")
+        if not _is_out_of_place(name, seen) and (
+            name != b"tRNS" or _has_right_length(end - start, data[25], palette_bytes)
+        ):
+            palette_bytes = end - start if name == b"PLTE" else palette_bytes
+            if name in _PICTURE:
+                kept.append(data[start - 8 : rest])
+            else:
+                others.setdefault(name, data[start:end])
+        seen.add(name)
     ended = name == b"IEND"
     if not ended and rest + 12 <= len(data):
         kept.append(data[rest:])  # the decoder reports the damage, if it comes this far
     return b"".join(kept), others, ended
+
+
+def _is_out_of_place(name: bytes, seen: set[bytes]) -> bool:
+    """Tell whether a chunk may not stand behind those that were seen."""
+    return bool(_NOT_BEHIND.get(name, set()) & seen) or (name in _ONLY_ONCE and name in seen)
+
+
+def _has_right_length(length: int, color_type: int, palette_bytes: int) -> bool:
+    """Tell whether tRNS of this length (bytes) fits the type of colour; types with alpha have none."""
+    if color_type == _PALETTE:
+        return 0 < 3 * length <= palette_bytes
+    return length == _CLEAR_BYTES.get(color_type)
 
 
 def without_metadata(data: bytes) -> bytes | None:

@@ -13,6 +13,7 @@ from beam_jobs.config import FilterConfig, ImageConfig
 from beam_jobs.images import convert as images_module
 from beam_jobs.images.convert import ImageFiltered, StoredImage, convert
 from infra.codecs import ImageRejected, decode
+from infra.codecs.jpeg.decode import decode_jpeg_small
 from infra.codecs.jpeg.libturbojpeg import library
 from infra.codecs.measures.perceptual import perceptual_hashes
 from tests.samples.images import references
@@ -144,6 +145,13 @@ def test_what_passes_through_is_the_source_without_its_metadata() -> None:
     assert stored(grey, passthrough=True, encoding="png").stored_from == "pixels"
     transparent = saved(Image.fromarray(gradient(20, 20)).convert("RGBA"), "PNG")
     assert stored(transparent, passthrough=True, encoding="png").stored_from == "pixels"
+
+
+def test_a_record_of_a_jpeg_with_stray_bytes_is_a_sound_jpeg() -> None:
+    data = photo(32, 40)
+    found = stored(data[:-2] + bytes(range(1, 60)) + data[-2:], passthrough=True)
+    assert found.stored_from == "pixels"
+    assert decode_jpeg_small(found.image, 32).shape == (32, 40, 3)
 
 
 def test_the_encodings() -> None:
