@@ -13,6 +13,7 @@
     │   └── CorruptDataError          3  stored bytes were changed or are incomplete
     ├── EnvironmentFault              4  the machine, the storage or another process
     │   ├── StorageError              4  a read or write that failed
+    │   │   └── ObjectRefused         4  an object that its store does not give
     │   ├── LockedError               4  another process holds the lock
     │   ├── ChildDied                 4  a child process ended without saying why
     │   ├── RankLost                  4  another process of the same training ended or does not answer
@@ -122,6 +123,10 @@ class EnvironmentFault(ShardmillError):
 
 class StorageError(EnvironmentFault):
     """A read or write of storage failed."""
+
+
+class ObjectRefused(StorageError):
+    """The store answers that it does not give this object; the same request would fail again."""
 
 
 class LockedError(EnvironmentFault):

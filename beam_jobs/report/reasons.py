@@ -189,8 +189,8 @@ REASONS: dict[str, tuple[str, str]] = {
         "Fill in the image or remove the row; if all are empty, look at source.rows.image",
     ),
     "bad_name": (
-        "The name of the archive or of its member cannot be used: it is absolute or leads out of the archive",
-        "See the message; pack the archive again with plain relative names",
+        "The name of an object, archive or member cannot be used: it is absolute, has an empty part, . or ..",
+        "See the message; copy the object to another key, or pack the archive with plain relative names",
     ),
     "archived_link": (
         "A link in an archive, which is not followed",

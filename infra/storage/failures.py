@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 
 import pyarrow as pa
 
-from infra.errors import GO_ON, NotFoundError, StorageError
+from infra.errors import GO_ON, NotFoundError, ObjectRefused, StorageError
 from infra.storage.locations import without_secrets
 from infra.storage.names import uri_of
+from infra.storage.objects.retries import is_retryable
 
 
 @contextlib.contextmanager
@@ -23,13 +25,18 @@ def reading(file: str, location: str, *, is_local: bool) -> Iterator[None]:
         is_local: whether it is on this machine.
 
     Raises:
-        NotFoundError: there is no such file. StorageError: it cannot be read.
+        NotFoundError: there is no such file. ObjectRefused: its store does not give it. StorageError: it
+            cannot be read.
     """
     try:
         yield
     except FileNotFoundError as error:
         raise NotFoundError(f"no such file: {file}") from error
     except _FAULTS as error:
+        if not is_local and _is_refusal(error):
+            code = _CODE.search(str(error))
+            said = f" ({next(filter(None, code.groups()))})" if code else ""
+            raise ObjectRefused(f"cannot read {file}: the store refuses it{said}", _CONNECT) from error
         raise _failure(f"cannot read {file}", location, error, _CONNECT if not is_local else None) from error
 
 
@@ -63,8 +70,22 @@ def other_files_named() -> Iterator[None]:
 
 # Arrow's client of Azure reports missing credentials as no OSError.
 _FAULTS = (OSError, pa.ArrowException)
+# How clients name the answer of a store; the rest of their messages differs from request to request.
+_CODE = re.compile(
+    r"ExceptionName: ([\w.]+)|Azure Error: \[(\w+)\]|::Status\(([A-Z_]+)"
+    r"|AWS Error (?:UNKNOWN \()?(HTTP status \d+|[A-Z_]+)"
+)
+# Arrow's client of S3, where a page that says why is longer than the object that was asked for.
+_PAGE_IN_PLACE_OF_OBJECT = "Failed to flush response stream"
 _CONNECT = f"check the network, the credentials and the store, then {GO_ON}"
 _MAKE_ROOM = f"check free space and permissions, then {GO_ON}"
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Tell whether a store gave an answer, and would give the same again."""
+    if isinstance(error, OSError):
+        return not is_retryable(error) or _PAGE_IN_PLACE_OF_OBJECT in str(error)
+    return isinstance(error, pa.ArrowInvalid)  # of the name of an object
 
 
 def _failure(what: str, location: str, error: Exception, remedy: str | None) -> StorageError:

@@ -12,13 +12,13 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import BinaryIO, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from infra.errors import NotFoundError, PublishConflict
+from infra.errors import NotFoundError, ObjectRefused, PublishConflict, StorageError
 from infra.storage.failures import other_files_named, reading, writing
 from infra.storage.local import (
     TEMPORARY_PREFIX,
@@ -31,6 +31,7 @@ from infra.storage.locations import below, public_location
 from infra.storage.locks.holder_lists import HolderFile, HolderList
 from infra.storage.locks.leases import DEFAULT_TIMES, LeaseTimes, SeenHolder, lease, seen_holders
 from infra.storage.locks.locking import HeldLocks, Lock, kernel_lock
+from infra.storage.objects.azure import list_objects
 from infra.storage.objects.conditional import Bucket, ConditionalObjects, HolderObject
 from infra.storage.objects.files import ObjectReader, object_writer, upload
 from infra.storage.objects.retries import retry
@@ -123,7 +124,7 @@ class Storage:
         """
         if not self.is_local:
             return pa.PythonFile(self.open_object(path), mode="r")
-        with self._reading(path):
+        with self.reading(path):
             return self._fs.open_input_file(self._full(path))
 
     def open_object(self, path: str) -> ObjectReader:
@@ -132,7 +133,7 @@ class Storage:
         Raises:
             NotFoundError: there is no such object. StorageError: it cannot be read.
         """
-        with self._reading(path):
+        with self.reading(path):
             if self._bucket is not None:
                 self._bucket.check_credentials(self._fs, self._full(path))
             return ObjectReader(self._fs, self._full(path))
@@ -143,7 +144,7 @@ class Storage:
         Raises:
             NotFoundError: there is no such file. StorageError: it cannot be read.
         """
-        with self.open_input(path) as stream, self._reading(path):
+        with self.open_input(path) as stream, self.reading(path):
             return cast(bytes, stream.read())
 
     def copy_to(self, path: str, target: BinaryIO) -> None:
@@ -154,7 +155,7 @@ class Storage:
         """
         with self.open_input(path) as source:
             while True:
-                with self._reading(path):
+                with self.reading(path):
                     part = source.read(_COPY_BYTES)
                 if not part:
                     return
@@ -167,9 +168,9 @@ class Storage:
             NotFoundError: there is no such file. StorageError: it cannot be read.
         """
         if self.is_local:
-            with self._reading(path):
+            with self.reading(path):
                 return read_file_range(Path(self._full(path)), offset, length)
-        with self.open_object(path) as reader, self._reading(path):
+        with self.open_object(path) as reader, self.reading(path):
             return reader.read_at(length, offset)
 
     def exists(self, path: str) -> bool:
@@ -200,7 +201,7 @@ class Storage:
         return FileEntry(path, int(info.size), int(info.mtime_ns or 0))
 
     def _info(self, path: str) -> pafs.FileInfo:
-        with self._reading(path):
+        with self.reading(path):
             return self._retry(lambda: self._fs.get_file_info(self._full(path)))
 
     def list_files(self, path: str = "", recursive: bool = True) -> list[FileEntry]:
@@ -228,8 +229,8 @@ class Storage:
 
     def _list(self, path: str, recursive: bool) -> list[pafs.FileInfo]:
         selector = pafs.FileSelector(self._full(path), allow_not_found=True, recursive=recursive)
-        with self._reading(path):
-            found: list[pafs.FileInfo] = self._retry(lambda: self._fs.get_file_info(selector))
+        with self.reading(path):
+            found: list[pafs.FileInfo] = self._retry(lambda: list_objects(self._fs, selector))
             if not found and self._bucket is not None:
                 self._bucket.check_is_there(self._fs)
         return found
@@ -372,7 +373,7 @@ class Storage:
         Raises:
             StorageError: the file cannot be read.
         """
-        with self._reading(path):
+        with self.reading(path):
             return seen_holders(self._holder_list(path), self._describe(path))
 
     def _holder_list(self, path: str) -> HolderList:
@@ -396,8 +397,23 @@ class Storage:
         assert self._bucket is not None, "for object stores"
         return self._bucket.objects(self._key(""), self.uri)
 
-    def _reading(self, path: str) -> contextlib.AbstractContextManager[None]:
-        return reading(self._describe(path), self.location, is_local=self.is_local)
+    @contextlib.contextmanager
+    def reading(self, path: str) -> Iterator[None]:
+        """Turn errors of reading a file, such as those of an ``ObjectReader``, into errors that name it.
+
+        Raises:
+            NotFoundError: there is no such file. ObjectRefused: the store does not give this object, and
+                still answers about the folder. StorageError: the storage cannot be read.
+        """
+        try:
+            with reading(self._describe(path), self.location, is_local=self.is_local):
+                yield
+        except ObjectRefused as error:
+            try:
+                self._fs.get_file_info(self._root)
+            except (OSError, pa.ArrowException):
+                raise StorageError(error.message, error.remedy) from error
+            raise
 
     @contextlib.contextmanager
     def _writing(self, path: str) -> Iterator[None]:
@@ -406,4 +422,4 @@ class Storage:
             yield
 
     def _describe(self, path: str) -> str:
-        return f"{self.uri.rstrip('/')}/{PurePosixPath(path)}" if path else self.uri
+        return f"{self.uri.rstrip('/')}/{path}" if path else self.uri

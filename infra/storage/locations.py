@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, unquote, urlencode
 
 from infra.errors import StorageError
 
@@ -24,6 +24,8 @@ _URI = re.compile(
     re.DOTALL,
 )
 _AZURE_PLACE = re.compile(r"([^/@:]+)@([^/@:.]+)\.(?:dfs|blob)\.core\.windows\.net(?:/.*)?", re.DOTALL)
+_SERVER = re.compile(r"(?:(?P<scheme>[A-Za-z][\w+.-]*)://)?(?P<server>[^/?#@\s]+)/?")
+_USER_OF_SERVER = re.compile(r".*(?=@)", re.DOTALL)
 _ABFS = ("abfs://", "abfss://")
 _STORE = re.compile(r"\b(?:s3|gs|gcs|az|abfss?)://.*", re.DOTALL | re.IGNORECASE)
 _HIDDEN = "***"
@@ -56,7 +58,8 @@ def object_location(location: str) -> ObjectLocation | None:
     """Return the parts of the URI; None for a local path.
 
     Raises:
-        StorageError: a URI of ``abfs://`` does not name its container and account.
+        StorageError: a URI of ``abfs://`` does not name its container and account; or the address of the
+            server is wrong.
     """
     found = _URI.fullmatch(location)
     if found is None:
@@ -65,15 +68,50 @@ def object_location(location: str) -> ObjectLocation | None:
         return _azure_location(found["place"], location)
     user, _, password = (found["user"] or "").partition(":")
     options = dict(parse_qsl(found["options"].lstrip("?")))
-    server = options.get("endpoint_override")
     return ObjectLocation(
         scheme=found["scheme"].removesuffix("://").lower(),
         bucket=found["place"].partition("/")[0],
         user=unquote(user),
         password=unquote(password),
-        endpoint=f"{options.get('scheme', 'https')}://{server}" if server else None,
+        endpoint=_endpoint(options, public_location(location)),
         region=options.get("region"),
     )
+
+
+def _endpoint(options: dict[str, str], public: str) -> str | None:
+    """Return the URL of the server that options name, as host and port or as a URL.
+
+    Raises:
+        StorageError: it is neither, or its scheme is not the one of the option ``scheme``.
+    """
+    given = options.get("endpoint_override")
+    if not given:
+        return None
+    found = _SERVER.fullmatch(given)
+    schemes = {text.lower() for text in ((found and found["scheme"]), options.get("scheme")) if text}
+    if found is None or len(schemes) > 1 or not schemes <= {"http", "https"}:
+        raise StorageError(
+            f"cannot open storage {public}: its endpoint_override={_USER_OF_SERVER.sub(_HIDDEN, given)} "
+            + (f"and scheme={options['scheme']} are" if "scheme" in options else "is")
+            + " no address of a server",
+            "write endpoint_override=HOST:PORT&scheme=http (or https), or endpoint_override=http://HOST:PORT",
+        )
+    return f"{schemes.pop() if schemes else 'https'}://{found['server']}"
+
+
+def with_plain_endpoint(location: str) -> str:
+    """The location with its server as host and port, and its scheme as an option, as Arrow takes them.
+
+    Raises:
+        StorageError: as of ``object_location``.
+    """
+    found, parts = object_location(location), _URI.fullmatch(location)
+    if found is None or parts is None or found.endpoint is None:
+        return location
+    scheme, _, server = found.endpoint.partition("://")
+    options = dict(parse_qsl(parts["options"].lstrip("?"), keep_blank_values=True))
+    options |= {"endpoint_override": server, "scheme": scheme}
+    return f"{location[: parts.start('options')]}?{urlencode(options)}"
 
 
 def object_path(location: str) -> str:

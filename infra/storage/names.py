@@ -33,6 +33,16 @@ def name_of(uri: str) -> str:
     return os.fsdecode(raw)
 
 
+def fault_of_key(key: str) -> str | None:
+    """Return why the key of an object is not opened, in words; None if it is.
+
+    Clients of object stores, proxies and tools take such keys for others: ``a//b`` and ``a/./b`` for ``a/b``.
+    """
+    if {"", ".", ".."}.isdisjoint(key.split("/")):
+        return None
+    return "a part of its key is empty, . or .., which is not opened: copy the object to another key"
+
+
 def is_text(name: str) -> bool:
     """Tell whether a file name as Python gives it is UTF-8 text, which Arrow and JSON can hold unchanged."""
     return name.isascii() or name == name.encode("utf-8", "replace").decode("utf-8")

@@ -8,7 +8,13 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from infra.errors import StorageError
-from infra.storage.locations import object_location, object_path, public_location, without_secrets
+from infra.storage.locations import (
+    object_location,
+    object_path,
+    public_location,
+    with_plain_endpoint,
+    without_secrets,
+)
 from infra.storage.objects.azure import azure_filesystem
 
 # Of Arrow's own repetitions of a request to Google's store, whose default is 15 minutes. Ours come on top.
@@ -39,7 +45,8 @@ def open_filesystem(location: str) -> tuple[pafs.FileSystem, str]:
 
 
 def _with_bounded_retries(location: str) -> str:
-    """The location; if it is in Google's store and names no limit of Arrow's repetitions, then with one."""
+    """The location as Arrow takes it; in Google's store with a limit of Arrow's repetitions."""
+    location = with_plain_endpoint(location)
     found = object_location(location)
     if found is None or found.scheme not in ("gs", "gcs") or "retry_limit_seconds=" in location:
         return location

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
+from urllib.request import Request, urlopen
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from tests.samples.images.photos import jpeg
 from tests.samples.preparing.publishers import check_publishers
 from tests.samples.stores.google_store import fake_google, google_location
 from tests.samples.stores.google_xml import xml_interface
+from tests.samples.stores.odd_keys import check_odd_keys
 from tests.samples.stores.stored_life import (
     check_life,
     check_locks,
@@ -68,6 +71,14 @@ def test_versions_are_prepared_from_the_store_and_read_in_it(port: int, tmp_path
         for batch, same in zip(batches, wanted, strict=True):
             assert np.array_equal(batch.images, same.images)
         dataset.close()
+
+
+def test_each_key_is_read_or_costs_its_row(port: int) -> None:
+    def put(key: str, data: bytes) -> None:
+        upload = f"/upload/storage/v1/b/bucket/o?uploadType=media&name={quote(key, safe='')}"
+        urlopen(Request(f"http://127.0.0.1:{port}{upload}", data, method="POST")).close()
+
+    check_odd_keys(google_location(port, "odd"), put)
 
 
 def test_a_dataset_lives_in_the_store_as_on_a_disk(xml: int, tmp_path: Path) -> None:

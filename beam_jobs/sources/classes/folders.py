@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from beam_jobs.config import PrepareConfig
-from beam_jobs.schemas import NO_CLASS, OTHER_CLASS, Status
+from beam_jobs.schemas import BAD_NAME, NO_CLASS, OTHER_CLASS, Status
 from beam_jobs.sources.classes.names import look_alikes, quoted
 from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from infra.errors import UsageError
@@ -144,7 +144,8 @@ def label_by_folder(
         parts = path.split("/", depth)
         if splits is not None and len(parts) > 1:
             given[at] = splits.get(parts[0])  # none for a folder with nothing but ignored files
-        label = parts[depth - 1] if len(parts) > depth else None
+        has_class = len(parts) > depth and reasons[at] != BAD_NAME
+        label = parts[depth - 1] if has_class else None
         labels[at] = label
         if status[at] != Status.TO_READ:
             continue

@@ -12,13 +12,13 @@ import re
 import stat
 from collections.abc import Iterator
 
-from beam_jobs.schemas import SPECIAL_FILE, UNREADABLE, FileRef
+from beam_jobs.schemas import BAD_NAME, SPECIAL_FILE, UNREADABLE, FileRef
 from beam_jobs.sources.files.ignore import IgnorePatterns
 from beam_jobs.sources.files.walking import FoundFile, SourceFault
 from infra.errors import NotFoundError
-from infra.storage.filesystem import Storage
+from infra.storage.filesystem import FileEntry, Storage
 from infra.storage.locations import public_location
-from infra.storage.names import name_of, uri_of
+from infra.storage.names import fault_of_key, name_of, uri_of
 
 _WILD = re.compile("[*?]")
 
@@ -92,14 +92,21 @@ class ChosenFiles:
                 entry = storage.entry(name)
             except NotFoundError:
                 return
-            yield FoundFile(FileRef(uri_of(name), entry.size_bytes, entry.mtime_ns))
+            yield found_object(entry)
             return
         parts = name.split("/")
         fixed = next(number for number, part in enumerate(parts) if is_pattern(part))
         for entry in storage.list_files("/".join(parts[:fixed]), recursive=len(parts) > fixed + 1):
             found = entry.path.split("/")
             if len(found) == len(parts) and all(map(_matches, found, parts)):
-                yield FoundFile(FileRef(uri_of(entry.path), entry.size_bytes, entry.mtime_ns))
+                yield found_object(entry)
+
+
+def found_object(entry: FileEntry) -> FoundFile:
+    """Return an object of a store as a file of the source."""
+    why = fault_of_key(entry.path)
+    fault = None if why is None else SourceFault(BAD_NAME, why)
+    return FoundFile(FileRef(uri_of(entry.path), entry.size_bytes, entry.mtime_ns), None, fault)
 
 
 def _matches(name: str, pattern: str) -> bool:

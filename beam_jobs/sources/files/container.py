@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from beam_jobs.schemas import CHANGED, UNREADABLE, VANISHED
 from beam_jobs.sources.files.walking import SourceFault
-from infra.errors import NotFoundError, StorageError
+from infra.errors import NotFoundError, ObjectRefused, StorageError
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # this machine is at fault, not the file
 
@@ -108,6 +108,8 @@ def faults_of(uri: str) -> Iterator[None]:
         yield
     except (FileNotFoundError, NotFoundError) as error:
         raise SourceFault(VANISHED, "it was listed, but gone when it was to be read") from error
+    except ObjectRefused as error:
+        raise SourceFault(UNREADABLE, error.message) from error
     except OSError as error:
         if error.errno in _EXHAUSTED:
             raise StorageError(f"cannot read {uri}: {error.strerror}") from error

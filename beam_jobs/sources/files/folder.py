@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
-from beam_jobs.schemas import CHANGED, TOO_LARGE, FileRef
-from beam_jobs.sources.files.chosen_files import ChosenFiles
+from beam_jobs.schemas import BAD_NAME, CHANGED, TOO_LARGE, FileRef
+from beam_jobs.sources.files.chosen_files import ChosenFiles, found_object
 from beam_jobs.sources.files.container import Container, LocalRanges, faults_of
 from beam_jobs.sources.files.ignore import IgnorePatterns
 from beam_jobs.sources.files.places import is_within, place_of
@@ -18,7 +20,7 @@ from beam_jobs.sources.files.walking import FoundFile, LocalWalk, SourceFault
 from infra.errors import NotFoundError
 from infra.storage.filesystem import Storage
 from infra.storage.locations import absolute_path, public_location
-from infra.storage.names import name_of, uri_of
+from infra.storage.names import fault_of_key, name_of, uri_of
 
 MAX_SOURCE_BYTES = 1 << 31  # the most that image.max_bytes can allow
 
@@ -99,6 +101,8 @@ class SourceFolder:
         if self._storage is not None:
             files = self._storage.list_files(name_of(prefix.rstrip("/")), recursive=False)
             folders = self._storage.list_folders(name_of(prefix.rstrip("/")))
+            files = [file for file in files if fault_of_key(file.path) is None]
+            folders = [folder for folder in folders if fault_of_key(folder) is None]
             return [uri_of(file.path.rpartition("/")[2]) for file in files], sorted(map(uri_of, folders))
         if not prefix and (fault := _why_no_folder(self._root)) is not None:
             raise NotFoundError(
@@ -161,12 +165,14 @@ class _RemoteRanges:
     """An open object."""
 
     def __init__(self, storage: Storage, path: str) -> None:
+        self._storage, self._path = storage, path
         self._entry = storage.entry(path)
         self._object = storage.open_object(path)
         self.size_bytes = self._entry.size_bytes
 
     def read_at(self, length: int, offset: int) -> bytes:
-        return self._object.read_at(length, offset)
+        with self._storage.reading(self._path):
+            return self._object.read_at(length, offset)
 
     def mtime_ns(self) -> int:
         return self._entry.mtime_ns  # when it was opened: a request for each image would take too long
@@ -185,13 +191,36 @@ class _RemoteWalk:
         self._ignore = ignore
 
     def __iter__(self) -> Iterator[FoundFile]:
-        files: Iterable[FileRef] = (
-            FileRef(uri_of(entry.path), entry.size_bytes, entry.mtime_ns)
+        files = (
+            found_object(entry)
             for entry in self._storage.list_files()
             if not any(is_within(f"{self._within}/{entry.path}", place) for place in self._left_out)
         )
-        for file in sorted(files, key=lambda file: file.uri):
-            yield FoundFile(file, self._ignore.match_path(file.uri))
+        for file in self._told_apart(sorted(files, key=lambda file: file.uri)):
+            yield FoundFile(file.ref, self._ignore.match_path(file.uri), file.fault)
+
+    def _told_apart(self, files: list[FoundFile]) -> list[FoundFile]:
+        """Return the files, sorted by URI, with a URI for each.
+
+        A key that ends or begins in a slash is listed without it, as if it were that of another object.
+        """
+        same = {before.uri for before, file in pairwise(files) if before.uri == file.uri}
+        if not same:
+            return files
+        found = [file for file in files if file.uri not in same]
+        for uri in same:
+            size_bytes = -1
+            with contextlib.suppress(NotFoundError):
+                size_bytes = self._storage.entry(name_of(uri)).size_bytes
+            named = [file.ref for file in files if file.uri == uri]
+            named.sort(key=lambda ref: ref.size_bytes != size_bytes)
+            words = "its key begins or ends in a slash, which is not opened: copy the object to another key"
+            fault = SourceFault(BAD_NAME, words)
+            found += [
+                FoundFile(replace(ref, uri=uri + "/" * number), None, fault if number else None)
+                for number, ref in enumerate(named)
+            ]
+        return sorted(found, key=lambda file: file.uri)
 
     def warnings(self) -> list[str]:
         return []

@@ -17,7 +17,7 @@ from itertools import islice
 import pyarrow as pa
 
 from beam_jobs.config import PrepareConfig, SourceConfig
-from beam_jobs.schemas import LISTING_SCHEMA
+from beam_jobs.schemas import BAD_NAME, LISTING_SCHEMA
 from beam_jobs.sources.classes.folders import (
     Shape,
     class_names,
@@ -80,5 +80,6 @@ def _chunks(files: Iterable[FoundFile], shape: Shape) -> Iterator[pa.RecordBatch
     files = iter(files)
     while chunk := list(islice(files, _CHUNK_ROWS)):
         for file in chunk:
-            shape.add(file.uri, is_ignored=file.ignored_by is not None)
+            is_lost = file.fault is not None and file.fault.reason == BAD_NAME
+            shape.add(file.uri, is_ignored=file.ignored_by is not None or is_lost)
         yield rows_of_files(chunk)

@@ -29,7 +29,7 @@ from infra.format.labels import LabelKind
 from infra.progress import log
 from infra.storage.filesystem import Storage
 from infra.storage.locations import absolute_path, below, public_location
-from infra.storage.names import name_of, uri_of
+from infra.storage.names import fault_of_key, name_of, uri_of
 
 _FORMATS = {
     ".csv": "csv", ".tsv": "csv", ".txt": "csv",
@@ -125,6 +125,7 @@ def _matching(storage: Storage, pattern: str) -> list[str]:
         file.path
         for file in files
         if file.path.count("/") == pattern.count("/")
+        and (storage.is_local or fault_of_key(file.path) is None)  # the walk has a row for such an object
         and all(map(fnmatch.fnmatchcase, file.path.split("/"), parts))
     ]
 

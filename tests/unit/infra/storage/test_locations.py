@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -16,6 +17,7 @@ from infra.storage.locations import (
     object_path,
     public_location,
     public_values,
+    with_plain_endpoint,
     without_secrets,
 )
 
@@ -47,6 +49,49 @@ def test_the_public_part_has_no_credentials_and_no_options(location: str, public
     assert public_location(location) == public
     assert public_location(below(location, "x/y")) == f"{public}/x/y"
     assert location.partition("?")[2] in below(location, "x/y")
+
+
+@pytest.mark.parametrize(
+    ("options", "endpoint"),
+    [
+        ("endpoint_override=h:9000&scheme=http", "http://h:9000"),
+        ("endpoint_override=h:9000", "https://h:9000"),
+        ("endpoint_override=http://h:9000&scheme=http", "http://h:9000"),
+        ("endpoint_override=http://h:9000/", "http://h:9000"),
+        ("endpoint_override=HTTPS%3A%2F%2Fh&region=r", "https://h"),
+        ("endpoint_override=[::1]:9000&scheme=HTTP", "http://[::1]:9000"),
+        ("region=r", None),
+    ],
+)
+def test_the_address_of_a_server_may_have_its_scheme(options: str, endpoint: str | None) -> None:
+    for scheme in ("s3", "gs", "az"):
+        found = object_location(f"{scheme}://K:S@bucket/a?{options}")
+        assert found is not None
+        assert found.endpoint == endpoint
+    plain = with_plain_endpoint(f"s3://K:S@bucket/a?{options}")
+    if endpoint is not None:
+        scheme, _, server = endpoint.partition("://")
+        assert parse_qs(plain.partition("?")[2])["endpoint_override"] == [server]
+        assert parse_qs(plain.partition("?")[2])["scheme"] == [scheme]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "endpoint_override=https://h&scheme=http",
+        "endpoint_override=http://h/path",
+        "endpoint_override=http://http://h",
+        "endpoint_override=ftp://h",
+        "endpoint_override=h&scheme=http://",
+        "endpoint_override=http://me:hidden@h",
+    ],
+)
+@pytest.mark.parametrize("scheme", ["s3", "gs", "az"])
+def test_a_wrong_address_of_a_server_is_refused(options: str, scheme: str) -> None:
+    with pytest.raises(StorageError, match=r"(is|are) no address") as caught:
+        Storage.at(f"{scheme}://account@bucket/a?{options}")
+    assert "endpoint_override=http://HOST:PORT" in str(caught.value.remedy)
+    assert "hidden" not in str(caught.value)
 
 
 def test_messages_of_libraries_lose_the_secrets() -> None:
