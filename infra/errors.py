@@ -3,7 +3,7 @@
     ShardmillError                 exit  what happened
     ├── UsageError                    2  the command or its configuration is wrong
     │   ├── ConfigError               2  a key or value of the configuration
-    │   │   └── LossNotFinite         2  the loss of a training became infinite or not a number
+    │   │   └── Diverged              2  loss, gradient or weights became infinite or not a number
     │   └── NotFoundError             2  a source, dataset, version or record that is not there
     ├── DataError                     3  more of the data is bad than is allowed
     │   ├── FailureBudgetExceeded     3  too many inputs were quarantined
@@ -79,12 +79,12 @@ class ConfigError(UsageError):
     """A configuration key or value is wrong."""
 
 
-class LossNotFinite(ConfigError):
-    """The loss of a training became infinite or not a number."""
+class Diverged(ConfigError):
+    """Loss, gradient or weights of a training became infinite or not a number."""
 
 
-class LossNotFiniteElsewhere(LossNotFinite):
-    """The same, and another rank computed such a loss before this one."""
+class DivergedElsewhere(Diverged):
+    """The same, and another rank computed such a number before this one."""
 
 
 class NotFoundError(UsageError):

@@ -29,7 +29,7 @@ def test_the_rank_that_computed_nan_is_named_and_all_start_again(
     assert (tmp_path / "spoiled").exists()
     (restart,) = result["restarts"]
     assert (restart["rank"], restart["reason"]) == (1, "loss")
-    assert "the loss became nan by step" in restart["message"]
+    assert "the loss became nan at step" in restart["message"]
     assert restart["message"].endswith("first on rank 1")
     consumed = (Path(result["run_dir"]) / "consumed.jsonl").read_text().splitlines()
     assert len(consumed) == result["steps"] == 2 * 7

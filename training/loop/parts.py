@@ -13,7 +13,7 @@ from training.config import TrainConfig, image_size_of
 from training.loop.evaluating.evaluation import EvaluationSize, Evaluator
 from training.loop.memory.rematerialization import Rematerialized, rematerialize
 from training.loop.optimization.averaging import WeightAverages
-from training.loop.optimization.optimizers import TabulatedRates, make_optimizer
+from training.loop.optimization.optimizers import TabulatedRates, last_rate, make_optimizer
 from training.loop.optimization.precision import precision
 from training.loop.optimization.pruning import Pruning
 from training.loop.optimization.schedules import Horizon
@@ -66,6 +66,12 @@ class TrainingParts:
         if self.rematerialized is not None:
             return self.rematerialized.forward(images)
         return self.model(images, training=True)
+
+    def last_rate(self, epoch: int) -> float:
+        """Return the learning rate that the optimizer took in the last step, a step of ``epoch`` (from 0)."""
+        head = self.stages.head_of(epoch)
+        optimizer = self.optimizer if head is None else head.optimizer
+        return last_rate(optimizer, self.stages.rates)
 
     @property
     def state(self) -> list[Any]:

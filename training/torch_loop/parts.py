@@ -63,6 +63,12 @@ class TrainingParts:
     notes: tuple[str, ...] = ()
     pruning: None = None  # the settings refuse it
 
+    def last_rate(self, epoch: int) -> float:
+        """Return the learning rate that the optimizer took in the last step, a step of ``epoch`` (from 0)."""
+        head = self.stages.head_of(epoch)
+        group = (self.optimizer if head is None else head.optimizer).param_groups[0]
+        return float(group["lr"] / group["rate_factor"])
+
     @property
     def state(self) -> list[Saved]:
         """All arrays of a checkpoint. First those that are evaluated, in the order of the model's."""

@@ -19,9 +19,9 @@ from typing import NoReturn
 from infra import progress as events
 from infra.errors import (
     DataError,
+    Diverged,
+    DivergedElsewhere,
     EnvironmentFault,
-    LossNotFinite,
-    LossNotFiniteElsewhere,
     OutOfMemory,
     Preempted,
     RankLost,
@@ -55,15 +55,15 @@ def _do(deed: str) -> None:
     elif deed == "export":
         time.sleep(LONG_SECONDS)
     elif deed == "loss elsewhere":
-        raise LossNotFiniteElsewhere("the loss became nan", "lower optimizer.learning_rate")
+        raise DivergedElsewhere("the loss became nan", "lower optimizer.learning_rate")
     elif deed == "late loss":
         time.sleep(1.5)
-        raise LossNotFinite("the loss became nan", "lower optimizer.learning_rate")
+        raise Diverged("the loss became nan", "lower optimizer.learning_rate")
     elif deed == "lost":
         time.sleep(0.3)
         raise RankLost("another rank is gone")
     elif deed == "loss":
-        raise LossNotFinite("the loss became nan", "lower optimizer.learning_rate")
+        raise Diverged("the loss became nan", "lower optimizer.learning_rate")
     elif deed == "data":
         raise DataError("a shard is damaged", "restore it")
     elif deed == "fault":

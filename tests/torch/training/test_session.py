@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from infra.dataset.version import DatasetVersion
-from infra.errors import Cancelled, ConfigError, EnvironmentFault
+from infra.errors import Cancelled, ConfigError, Diverged, EnvironmentFault
 from infra.format.records import unframe
 from infra.storage.filesystem import Storage
 from tests.samples.datasets.published import coloured, publish
@@ -195,6 +195,24 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(
     train(settings(), version, tmp_path)
     assert consumed(tmp_path) == planned(version)
     assert_same_model(tmp_path, Path(result["run_dir"]))
+
+
+def test_a_gradient_that_is_not_a_number_ends_the_run_before_it_is_kept(
+    version: DatasetVersion, tmp_path: Path
+) -> None:
+    """The loss of the step is finite, and it is the last of its epoch: its model would be validated."""
+    spoiled = settings("model.name=tests.samples.models.nan_gradient_torch_model", "run.epochs=3")
+    for _ in range(2):  # the same command again meets the same step
+        with pytest.raises(
+            Diverged, match="gradient became nan, while the loss was finite, at step 6, epoch 2"
+        ):
+            train(spoiled, version, tmp_path)
+        for path in (tmp_path / "checkpoints").glob("*.npz"):
+            with np.load(path) as archive:
+                assert all(np.isfinite(archive[name]).all() for name in archive.files)
+    assert sorted(path.name for path in (tmp_path / "checkpoints").glob("step-*")) == [
+        "step-000000010.npz", "step-000000011.npz",
+    ]  # fmt: skip
 
 
 EVERYTHING = (

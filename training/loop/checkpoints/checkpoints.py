@@ -9,6 +9,8 @@ file is renamed to its name when it is complete and on disk, so no other marker 
 checksum (CRC-32, of the ZIP format), so damage is noticed. One file holds everything, since a model that fits
 into the memory of one device is small. It is independent of the devices: a run can resume with another number
 of replicas.
+
+A checkpoint holds finite numbers only. Earlier releases also wrote others; such a file is passed over.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import shutil
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -29,9 +31,10 @@ import numpy as np
 import numpy.typing as npt
 
 from infra import progress as events
-from infra.errors import CorruptDataError
+from infra.errors import CorruptDataError, Diverged
 from infra.storage.filesystem import Storage
 from infra.storage.local import TEMPORARY_PREFIX
+from infra.strict_json import dump_json
 from training.loop.checkpoints.background import BackgroundWork
 
 _NAME = re.compile(r"step-\d{9,}\.npz")
@@ -41,6 +44,11 @@ _BEST_NAME = re.compile(r"best-\d{6,}\.npz")
 _COUNTER = re.compile(r"_\d+(?=[_:]|$)")
 # The errors that zipfile and NumPy raise for a damaged archive.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, KeyError, ValueError, EOFError, NotImplementedError)
+_NAMED = 3
+AFTER_DIVERGENCE = (
+    "lower optimizer.learning_rate, lengthen optimizer.warmup_fraction or set optimizer.clip_norm; the "
+    "checkpoints before that step are sound, and stay in the folder of the run"
+)
 
 
 @dataclass
@@ -100,10 +108,12 @@ class Checkpoints:
             before: is called in the background before the file is written.
 
         Raises:
+            Diverged: a value is not finite.
             StorageError: this or the previous checkpoint cannot be written.
         """
         arrays = {_key(index, variable): variable.numpy() for index, variable in enumerate(variables)}
-        arrays["progress"] = np.frombuffer(json.dumps(asdict(progress)).encode(), dtype=np.uint8)
+        check_finite(zip(variables, arrays.values(), strict=True), run_step)
+        arrays["progress"] = np.frombuffer(dump_json(asdict(progress)).encode(), dtype=np.uint8)
         best = progress.best
         is_best = best is not None and progress.step == 0 and best["epoch"] == progress.epoch
 
@@ -117,7 +127,7 @@ class Checkpoints:
                 self._link(_best_name(progress.epoch), name)
             else:
                 self._write(name, arrays)
-            self._prune()
+            self._prune(name)
 
         self._writing.start(write)
 
@@ -151,12 +161,17 @@ class Checkpoints:
             shutil.copyfile(source, temporary)
         temporary.replace(target)
 
-    def _prune(self) -> None:
-        """Remove all but the latest checkpoints, and the best models that none of them names."""
+    def _prune(self, latest: str) -> None:
+        """Remove all but the latest checkpoints, and the best models that none of them names.
+
+        Later files than ``latest`` were passed over when the run went on: they count no more.
+        """
         names = self._names()
-        for name in names[: -self._keep]:
-            self._folder.delete(name)
-        wanted = {self._best_of(name) for name in names[-self._keep :]}
+        kept = names[: names.index(latest) + 1][-self._keep :]
+        for name in names:
+            if name not in kept:
+                self._folder.delete(name)
+        wanted = {self._best_of(name) for name in kept}
         for name in self._names(_BEST_NAME):
             if name not in wanted:
                 self._folder.delete(name)
@@ -172,7 +187,8 @@ class Checkpoints:
     def restore_latest(self, variables: list[Any]) -> Progress | None:
         """Restore the latest checkpoint; return None if there is none.
 
-        A file that storage has damaged is passed over with a warning, for the one before it.
+        A file that storage has damaged, or that holds a number which is not finite, is passed over with a
+        warning, for the one before it.
         """
         self.wait()
         for name in reversed(self._names()):
@@ -186,7 +202,8 @@ class Checkpoints:
         """Restore the best model, that of ``epoch``: the first of the variables that ``save`` got.
 
         Raises:
-            NotFoundError: there is none. CorruptDataError: it is damaged.
+            NotFoundError: there is none.
+            CorruptDataError: it is damaged, or holds a number that is not finite.
         """
         self.wait()
         return self._restore(_best_name(epoch), variables)
@@ -207,9 +224,42 @@ class Checkpoints:
             ) from error
         for variable, array in zip(variables, arrays, strict=True):
             _check_shape(variable, array, where)
+        bad = _not_finite(zip(variables, arrays, strict=True))
+        if bad:
+            raise CorruptDataError(
+                f"checkpoint {where} is of a training that had diverged: {_in_words(bad)}",
+                "set run.fresh=true to start anew",
+            )
         for variable, array in zip(variables, arrays, strict=True):
             variable.assign(array)
         return Progress(**json.loads(text))
+
+
+def check_finite(arrays: Iterable[tuple[Any, npt.NDArray[Any]]], run_step: int) -> None:
+    """Check the values of a training after a step.
+
+    Args:
+        arrays: variables with their values.
+        run_step: the number of steps done.
+
+    Raises:
+        Diverged: a value is infinite or not a number.
+    """
+    bad = _not_finite(arrays)
+    if bad:
+        raise Diverged(
+            f"the training diverged by step {run_step} of the run: {_in_words(bad)}", AFTER_DIVERGENCE
+        )
+
+
+def _not_finite(arrays: Iterable[tuple[Any, npt.NDArray[Any]]]) -> list[str]:
+    """Return the names of variables with a value that is infinite or not a number."""
+    return [variable.path for variable, array in arrays if not np.isfinite(array).all()]
+
+
+def _in_words(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more} became infinite or not a number"
 
 
 def _key(index: int, variable: Any) -> str:

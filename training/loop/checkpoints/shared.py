@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from training.loop.checkpoints.checkpoints import Checkpoints, Progress
+from training.loop.checkpoints.checkpoints import Checkpoints, Progress, check_finite
 from training.ranks.peers import Peers
 
 
@@ -34,9 +34,23 @@ class SharedCheckpoints:
         progress: Progress,
         before: Callable[[], object] | None = None,
     ) -> None:
-        """Write the checkpoint of a step in the background, on rank 0."""
-        if self._own is not None:
+        """Write the checkpoint of a step in the background, on rank 0.
+
+        Raises:
+            Diverged: a value is not finite; on every rank that has such a value.
+        """
+        if self._own is None:
+            self.check(run_step, variables)
+        else:
             self._own.save(run_step, variables, progress, before)
+
+    def check(self, run_step: int, variables: list[Any]) -> None:
+        """Check that all values are finite, as a checkpoint needs them.
+
+        Raises:
+            Diverged: a value is not.
+        """
+        check_finite(((variable, variable.numpy()) for variable in variables), run_step)
 
     def close(self) -> None:
         """Wait until all checkpoints are on disk."""

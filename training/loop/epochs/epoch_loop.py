@@ -132,7 +132,7 @@ class EpochLoop(ABC):
 
         Raises:
             Cancelled: stopped on request, after a checkpoint of the last whole step.
-            LossNotFinite: the loss is not finite.
+            Diverged: loss, gradient or weights are not finite.
             OutOfMemory: a step does not fit into memory.
             CorruptDataError: a record is damaged.
         """
@@ -200,6 +200,8 @@ class EpochLoop(ABC):
     def _finish_epoch(self) -> None:
         """Validate, keep the best model, record the epoch's figures, and begin the next epoch."""
         self._reports.publish(self.progress)
+        with self._stop.during(Work.LONG):
+            self._outputs.checkpoints.check(self.run_step, self._parts.state)
         row = self._figures_of_epoch()
         pruning = self._parts.pruning
         # A model that is not pruned to the end cannot be the best.
@@ -227,6 +229,12 @@ class EpochLoop(ABC):
             )
             figures = self._validate(validation, hardest).figures()
             row["validation"] = figures
+            if not self._run.may_compare(figures):
+                events.log(
+                    f"the figures of the validation split after epoch {epoch} are not finite, so that its "
+                    f"model cannot be the best: loss {figures['loss']:g}",
+                    level="warning",
+                )
             log.scalars("validation", run_step, figures)
             events.metrics(split="validation", epoch=epoch, step=run_step, **figures)
             if self._shows_pictures and self._run.is_best(figures):

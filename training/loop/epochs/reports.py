@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from infra import progress as events
-from infra.errors import LossNotFinite, LossNotFiniteElsewhere
+from infra.errors import Diverged, DivergedElsewhere
 from training.config import TrainConfig
-from training.loop.checkpoints.checkpoints import Progress
-from training.loop.optimization.stages import Stages
+from training.loop.checkpoints.checkpoints import AFTER_DIVERGENCE, Progress
 from training.order import Order
 from training.ranks.peers import Peers
 
@@ -26,8 +25,9 @@ class StepTotals:
     Attributes:
         loss: of the mean losses of the steps, each times the number of its real examples.
         score: of the scores of the task.
-        gradient_norm: of the gradient norms that are finite.
+        gradient_norm: of the gradient norms; not finite if one of them is not.
         num_finite: the steps whose gradient norm is finite.
+        num_sound: the steps before the first one whose gradient norm is not finite.
         own_not_finite: the losses of this process alone that are not finite; counted if ``loss`` is not.
     """
 
@@ -35,6 +35,7 @@ class StepTotals:
     score: float
     gradient_norm: float
     num_finite: int
+    num_sound: int
     own_not_finite: int = 0
 
 
@@ -53,9 +54,8 @@ class ReportedParts(Protocol):
     def pruning(self) -> Any | None:
         """The pruning, with the ``sparsity`` of a step; None: weights are not pruned."""
 
-    @property
-    def stages(self) -> Stages:
-        """The stages of the run, with the learning rate of each step."""
+    def last_rate(self, epoch: int) -> float:
+        """Return the learning rate that the optimizer took in the last step, a step of ``epoch`` (from 0)."""
 
 
 class CurveLog(Protocol):
@@ -102,7 +102,7 @@ class TrainingReports:
         """Fetch the sums of the steps since the last report, add them to ``progress``, and report them.
 
         Raises:
-            LossNotFinite: the loss is not finite.
+            Diverged: the loss is not finite, or a gradient is not and the loss was not scaled.
         """
         if not self._steps:
             return
@@ -110,36 +110,44 @@ class TrainingReports:
             self._parts.totals.take(),
             progress.epoch * self._order.steps_per_epoch + progress.step,
         )
+        scaled = self._run.mixed_precision == "float16"  # steps that overflow are left out
         if not math.isfinite(sums.loss):
-            raise self._not_finite(sums, progress)
+            raise self._diverged(f"the loss became {sums.loss}", sums, progress)
+        if sums.num_finite < self._steps and not scaled:
+            raise self._diverged(
+                f"the gradient became {sums.gradient_norm}, while the loss was finite,", sums, progress
+            )
         progress.loss_sum += sums.loss
         progress.score_sum += sums.score
         progress.num_examples += self._images
         step_figures = {
             "step_loss": sums.loss / self._images,
-            "learning_rate": self._parts.stages.rate_at(run_step - 1),
-            "gradient_norm": sums.gradient_norm / max(sums.num_finite, 1),
+            "learning_rate": self._parts.last_rate(progress.epoch),
+            "gradient_norm": sums.gradient_norm / self._steps,
         }
         if self._parts.pruning is not None:
             step_figures["sparsity"] = self._parts.pruning.sparsity(run_step)
-        if self._run.mixed_precision == "float16":
+        if scaled:
             step_figures["overflowed_steps"] = self._steps - sums.num_finite
         self._steps = self._images = 0
         step_figures |= self._memory()
         self._log.scalars("train", run_step, step_figures)
         self._announce(progress, run_step, {**step_figures, **self._recent_rates(progress)})
 
-    def _not_finite(self, sums: StepTotals, progress: Progress) -> LossNotFinite:
-        """Return the error of a loss that is not finite. Every rank must call this.
+    def _diverged(self, what: str, sums: StepTotals, progress: Progress) -> Diverged:
+        """Return the error of a loss or gradient that is not finite. Every rank must call this.
 
         From the next step on all ranks compute such losses: the one that has computed most was the first.
         """
         counts = self._ranks.all_values(sums.own_not_finite)
         is_first = counts[self._ranks.rank] == max(counts)
-        first = "" if min(counts) == max(counts) else f", first on rank {counts.index(max(counts))}"
-        return (LossNotFinite if is_first else LossNotFiniteElsewhere)(
-            f"the loss became {sums.loss} by step {progress.step}, epoch {progress.epoch + 1}{first}",
-            "lower optimizer.learning_rate, or lengthen optimizer.warmup_fraction",
+        rank = "" if min(counts) == max(counts) else f", first on rank {counts.index(max(counts))}"
+        # A loss may be infinite where its gradient is not.
+        when = f"at step {progress.step - self._steps + sums.num_sound + 1}"
+        if sums.num_sound >= self._steps:
+            when = f"by step {progress.step}"
+        return (Diverged if is_first else DivergedElsewhere)(
+            f"{what} {when}, epoch {progress.epoch + 1}{rank}", AFTER_DIVERGENCE
         )
 
     def _recent_rates(self, progress: Progress) -> dict[str, float]:

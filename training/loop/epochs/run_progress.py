@@ -9,7 +9,7 @@ from typing import Any
 from infra import progress as events
 from training.config import RunSettings
 from training.loop.checkpoints.checkpoints import Progress
-from training.loop.evaluating.best import is_better, looks_since_best
+from training.loop.evaluating.best import are_finite, is_better, looks_since_best
 from training.order import Order
 from training.runs.lengthening import check_not_past
 
@@ -28,6 +28,10 @@ def resumed(found: Progress | None, run: RunSettings, order: Order) -> Progress:
     if found is None:
         return Progress()
     check_not_past(found.epoch, found.step, run.epochs)
+    best = found.best
+    # Earlier releases let a diverged epoch be the best. Without a validation split there is only a loss.
+    if best is not None and not are_finite(best, run.best_metric if run.best_metric in best else "loss"):
+        found = replace(found, best=None)
     events.log(f"resuming at epoch {found.epoch + 1}, step {found.step} of {order.steps_per_epoch}")
     return found
 
@@ -137,6 +141,10 @@ class RunProgress:
     def is_best(self, figures: Mapping[str, float]) -> bool:
         """Return whether figures of the validation split are the best so far."""
         return is_better(figures, self.counts.best, self._run.best_metric)
+
+    def may_compare(self, figures: Mapping[str, float]) -> bool:
+        """Return whether figures of the validation split are finite, so that they may be the best."""
+        return are_finite(figures, self._run.best_metric)
 
     @property
     def out_of_patience(self) -> str | None:

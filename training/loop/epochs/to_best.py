@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from infra.errors import Diverged
 from infra.storage.filesystem import Storage
 from training.config import RunSettings
-from training.loop.checkpoints.checkpoints import Checkpoints, Progress
+from training.loop.checkpoints.checkpoints import AFTER_DIVERGENCE, Checkpoints, Progress
 from training.loop.checkpoints.shared import SharedCheckpoints
 from training.loop.epochs.data_and_outputs import RunOutputs, open_outputs
 from training.loop.epochs.run_progress import resumed
@@ -77,6 +78,9 @@ def train_to_best(
 
     Returns:
         The loop at its end.
+
+    Raises:
+        Diverged: no epoch has a model that can be the best. What the loop raises.
     """
     own = (
         Checkpoints(Storage.at(run_dir / "checkpoints"), settings.keep_checkpoints)
@@ -98,7 +102,12 @@ def train_to_best(
             loop.run()
         finally:
             stop.steps_done = None  # else a loop that failed stays in memory while the next one is built
-    assert loop.progress.best is not None, "the last epoch is always compared"
+    best = loop.progress.best
+    if best is None:  # the last epoch is always compared
+        raise Diverged(
+            f"no epoch of the run has a finite loss and {settings.best_metric} on the validation split",
+            AFTER_DIVERGENCE,
+        )
     with parts.restoring():
-        checkpoints.restore_best(int(loop.progress.best["epoch"]), parts.model_state)
+        checkpoints.restore_best(int(best["epoch"]), parts.model_state)
     return loop

@@ -12,17 +12,21 @@ from training.results.metrics.figures import is_smaller_better
 def is_better(figures: Mapping[str, float], best: Mapping[str, float] | None, metric: str) -> bool:
     """Return whether ``figures`` are better than the best so far by a metric; the loss decides ties.
 
-    A figure that is not finite is worse than any other.
+    Figures of which the metric or the loss is not finite are never better, and any others are better than
+    they.
     """
-    return best is None or _goodness(figures, metric) > _goodness(best, metric)
-
-
-def _goodness(figures: Mapping[str, float], metric: str) -> tuple[float, float]:
-    """Return numbers that are the larger the better."""
+    if not are_finite(figures, metric):
+        return False
+    if best is None or not are_finite(best, metric):
+        return True
     sign = -1.0 if is_smaller_better(metric) else 1.0
-    found = sign * figures[metric], -figures["loss"]
-    first, second = (each if math.isfinite(each) else -math.inf for each in found)
-    return first, second
+    return (sign * figures[metric], -figures["loss"]) > (sign * best[metric], -best["loss"])
+
+
+def are_finite(figures: Mapping[str, float | None], metric: str) -> bool:
+    """Return whether the metric and the loss are numbers; a file of figures has null in place of others."""
+    found = (figures[metric], figures["loss"])
+    return all(figure is not None and math.isfinite(figure) for figure in found)
 
 
 def looks_since_best(history: Sequence[Mapping[str, Any]], best: Mapping[str, float] | None) -> int:

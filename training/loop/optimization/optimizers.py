@@ -13,6 +13,7 @@ from training.config import OptimizerSettings
 from training.config.optimizer_names import OPTIMIZERS
 from training.loop.optimization.layers import without_weight_decay
 from training.loop.optimization.schedules import Horizon, learning_rates
+from training.loop.optimization.stages import StepRates
 from training.loop.optimization.update import SummedGradients
 
 
@@ -66,6 +67,21 @@ def make_optimizer(settings: OptimizerSettings, schedule: Any, model: Any, *, lo
             "see the page of the optimizer in the Keras documentation",
         ) from error
     return optimizer
+
+
+def last_rate(optimizer: Any, rates: StepRates) -> float:
+    """Return the learning rate of an optimizer's last step, or of its first one before that.
+
+    A step that is left out, since float16 overflowed, does not count for its schedule.
+
+    Args:
+        optimizer: the Keras optimizer.
+        rates: its schedule, unless its rate is a variable.
+    """
+    own = optimizer.learning_rate
+    if isinstance(own, keras.Variable):
+        return float(own.numpy())
+    return rates.at(max(int(optimizer.iterations.numpy()) - 1, 0))
 
 
 def _summed(optimizer_class: type[Any]) -> type[Any]:

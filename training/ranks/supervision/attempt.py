@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
 
-from infra.errors import Cancelled, LossNotFinite, LossNotFiniteElsewhere, RankLost
+from infra.errors import Cancelled, Diverged, DivergedElsewhere, RankLost
 from infra.processes.exit_status import describe_status
 from infra.progress import Event
 from training.ranks.heartbeat import Work
@@ -123,7 +123,7 @@ class Attempt:
             return Finished(self._ranks[0].result, peak)
         self._wait_for_rest(_SETTLE_SECONDS)
         first = self._first_to_blame()
-        if first is not None and isinstance(first.error, LossNotFiniteElsewhere):
+        if first is not None and isinstance(first.error, DivergedElsewhere):
             self._wait_for_rest(_CAUSE_SECONDS)
             first = self._first_to_blame()
         if first is None:
@@ -151,7 +151,7 @@ class Attempt:
             ended.append(self._ranks[0])
 
         def follows(rank: RunningRank) -> int:
-            if isinstance(rank.error, RankLost | LossNotFiniteElsewhere):
+            if isinstance(rank.error, RankLost | DivergedElsewhere):
                 return 2
             # TensorFlow may abort a process after another rank has died. An exception of TensorFlow also says
             # less about the cause than an error that a rank reports.
@@ -162,7 +162,7 @@ class Attempt:
     def _described(self, rank: RunningRank) -> RankFailure:
         status, error = rank.poll() or 0, rank.error
         reason: Reason
-        if isinstance(error, LossNotFinite):
+        if isinstance(error, Diverged):
             reason, message = "loss", f"reported: {error.message}"
         elif error is not None:
             reason, message = "error", f"reported: {error.message}"

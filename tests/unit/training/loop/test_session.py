@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ import numpy as np
 import pytest
 
 from infra.dataset.version import DatasetVersion
-from infra.errors import ConfigError
+from infra.errors import ConfigError, Diverged
 from tests.samples.datasets.published import coloured, publish
-from tests.samples.training.sessions import trained
+from tests.samples.training.sessions import last_state, trained
 from training.config import DataSettings
 from training.dataset import Dataset
 from training.loop.evaluating.best import is_better, looks_since_best
@@ -48,6 +49,9 @@ def version(tmp_path_factory: pytest.TempPathFactory) -> DatasetVersion:
         ("loss", {"loss": math.inf}, {"loss": 9.0}, False),
         ("loss", {"loss": math.nan}, {"loss": math.nan}, False),
         ("accuracy", {"accuracy": 0.5, "loss": 2.0}, {"accuracy": 0.5, "loss": math.nan}, True),
+        ("accuracy", {"accuracy": 0.5, "loss": 2.0}, {"accuracy": 0.9, "loss": math.nan}, True),
+        ("accuracy", {"accuracy": 0.9, "loss": math.nan}, {"accuracy": 0.5, "loss": 2.0}, False),
+        ("accuracy", {"accuracy": 0.9, "loss": math.nan}, None, False),
         ("r2", {"r2": -3.0, "loss": 2.0}, {"r2": math.nan, "loss": 1.0}, True),
     ],
 )
@@ -71,6 +75,43 @@ def test_a_run_that_does_not_improve_stops_early(version: DatasetVersion, tmp_pa
     assert loop.progress.best["epoch"] == int(np.argmin(losses)) + 1
     assert found.loss == pytest.approx(min(losses), rel=1e-5)
     assert "run.patience = 2" in loop.stopped_early
+
+
+NAN_GRADIENT = ["model.name=tests.samples.models.nan_gradient_model", "run.epochs=4"]
+
+
+def assert_finite(state: Mapping[str, Any]) -> None:
+    """Assert that all arrays of a checkpoint are finite."""
+    assert state
+    assert all(np.isfinite(array).all() for array in state.values())
+
+
+def test_a_gradient_that_is_not_a_number_ends_the_run_before_it_is_kept(
+    version: DatasetVersion, tmp_path: Path
+) -> None:
+    """The loss of the step is finite, and it is the last of its epoch: its model would be validated."""
+    for _ in range(2):  # the same command again meets the same step
+        with pytest.raises(
+            Diverged, match="gradient became nan, while the loss was finite, at step 3, epoch 2"
+        ):
+            trained(version, tmp_path, *NAN_GRADIENT)
+        files = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+        assert files == ["best-000001.npz", "step-000000003.npz"]
+        assert_finite(last_state(tmp_path))
+    (row,) = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert row["epoch"] == 1
+
+
+def test_weights_that_are_not_finite_are_neither_validated_nor_kept(
+    version: DatasetVersion, tmp_path: Path
+) -> None:
+    settings = ["model.name=tests.samples.models.infinite_statistics_model", "run.epochs=2"]
+    with pytest.raises(Diverged, match=r"diverged by step 3 of the run: .*moving_variance") as caught:
+        trained(version, tmp_path, *settings)
+    assert caught.value.exit_code == 2
+    assert "optimizer.learning_rate" in str(caught.value.remedy)
+    assert list(tmp_path.rglob("*.npz")) == []
+    assert not (tmp_path / "metrics.jsonl").exists()
 
 
 def test_callbacks_are_called_and_may_stop_the_run(version: DatasetVersion, tmp_path: Path) -> None:

@@ -90,7 +90,14 @@ def test_a_step_that_overflows_changes_no_weight_but_the_scale(version: DatasetV
     assert float(training.parts.optimizer.dynamic_scale.numpy()) == pytest.approx(0.5e30)
     after = [variable.numpy() for variable in training.parts.model.variables]
     assert all(np.array_equal(old, new) for old, new in zip(before, after, strict=True))
-    assert training.parts.totals.take().num_finite == 0
+    rates = training.parts.stages.rates
+    assert training.parts.last_rate(0) == rates.at(0)
+    training.parts.optimizer.dynamic_scale.assign(2.0)
+    training.steps(batches()[1:4])
+    assert training.parts.last_rate(0) == rates.at(2), "the step that was left out is none of the schedule"
+    sums = training.parts.totals.take()
+    assert (sums.num_finite, sums.num_sound) == (3, 0)
+    assert not np.isfinite(sums.gradient_norm)
 
 
 def test_averages_follow_the_weights_with_a_warm_up(version: DatasetVersion) -> None:

@@ -72,6 +72,8 @@ def test_each_stage_has_its_rate(version: DatasetVersion) -> None:
     parts = build_parts(config, make_strategy("one"), version, 3)
     rates = [parts.stages.rate_at(step) for step in range(12)]
     assert rates == pytest.approx([0.05] * 6 + [0.005, 0.01, 0.01] + [0.001] * 3)
+    assert parts.last_rate(1) == pytest.approx(0.05)
+    assert parts.last_rate(2) == pytest.approx(0.005)
     assert len(parts.model.trainable_variables) == 6, "the model is as it was"
 
 

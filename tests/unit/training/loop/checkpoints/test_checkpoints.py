@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from infra.errors import CorruptDataError, StorageError
+from infra.errors import CorruptDataError, Diverged, StorageError
+from infra.progress import subscribe
 from infra.storage.filesystem import Storage
 from training.loop.checkpoints.checkpoints import Checkpoints, Progress
 
@@ -168,3 +169,43 @@ def test_damage_anywhere_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "best-000001.npz").write_bytes(b"PK")
     with pytest.raises(CorruptDataError, match="best-000001"):
         checkpoints.restore_best(1, variables(0))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_checkpoint_holds_finite_numbers(tmp_path: Path, value: float) -> None:
+    checkpoints, spoiled = Checkpoints(Storage.at(tmp_path), keep=2), variables(1)
+    spoiled[1].value[2] = value
+    with pytest.raises(Diverged, match="diverged by step 7 of the run: conv/kernel became infinite or not"):
+        checkpoints.save(7, spoiled, Progress(step=7))
+    checkpoints.close()
+    assert names(tmp_path) == []
+
+
+def test_a_checkpoint_of_an_earlier_release_that_is_not_finite_is_passed_over_and_replaced(
+    tmp_path: Path,
+) -> None:
+    """With one checkpoint kept, too: what the run writes then counts, though its step is an earlier one."""
+    checkpoints = Checkpoints(Storage.at(tmp_path), keep=2)
+    checkpoints.save(5, variables(5), Progress(step=5, best=best(1)))
+    checkpoints.save(9, variables(9), Progress(epoch=2, best=best(2)))
+    checkpoints.close()
+    for path in (tmp_path / "step-000000009.npz", tmp_path / "best-000002.npz"):
+        with np.load(path) as archive:
+            arrays = dict(archive)
+        arrays["00000:conv:kernel"][0, 0] = np.nan
+        path.unlink()
+        np.savez(path, **arrays)
+    resumed, found, said = Checkpoints(Storage.at(tmp_path), keep=1), variables(0), []
+    end = subscribe(said.append)
+    try:
+        progress = resumed.restore_latest(found)
+    finally:
+        end()
+    assert progress == Progress(step=5, best=best(1))
+    assert float(found[0].value[0, 0]) == 5
+    assert "step-000000009.npz is of a training that had diverged: conv/kernel" in said[0]["message"]
+    with pytest.raises(CorruptDataError, match="had diverged"):
+        resumed.restore_best(2, found)
+    resumed.save(6, variables(6), Progress(step=6, best=best(1)))
+    assert resumed.restore_latest(found) == Progress(step=6, best=best(1))
+    assert names(tmp_path) == ["step-000000006.npz"]

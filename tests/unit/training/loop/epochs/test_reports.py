@@ -9,14 +9,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from infra.errors import LossNotFinite, LossNotFiniteElsewhere
+from infra.errors import Diverged, DivergedElsewhere
 from infra.progress import Event, subscribe
 from tests.samples.ranks.peers import Alone, WithOthers
 from training.config import TrainConfig
 from training.loop.checkpoints.checkpoints import Progress
 from training.loop.epochs.reports import StepTotals, TrainingReports
 from training.loop.epochs.run_progress import RunProgress
-from training.loop.optimization.stages import Stages
 from training.order import TrainingOrder
 
 ORDER = TrainingOrder(np.zeros(12, np.int32), seed=0, global_batch_size=4)
@@ -27,8 +26,11 @@ class Parts:
 
     task = SimpleNamespace(score_name="accuracy")
     pruning = None
-    totals = SimpleNamespace(take=lambda: StepTotals(4.0, 2.0, 1.0, 1))
-    stages = Stages(None, SimpleNamespace(at=lambda step: 0.1))
+    totals = SimpleNamespace(take=lambda: StepTotals(4.0, 2.0, 1.0, 1, 1))
+
+    @staticmethod
+    def last_rate(epoch: int) -> float:
+        return 0.1
 
 
 class NoCurves:
@@ -60,19 +62,44 @@ def test_the_rate_of_the_progress_is_that_of_the_whole_run_and_that_of_a_point_i
 @pytest.mark.parametrize(
     ("own", "other", "error", "told"),
     [
-        pytest.param(5, 4, LossNotFinite, "first on rank 1", id="the first one"),
-        pytest.param(4, 5, LossNotFiniteElsewhere, "first on rank 0", id="one that follows"),
-        pytest.param(4, 4, LossNotFinite, "epoch 1", id="all in the same step"),
+        pytest.param(5, 4, Diverged, "first on rank 1", id="the first one"),
+        pytest.param(4, 5, DivergedElsewhere, "first on rank 0", id="one that follows"),
+        pytest.param(4, 4, Diverged, "epoch 1", id="all in the same step"),
     ],
 )
 def test_the_rank_is_named_that_first_computed_a_loss_that_is_not_finite(
-    own: int, other: int, error: type[LossNotFinite], told: str
+    own: int, other: int, error: type[Diverged], told: str
 ) -> None:
     parts = Parts()
-    parts.totals = SimpleNamespace(take=lambda: StepTotals(math.nan, 2.0, 1.0, 1, own))
+    parts.totals = SimpleNamespace(take=lambda: StepTotals(math.nan, 2.0, 1.0, 0, 0, own))
     reports = TrainingReports(TrainConfig(), parts, ORDER, NoCurves(), dict, WithOthers(1, {0: other}))
     reports.count(4)
-    with pytest.raises(LossNotFinite) as caught:
+    with pytest.raises(Diverged) as caught:
         reports.publish(Progress(step=1))
     assert type(caught.value) is error
     assert caught.value.message.endswith(told)
+
+
+def test_a_gradient_that_is_not_finite_ends_the_run_and_names_the_first_step() -> None:
+    parts = Parts()
+    parts.totals = SimpleNamespace(take=lambda: StepTotals(4.0, 2.0, math.nan, 3, 2))
+    reports = TrainingReports(TrainConfig(), parts, ORDER, NoCurves(), dict, Alone())
+    for _ in range(5):
+        reports.count(4)
+    with pytest.raises(
+        Diverged, match=r"gradient became nan, while the loss was finite, at step 12, epoch 3"
+    ):
+        reports.publish(Progress(epoch=2, step=14))
+
+
+def test_gradients_that_overflow_in_float16_are_counted_and_not_hidden() -> None:
+    parts, points = Parts(), []
+    parts.totals = SimpleNamespace(take=lambda: StepTotals(4.0, 2.0, math.inf, 3, 2))
+    log = SimpleNamespace(scalars=lambda split, step, values: points.append(values))
+    config = TrainConfig.model_validate({"run": {"mixed_precision": "float16"}})
+    reports = TrainingReports(config, parts, ORDER, log, dict, Alone())
+    for _ in range(5):
+        reports.count(4)
+    reports.publish(Progress(step=5))
+    assert points[0]["gradient_norm"] == math.inf
+    assert points[0]["overflowed_steps"] == 2
