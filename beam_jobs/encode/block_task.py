@@ -24,7 +24,7 @@ from beam_jobs.execution.pool.notes import being_processed, counting_files
 from beam_jobs.execution.task import Limits, Task
 from beam_jobs.execution.trial import try_alone
 from beam_jobs.execution.verdicts import NO_VERDICTS, Verdict, Verdicts, keep_verdict, known_verdicts
-from beam_jobs.images.convert import LIBRARY_FAULTS, ImageFiltered, StoredImage, convert
+from beam_jobs.images.convert import ImageFiltered, convert
 from beam_jobs.images.masks import MaskConverter, StoredMask
 from beam_jobs.schemas import (
     DECODE,
@@ -41,6 +41,7 @@ from beam_jobs.sources.files.walking import SourceFault
 from beam_jobs.sources.reading import Reader
 from beam_jobs.tables.contents import content_of
 from infra.codecs import ImageRejected
+from infra.codecs.prepare import LIBRARY_FAULTS, StoredImage
 from infra.errors import UnusableInput
 from infra.progress import log
 from infra.storage.filesystem import Storage

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.config import ImageConfig, MasksConfig
-from beam_jobs.images.convert import sizing_of
 from beam_jobs.schemas import (
     BROKEN_MASK,
     MASK_COLUMNS,
@@ -87,7 +86,7 @@ class MaskConverter:
             reason = rejected.reason if rejected.reason in MASK_REASONS else BROKEN_MASK
             raise ImageRejected(reason, f"its mask {uri}: {rejected.message}") from rejected
         height, width = numbers.shape
-        to = geometry(height, width, sizing_of(self._image))
+        to = geometry(height, width, self._image.sizing)
         stored = fit_mask(numbers, to, self._values.ignore)
         return StoredMask(encode_mask(stored), *classes_shown(stored, self._values.ignore))
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.config import ImageConfig
-from beam_jobs.images.convert import sizing_of
 from beam_jobs.schemas import OTHER_SIZE, PLAN, Status
 from beam_jobs.tables.features import PREFIX
 from beam_jobs.tables.lists import lengths_of, lists_of, values_of, with_column
@@ -126,7 +125,7 @@ class _Frames:
 
     def place(self, boxes: Boxes, images: Int64, image: ImageConfig) -> Boxes:
         """Place boxes in the stored images: float64 [N, 4], relative to them."""
-        sizing, used = sizing_of(image), np.unique(images)
+        sizing, used = image.sizing, np.unique(images)
         turned = turn_boxes_upright(boxes, self.sizes[images], self.orientations[images])
         upright = np.where(self.is_upright[images, np.newaxis], boxes, turned)
         sizes = upright_sizes(self.sizes[used], self.orientations[used])

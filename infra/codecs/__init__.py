@@ -11,7 +11,7 @@ import PIL
 import simplejpeg
 from PIL import features
 
-from infra.codecs.encode import MAX_JPEG_SIDE, Encoding, encode_jpeg
+from infra.codecs.encode import MAX_JPEG_SIDE, encode_jpeg
 from infra.codecs.formats import (
     MAX_PIXELS,
     WHITE,
@@ -29,6 +29,7 @@ from infra.codecs.orientation import apply_orientation
 from infra.codecs.pillow.decode import decode_with_pillow
 from infra.codecs.pillow.heif import heif_build
 from infra.codecs.resize import resize_short_side, short_side_size
+from infra.preparation import Encoding
 
 __all__ = [
     "MAX_JPEG_SIDE",

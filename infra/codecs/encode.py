@@ -6,15 +6,14 @@ The raw form is the pixels themselves: uint8 [height, width, channels], rows fro
 from __future__ import annotations
 
 import io
-from typing import Literal, cast
+from typing import cast
 
 import numpy as np
 import simplejpeg
 from PIL import Image
 
 from infra.codecs.formats import ImageRejected, Pixels
-
-Encoding = Literal["jpeg", "webp", "png", "raw"]
+from infra.preparation import Encoding
 
 MAX_JPEG_SIDE = 65_500  # libjpeg's own limit; the format's is 65,535
 MAX_WEBP_SIDE = 16_383

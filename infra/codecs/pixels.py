@@ -8,7 +8,8 @@ import cv2
 import numpy as np
 
 from infra.codecs.formats import Pixels
-from infra.codecs.resize import Geometry, Resample, resize
+from infra.codecs.resize import Geometry, resize
+from infra.preparation import Resample
 
 
 def fit_pixels(pixels: Pixels, to: Geometry, resample: Resample, background: tuple[int, int, int]) -> Pixels:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import cast
 
 import cv2
 import numpy as np
@@ -11,29 +11,10 @@ from PIL import Image
 
 from infra.codecs.formats import Pixels
 from infra.native.area import area_average
-
-Resample = Literal["area", "lanczos"]
+from infra.preparation import Resample, Sizing
 
 # Jobs decode one image a thread. OpenCV's own pool would compete with their threads.
 cv2.setNumThreads(1)
-
-
-@dataclass(frozen=True, slots=True)
-class Sizing:
-    """The size at which images are stored.
-
-    Attributes:
-        mode: "short" or "long": that side becomes ``height``; "pad" or "crop": exactly ``height`` × ``width``
-            pixels; "none": unchanged.
-        height: pixels.
-        width: pixels.
-        upscale: enlarge smaller images too.
-    """
-
-    mode: Literal["short", "long", "pad", "crop", "none"]
-    height: int
-    width: int
-    upscale: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,8 @@ def _as_shardmill(data: bytes) -> bytes:
     from infra.codecs.jpeg import turbojpeg
     from infra.codecs.jpeg.libturbojpeg import library
     from infra.codecs.jpeg.planes import fit
-    from infra.codecs.resize import Sizing, geometry
+    from infra.codecs.resize import geometry
+    from infra.preparation import Sizing
 
     header = turbojpeg.read_planar_header(data) if library() else None
     if header is None:

@@ -36,8 +36,9 @@ from infra.codecs import WHITE, ImageRejected
 from infra.codecs.jpeg.libturbojpeg import library
 from infra.codecs.jpeg.planes import fit
 from infra.codecs.jpeg.turbojpeg import decode_planes, encode_planes, read_planar_header
-from infra.codecs.resize import Sizing, geometry
+from infra.codecs.resize import geometry
 from infra.native.library import FOLDER_VARIABLE
+from infra.preparation import Sizing
 from tests.benchmarks.measuring.process_tree import RARELY_SECONDS, run_measured
 from tests.samples.images.photos import jpeg, write
 

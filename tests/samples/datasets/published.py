@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infra.codecs import Pixels
-from infra.codecs.encode import Encoding, encode
+from infra.codecs.encode import encode
 from infra.dataset.catalog import Catalog
 from infra.dataset.version import DatasetVersion
 from infra.digests import sha256_hex
@@ -34,6 +34,7 @@ from infra.format.features import Feature, FeatureValues
 from infra.format.labels import LABELS, NO_CLASS, TARGETS, LabelKind, labels_feature, targets_feature
 from infra.format.layout import data_dir, index_file, shard_file
 from infra.format.records import Container, pack_record
+from infra.preparation import Encoding
 from infra.storage.filesystem import Storage
 
 PLAN = "0123456789abcdef"

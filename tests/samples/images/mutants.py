@@ -145,8 +145,9 @@ def _mend_checksums(data: bytearray) -> None:
 def main(first: int, end: int) -> None:
     """Convert mutants, each under one of several configurations."""
     from beam_jobs.config import FilterConfig, ImageConfig
-    from beam_jobs.images.convert import LIBRARY_FAULTS, convert
+    from beam_jobs.images.convert import convert
     from infra.codecs import ImageRejected
+    from infra.codecs.prepare import LIBRARY_FAULTS
 
     faulthandler.enable()
     limits = {"size": 48, "max_pixels": 4_000_000}

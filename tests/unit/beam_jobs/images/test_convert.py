@@ -10,12 +10,13 @@ import pytest
 from PIL import Image, ImageCms
 
 from beam_jobs.config import FilterConfig, ImageConfig
-from beam_jobs.images import convert as images_module
-from beam_jobs.images.convert import ImageFiltered, StoredImage, convert
+from beam_jobs.images.convert import ImageFiltered, convert
 from infra.codecs import ImageRejected, decode
+from infra.codecs import prepare as preparing
 from infra.codecs.jpeg.decode import decode_jpeg_small
 from infra.codecs.jpeg.libturbojpeg import library
 from infra.codecs.measures.perceptual import perceptual_hashes
+from infra.codecs.prepare import StoredImage
 from tests.samples.images import references
 from tests.samples.images.forms import gradient, saved
 from tests.samples.images.photos import picture
@@ -100,7 +101,7 @@ def test_planes_and_pixels_lead_to_the_same_picture(
 ) -> None:
     data = photo(*size, exif=oriented(orientation), subsampling=2)
     one = stored(data, quality=95, **config)
-    monkeypatch.setattr(images_module, "library", lambda: None)
+    monkeypatch.setattr(preparing, "library", lambda: None)
     other = stored(data, quality=95, **config)
     assert other.stored_from == "pixels"
     assert (one.height, one.width, one.source) == (other.height, other.width, other.source)

@@ -8,7 +8,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from beam_jobs.config import ImageConfig
-from beam_jobs.images.convert import sizing_of
 from infra.codecs.boxes import (
     Boxes,
     Places,
@@ -74,7 +73,7 @@ def test_boxes_are_cut_and_scaled_as_pixels_are(
 ) -> None:
     height, width, box = image
     settings = {"resize": resize, "size": high, "height": high, "width": wide, "upscale": upscale}
-    sizing = sizing_of(ImageConfig.model_validate(settings))
+    sizing = ImageConfig.model_validate(settings).sizing
     to = geometry(height, width, sizing)
     pixels = fit_pixels(drawn(height, width, box), to, "area", (0, 0, 0))
     places = Places.of(np.array([[height, width]]), lambda high, wide: geometry(high, wide, sizing))
@@ -93,14 +92,14 @@ def test_boxes_are_cut_and_scaled_as_pixels_are(
 
 def test_a_box_over_the_whole_image_stays_one() -> None:
     for resize, expected in (("short", [0, 0, 1, 1]), ("crop", [0, 0, 1, 1]), ("pad", [0.25, 0, 0.75, 1])):
-        sizing = sizing_of(ImageConfig.model_validate({"resize": resize, "size": 16}))
+        sizing = ImageConfig.model_validate({"resize": resize, "size": 16}).sizing
         places = Places.of(np.array([[40, 80]]), lambda high, wide, of=sizing: geometry(high, wide, of))
         placed = place_boxes(np.array([[0.0, 0, 40, 80]]), places, np.array([0]))
         assert placed.tolist() == [expected]
 
 
 def test_a_box_that_a_crop_leaves_out_has_no_area() -> None:
-    sizing = sizing_of(ImageConfig.model_validate({"resize": "crop", "size": 16}))
+    sizing = ImageConfig.model_validate({"resize": "crop", "size": 16}).sizing
     places = Places.of(np.array([[40, 80]]), lambda high, wide: geometry(high, wide, sizing))
     placed = place_boxes(np.array([[0.0, 0, 40, 10], [0, 15, 40, 40]]), places, np.array([0, 0]))
     assert have_area(placed).tolist() == [False, True]

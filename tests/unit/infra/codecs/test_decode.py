@@ -11,9 +11,9 @@ from PIL import Image, ImageOps
 
 from infra import codecs
 from infra.codecs import ImageRejected, Pixels
-from infra.codecs.encode import Encoding
 from infra.codecs.jpeg.decode import decode_jpeg_small
 from infra.codecs.resize import resize
+from infra.preparation import Encoding
 from tests.samples.images.forms import gradient, saved
 
 

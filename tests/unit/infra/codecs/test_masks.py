@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from beam_jobs.config import ImageConfig
-from beam_jobs.images.convert import sizing_of
 from infra.codecs import MAX_PIXELS, ImageRejected
 from infra.codecs.masks import (
     ClassValues,
@@ -273,7 +272,7 @@ def test_each_pixel_is_the_one_that_its_centre_lies_in(
     height: int, width: int, resize: Any, size: int, upscale: bool
 ) -> None:
     at = np.arange(height * width, dtype=np.uint16).reshape(height, width)
-    to = geometry(height, width, sizing_of(ImageConfig(resize=resize, size=size, upscale=upscale)))
+    to = geometry(height, width, ImageConfig(resize=resize, size=size, upscale=upscale).sizing)
     fitted = fit_mask(at, to, 65_535)
     assert fitted.shape == to.canvas
     y, x = to.offset

@@ -26,7 +26,8 @@ from infra.codecs.jpeg.turbojpeg import (
 from infra.codecs.measures.moments import halve, pixel_statistics, plane_statistics
 from infra.codecs.orientation import apply_orientation
 from infra.codecs.pixels import fit_pixels
-from infra.codecs.resize import Sizing, geometry, resize
+from infra.codecs.resize import geometry, resize
+from infra.preparation import Sizing
 from tests.samples.images import references
 from tests.samples.images.forms import gradient, saved
 from tests.samples.images.photos import picture

@@ -1,0 +1,202 @@
+"""Prepare one image: from the bytes of its file to the stored form, by pure functions over bytes.
+
+There are two ways. A JPEG that becomes a JPEG goes through its planes of luma and chroma if they give an
+exact result (``infra.codecs.jpeg.planes``). Every other image goes through pixels: it is decoded upright
+and in sRGB, cut, scaled and encoded. The planes refuse every JPEG that has a fault, so that the way through
+pixels finds and reports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import cv2
+
+from infra.codecs import ImageRejected, Pixels, SourceFacts, decode
+from infra.codecs.color import conversion_to_srgb
+from infra.codecs.encode import check_storable, encode
+from infra.codecs.jpeg.decode import is_readable_in_training
+from infra.codecs.jpeg.header import JpegHeader, check_header, read_header
+from infra.codecs.jpeg.libturbojpeg import library
+from infra.codecs.jpeg.planes import cuts_exactly, fit, turn_upright, turns_exactly
+from infra.codecs.jpeg.turbojpeg import decode_planes, encode_planes, read_planar_header
+from infra.codecs.measures.look import without_border
+from infra.codecs.measures.moments import Statistics, halve, pixel_statistics, plane_statistics
+from infra.codecs.measures.perceptual import thumbnail
+from infra.codecs.metadata.reading import NOTHING, Metadata
+from infra.codecs.metadata.removal import without_metadata
+from infra.codecs.pixels import fit_pixels, luma
+from infra.codecs.resize import Geometry, geometry
+from infra.preparation import Preparation
+
+# Libraries raise these on hostile bytes, besides their own errors. They are the fault of the image.
+LIBRARY_FAULTS = (ValueError, ArithmeticError, LookupError, TypeError, RuntimeError, cv2.error)
+
+# Raises an error of its own for an upright image of this height and width (pixels) that is not wanted.
+CheckSize = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredImage:
+    """The stored form of an image (see infra.format.contract.IMAGE_COLUMNS).
+
+    Attributes:
+        image: encoded as the preparation says.
+        upright: height and width of the upright source (pixels).
+        geometry: the steps from the upright source to the stored image.
+        stored_from: "planes", "pixels" or "source".
+        source: facts about the source file.
+        statistics: mean and standard deviation of each stored channel, before encoding.
+        thumbnails: of the whole upright image, and if it has a border of what is inside, for
+            infra.codecs.measures.perceptual and infra.codecs.measures.look.
+        metadata: what the file says of itself, if it was asked for.
+    """
+
+    image: bytes
+    upright: tuple[int, int]
+    geometry: Geometry
+    stored_from: str
+    source: SourceFacts
+    statistics: Statistics
+    thumbnails: tuple[Pixels, ...]
+    metadata: Metadata = NOTHING
+
+    @property
+    def height(self) -> int:
+        """Height of the stored image (pixels)."""
+        return self.geometry.canvas[0]
+
+    @property
+    def width(self) -> int:
+        """Width of the stored image (pixels)."""
+        return self.geometry.canvas[1]
+
+
+def any_size(_height: int, _width: int) -> None:
+    """Take images of every size."""
+
+
+def prepare_image(data: bytes, how: Preparation, check_size: CheckSize = any_size) -> StoredImage:
+    """Convert the bytes of an image file to the stored form.
+
+    Raises:
+        ImageRejected: the bytes are not a complete image. Libraries may also raise LIBRARY_FAULTS.
+    """
+    return _through_planes(data, how, check_size) or _through_pixels(data, how, check_size)
+
+
+def _geometry(height: int, width: int, how: Preparation, check_size: CheckSize) -> Geometry:
+    """Return the geometry of an upright image, after checking its size and the limits of the encoding."""
+    check_size(height, width)
+    found = geometry(height, width, how.sizing)
+    check_storable(*found.canvas, how.encoding, how.max_pixels)
+    return found
+
+
+def _planar_header(data: bytes, how: Preparation) -> JpegHeader | None:
+    """Read the header of a JPEG that may go through planes; None for every other file."""
+    if how.encoding != "jpeg" or how.resample != "area" or data[:3] != b"\xff\xd8\xff" or not library():
+        return None
+    try:
+        header = read_header(data)
+        check_header(header, how.max_pixels)
+    except ImageRejected:
+        return None
+    if not header.complete:
+        return None
+    mode = {"YCbCr": "RGB", "grey": "L"}.get(header.color_space)
+    if mode is None or (header.icc and conversion_to_srgb(header.icc, mode)):
+        return None
+    return header
+
+
+def _through_planes(data: bytes, how: Preparation, check_size: CheckSize) -> StoredImage | None:
+    """Convert a JPEG without making pixels; None if the result would not be exact or the JPEG has a fault."""
+    header = _planar_header(data, how)
+    planar = read_planar_header(data) if header else None
+    if header is None or planar is None or (planar.height, planar.width) != (header.height, header.width):
+        return None
+    stored = decode_planes(data, planar)
+    if stored is None or not turns_exactly(stored, header.orientation):
+        return None
+    planes = turn_upright(stored, header.orientation)
+    to = _geometry(planes.y.shape[0], planes.y.shape[1], how, check_size)
+    if not cuts_exactly(planes, to.window):
+        return None
+    small = fit(planes, to, how.channels, how.color_behind)
+    source = SourceFacts("jpeg", header.source_color, header.height, header.width, header.orientation)
+    encoded = None
+    if source.orientation == 1:
+        encoded = _unchanged_source(data, how, source)
+    halved = halve(small.y)
+    return StoredImage(
+        image=encoded or encode_planes(small, how.quality),
+        upright=planes.y.shape,
+        geometry=to,
+        stored_from="source" if encoded else "planes",
+        source=source,
+        statistics=plane_statistics(small, halved),
+        thumbnails=_thumbnails(small.y, halved)
+        if to.keeps_all_of(*planes.y.shape)
+        else _thumbnails(planes.y),
+    )
+
+
+def _unchanged_source(data: bytes, how: Preparation, source: SourceFacts) -> bytes | None:
+    """Copy an upright source without its metadata if it already has the stored size and format.
+
+    Args:
+        data: the source.
+        how: None is returned unless it asks for unchanged copies (``passthrough``).
+        source: its facts; the colours need no conversion to sRGB.
+    """
+    size = source.height, source.width
+    to = geometry(*size, how.sizing)
+    same_size = to.keeps_all_of(*size) and to.canvas == size
+    colors = ("grey",) if how.channels == 1 else ("RGB", "YCbCr")
+    # A colour with further words is deeper than 8 bits or lossless, except for the subsampling of YCbCr.
+    name, _, more = source.color.partition(" ")
+    same_form = source.format == how.encoding and name in colors and (not more or name == "YCbCr")
+    if not how.passthrough or not same_size or not same_form:
+        return None
+    return without_metadata(data, source.format)
+
+
+def _through_pixels(data: bytes, how: Preparation, check_size: CheckSize) -> StoredImage:
+    """Decode an image to pixels and convert these.
+
+    Raises:
+        infra.codecs.ImageRejected: the bytes are not a complete image.
+    """
+    decoded = decode(
+        data,
+        how.channels,
+        max_pixels=how.max_pixels,
+        background=how.color_behind,
+        allow_truncated=how.allow_truncated,
+    )
+    height, width = decoded.pixels.shape[:2]
+    to = _geometry(height, width, how, check_size)
+    pixels = fit_pixels(decoded.pixels, to, how.resample, how.color_behind)
+    encoded = None
+    source = decoded.source
+    if source.orientation == 1 and not (source.icc_profile or source.had_alpha or source.salvaged):
+        encoded = _unchanged_source(data, how, source)
+        if encoded and source.format == "jpeg" and not is_readable_in_training(encoded):
+            encoded = None
+    return StoredImage(
+        image=encoded or encode(pixels, how.encoding, how.quality),
+        upright=(height, width),
+        geometry=to,
+        stored_from="source" if encoded else "pixels",
+        source=source,
+        statistics=pixel_statistics(pixels),
+        thumbnails=_thumbnails(luma(pixels if to.keeps_all_of(height, width) else decoded.pixels)),
+    )
+
+
+def _thumbnails(luma: Pixels, halved: Pixels | None = None) -> tuple[Pixels, ...]:
+    """Shrink luma, and what is inside its border if it has one."""
+    whole, inside = thumbnail(luma, halved), without_border(luma)
+    return (whole,) if inside is None else (whole, thumbnail(inside))

@@ -1,0 +1,96 @@
+"""The settings of preparation: which stored image the file of an image becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field
+
+from infra.settings import Settings, WholeText
+
+Resize = Literal["short", "long", "pad", "crop", "none"]
+Resample = Literal["area", "lanczos"]
+Encoding = Literal["jpeg", "webp", "png", "raw"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """The size at which images are stored.
+
+    Attributes:
+        mode: "short" or "long": that side becomes ``height``; "pad" or "crop": exactly ``height`` × ``width``
+            pixels; "none": unchanged.
+        height: pixels.
+        width: pixels.
+        upscale: enlarge smaller images too.
+    """
+
+    mode: Resize
+    height: int
+    width: int
+    upscale: bool = False
+
+
+class Preparation(Settings):
+    """Which stored image the file of an image becomes. ``infra.codecs.prepare`` makes it."""
+
+    resize: Resize = Field(
+        "short",
+        description="short or long: scale that side to size; pad or crop: exactly height × width, padded "
+        "with the background or cropped around the centre; none: keep the size",
+    )
+    size: Annotated[int, Field(ge=8, le=8192)] = Field(
+        256, description="Side of the stored image (pixels): the shorter for short, the longer for long"
+    )
+    height: Annotated[int, Field(ge=8, le=8192)] | None = Field(
+        None, description="Height for pad and crop (pixels); unset for size"
+    )
+    width: Annotated[int, Field(ge=8, le=8192)] | None = Field(
+        None, description="Width for pad and crop (pixels); unset for size"
+    )
+    upscale: bool = Field(False, description="Enlarge smaller images too")
+    resample: Resample = Field(
+        "area", description="area: averaging, the fastest; lanczos: sharper. Neither aliases"
+    )
+    encoding: Encoding = Field("jpeg", description="Stored form; raw: uint8 [height, width, channels]")
+    quality: Annotated[int, Field(ge=1, le=100)] = Field(90, description="Quality of stored JPEG and WebP")
+    passthrough: bool = Field(
+        False,
+        description="Copy the source bytes, without metadata, when they already have the stored encoding, "
+        "size, orientation, colour space (sRGB) and channels",
+    )
+    channels: Literal[1, 3] = Field(3, description="1 stores grey images, 3 RGB")
+    background: Annotated[str, Field(pattern="^#[0-9a-fA-F]{6}$"), WholeText()] = Field(
+        "#ffffff", description="Colour behind transparent pixels and around padded images: #rrggbb"
+    )
+    max_pixels: Annotated[int, Field(ge=1, le=1 << 32)] = Field(
+        178_956_970, description="Most pixels of a source image; images with more are quarantined undecoded"
+    )
+    allow_truncated: bool = Field(
+        False, description="Keep images that end early, flagged as salvaged, instead of quarantining them"
+    )
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Self:
+        """Return the preparation among the settings of a dataset's images; missing ones have the default.
+
+        Args:
+            settings: ``image`` of the configuration in a manifest.
+        """
+        return cls.model_validate({name: settings[name] for name in cls.model_fields if name in settings})
+
+    @property
+    def sizing(self) -> Sizing:
+        """The rule for the size of stored images."""
+        exact = self.resize in ("pad", "crop")
+        height = self.height if exact and self.height else self.size
+        width = self.width if exact and self.width else self.size
+        return Sizing(self.resize, height, width, self.upscale)
+
+    @property
+    def color_behind(self) -> tuple[int, int, int]:
+        """Red, green and blue of ``background``, 0 to 255."""
+        value = int(self.background[1:], 16)
+        return value >> 16, value >> 8 & 255, value & 255
