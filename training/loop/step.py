@@ -23,6 +23,7 @@ from training.loop.optimization.stages import HeadStage
 from training.loop.optimization.update import WeightUpdate
 from training.loop.parts import TrainingParts
 from training.models.outputs import in_float32
+from training.models.synchronized import only_real_rows
 
 
 class TrainStep:
@@ -45,6 +46,7 @@ class TrainStep:
         """
         self._parts = parts
         self._mixes = config.augment.mixes
+        self._pads = config.data.last_batch == "pad"
         self._num_parts = config.run.accumulate_steps
         self._part_rows = _part_rows(config, rows)
         self._augment = None
@@ -126,15 +128,18 @@ class TrainStep:
         own_share = batch["parameters"].own_share if self._mixes else None
         if self._augment is not None:
             images = self._augment(images, batch["parameters"])
-        with tf.GradientTape() as tape:
-            outputs = in_float32(parts.outputs(images))
-            loss = tf.reduce_sum(task.training_losses(outputs, labels, own_share) * batch["weights"])
-            if model.losses:
-                loss += tf.add_n(model.losses) / (parts.strategy.num_replicas_in_sync * self._num_parts)
-            scaled = self._optimizer.scale_loss(loss)
-        gradients = tape.gradient(scaled, model.trainable_variables)
+        is_real = batch["weights"] > 0
+        # The gradient too, since it may compute layers again.
+        with only_real_rows(is_real if self._pads else None):
+            with tf.GradientTape() as tape:
+                outputs = in_float32(parts.outputs(images))
+                loss = tf.reduce_sum(task.training_losses(outputs, labels, own_share) * batch["weights"])
+                if model.losses:
+                    loss += tf.add_n(model.losses) / (parts.strategy.num_replicas_in_sync * self._num_parts)
+                scaled = self._optimizer.scale_loss(loss)
+            gradients = tape.gradient(scaled, model.trainable_variables)
         scores = task.scores(outputs, labels, own_share)
-        return loss, tf.reduce_sum(tf.where(batch["weights"] > 0, scores, 0.0)), gradients
+        return loss, tf.reduce_sum(tf.where(is_real, scores, 0.0)), gradients
 
 
 def _part_rows(config: TrainConfig, rows: int) -> int:

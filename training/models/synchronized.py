@@ -5,8 +5,12 @@ gradient, and TensorFlow walks back from its result to find the variables that i
 into the graphs of all other replicas, which have nothing to do with it. With L layers on replicas of one
 process that takes time in proportion to L².
 
-Here the sum takes its terms behind ``tf.stop_gradient``, where the walk ends; the gradient is the same. The
-sum of values, the sum of squares and the count also travel as one tensor instead of three.
+Here the sum takes its terms behind ``tf.stop_gradient``, where the walk ends; the gradient is the same.
+
+Each replica sends its count, its means and its sums of squared deviations, as one tensor, and the replicas
+combine them as Chan, Golub and LeVeque do ("Updating formulae and a pairwise algorithm for computing sample
+variances", 1979). The difference of the mean square and the squared mean, which Keras takes, loses all digits
+of a variance that is small beside the mean.
 
 Between processes a collective of TensorFlow costs far more than the sum itself. ``sum_by`` lets a strategy
 add up in another way.
@@ -17,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -27,6 +32,8 @@ import tensorflow as tf
 
 SumOfRanks = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]]
 
+# bool [b]: the rows of the step that is traced in this thread which are no padding.
+_real_rows: ContextVar[Any] = ContextVar("real_rows", default=None)
 _sums: WeakKeyDictionary[Any, tuple[SumOfRanks, int]] = WeakKeyDictionary()
 # The last sum of each graph. All ranks must add up in the same sequence, that in which they were traced.
 _last: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
@@ -48,8 +55,22 @@ def sum_by(strategy: Any, total: SumOfRanks, most_bytes: int) -> Iterator[None]:
         del _sums[strategy]
 
 
+@contextlib.contextmanager
+def only_real_rows(is_real: Any | None) -> Iterator[None]:
+    """Leave padding out of the moments that are traced in the block.
+
+    Args:
+        is_real: bool [b], for each row of the batch of this replica; None: all are.
+    """
+    token = _real_rows.set(is_real)
+    try:
+        yield
+    finally:
+        _real_rows.reset(token)
+
+
 class BatchNormalization(keras.layers.BatchNormalization):  # type: ignore[misc]
-    """``keras.layers.BatchNormalization``; with ``synchronized=True`` it is traced in linear time.
+    """``keras.layers.BatchNormalization`` without padding; with ``synchronized=True`` traced in linear time.
 
     It has the name of Keras' own layer, since names of variables are made from it: a checkpoint of one device
     must fit the model on several.
@@ -59,12 +80,18 @@ class BatchNormalization(keras.layers.BatchNormalization):  # type: ignore[misc]
         """Normalise ``inputs``, float [b, ..., C]."""
         context = tf.distribute.get_replica_context()
         elsewhere = mask is not None or self.renorm or context is None
-        if elsewhere or not (self.synchronized and training and self.trainable):
+        ours = self.synchronized or _real_rows.get() is not None
+        if elsewhere or not (ours and training and self.trainable):
             return super().call(inputs, training=training, mask=mask)
         x = tf.cast(inputs, tf.float32)
-        mean, variance = _moments_of_all_replicas(x, self.axis)
+        moments = _own_moments(x, self.axis)
+        if self.synchronized:
+            moments = _of_all_replicas(moments)
+        mean, variance = _mean_and_variance(moments)
+        # Nothing but padding says nothing of the images.
+        kept = tf.where(tf.reduce_any(moments[:, 0] > 0), self.momentum, 1.0)
         for moving, found in ((self.moving_mean, mean), (self.moving_variance, variance)):
-            moving.assign(moving * self.momentum + found * (1.0 - self.momentum))
+            moving.assign(moving * kept + found * (1.0 - kept))
         normalized = keras.ops.batch_normalization(
             x=x,
             mean=mean,
@@ -77,21 +104,47 @@ class BatchNormalization(keras.layers.BatchNormalization):  # type: ignore[misc]
         return tf.cast(normalized, self.compute_dtype)
 
 
-def _moments_of_all_replicas(x: Any, axis: int) -> tuple[Any, Any]:
-    """Return mean and variance of each channel over the examples of all replicas: float32 [C] each.
+def _own_moments(x: Any, axis: int) -> Any:
+    """Return the moments of each channel over the real rows of this replica.
 
-    Replicas may have different numbers of examples.
+    Returns:
+        float32 [1, 1 + 2C]: the number of values of a channel, the means, the sums of squared deviations.
     """
     rank = len(x.shape)
     channel = axis % rank
-    axes = [number for number in range(rank) if number != channel]
-    count = tf.cast(tf.size(x) / tf.shape(x)[channel], x.dtype)
-    sums = [tf.reduce_sum(x, axes), tf.reduce_sum(tf.square(x), axes), tf.reshape(count, [1])]
-    total = sum_over_replicas(tf.concat(sums, 0))
-    values, squares, counts = tf.split(total, [x.shape[channel], x.shape[channel], 1])
-    mean = tf.math.divide_no_nan(values, counts)
-    variance = tf.math.divide_no_nan(squares, counts) - tf.square(mean)
-    return mean, tf.maximum(variance, 0.0)
+    places = [number for number in range(1, rank) if number != channel]
+    shape = tf.shape(x)
+    is_real = _real_rows.get()
+    weights = tf.ones(shape[:1], x.dtype) if is_real is None else tf.cast(is_real, x.dtype)
+
+    def total(values: Any) -> Any:
+        return tf.linalg.matvec(tf.reduce_sum(values, places), weights, transpose_a=True)
+
+    count = tf.reduce_sum(weights) * tf.cast(tf.reduce_prod(tf.gather(shape, places)), x.dtype)
+    mean = tf.math.divide_no_nan(total(x), count)
+    # The sum of the deviations is 0, and with it the gradient of the squares to the mean.
+    center = tf.reshape(tf.stop_gradient(mean), [-1 if number == channel else 1 for number in range(rank)])
+    squares = total(tf.math.squared_difference(x, center))
+    return tf.concat([tf.reshape(count, [1]), mean, squares], 0)[tf.newaxis]
+
+
+def _of_all_replicas(moments: Any) -> Any:
+    """Return the moments of every replica, float32 [R, 1 + 2C], from those of this one."""
+    context = tf.distribute.get_replica_context()
+    number, count = context.replica_id_in_sync_group, context.num_replicas_in_sync
+    own_row = tf.one_hot(number, count, dtype=moments.dtype)[:, tf.newaxis]
+    # With zeros in the other rows the sum puts the rows together.
+    return sum_over_replicas(own_row * moments)
+
+
+def _mean_and_variance(moments: Any) -> tuple[Any, Any]:
+    """Combine the moments of replicas, which may have different numbers of examples: float32 [C] each."""
+    channels = (moments.shape[1] - 1) // 2
+    counts, means, squares = tf.split(moments, [1, channels, channels], 1)
+    count = tf.reduce_sum(counts)
+    mean = tf.math.divide_no_nan(tf.reduce_sum(counts * means, 0), count)
+    squares += counts * tf.math.squared_difference(means, mean)
+    return mean, tf.math.divide_no_nan(tf.reduce_sum(squares, 0), count)
 
 
 @tf.custom_gradient  # type: ignore[untyped-decorator]

@@ -8,6 +8,7 @@ the factor ``num_ranks`` undoes it. With accumulation the rows are taken in part
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from training.config import TrainConfig
 from training.loop.optimization.stages import HeadStage
 from training.torch_data.batch import TorchBatch
 from training.torch_data.transforms.device import AugmentedBatch, DeviceAugment
+from training.torch_loop.models.batch_normalization import padding_alone
 from training.torch_loop.models.layers import set_training
 from training.torch_loop.optimization.optimizers import set_rate
 from training.torch_loop.parts import TrainingParts
@@ -61,9 +63,12 @@ class TrainStep:
         count = self._config.run.accumulate_steps
         columns = (column.tensor_split(count) for column in (*self._augment(batch), batch.weights))
         pieces = list(zip(*columns, strict=True))
+        if num_real < self._config.data.batch_size:
+            pieces = [_without_padding(piece) for piece in pieces]
         for number, (*examples, weights) in enumerate(pieces, 1):
             is_last = number == len(pieces)
-            with contextlib.nullcontext() if is_last else self._without_exchange():
+            exchange = contextlib.nullcontext() if is_last else self._without_exchange()
+            with exchange, padding_alone(len(weights) == 1 and not weights.any()):
                 loss, score = self._loss(AugmentedBatch(*examples), weights)
                 parts.scaler.scale(loss * parts.ranks.num_ranks).backward()
             parts.totals.add(loss.detach() * num_real, score)
@@ -95,6 +100,17 @@ class TrainStep:
         self._optimizer.zero_grad(set_to_none=True)
         if parts.averages is not None:
             parts.averages.update()
+
+
+def _without_padding(columns: Sequence[Any]) -> list[Any]:
+    """Leave out the rows of weight 0, the last column, so that they have no part in batch normalisation.
+
+    One row always stays, because layers refuse an empty batch.
+    """
+    rows = columns[-1].nonzero().flatten()
+    if not len(rows):
+        rows = rows.new_zeros(1)
+    return [column[rows] for column in columns]
 
 
 def pixels(images: Any) -> Any:

@@ -5,6 +5,9 @@ The momentum of PyTorch is the share of the new statistics: 1 minus that of Kera
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import torch.distributed
@@ -13,6 +16,20 @@ from torch.distributed.nn.functional import all_reduce
 
 from training.models.batch_normalization import LimitedMomentum
 from training.torch_loop.models.layers import BATCH_NORMALIZATIONS
+
+
+# Whether the rows that this thread takes now are padding. Without any row a layer would fail.
+_only_padding: ContextVar[bool] = ContextVar("only_padding", default=False)
+
+
+@contextlib.contextmanager
+def padding_alone(is_so: bool) -> Iterator[None]:
+    """Leave the rows of this rank out of the moments of all ranks in the block, if they are padding."""
+    token = _only_padding.set(is_so)
+    try:
+        yield
+    finally:
+        _only_padding.reset(token)
 
 
 def limit_momentum(model: Any, limit: float) -> LimitedMomentum | None:
@@ -39,7 +56,8 @@ def limit_momentum(model: Any, limit: float) -> LimitedMomentum | None:
 class SynchronizedBatchNorm2d(nn.BatchNorm2d):  # type: ignore[misc]
     """Batch normalisation of images whose moments are taken over the batches of all ranks.
 
-    ``torch.nn.SyncBatchNorm`` works only on accelerators; this one is for the CPU.
+    ``torch.nn.SyncBatchNorm`` works only on accelerators; this one is for the CPU. The means and squared
+    deviations of the ranks are combined as in ``training.models.synchronized``.
     """
 
     def forward(self, images: Any) -> Any:
@@ -47,14 +65,22 @@ class SynchronizedBatchNorm2d(nn.BatchNorm2d):  # type: ignore[misc]
         if not self.training:
             return super().forward(images)
         values = images.float()
-        count = values.new_tensor([values.numel() / values.shape[1]])
-        own = torch.cat([values.sum((0, 2, 3)), values.square().sum((0, 2, 3)), count])
-        sums = all_reduce(own)
-        count = sums[-1].detach()
-        mean, squares = (part / count for part in sums[:-1].chunk(2))
-        variance = (squares - mean.square()).clamp(min=0)
-        with torch.no_grad():
-            self._follow(mean, variance, count)
+        own_mean = values.mean((0, 2, 3))
+        own_squares = (values - own_mean.detach().view(1, -1, 1, 1)).square().sum((0, 2, 3))
+        own = torch.cat([values.new_tensor([values.numel() / values.shape[1]]), own_mean, own_squares])
+        if _only_padding.get():
+            own = own * 0.0
+        # One row a rank. With zeros in the others the sum puts the rows together.
+        rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        moments = all_reduce(nn.functional.pad(own[None], (0, 0, rank, ranks - rank - 1)))
+        counts = moments[:, :1].detach()
+        means, squares = moments[:, 1:].chunk(2, 1)
+        count = counts.sum().clamp(min=1)  # 0: no rank has anything but padding
+        mean = (counts * means).sum(0) / count
+        variance = (squares + counts * (means - mean).square()).sum(0) / count
+        if counts.any():
+            with torch.no_grad():
+                self._follow(mean, variance, count)
         scale = self.weight * torch.rsqrt(variance + self.eps)
         shift = self.bias - mean * scale
         return (values * scale.view(1, -1, 1, 1) + shift.view(1, -1, 1, 1)).to(images.dtype)

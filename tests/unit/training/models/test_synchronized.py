@@ -1,4 +1,4 @@
-"""Batch normalisation over two replicas beside Keras' own: a process of its own, for logical devices."""
+"""Batch normalisation over two replicas beside Keras' own and numpy: a process of its own, for logical devices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ tensorflow_runtime.start(devices="cpu:2", seed=1, deterministic=True)
 import keras
 import numpy as np
 import tensorflow as tf
-from training.models.synchronized import BatchNormalization
+from training.models.synchronized import BatchNormalization, only_real_rows
 from training.ranks.strategy import make_strategy
 
 strategy = make_strategy("cpu:2")
@@ -57,11 +57,52 @@ assert own_names == names, own_names
 for name, found, expected in zip(names, own_weights, weights):
     assert np.allclose(found, expected, rtol=1e-5, atol=1e-6), name
 assert np.allclose(own_outputs, outputs, rtol=1e-5, atol=1e-6)
+
+
+def normalised(parts, real=None):
+    # The outputs of each replica, and the moving statistics, which take over the moments at once.
+    with strategy.scope():
+        layer = BatchNormalization(momentum=0.0, epsilon=0.0, synchronized=True)
+        layer.build(parts[0].shape)
+
+    def on_replica(images, is_real):
+        with only_real_rows(is_real if real else None):
+            return layer(images, training=True)
+
+    flags = real or [np.ones(len(part), bool) for part in parts]
+    step = tf.function(lambda *batch: strategy.run(on_replica, args=batch))
+    found = strategy.experimental_local_results(step(of_replica(parts), of_replica(flags)))
+    return [part.numpy() for part in found], layer.moving_mean.numpy(), layer.moving_variance.numpy()
+
+
+EPSILON = np.finfo(np.float32).eps
+for deviations in (30, 300, 3000):
+    parts = [chance.normal(deviations, 1.0, (rows, 6, 6, 3)).astype(np.float32) for rows in (3, 5)]
+    exact = np.concatenate(parts).astype(np.float64)
+    mean, variance = exact.mean((0, 1, 2)), exact.var((0, 1, 2))
+    outputs, moving_mean, moving_variance = normalised(parts)
+    # As the layer of Keras on one device, which takes x and the mean apart in float32.
+    tolerance = 16 * deviations * EPSILON
+    assert np.allclose(np.concatenate(outputs), (exact - mean) / np.sqrt(variance), rtol=0, atol=tolerance)
+    assert np.allclose(moving_mean, mean, rtol=4 * EPSILON)
+    # The mean of each replica is rounded to EPSILON of itself.
+    assert np.allclose(moving_variance, variance, rtol=tolerance)
+
+parts = [chance.normal(3.0, 1.0, (4, 6, 6, 3)).astype(np.float32) for _ in range(2)]
+for real in ([[1, 1, 0, 0], [1, 1, 1, 1]], [[1, 1, 1, 0], [0, 0, 0, 0]]):
+    real = [np.array(flags, bool) for flags in real]
+    exact = np.concatenate([part[flags] for part, flags in zip(parts, real)]).astype(np.float64)
+    _, moving_mean, moving_variance = normalised(parts, real)
+    assert np.allclose(moving_mean, exact.mean((0, 1, 2)), rtol=4 * EPSILON)
+    assert np.allclose(moving_variance, exact.var((0, 1, 2)), rtol=16 * EPSILON)
+none = [np.zeros(4, bool)] * 2
+_, moving_mean, moving_variance = normalised(parts, none)
+assert (moving_mean == 0).all() and (moving_variance == 1).all()  # as they began
 print("equal")
 """
 
 
-def test_two_replicas_train_as_with_the_layer_of_keras() -> None:
+def test_two_replicas_normalise_as_numpy_and_train_as_with_the_layer_of_keras() -> None:
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip().endswith("equal")
