@@ -1,8 +1,8 @@
 """``python -m training.promote RUN``: give an alias to a run, if it is better than the run that has it.
 
-Both runs are compared on the test split of the newest version of their dataset, with a paired bootstrap. A
-model without predictions of it is evaluated first, in a process of its own. With ``--reason`` a person
-decides, and nothing is compared.
+Both runs are compared on the validation split of the newest version of their dataset, or on the test split
+with ``--set split=test``, by a paired bootstrap. A model without predictions of it is evaluated first, in a
+process of its own. With ``--reason`` a person decides, and nothing is compared.
 """
 
 from __future__ import annotations

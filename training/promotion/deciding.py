@@ -6,16 +6,17 @@ from pathlib import Path
 
 from infra import progress as events
 from infra.dataset.catalog import Catalog
+from infra.dataset.version import DatasetVersion
 from infra.errors import DataError, NotFoundError, UsageError
 from infra.storage.filesystem import Storage
 from infra.storage.locations import public_location
-from training.aliases.history import AliasHistory, Decision, holder_before, rolled_back
+from training.aliases.history import AliasHistory, Decision, holder_before, list_aliases, rolled_back
 from training.aliases.names import AliasName
 from training.aliases.record import Action, AliasRecord, now, this_user
 from training.promotion.measuring import measure
 from training.promotion.metrics import metric_of
 from training.promotion.rules import PromotionRules
-from training.promotion.verdict import Verdict, judge, judge_first
+from training.promotion.verdict import Measured, Verdict, judge, judge_first
 from training.results.run_files.run_folder import RunFolder
 from training.results.tracking.aliases import tell_trackers
 from training.runs.stored import opened_run
@@ -28,7 +29,8 @@ def promote_by_figures(
 ) -> Decision:
     """Give an alias to a run if it is better than the run that has it, beyond the noise.
 
-    Both are compared on the test split of the newest version of the dataset. Runs that cannot be compared
+    Both are compared on the validation split of the newest version of the dataset, or on that of
+    ``rules.split``. The test split is reported. Runs that cannot be compared
     leave the alias where it is; the record says why.
 
     Args:
@@ -140,17 +142,43 @@ def _verdict(
     try:
         metric = metric_of(run.task, rules.metric)
         if champion is None:
-            figures = run.finished()["metrics"].get("test", {})
+            figures = run.finished()["metrics"].get(rules.split, {})
             return judge_first(figures, metric, rules, run.dataset)
         if (rollback := rolled_back(earlier, run.name)) is not None:
             return Verdict(False, f"it was rolled back on {rollback.at} by {rollback.by}; {_BY_HAND}")
         version = Catalog(root).open(run.dataset_name)
         with opened_run(champion, runs) as before:  # it may get new predictions
-            measured = measure(before, run, version, root, rules)
-        return judge(measured, metric, rules)
+            measured = measure(before, run, version, rules.split, root, rules)
+            tested = None if rules.split == "test" else _tested(before, run, version, root, rules)
+        return judge(
+            measured,
+            metric,
+            rules,
+            times_used=_times_used(run, rules.split, runs),
+            tested=tested,
+        )
     except (UsageError, DataError) as error:
         events.log(f"{run.name} cannot be compared: {error}", level="warning")
         return Verdict(False, f"cannot be compared: {error.message}; {_BY_HAND}")
+
+
+def _tested(
+    champion: RunFolder, candidate: RunFolder, version: DatasetVersion, root: str, rules: PromotionRules
+) -> Measured | None:
+    """Compare both on the test split; None if they cannot be compared on it."""
+    try:
+        return measure(champion, candidate, version, "test", root, rules)
+    except DataError as error:
+        events.log(f"no figures of the test split: {error}")
+        return None
+
+
+def _times_used(candidate: RunFolder, split: str, runs: str | Path) -> int:
+    """Count the other candidates that a split of the dataset has judged, for any alias."""
+    aliases = list_aliases(Storage.at(runs), candidate.dataset_name)
+    records = (record for alias in aliases for record in alias.records())
+    judged = {record.run for record in records if (record.comparison or {}).get("split") == split}
+    return len(judged - {candidate.name})
 
 
 def _holder(earlier: list[AliasRecord]) -> AliasRecord | None:

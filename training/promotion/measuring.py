@@ -1,4 +1,4 @@
-"""Measure champion and candidate on the same test records, without those that either was trained on."""
+"""Measure champion and candidate on the same records of a split, without those that either was trained on."""
 
 from __future__ import annotations
 
@@ -25,56 +25,68 @@ from training.results.run_files.run_folder import RunFolder
 
 EVALUATE: tuple[str, ...] = (sys.executable, "-m", "training.evaluate")
 
-_SPLIT = "test"
-_SEEN = ("train", "validation")  # a model learned from the first, and was chosen by the second
+# The splits whose records do not count. A model learned from train. Validation chose the best epoch of
+# both models alike, so it can compare them.
+_SEEN = {"validation": ("train",), "test": ("train", "validation")}
 
 Ids = npt.NDArray[np.bytes_]  # [N], 16 hexadecimal digits each
 
 
 def measure(
-    champion: RunFolder, candidate: RunFolder, version: DatasetVersion, root: str, rules: PromotionRules
+    champion: RunFolder,
+    candidate: RunFolder,
+    version: DatasetVersion,
+    split: str,
+    root: str,
+    rules: PromotionRules,
 ) -> Measured:
-    """Compare two runs on the test split of a version, and evaluate them on it first where that is missing.
+    """Compare two runs on a split of a version, and evaluate them on it first where that is missing.
 
-    Records that one of them has seen in training or validation do not count: a record of this test split may
-    have been in another split of an earlier version, if the source gives the splits.
+    Records that one of them has learned from do not count: a record of this split may have been in another
+    split of an earlier version, if the source gives the splits.
 
     Args:
         champion: the run that has the alias.
         candidate: the run that may take it over.
         version: the dataset version.
+        split: "validation" or "test".
         root: the folder of the datasets.
         rules: the rules of the comparison.
 
     Raises:
         UsageError, DataError: they cannot be compared, or on too few records.
     """
-    tested = _ids(version, _SPLIT)
-    seen = {run.name: _seen(run, version, root) for run in (champion, candidate)}
+    if not version.shards(split):
+        raise DataError(
+            f"{version.ref} has no {split} split",
+            "prepare it with one, or name the split that decides: --set split=validation or split=test",
+        )
+    tested = _ids(version, split)
+    seen = {run.name: _seen(run, version, split, root) for run in (champion, candidate)}
     known = [ids for ids in seen.values() if ids is not None]
     fair = tested[~np.isin(tested, np.concatenate(known))] if known else tested
     if fair.size < rules.minimum_examples:
         raise DataError(
-            f"{version.ref} has {counted(fair.size, 'test record')} that neither run has learned from; "
+            f"{version.ref} has {counted(fair.size, f'{split} record')} that neither run has learned from; "
             f"minimum_examples = {rules.minimum_examples}",
-            "prepare with a larger test split, or lower minimum_examples",
+            f"prepare with a larger {split} split, or lower minimum_examples",
         )
-    first, second = (_predictions(run, version.ref, fair, root) for run in (champion, candidate))
+    first, second = (_predictions(run, version.ref, split, fair, root) for run in (champion, candidate))
     events.stage("compare", int(fair.size), unit="records")
     found = compare(first, second, fair, rules.confidence)
     unknown = tuple(name for name, ids in seen.items() if ids is None)
-    return Measured(version.ref, found, tested.size - fair.size, unknown)
+    return Measured(version.ref, split, found, tested.size - fair.size, unknown)
 
 
-def _seen(run: RunFolder, version: DatasetVersion, root: str) -> Ids | None:
-    """Return the ids of the records that a run has learned from or was chosen by; None: unknown."""
+def _seen(run: RunFolder, version: DatasetVersion, split: str, root: str) -> Ids | None:
+    """Return the ids of the records that a run knows and that do not count; None: unknown."""
     if run.dataset == version.ref:
         return np.array([], "S16")  # its splits have no record in common
     try:
         trained_on = Catalog(root).open_view(run.dataset)
     except NotFoundError:
         return None
-    return np.concatenate([_ids(trained_on, split) for split in _SEEN])
+    return np.concatenate([_ids(trained_on, seen) for seen in _SEEN[split]])
 
 
 def _ids(version: DatasetVersion, split: str) -> Ids:
@@ -83,17 +95,17 @@ def _ids(version: DatasetVersion, split: str) -> Ids:
     return np.array(found, "S16")
 
 
-def _predictions(run: RunFolder, ref: str, wanted: Ids, root: str) -> Path:
-    """Return the predictions of a run on a version; evaluate the run first if records lack a prediction."""
+def _predictions(run: RunFolder, ref: str, split: str, wanted: Ids, root: str) -> Path:
+    """Return the predictions of a run on a split of a version; evaluate it first if records lack one."""
     try:
-        path = run.predictions(_SPLIT, ref)
+        path = run.predictions(split, ref)
         if np.isin(wanted, np.array(read_all(path, ["id"])["id"].to_pylist(), "S16")).all():
             return path
     except NotFoundError:
         pass
-    command = [*EVALUATE, str(run.path), "--split", _SPLIT, "--dataset", ref, "--root", root]
+    command = [*EVALUATE, str(run.path), "--split", split, "--dataset", ref, "--root", root]
     run_child(command, on_event=_relay, on_line=_relay_line).reported()
-    return run.predictions(_SPLIT, ref)
+    return run.predictions(split, ref)
 
 
 def _relay(event: Mapping[str, Any]) -> None:

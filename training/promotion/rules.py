@@ -13,9 +13,14 @@ from training.promotion.metrics import Metric
 class PromotionRules(Settings):
     """Conditions under which a candidate takes over the alias from the run that has it."""
 
+    split: Literal["validation", "test"] = Field(
+        default="validation",
+        description="split whose records decide. Figures of the test split are reported in any case; they "
+        "stay honest as long as they decide nothing",
+    )
     metric: Metric | Literal["auto"] = Field(
         default="auto",
-        description="figure of the test split that decides; 'auto': accuracy for one class an image, "
+        description="figure of that split that decides; 'auto': accuracy for one class an image, "
         "mean_average_precision for several labels, r2 for numbers, average_precision for objects, "
         "mean_iou for masks",
     )
@@ -30,7 +35,7 @@ class PromotionRules(Settings):
         default=0.0, ge=0, le=1e9, description="least improvement of the metric itself, for example 0.005"
     )
     minimum_examples: int = Field(
-        default=30, ge=1, le=1 << 40, description="test records below which nothing is decided by figures"
+        default=30, ge=1, le=1 << 40, description="records below which nothing is decided by figures"
     )
     floor: float | None = Field(
         default=None,

@@ -21,17 +21,17 @@ from training.results.run_files.run_folder import RunFolder, open_run
 
 
 class FinishedRuns:
-    """Runs on two versions of the dataset "set". In version 2, a shard of train is in test too."""
+    """Runs on two versions of the dataset "set". In version 2, a shard of train is in validation."""
 
-    def __init__(self, folder: Path, num_test: int = 40) -> None:
+    def __init__(self, folder: Path, num_judged: int = 40) -> None:
         """Publish both versions in ``folder``."""
         self.root, self.runs = folder / "datasets", folder / "runs"
-        half = num_test // 2
-        pictures = coloured({"train": {"a": 10, "b": 10}, "test": {"a": half, "b": half}})
+        judged = {"a": num_judged // 2, "b": num_judged // 2}
+        pictures = coloured({"train": {"a": 10, "b": 10}, "validation": judged, "test": judged})
         first = publish(self.root, pictures, name="set")
         moved = first.shards("train")[0]
         shards = [
-            shard.model_copy(update={"split": "test"}) if shard is moved else shard
+            shard.model_copy(update={"split": "validation"}) if shard is moved else shard
             for shard in first.manifest.shards
         ]
         about = {"version": 2, "parent": 1, "shards": shards, "splits": summarise_splits(shards)}
@@ -41,13 +41,29 @@ class FinishedRuns:
         """One of the versions."""
         return Catalog(self.root).open(f"set@{number}")
 
+    def join_train(self, split: str) -> None:
+        """Publish a version whose train split has the records of another split too."""
+        manifest = Catalog(self.root).open("set").manifest
+        shards = [
+            shard.model_copy(update={"split": "train"}) if shard.split == split else shard
+            for shard in manifest.shards
+        ]
+        number = manifest.version
+        about = {
+            "version": number + 1,
+            "parent": number,
+            "shards": shards,
+            "splits": summarise_splits(shards),
+        }
+        Catalog(self.root).publish(manifest.model_copy(update=about))
+
     def run(self, name: str, number: int, right: Callable[[Ints], Ints], *judged_on: int) -> RunFolder:
         """Make a run.
 
         Args:
             name: of its folder.
             number: of the version that it was trained on.
-            right: bool [N] from ordinals int64 [N]: whether its predictions of the test split are right.
+            right: bool [N] from ordinals int64 [N]: whether its predictions are right.
             judged_on: further versions that it has predictions of.
         """
         folder, version = self.runs / name, self.version(number)
@@ -57,15 +73,19 @@ class FinishedRuns:
         environment = {"config": config, "dataset": {"manifest_sha256": f"digest of {version.ref}"}}
         (folder / "environment.json").write_text(json.dumps(environment))
         (folder / "result.json").write_text("{}")
-        share = 0.0
-        for each in (number, *judged_on):
-            share = self._predict(open_run(name, self.runs), self.version(each), right)
-        result = {"task": "single-label", "metrics": {"test": {"accuracy": share}}, "history": []}
+        metrics = {}
+        for split in ("validation", "test"):
+            for each in (number, *judged_on):
+                share = self._predict(open_run(name, self.runs), self.version(each), split, right)
+                metrics[split] = {"accuracy": share}
+        result = {"task": "single-label", "metrics": metrics, "history": []}
         (folder / "result.json").write_text(json.dumps(result | {"classes": version.manifest.label_names}))
         return open_run(name, self.runs)
 
-    def _predict(self, run: RunFolder, version: DatasetVersion, right: Callable[[Ints], Ints]) -> float:
-        table = load_table(version, "test")
+    def _predict(
+        self, run: RunFolder, version: DatasetVersion, split: str, right: Callable[[Ints], Ints]
+    ) -> float:
+        table = load_table(version, split)
         rows = np.arange(len(table))
         labels, is_right = table.label[rows], right(rows)
         predicted = np.where(is_right, labels, 1 - labels)

@@ -17,7 +17,6 @@ from torch.distributed.nn.functional import all_reduce
 from training.models.batch_normalization import LimitedMomentum
 from training.torch_loop.models.layers import BATCH_NORMALIZATIONS
 
-
 # Whether the rows that this thread takes now are padding. Without any row a layer would fail.
 _only_padding: ContextVar[bool] = ContextVar("only_padding", default=False)
 

@@ -1,4 +1,4 @@
-"""Batch normalisation over two replicas beside Keras' own and numpy: a process of its own, for logical devices."""
+"""Batch normalisation over two replicas beside Keras' own and numpy, in a process with logical devices."""
 
 from __future__ import annotations
 

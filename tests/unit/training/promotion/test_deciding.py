@@ -81,11 +81,11 @@ def test_a_better_candidate_takes_over_and_a_worse_one_does_not(made: FinishedRu
 
 
 def test_what_the_champion_has_learned_from_does_not_count(made: FinishedRuns) -> None:
-    """Version 2 tests on records that version 1 trained on: the champion knows them by heart."""
+    """Version 2 validates on records that version 1 trained on: the champion knows them by heart."""
     learned = set(made.version(1).rows(made.version(1).shards("train")[0], ["id"])["id"].to_pylist())
     tested = [
         each
-        for shard in made.version(2).shards("test")
+        for shard in made.version(2).shards("validation")
         for each in made.version(2).rows(shard, ["id"])["id"].to_pylist()
     ]
     knows = np.array([each in learned for each in tested])
@@ -103,6 +103,40 @@ def test_what_the_champion_has_learned_from_does_not_count(made: FinishedRuns) -
         "right only on what it learned from"
     )
     assert found.holder == "two"
+
+
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_the_split_of_the_rules_decides(made: FinishedRuns, split: str) -> None:
+    """The candidate is better on validation, which has more records, and worse on the test split."""
+
+    def good_on_validation(rows: Ints) -> Ints:
+        return rows % 10 != 0 if rows.size > 40 else rows % 2 != 0
+
+    rules = PromotionRules.model_validate({"split": split})
+    promote(made, made.run("one", 1, seldom, 2), rules)
+    found = promote(made, made.run("two", 2, good_on_validation), rules)
+    assert found.record.comparison is not None
+    assert (found.record.comparison["split"], found.record.comparison["times_used"]) == (split, 0)
+    assert ("test" in found.record.comparison) == (split == "validation")
+    assert found.holder == ("two" if split == "validation" else "one")
+
+
+def test_a_split_that_decides_again_says_how_often_it_did(made: FinishedRuns) -> None:
+    promote(made, made.run("one", 2, seldom))
+    promote(made, made.run("two", 2, often))
+    third = promote(made, made.run("three", 2, seldom)).record
+    assert third.comparison is not None
+    assert third.comparison["times_used"] == 1
+    assert "which judged 1 other candidate before" in third.verdict
+
+
+def test_a_dataset_without_validation_asks_for_the_split(made: FinishedRuns) -> None:
+    promote(made, made.run("one", 2, seldom))
+    run = made.run("two", 2, often)
+    made.join_train("validation")
+    kept = promote(made, run).record
+    assert kept.action == "kept"
+    assert "set@3 has no validation split" in kept.verdict
 
 
 def test_too_few_records_decide_nothing(made: FinishedRuns) -> None:

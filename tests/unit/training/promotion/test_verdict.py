@@ -17,7 +17,7 @@ from training.tasks.traits import TRAITS
 
 def measured(first: float, second: float, low: float, high: float) -> Measured:
     figures = {name: Difference(first, second, low, high, 0.9) for name in ("accuracy", "loss")}
-    return Measured("photos@2", Comparison(200, 3, 9, figures), 5)
+    return Measured("photos@2", "validation", Comparison(200, 3, 9, figures), 5)
 
 
 @pytest.mark.parametrize(
@@ -44,9 +44,19 @@ def test_only_what_is_better_beyond_the_noise_is_promoted(
     found = judge(measured(*values), metric, PromotionRules.model_validate(rules))
     assert found.is_promoted == is_promoted
     assert words in found.words
-    assert "200 test records of photos@2" in found.words
+    assert "200 validation records of photos@2" in found.words
     assert found.comparison is not None
     assert (found.comparison["left_out"], found.comparison["metric"]) == (5, metric)
+
+
+def test_the_test_split_is_reported_and_decides_nothing() -> None:
+    tested = Measured("photos@2", "test", measured(0.7, 0.5, -0.3, -0.1).comparison)
+    found = judge(measured(0.80, 0.90, 0.02, 0.18), "accuracy", PromotionRules(), times_used=3, tested=tested)
+    assert found.is_promoted
+    assert "which judged 3 other candidates before; on the test split 50.0% against 70.0%" in found.words
+    assert found.comparison is not None
+    assert found.comparison["times_used"] == 3
+    assert found.comparison["test"]["figures"]["accuracy"]["second"] == 0.5
 
 
 @pytest.mark.parametrize(
@@ -58,7 +68,7 @@ def test_only_what_is_better_beyond_the_noise_is_promoted(
         ({"accuracy": 0.5}, "accuracy", 0.5, True, "floor 0.5"),
         ({"loss": 0.9}, "loss", 0.5, False, "not good enough"),
         ({"loss": 0.4}, "loss", 0.5, True, "floor 0.5"),
-        ({}, "accuracy", 0.5, False, "no test split"),
+        ({}, "accuracy", 0.5, False, "no validation split"),
     ],
 )
 def test_the_first_model_is_held_against_the_floor(
