@@ -158,7 +158,7 @@ def _collected(version: DatasetVersion, folds: list[dict[str, Any]], runs: Path,
     errors = find_label_errors({_SPLIT: path / predictions_file(_SPLIT)})
     if errors is None:
         raise DataError(f"all train examples of {version.ref} have one label", "use a dataset of two classes")
-    folder.write_atomic(LABEL_ERRORS_FILE, errors.to_csv())
+    errors.write_csv(folder)
     figures = figures_of(path / predictions_file(_SPLIT))
     page = LabelErrorsPage(
         version.ref,
@@ -174,11 +174,8 @@ def _collected(version: DatasetVersion, folds: list[dict[str, Any]], runs: Path,
         "dataset": version.name,
         "version": version.version,
         **version.describe_view(),
-        "num_examples": errors.num_examples,
-        "num_likely": errors.num_likely,
-        "estimated": round(errors.estimated, 1),
+        **errors.to_result(path / LABEL_ERRORS_FILE),
         "metrics": figures,
-        "file": str(path / LABEL_ERRORS_FILE),
         "report": str(path / report),
         "predictions": str(path / predictions_file(_SPLIT)),
         "runs": list(map(str, run_dirs)),
@@ -190,14 +187,19 @@ def _collected(version: DatasetVersion, folds: list[dict[str, Any]], runs: Path,
 def summary(result: dict[str, Any]) -> str:
     """Summarize the result in a few lines."""
     examples, folds = counted(result["num_examples"], "train example"), counted(len(result["runs"]), "fold")
-    likely, estimated = f"{result['num_likely']:,}", f"{result['estimated']:,.0f}"
-    lines = [
-        f"{reference_of(result)}: {likely} of {examples} look like another class",
-        f"  estimated number of wrong labels: {estimated}",
-        f"  accuracy on unseen examples: {result['metrics']['accuracy']:.2%} ({folds})",
-        f"  list:   {result['file']}",
-        f"  report: {result['report']}",
-    ]
+    accuracy = f"  accuracy on unseen examples: {result['metrics']['accuracy']:.2%} ({folds})"
+    if "withheld" in result:
+        lines = [f"{reference_of(result)}: no label errors are listed for {examples}", accuracy]
+        lines.append(f"  {result['withheld']}")
+    else:
+        likely, estimated = f"{result['num_likely']:,}", f"{result['estimated']:,.0f}"
+        lines = [
+            f"{reference_of(result)}: {likely} of {examples} look like another class",
+            f"  estimated number of wrong labels: {estimated}",
+            accuracy,
+            f"  list:   {result['file']}",
+        ]
+    lines.append(f"  report: {result['report']}")
     return "\n".join(lines)
 
 

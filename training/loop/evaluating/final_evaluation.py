@@ -100,20 +100,15 @@ def write_label_errors(run_dir: Path) -> dict[str, Any] | None:
     """Write ``label-errors.csv`` from the out-of-sample predictions in ``run_dir``.
 
     Returns:
-        The counts and the path, JSON-able; None if there is nothing to look at.
+        The counts and the path, or why they are withheld, JSON-able; None if there is nothing to look at.
     """
     paths = {split: run_dir / predictions_file(split) for split in OUT_OF_SAMPLE}
     files = {split: path for split, path in paths.items() if path.is_file() and has_one_label(path)}
     found = find_label_errors(files)
     if found is None:
         return None
-    Storage.at(run_dir).write_atomic(LABEL_ERRORS_FILE, found.to_csv())
-    return {
-        "num_examples": found.num_examples,
-        "num_likely": found.num_likely,
-        "estimated": round(found.estimated, 1),
-        "file": str(run_dir / LABEL_ERRORS_FILE),
-    }
+    found.write_csv(Storage.at(run_dir))
+    return found.to_result(run_dir / LABEL_ERRORS_FILE)
 
 
 def _draw(folder: Storage, split: str, evaluation: SingleLabelEvaluation, classes: list[str]) -> None:

@@ -3,8 +3,11 @@
 The threshold of a class is the mean probability that the model gives it over the examples labelled so. An
 example is *confidently* of class j if its probability of j reaches the threshold of j; of several such
 classes the likeliest counts. The counts of (label, confident class) are the confident joint. Examples off its
-diagonal are likely errors; its rows, scaled to the number of examples of each label, estimate how many there
-are.
+diagonal are likely errors, unless the model finds the given label the likeliest of all (as in the library
+cleanlab); the rows of the joint, scaled to the number of examples of each label, estimate how many there are.
+
+A model that is nearer to guessing than to knowing blames the labels for its own errors, so its findings are
+withheld: its mean recall must be at least halfway between chance and 1.
 
 The probabilities must be out of sample: those of the validation and test splits are. For the train split
 ``training.label_errors`` trains K models, each without one fold, which it then predicts.
@@ -18,11 +21,12 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from infra.storage.filesystem import Storage
 from training.arrays import Floats, Ints
 from training.results.metrics.confusion import ratio
 from training.results.predictions.file import probabilities_of, read_classes, read_predictions
@@ -61,6 +65,7 @@ class LabelErrors:
         estimated: the number of errors that the confident joint estimates.
         listed: the errors of the highest scores, the likeliest first.
         pairs: (given label, suggested label, likely errors of this kind), the most frequent first.
+        withheld: why nothing is counted, estimated and listed, as a sentence; None: it is.
     """
 
     num_examples: int
@@ -68,6 +73,25 @@ class LabelErrors:
     estimated: float
     listed: Sequence[LabelError]
     pairs: Sequence[tuple[str, str, int]] = ()
+    withheld: str | None = None
+
+    def to_result(self, file: Path) -> dict[str, Any]:
+        """Return the counts and the list in ``file``, JSON-able."""
+        if self.withheld is not None:
+            return {"num_examples": self.num_examples, "withheld": self.withheld}
+        return {
+            "num_examples": self.num_examples,
+            "num_likely": self.num_likely,
+            "estimated": round(self.estimated, 1),
+            "file": str(file),
+        }
+
+    def write_csv(self, folder: Storage) -> None:
+        """Write ``label-errors.csv``, or remove it if the errors are withheld."""
+        if self.withheld is None:
+            folder.write_atomic(LABEL_ERRORS_FILE, self.to_csv())
+        else:
+            folder.delete(LABEL_ERRORS_FILE)
 
     def to_csv(self) -> bytes:
         """Return the listed errors as CSV (UTF-8) with the header ``COLUMNS``.
@@ -94,9 +118,12 @@ def find_label_errors(files: dict[str, Path]) -> LabelErrors | None:
     if not files:
         return None
     classes = read_classes(next(iter(files.values())))
-    thresholds, counts = _thresholds(files, len(classes))
+    thresholds, counts, hits = _thresholds(files, len(classes))
     if np.count_nonzero(counts) < 2:
         return None
+    if (reason := _too_weak(hits, counts)) is not None:
+        return LabelErrors(int(counts.sum()), 0, 0.0, (), withheld=reason)
+    num_likely = np.zeros((len(classes), len(classes)), np.int64)
     joint = np.zeros((len(classes), len(classes)), np.int64)
     likely: list[LabelError] = []
     for split, path in files.items():
@@ -105,37 +132,58 @@ def find_label_errors(files: dict[str, Path]) -> LabelErrors | None:
             confident = _confident_classes(probabilities, thresholds)
             known = confident >= 0
             np.add.at(joint, (labels[known], confident[known]), 1)
-            for row in np.flatnonzero(known & (confident != labels)).tolist():
+            prefers_another = probabilities.argmax(axis=1) != labels
+            for row in np.flatnonzero(known & (confident != labels) & prefers_another).tolist():
+                num_likely[labels[row], confident[row]] += 1
                 given, suggested = int(labels[row]), int(confident[row])
                 score = float(probabilities[row, suggested]) - float(probabilities[row, given])
                 place = (rows["id"][row].as_py(), rows["source_uri"][row].as_py(), split)
                 likely.append(LabelError(score, *place, classes[given], classes[suggested]))
         likely = _likeliest(likely)
-    off_diagonal = int(joint.sum() - np.trace(joint))
-    pairs = heapq.nsmallest(_PAIRS, _pairs(joint, classes), key=lambda pair: (-pair[2], pair[:2]))
-    return LabelErrors(int(counts.sum()), off_diagonal, _estimated(joint, counts), likely, pairs)
+    pairs = heapq.nsmallest(_PAIRS, _pairs(num_likely, classes), key=lambda pair: (-pair[2], pair[:2]))
+    return LabelErrors(int(counts.sum()), int(num_likely.sum()), _estimated(joint, counts), likely, pairs)
 
 
-def _pairs(joint: Ints, classes: list[str]) -> Iterator[tuple[str, str, int]]:
-    for given, suggested in np.argwhere(joint).tolist():
-        if given != suggested:
-            yield classes[given], classes[suggested], int(joint[given, suggested])
+def _too_weak(hits: Ints, counts: Ints) -> str | None:
+    """Return why a model cannot tell wrong labels from its own errors; None: it can.
+
+    Args:
+        hits: examples of each class that the model recognises, int64 [C].
+        counts: examples of each class.
+    """
+    present = counts > 0
+    recall, chance = float(ratio(hits[present], counts[present]).mean()), 1 / int(present.sum())
+    least = (1 + chance) / 2
+    if recall >= least:
+        return None
+    return (
+        f"The model recognises {recall:.0%} of the examples of a class on average; below {least:.0%}, "
+        f"halfway between chance ({chance:.0%}) and certainty, it cannot tell wrong labels from its own errors. "
+        "Train a better model first."
+    )
+
+
+def _pairs(num_likely: Ints, classes: list[str]) -> Iterator[tuple[str, str, int]]:
+    for given, suggested in np.argwhere(num_likely).tolist():
+        yield classes[given], classes[suggested], int(num_likely[given, suggested])
 
 
 def _likeliest(errors: list[LabelError]) -> list[LabelError]:
     return heapq.nsmallest(LISTED, errors, key=lambda error: (-error.score, error.id))
 
 
-def _thresholds(files: dict[str, Path], num_classes: int) -> tuple[Floats, Ints]:
-    """Return the threshold of each class, infinite without examples, and its examples: [C] each."""
+def _thresholds(files: dict[str, Path], num_classes: int) -> tuple[Floats, Ints, Ints]:
+    """Return the threshold (infinite without examples), the examples and the hits of each class: [C] each."""
     sums, counts = np.zeros(num_classes), np.zeros(num_classes, np.int64)
+    hits = np.zeros_like(counts)
     for path in files.values():
         for rows in read_predictions(path, ["label_index", "probabilities"]):
             labels, probabilities = rows["label_index"].to_numpy(), probabilities_of(rows)
             own = np.take_along_axis(probabilities, labels[:, None].astype(np.int64), axis=1)[:, 0]
             sums += np.bincount(labels, own, num_classes)
             counts += np.bincount(labels, minlength=num_classes)
-    return np.where(counts > 0, ratio(sums, counts), np.inf), counts
+            hits += np.bincount(labels[probabilities.argmax(axis=1) == labels], minlength=num_classes)
+    return np.where(counts > 0, ratio(sums, counts), np.inf), counts, hits
 
 
 def _confident_classes(probabilities: npt.NDArray[np.float32], thresholds: Floats) -> Ints:

@@ -169,6 +169,43 @@ def _confident_counts(table: SplitTable, probabilities: np.ndarray) -> list[int]
     return [sum(np.array(reach)[table.label == label]) for label in range(3)]
 
 
+def test_an_example_whose_label_the_model_prefers_is_no_error(table: SplitTable, write: Write) -> None:
+    """Its probability of another class reaches the threshold of that class, which is low."""
+    probabilities = confident_in(table)
+    of_first, of_second = np.flatnonzero(table.label == 0), np.flatnonzero(table.label == 1)
+    probabilities[of_second] = [0.2, 0.45, 0.35]  # the threshold of the second class is 0.45
+    probabilities[of_first[0]] = [0.5, 0.5 - 1e-3, 1e-3]
+    probabilities[of_first[1]] = [0.5 - 1e-3, 0.5, 1e-3]
+    found = find_label_errors({"test": write(probabilities)})
+    assert found is not None
+    assert [error.id for error in found.listed] == table.ids(of_first[1:2])
+    assert found.num_likely == 1
+
+
+@pytest.mark.parametrize(("num_wrong", "is_withheld"), [(6, False), (7, True)])
+def test_errors_of_a_model_too_weak_to_tell_are_withheld(
+    table: SplitTable, write: Write, tmp_path: Path, num_wrong: int, is_withheld: bool
+) -> None:
+    """Of three classes it must recognise two thirds: 14 of the 20 examples of each class, but not 13."""
+    probabilities = confident_in(table)
+    for label in range(3):
+        rows = np.flatnonzero(table.label == label)[:num_wrong]
+        probabilities[rows] = np.roll(probabilities[rows], 1, axis=1)
+    found = find_label_errors({"test": write(probabilities)})
+    assert found is not None
+    assert (found.withheld is not None) == is_withheld
+    (tmp_path / "label-errors.csv").write_text("of an earlier model")
+    found.write_csv(Storage.at(tmp_path))
+    assert (tmp_path / "label-errors.csv").exists() != is_withheld
+    result = found.to_result(tmp_path / "label-errors.csv")
+    if is_withheld:
+        assert found.withheld is not None
+        assert "recognises 65% of the examples of a class on average; below 67%" in found.withheld
+        assert result == {"num_examples": NUM, "withheld": found.withheld}
+    else:
+        assert result["num_likely"] == len(found.listed) > 0
+
+
 def test_labels_without_doubt_have_no_errors(table: SplitTable, write: Write) -> None:
     found = find_label_errors({"test": write(confident_in(table))})
     assert found is not None
