@@ -158,8 +158,8 @@ def _too_weak(hits: Ints, counts: Ints) -> str | None:
         return None
     return (
         f"The model recognises {recall:.0%} of the examples of a class on average; below {least:.0%}, "
-        f"halfway between chance ({chance:.0%}) and certainty, it cannot tell wrong labels from its own errors. "
-        "Train a better model first."
+        f"halfway between chance ({chance:.0%}) and certainty, it cannot tell wrong labels from its own "
+        "errors. Train a better model first."
     )
 
 
