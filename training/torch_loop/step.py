@@ -102,7 +102,7 @@ class TrainStep:
             parts.averages.update()
 
 
-def _without_padding(columns: Sequence[Any]) -> list[Any]:
+def _without_padding(columns: Sequence[Any]) -> tuple[Any, ...]:
     """Leave out the rows of weight 0, the last column, so that they have no part in batch normalisation.
 
     One row always stays, because layers refuse an empty batch.
@@ -110,7 +110,7 @@ def _without_padding(columns: Sequence[Any]) -> list[Any]:
     rows = columns[-1].nonzero().flatten()
     if not len(rows):
         rows = rows.new_zeros(1)
-    return [column[rows] for column in columns]
+    return tuple(column[rows] for column in columns)
 
 
 def pixels(images: Any) -> Any:
