@@ -7,7 +7,6 @@ Prefect.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import time
@@ -20,6 +19,7 @@ from infra.processes.process import exit_at_once, run_main
 from infra.progress import result, shown_to_people
 from infra.storage.locations import absolute_path, below
 from infra.storage.names import uri_of
+from infra.strict_json import dump_json
 
 if TYPE_CHECKING:  # --help is quick
     from beam_jobs.request import JobRequest
@@ -175,7 +175,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         outcome = run_prepare(arguments)
         lines = version_lines(outcome)
     result(outcome)
-    print(json.dumps(outcome) if arguments.json else "\n".join(lines), flush=True)
+    print(dump_json(outcome) if arguments.json else "\n".join(lines), flush=True)
     return 0
 
 

@@ -13,7 +13,6 @@ hangs. Four kinds of problem are known::
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
@@ -25,6 +24,7 @@ from pydantic import TypeAdapter, ValidationError
 from flows import home
 from infra.digests import digest_of
 from infra.errors import EnvironmentFault
+from infra.strict_json import dump_json
 
 Kind = Literal["source", "schedule", "service", "notification"]
 
@@ -66,7 +66,7 @@ def open_problem(problem: Problem) -> None:
     values = asdict(problem) | {"since": since}
     if before is None or asdict(before) != values:
         temporary = _path(problem.key).with_suffix(".tmp")
-        temporary.write_text(json.dumps(values), encoding="utf-8")
+        temporary.write_text(dump_json(values), encoding="utf-8")
         temporary.replace(_path(problem.key))
 
 

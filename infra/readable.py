@@ -24,8 +24,13 @@ def readable_bytes(num_bytes: float) -> str:
     return f"{num_bytes:,.1f} {_BYTE_UNITS[-1]}"
 
 
-def readable_figure(value: float) -> str:
-    """Return a number with at most four significant digits, such as ``0.6931`` or ``1,234``."""
+def readable_figure(value: float | None) -> str:
+    """Return a number with at most four significant digits, such as ``0.6931`` or ``1,234``.
+
+    None stands for a number that is not finite, as in JSON.
+    """
+    if value is None:
+        return "not finite"
     if isinstance(value, int) or not math.isfinite(value):
         return f"{value:,}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

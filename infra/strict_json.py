@@ -17,15 +17,15 @@ def dump_json(value: Any, **layout: Any) -> str:
     try:
         return json.dumps(value, allow_nan=False, **layout)
     except ValueError:
-        return json.dumps(_finite(value), allow_nan=False, **layout)
+        return json.dumps(finite(value), allow_nan=False, **layout)
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """Return a copy of a value with None in place of each float that is not finite."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
+        return {key: finite(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
+        return [finite(each) for each in value]
     return value

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from infra.processes.job_command import JobParser
 from infra.processes.process import run_main
 from infra.storage.locations import default_runs
+from infra.strict_json import dump_json
 from training.results.run_files.rank_balance import RankBalance, read_balance
 from training.results.run_files.run_folder import open_run
 
@@ -30,7 +30,7 @@ def _run(argv: Sequence[str] | None) -> int:
     args = parser.parse_args(argv)
     found = read_balance(open_run(args.run, Path(args.runs)).path)
     if args.json:
-        print(json.dumps({**found.to_json(), "class_counts": found.class_counts()}))
+        print(dump_json({**found.to_json(), "class_counts": found.class_counts()}))
     else:
         print(_page(found))
     return 0

@@ -13,7 +13,6 @@ with the fold that was interrupted, and the finished ones stay. The outcome lies
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,6 +32,7 @@ from infra.readable import counted
 from infra.settings import validate
 from infra.storage.filesystem import Storage
 from infra.storage.locations import below, default_runs, public_location
+from infra.strict_json import dump_json
 from training.config import ExportSettings, TrainConfig, with_devices
 from training.reading import load_table, open_records
 from training.recipes import recipe_names, recipe_path
@@ -180,7 +180,7 @@ def _collected(version: DatasetVersion, folds: list[dict[str, Any]], runs: Path,
         "predictions": str(path / predictions_file(_SPLIT)),
         "runs": list(map(str, run_dirs)),
     }
-    folder.write_atomic("result.json", json.dumps(result, indent=1).encode("ascii"))
+    folder.write_atomic("result.json", dump_json(result, indent=1).encode("ascii"))
     return result
 
 

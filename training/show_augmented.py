@@ -7,7 +7,6 @@ TensorFlow is loaded for these, and for a model that defines the size of its ima
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,6 +23,7 @@ from infra.processes.job_command import JobParser, deliver, settings_of
 from infra.processes.process import run_main
 from infra.readable import counted
 from infra.storage.output_file import writes
+from infra.strict_json import dump_json
 from training.augment.batch_parameters import OPS, BatchParameters, check_pairs, draw_batch_parameters
 from training.config import AugmentSettings, TrainConfig, image_size_of
 from training.dataset import Dataset
@@ -121,7 +121,7 @@ def _value(value: Any) -> str:
         return "{ " + ", ".join(f"{name} = {_value(inner)}" for name, inner in value.items()) + " }"
     if isinstance(value, bool):
         return str(value).lower()
-    return json.dumps(value)
+    return dump_json(value)
 
 
 def _first_examples(config: TrainConfig, dataset: Dataset, reader: RecordReader) -> StepPlan:

@@ -11,7 +11,6 @@ same, and so does the gradient of each.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import tempfile
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from infra.strict_json import dump_json
 from training.dataset import Dataset, open_dataset
 from training.torch_data import TorchBatch, TorchLoader, this_rank
 
@@ -148,7 +148,7 @@ def run(told: argparse.Namespace) -> None:
     of_rank.train()
     losses = {split: of_rank.evaluate(split) for split in of_rank.dataset.splits if split != "train"}
     if of_rank.rank == 0:
-        print(json.dumps({"epoch": of_rank.loader.epoch, "ranks": of_rank.num_ranks, "losses": losses}))
+        print(dump_json({"epoch": of_rank.loader.epoch, "ranks": of_rank.num_ranks, "losses": losses}))
 
 
 def _backend() -> str:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 
 from infra.errors import ShardmillError, StorageError, from_event
+from infra.strict_json import dump_json
 
 _PACKED = re.compile(r"shardmill-fault<([A-Za-z0-9+/=]+)>")
 
@@ -21,7 +22,7 @@ class CarriedFault(RuntimeError):
     """One of our errors, packed into a text that survives any runner."""
 
     def __init__(self, error: ShardmillError) -> None:
-        packed = base64.b64encode(json.dumps(error.to_event()).encode()).decode()
+        packed = base64.b64encode(dump_json(error.to_event()).encode()).decode()
         super().__init__(f"{error} shardmill-fault<{packed}>")
 
 

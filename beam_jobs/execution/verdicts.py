@@ -21,6 +21,7 @@ from beam_jobs.config import RunnerConfig
 from beam_jobs.schemas import HUNG, OUT_OF_MEMORY, VERDICT_REASONS, VerdictReason
 from beam_jobs.tables.contents import contents_of
 from infra.storage.filesystem import Storage
+from infra.strict_json import dump_json
 
 VERDICTS_FOLDER = "verdicts"
 
@@ -70,7 +71,7 @@ def known_verdicts(spool: Storage, limits: RunnerConfig) -> dict[bytes, Verdict]
 
 def keep_verdict(spool: Storage, verdict: Verdict) -> None:
     """Put a verdict into the spool."""
-    spool.write_atomic(f"{VERDICTS_FOLDER}/{verdict.sha256}.json", json.dumps(asdict(verdict)).encode())
+    spool.write_atomic(f"{VERDICTS_FOLDER}/{verdict.sha256}.json", dump_json(asdict(verdict)).encode())
 
 
 def holds_old_verdicts(facts: pa.Table, verdicts: Verdicts) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from infra.errors import EnvironmentFault, NotFoundError
 from infra.format.layout import spool_dir
 from infra.storage.filesystem import Storage
+from infra.strict_json import dump_json
 
 BUILDS_FILE = "builds.json"
 
@@ -27,7 +28,7 @@ def note_builds(spool: Storage, work: str, builds: Mapping[str, str]) -> None:
         work: digest of source and configuration, without the builds.
         builds: library -> version.
     """
-    spool.write_atomic(BUILDS_FILE, json.dumps({"work": work, "builds": dict(builds)}).encode())
+    spool.write_atomic(BUILDS_FILE, dump_json({"work": work, "builds": dict(builds)}).encode())
 
 
 def check_builds(dataset: Storage, run: str, work: str, builds: Mapping[str, str]) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from infra.readable import counted as counted
 from infra.readable import printable
+from infra.strict_json import dump_json
 
 _PLAIN_WIDTH = 120
 
@@ -18,7 +18,7 @@ JsonObject = Mapping[str, Any]
 
 def print_json(value: JsonObject) -> None:
     """Print a JSON object as one line."""
-    print(json.dumps(value, default=str), flush=True)
+    print(dump_json(value, default=str), flush=True)
 
 
 @contextlib.contextmanager

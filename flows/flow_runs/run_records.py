@@ -23,6 +23,7 @@ from flows.flow_runs.own_runs import OWN_TAG
 from infra.errors import Cancelled, ShardmillError
 from infra.progress import Event, subscribe
 from infra.storage.locations import public_values
+from infra.strict_json import dump_json
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -104,7 +105,7 @@ class RunRecord:
             lines.append({"timestamp": _now(), "level": _LEVELS.get(level, 20), "message": message})
 
     def _write(self, file: IO[str]) -> None:
-        json.dump(self._values, file)
+        file.write(dump_json(self._values))
         file.flush()
 
 

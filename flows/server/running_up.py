@@ -24,6 +24,7 @@ from typing import IO
 
 from flows.home import home, server_url, unusable
 from infra.errors import LockedError
+from infra.strict_json import dump_json
 
 _READERS_SECONDS = 1.0
 _POLL_SECONDS = 0.05
@@ -70,7 +71,7 @@ def write_running_up(up: RunningUp) -> None:
     temporary = path.with_suffix(".tmp")
     temporary.unlink(missing_ok=True)
     with open(temporary, "x", encoding="utf-8", opener=partial(os.open, mode=0o600)) as file:
-        file.write(json.dumps(asdict(up)))
+        file.write(dump_json(asdict(up)))
     temporary.replace(path)
 
 

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from infra.digests import canonical_json, sha256_hex
 from infra.errors import CorruptDataError, FormatVersionError
 from infra.format.contract import FORMAT_VERSIONS, Manifest
+from infra.strict_json import dump_json, finite
 
 _CHECKSUM = "checksum"
 _RESTORE = "restore the file from a copy; moved out of the folder, it no longer hides the other versions"
@@ -21,9 +22,9 @@ _RESTORE = "restore the file from a copy; moved out of the folder, it no longer 
 
 def encode_manifest(manifest: Manifest) -> bytes:
     """The stored form of a manifest, sealed with its checksum."""
-    document = manifest.model_dump(mode="json")
+    document = finite(manifest.model_dump(mode="json"))
     sealed = document | {_CHECKSUM: _checksum(document)}
-    return (json.dumps(sealed, indent=1, ensure_ascii=True) + "\n").encode("ascii")
+    return (dump_json(sealed, indent=1, ensure_ascii=True) + "\n").encode("ascii")
 
 
 def decode_manifest(data: bytes, path: str = "manifest") -> Manifest:

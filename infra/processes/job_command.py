@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from infra import progress as events
 from infra.errors import ConfigError, UsageError
 from infra.storage.locations import default_root
+from infra.strict_json import dump_json
 
 if TYPE_CHECKING:  # a command line is read, and a child started, before settings are loaded
     from infra.settings import Settings
@@ -103,6 +104,6 @@ def deliver(
     """
     events.result(result)
     if arguments.json:
-        print(json.dumps(result), flush=True)
+        print(dump_json(result), flush=True)
     elif summary is not None and not events.events_go_to_parent():
         print(summary(result), flush=True)

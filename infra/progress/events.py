@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import threading
 import time
@@ -11,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from infra.errors import ShardmillError
+from infra.strict_json import dump_json
 
 EVENTS_FD = "SHARDMILL_EVENTS_FD"
 
@@ -41,7 +41,7 @@ def emit(event: Event) -> None:
     """Send one event to the parent process and to this process's listeners."""
     event = {"time": round(time.time(), 3), **event}
     if _parent_fd is not None:
-        line = json.dumps(event, ensure_ascii=True, default=str).encode("ascii") + b"\n"
+        line = dump_json(event, ensure_ascii=True, default=str).encode("ascii") + b"\n"
         # A parent that is gone is noticed by its lifeline (infra.processes.children), not here.
         with _lock, contextlib.suppress(BrokenPipeError):
             _write_all(_parent_fd, line)

@@ -15,6 +15,7 @@ from typing import Any
 
 from infra.errors import NotFoundError
 from infra.storage.filesystem import FileEntry, Storage
+from infra.strict_json import dump_json
 
 
 def _every(path: str) -> bool:
@@ -109,7 +110,7 @@ class Mirror:
         return found
 
     def _write_note(self) -> None:
-        self._notes.write_atomic(self._note, json.dumps(self._known).encode())
+        self._notes.write_atomic(self._note, dump_json(self._known).encode())
 
 
 def _state(entry: FileEntry | None) -> State:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from infra.dataset.version import DatasetVersion
 from infra.storage.filesystem import Storage
+from infra.strict_json import dump_json
 from training.config import TrainConfig
 from training.ranks.peers import Peers
 from training.reading import RecordReader
@@ -56,7 +56,7 @@ def write_environment(
 ) -> dict[str, Any]:
     """Write environment.json, and return its content."""
     environment = describe_environment(config, version, devices)
-    Storage.at(run_dir).write_atomic("environment.json", json.dumps(environment, indent=1).encode("ascii"))
+    Storage.at(run_dir).write_atomic("environment.json", dump_json(environment, indent=1).encode("ascii"))
     return environment
 
 

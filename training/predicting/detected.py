@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infra.storage.names import uri_of
+from infra.strict_json import dump_json
 from training.predicting.inputs import Input
 
 _EDGES = ("top", "left", "bottom", "right")
@@ -114,7 +114,7 @@ class DetectedJson:
     def add(self, rows: Sequence[Detected]) -> None:
         """Write a line for each file."""
         for one in rows:
-            self._stream.write(json.dumps(asdict(one)).encode("ascii") + b"\n")
+            self._stream.write(dump_json(asdict(one)).encode("ascii") + b"\n")
 
     def close(self) -> None:
         """Nothing more to write."""

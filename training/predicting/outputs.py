@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal, Protocol
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infra.storage.names import uri_of
+from infra.strict_json import dump_json
 from training.predicting.decisions import Decisions
 
 Format = Literal["csv", "parquet", "json"]
@@ -112,7 +112,7 @@ class JsonOutput:
                 "message": one.message,
                 self._decisions.values_column: dict(zip(self._names, one.values, strict=False)),
             }
-            self._stream.write(json.dumps(row).encode("ascii") + b"\n")
+            self._stream.write(dump_json(row).encode("ascii") + b"\n")
 
     def close(self) -> None:
         """Nothing more to write."""
@@ -123,7 +123,7 @@ class ParquetOutput:
 
     def __init__(self, stream: BinaryIO, decisions: Decisions, names: Sequence[str]) -> None:
         self._decisions, self._names = decisions, names
-        about = json.dumps({"classes": list(names)}).encode("ascii")
+        about = dump_json({"classes": list(names)}).encode("ascii")
         text = pa.string()
         fields = {"path": text, **decisions.columns, "reason": text, "message": text}
         fields[decisions.values_column] = pa.list_(pa.float32())

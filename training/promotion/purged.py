@@ -17,6 +17,7 @@ from infra.errors import CorruptDataError
 from infra.format.contract import SPLITS
 from infra.readable import counted
 from infra.storage.filesystem import Storage
+from infra.strict_json import dump_json
 from training.aliases.history import aliases_by_run
 from training.aliases.record import now
 from training.results.run_files.run_folder import list_runs
@@ -79,7 +80,7 @@ def mark_runs(runs: Path, affected: Iterable[AffectedRun], ids: Collection[str])
         folder = Storage.at(runs / each.run)
         marks = read_marks(runs / each.run)
         marks.setdefault(key, {"at": now(), **asdict(each)})
-        folder.write_atomic(PURGED_FILE, json.dumps(marks, indent=1).encode("ascii"))
+        folder.write_atomic(PURGED_FILE, dump_json(marks, indent=1).encode("ascii"))
 
 
 def read_marks(run_dir: Path) -> dict[str, dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from infra.readable import counted
 from training.promotion.rules import PromotionRules
-from training.results.metrics.figures import FIGURES, is_smaller_better
+from training.results.metrics.figures import FIGURES, are_finite, is_smaller_better
 from training.results.predictions.comparison import Comparison, Difference
 
 
@@ -116,6 +116,8 @@ def judge_first(figures: Mapping[str, Any], metric: str, rules: PromotionRules, 
         ref: the dataset version.
     """
     split = rules.split
+    if metric in figures and not are_finite(figures, metric):
+        return Verdict(False, f"{FIGURES[metric].words} or loss on the {split} split of {ref} is not finite")
     if rules.floor is None:
         known = (
             f", {FIGURES[metric].precise(figures[metric])} on the {split} split" if metric in figures else ""

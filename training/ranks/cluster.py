@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from infra.errors import UsageError
 from infra.processes.process import num_cpus
+from infra.strict_json import dump_json
 
 _TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
@@ -59,7 +60,7 @@ class Cluster:
     def to_tf_config(self) -> str:
         """Return the value of ``TF_CONFIG`` for this rank."""
         task = {"type": "worker", "index": self.rank}
-        return json.dumps({"cluster": {"worker": list(self.addresses)}, "task": task})
+        return dump_json({"cluster": {"worker": list(self.addresses)}, "task": task})
 
 
 @dataclass(frozen=True, slots=True)

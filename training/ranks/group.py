@@ -17,6 +17,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from infra.processes.process import num_cpus
+from infra.strict_json import dump_json
 from training.ranks.cluster import Cluster
 
 # Variables travel in pieces of this many elements, so that a large model does not need its memory twice.
@@ -92,7 +93,7 @@ class RankGroup:
         """Return the JSON-able ``value`` of every rank, by rank."""
         if self.num_ranks == 1:
             return [value]
-        own = np.frombuffer(json.dumps(value).encode(), np.uint8)
+        own = np.frombuffer(dump_json(value).encode(), np.uint8)
         lengths = np.zeros(self.num_ranks, np.float32)
         lengths[self.rank] = own.size
         lengths = self.total(lengths).astype(np.int64)

@@ -13,6 +13,7 @@ import time
 
 from infra.errors import EnvironmentFault
 from infra.processes.ports import free_port
+from infra.strict_json import dump_json
 from training.ranks.cluster import Cluster, Meeting
 
 _RETRY_SECONDS = 0.2
@@ -58,7 +59,7 @@ def _collect(meeting: Meeting, deadline: float) -> list[str]:
         for connection in connections.values():
             # A rank that has gone meanwhile is missed by TensorFlow's own start.
             with contextlib.suppress(OSError):
-                connection.sendall(json.dumps(ordered).encode() + b"\n")
+                connection.sendall(dump_json(ordered).encode() + b"\n")
     return ordered
 
 
@@ -78,7 +79,7 @@ def _ask(meeting: Meeting, deadline: float) -> list[str]:
         try:
             with socket.create_connection((meeting.host, meeting.port), timeout=_LINE_SECONDS) as connection:
                 own = f"{connection.getsockname()[0]}:{free_port()}"
-                connection.sendall(json.dumps({"rank": meeting.rank, "address": own}).encode() + b"\n")
+                connection.sendall(dump_json({"rank": meeting.rank, "address": own}).encode() + b"\n")
                 connection.settimeout(max(deadline - time.monotonic(), 0.01))
                 line = connection.makefile("rb").readline(_LONGEST_LINE)
                 if line:

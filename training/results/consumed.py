@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 from infra import progress as events
+from infra.strict_json import dump_json
 
 
 class ConsumedTrace:
@@ -24,7 +24,7 @@ class ConsumedTrace:
 
     def add(self, epoch: int, step: int, ids: list[str]) -> None:
         """Write the ids of a step's real examples, in the order of the global batch."""
-        line = json.dumps({"epoch": epoch, "step": step, "ids": ids}, separators=(",", ":"))
+        line = dump_json({"epoch": epoch, "step": step, "ids": ids}, separators=(",", ":"))
         self._file.write(line.encode("ascii") + b"\n")
 
     def flush(self) -> int:

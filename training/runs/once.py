@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from infra import progress as events
 from infra.errors import ConfigError, UsageError
 from infra.signing import SigningKey
 from infra.storage.filesystem import Storage
+from infra.strict_json import dump_json
 from training.aliases.history import aliases_by_run
 from training.config import TrainConfig
 from training.export.signatures import remove_signatures, sign_exports
@@ -20,10 +23,22 @@ RESULT_FILE = "result.json"
 
 
 def finished_result(folder: Storage, config: TrainConfig) -> dict[str, Any] | None:
-    """Return the result of a finished run; None if it has not finished, or if more epochs are asked for."""
+    """Return the result of a finished run; None if it has not finished, or if more epochs are asked for.
+
+    A run of an earlier release whose best model had diverged has not finished.
+    """
     if not folder.exists(RESULT_FILE):
         return None
-    return finished_answer(json.loads(folder.read_bytes(RESULT_FILE)), config.run.epochs)
+    result = json.loads(folder.read_bytes(RESULT_FILE))
+    best = result.get("best") or {}
+    if not math.isfinite(best.get("loss", 0.0)):
+        events.log(
+            f"the best model of {folder.uri} had diverged (loss {best['loss']}): the run goes back to "
+            "its last sound checkpoint",
+            level="warning",
+        )
+        return None
+    return finished_answer(result, config.run.epochs)
 
 
 def train_once(config: TrainConfig, folder: Storage, train: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -61,7 +76,7 @@ def train_once(config: TrainConfig, folder: Storage, train: Callable[[], dict[st
     else:
         sign_exports(Path(folder.uri), key)
     result |= {"seconds": round(time.monotonic() - started, 3)}
-    folder.write_atomic(RESULT_FILE, json.dumps(result, indent=1).encode("ascii"))
+    folder.write_atomic(RESULT_FILE, dump_json(result, indent=1).encode("ascii"))
     return result
 
 

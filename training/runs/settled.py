@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.storage.filesystem import Storage
+from infra.strict_json import dump_json
 from training.config import TrainConfig
 
 RUN_FILE = "run.json"
@@ -90,11 +91,11 @@ def settle_again(run_dir: Path, settled: Settled) -> None:
     """Replace the settled values in the run.json of a run."""
     record = json.loads((run_dir / RUN_FILE).read_bytes())
     record["settled"] = asdict(settled)
-    Storage.at(run_dir).write_atomic(RUN_FILE, json.dumps(record, indent=1).encode("ascii"))
+    Storage.at(run_dir).write_atomic(RUN_FILE, dump_json(record, indent=1).encode("ascii"))
 
 
 def run_record(identity: Mapping[str, Any], config: TrainConfig, settled: Settled) -> bytes:
     """Return the content of run.json: identity, the epochs that are asked for, and the settled values."""
     run = {**identity["config"]["run"], "epochs": config.run.epochs}
     record = {**identity, "config": {**identity["config"], "run": run}, "settled": asdict(settled)}
-    return json.dumps(record, indent=1).encode("ascii")
+    return dump_json(record, indent=1).encode("ascii")

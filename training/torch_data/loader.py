@@ -10,6 +10,7 @@ from typing import Any, Unpack
 from torch.utils.data import DataLoader
 
 from infra.errors import ConfigError, ShardmillError, UsageError
+from infra.strict_json import dump_json
 from training.reading.batches.maker import BatchMaker
 from training.torch_data.batch import TorchBatch
 from training.torch_data.examples import Examples, OrderSampler
@@ -186,7 +187,7 @@ class TorchLoader:
     def _described(self) -> dict[str, Any]:
         order = self.order.order
         steps = {"global_batch_size": order.global_batch_size, "steps_per_epoch": order.steps_per_epoch}
-        described: dict[str, Any] = json.loads(json.dumps({**self._identity, **steps}))
+        described: dict[str, Any] = json.loads(dump_json({**self._identity, **steps}))
         return described  # as a state is that was written as JSON and read again
 
     def close(self) -> None:

@@ -24,6 +24,7 @@ from dataclasses import astuple
 from pathlib import Path
 
 from beam_jobs.schemas import FileRef
+from infra.strict_json import dump_json
 
 _NOTE_BYTES = 1 << 16  # a path as long as a system allows, each byte written as \\xNN
 _SINCE = struct.Struct("<d")
@@ -62,7 +63,7 @@ class Note:
 
     def begin(self, file: FileRef) -> None:
         """Note that the file is being processed."""
-        text = json.dumps(astuple(file)).encode("ascii")[: _NOTE_BYTES - _HEADER_BYTES]
+        text = dump_json(astuple(file)).encode("ascii")[: _NOTE_BYTES - _HEADER_BYTES]
         _LENGTH.pack_into(self._memory, _LENGTH_AT, len(text))
         self._memory[_HEADER_BYTES : _HEADER_BYTES + len(text)] = text
         _SINCE.pack_into(self._memory, _SINCE_AT, time.monotonic())

@@ -18,6 +18,7 @@ from infra.format.contract import Manifest
 from infra.format.parquet import read_parquet
 from infra.storage.filesystem import Storage
 from infra.storage.names import is_text, uri_of
+from infra.strict_json import dump_json
 
 _PARTS_IN_MEMORY = 64
 
@@ -166,4 +167,4 @@ def read_journal(storage: Storage) -> list[str]:
 
 def write_journal(storage: Storage, wanted: ToPurge) -> None:
     """Write the journal of a purge, which stays until the purge is finished."""
-    storage.write_atomic(PURGING_FILE, json.dumps({"uris": wanted.uris}).encode())
+    storage.write_atomic(PURGING_FILE, dump_json({"uris": wanted.uris}).encode())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
+
+from infra.strict_json import dump_json
 
 
 def command_of(arguments: Sequence[str], settings: Mapping[str, BaseModel]) -> str:
@@ -20,7 +21,7 @@ def command_of(arguments: Sequence[str], settings: Mapping[str, BaseModel]) -> s
     words = ["shardmill", *arguments]
     for prefix, model in settings.items():
         for key, value in _leaves(model.model_dump(mode="json", exclude_defaults=True), prefix):
-            words += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
+            words += ["--set", f"{key}={value if isinstance(value, str) else dump_json(value)}"]
     return shlex.join(words)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from flows.flow_runs.showing.markdown import table_rows
+from infra.strict_json import dump_json
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -42,7 +42,7 @@ class RunPage:
 
     def table(self, key: str, rows: Sequence[Mapping[str, Any]], description: str) -> None:
         """Show a table, which a person can search."""
-        self._show(key, "table", json.dumps(table_rows(rows)), description)
+        self._show(key, "table", dump_json(table_rows(rows)), description)
 
     def progress(self, key: str, percent: float, description: str) -> None:
         """Show how far something is."""

@@ -112,7 +112,7 @@ def latest_rows(points: Points) -> list[dict[str, Any]]:
             if name is not None:
                 row[FIGURES[name].words] = point.get(name)
             for figure, (words, factor) in _SPEED.items():
-                row[words] = factor * point[figure] if figure in point else None
+                row[words] = factor * point[figure] if point.get(figure) is not None else None
             rows.append(row)
     return rows
 

@@ -23,6 +23,7 @@ from flows.server.running_up import up_lock
 from infra.dataset.catalog import Catalog
 from infra.errors import CorruptDataError, NotFoundError, UsageError
 from infra.storage.filesystem import Storage
+from infra.strict_json import dump_json
 from training.aliases.history import FOLDER as ALIASES
 
 _LIST = "backup.json"
@@ -89,7 +90,7 @@ def back_up(folder: Path, places: Places, *, with_shards: bool) -> Backup:
         "with_shards": with_shards,
         **done.as_json(),
     }
-    Storage.at(partial).write_atomic(_LIST, json.dumps(described, indent=1).encode())
+    Storage.at(partial).write_atomic(_LIST, dump_json(described, indent=1).encode())
     if folder.exists():
         folder.rmdir()
     partial.rename(folder)

@@ -21,6 +21,7 @@ from infra.clusters.flink.jars import Jars
 from infra.clusters.services import LOOK_SECONDS, Service, Supervisor
 from infra.errors import EnvironmentFault
 from infra.http import open_url
+from infra.strict_json import dump_json
 
 START_SECONDS = 300.0
 CLUSTER_FILE = "cluster.json"
@@ -118,5 +119,5 @@ def _write_cluster_file(supervisor: Supervisor, layout: Layout) -> None:
     }
     path = layout.folder / CLUSTER_FILE
     part = Path(f"{path}.part")
-    part.write_text(json.dumps(described, indent=1))
+    part.write_text(dump_json(described, indent=1))
     part.rename(path)

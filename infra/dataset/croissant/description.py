@@ -27,6 +27,7 @@ from infra.format.masks import MASK
 from infra.progress import log
 from infra.storage.filesystem import Storage
 from infra.storage.names import uri_of
+from infra.strict_json import dump_json
 
 _CONTEXT: dict[str, Any] = {
     "@language": "en",
@@ -110,7 +111,7 @@ def croissant_json(manifest: Manifest, terms: Terms) -> bytes:
         manifest: of the version.
         terms: licence and attribution, if all of its records have the same.
     """
-    return (json.dumps(_described(manifest, terms), indent=1, ensure_ascii=True) + "\n").encode("ascii")
+    return (dump_json(_described(manifest, terms), indent=1, ensure_ascii=True) + "\n").encode("ascii")
 
 
 def _described(manifest: Manifest, terms: Terms) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +16,7 @@ from infra.dataset.exports.plan import Plan
 from infra.dataset.exports.reading import Batch
 from infra.format.examples import ImageRecord
 from infra.storage.names import uri_of
+from infra.strict_json import dump_json
 
 _SUFFIXES = {"jpeg": "jpg", "png": "png", "webp": "webp"}
 
@@ -71,7 +71,7 @@ def json_value(value: Any) -> Any:
 
 def json_line(value: dict[str, Any]) -> bytes:
     """Canonical JSON in UTF-8 with a line feed."""
-    return (json.dumps(value, sort_keys=True, ensure_ascii=False) + "\n").encode()
+    return (dump_json(value, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
 def _pixels(record: ImageRecord) -> np.ndarray[Any, np.dtype[np.uint8]]:

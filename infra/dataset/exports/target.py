@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 from infra.dataset.exports.plan import Part, Plan
 from infra.errors import GO_ON, NotFoundError, StorageError, UsageError
 from infra.storage.filesystem import Storage
+from infra.strict_json import dump_json
 
 SUMMARY_FILE, CHECKSUMS_FILE = "export.json", "checksums.sha256"
 _NOTES, _LOCK, _DIGEST = ".shardmill", ".shardmill/lock", ".shardmill/digest"
@@ -189,7 +190,7 @@ class Target:
 
     def note(self, part: Part, files: list[FileMade]) -> None:
         """Remember that a part is finished."""
-        note = json.dumps([asdict(file) for file in files])
+        note = dump_json([asdict(file) for file in files])
         self.storage.write_atomic(f"{_NOTES}/{part.stem}.json", note.encode("ascii"))
 
     def complete(self, summary: dict[str, Any]) -> None:
@@ -198,7 +199,7 @@ class Target:
         Raises:
             StorageError: something cannot be written, or the destination appeared meanwhile.
         """
-        data = (json.dumps(summary, indent=1, ensure_ascii=True) + "\n").encode("ascii")
+        data = (dump_json(summary, indent=1, ensure_ascii=True) + "\n").encode("ascii")
         self.storage.write_atomic(SUMMARY_FILE, data)
         self.storage.delete_tree(_NOTES)
         if self._final is not None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from infra.digests import sha256_hex
 from infra.errors import CorruptDataError, NotFoundError
 from infra.storage.filesystem import Storage
+from infra.strict_json import dump_json
 
 PURGED_FILE = "purged.json"
 PURGING_FILE = "purging.json"  # exists from the beginning of a purge to its end
@@ -45,7 +46,7 @@ def add_purged(dataset: Storage, contents: Iterable[bytes], uris: Iterable[str])
         _CONTENTS: sorted(listed[_CONTENTS] | {digest.hex() for digest in contents}),
         _URIS: sorted(listed[_URIS] | {sha256_hex(uri.encode()) for uri in uris}),
     }
-    dataset.write_atomic(PURGED_FILE, json.dumps(found, indent=0).encode())
+    dataset.write_atomic(PURGED_FILE, dump_json(found, indent=0).encode())
 
 
 def warning_of_unfinished_purge(dataset: Storage, name: str) -> str | None:

@@ -30,6 +30,7 @@ from infra.errors import GO_ON, EnvironmentFault, LockedError, StorageError
 from infra.storage.locks.holder_lists import HolderList, ListChanged, Written
 from infra.storage.locks.locking import Lock
 from infra.storage.locks.process_identity import has_ended, machine, started_at
+from infra.strict_json import dump_json
 
 _MAX_UPDATES = 100  # attempts to change the list against others who change it too
 _UPDATE_PAUSE_SECONDS = 0.1
@@ -255,7 +256,7 @@ class _Lease:
             holders = change(_parse(found, self._name))
             listed = {"holders": [asdict(holder) for holder in holders], "written_by": self._entry.id}
             try:
-                self._list.write(json.dumps(listed, indent=1).encode(), found)
+                self._list.write(dump_json(listed, indent=1).encode(), found)
             except ListChanged:
                 time.sleep(random.uniform(0, _UPDATE_PAUSE_SECONDS))
                 continue

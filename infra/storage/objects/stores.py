@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from infra.errors import StorageError
 from infra.storage.locations import ObjectLocation, object_location, public_location, without_secrets
 from infra.storage.objects.azure import azure_store
 from infra.storage.objects.retries import ATTEMPTS, DEADLINE_SECONDS
+from infra.strict_json import dump_json
 
 if TYPE_CHECKING:  # loaded when the first conditional write is made: readers do without
     from obstore.store import ObjectStore
@@ -133,7 +133,7 @@ def _google_store(location: ObjectLocation, attempts: Any) -> ObjectStore:
         account = {"disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
         if location.endpoint is not None:
             account["gcs_base_url"] = location.endpoint
-        config = {"service_account_key": json.dumps(account)}
+        config = {"service_account_key": dump_json(account)}
     return GCSStore(
         location.bucket,
         config=config,  # type: ignore[arg-type]

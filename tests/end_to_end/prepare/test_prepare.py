@@ -18,6 +18,7 @@ from infra.format.examples import parse_example
 from infra.format.records import iter_records
 from tests.samples.images.photos import jpeg, make_photos, png, write
 from tests.samples.preparing.prepared import prepared, rows, run, stored_bytes
+from tests.samples.strict_json import strict_documents
 
 CLOTHING = Path(__file__).parents[3] / "../shared/data/clothing"
 
@@ -56,6 +57,7 @@ def test_every_input_has_its_outcome(messy: Path, tmp_path: Path) -> None:
     assert left == {".lock"}, "the spool is gone after publishing"
     report = (tmp_path / "root/d") / str(version.manifest.report)
     assert "cat/same.jpg" in report.read_text()
+    assert strict_documents(tmp_path / "root")[".json"] > 0
 
 
 def test_a_rotated_image_is_stored_upright(messy: Path, tmp_path: Path) -> None:

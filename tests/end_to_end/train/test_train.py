@@ -14,6 +14,7 @@ import pytest
 from infra.dataset.catalog import Catalog
 from infra.storage.filesystem import Storage
 from tests.samples.datasets.published import Picture, coloured, publish
+from tests.samples.strict_json import strict_documents
 from tests.samples.training.trainer import Trainer, settings, train, train_here
 from training.reading import load_table
 from training.reading.shard_reader import open_records
@@ -83,6 +84,12 @@ def test_the_run_folder_explains_the_run(trained: tuple[Path, dict[str, Any]]) -
     assert result["label_errors"]["num_examples"] == 32
     assert "</html>" in Path(result["report"]).read_text(encoding="utf-8")
     assert (folder / "label-errors.csv").read_text().startswith("id,source_uri,split,given_label,")
+
+
+def test_all_that_a_run_writes_is_strict_json(trained: tuple[Path, dict[str, Any]]) -> None:
+    counts = strict_documents(trained[0])
+    assert counts.keys() == {".json", ".jsonl", ".npz", ".parquet"}
+    assert counts[".jsonl"] > 6 * 11, "the trace, the curve and the epochs"
 
 
 def test_every_record_was_consumed_once_an_epoch(trained: tuple[Path, dict[str, Any]]) -> None:

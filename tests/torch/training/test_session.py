@@ -19,6 +19,7 @@ from infra.errors import Cancelled, ConfigError, Diverged, EnvironmentFault
 from infra.format.records import unframe
 from infra.storage.filesystem import Storage
 from tests.samples.datasets.published import coloured, publish
+from tests.samples.strict_json import strict_documents
 from tests.samples.training.torch_runs import Interrupting, assert_same_model, consumed, settings, weights
 from training.dataset import Dataset
 from training.evaluate import evaluate_run
@@ -78,6 +79,7 @@ def test_a_run_leaves_its_folder_and_no_tensorflow(result: dict[str, Any], versi
     assert result["metrics"]["test"]["num_examples"] == 8
     assert "trained tests.samples.models.torch_model on set@1 for 2 epochs" in summary(result)
     assert json.loads((run_dir / "export" / "classes.json").read_bytes()) == ["a", "b", "c"]
+    assert strict_documents(run_dir).keys() == {".json", ".jsonl", ".npz", ".parquet"}
     compared = result["exports"]["torch"]
     assert (compared["split"], compared["num_examples"], compared["agreement"]) == ("test", 8, 1.0)
 

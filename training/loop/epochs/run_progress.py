@@ -9,8 +9,9 @@ from typing import Any
 from infra import progress as events
 from training.config import RunSettings
 from training.loop.checkpoints.checkpoints import Progress
-from training.loop.evaluating.best import are_finite, is_better, looks_since_best
+from training.loop.evaluating.best import is_better, looks_since_best
 from training.order import Order
+from training.results.metrics.figures import are_finite
 from training.runs.lengthening import check_not_past
 
 

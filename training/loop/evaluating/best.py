@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from training.results.metrics.figures import is_smaller_better
+from training.results.metrics.figures import are_finite, is_smaller_better
 
 
 def is_better(figures: Mapping[str, float], best: Mapping[str, float] | None, metric: str) -> bool:
@@ -21,12 +20,6 @@ def is_better(figures: Mapping[str, float], best: Mapping[str, float] | None, me
         return True
     sign = -1.0 if is_smaller_better(metric) else 1.0
     return (sign * figures[metric], -figures["loss"]) > (sign * best[metric], -best["loss"])
-
-
-def are_finite(figures: Mapping[str, float | None], metric: str) -> bool:
-    """Return whether the metric and the loss are numbers; a file of figures has null in place of others."""
-    found = (figures[metric], figures["loss"])
-    return all(figure is not None and math.isfinite(figure) for figure in found)
 
 
 def looks_since_best(history: Sequence[Mapping[str, Any]], best: Mapping[str, float] | None) -> int:

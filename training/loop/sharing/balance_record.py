@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import numpy as np
 import psutil
 
 from infra import progress as events
+from infra.strict_json import dump_json
 from training.arrays import Ints
 from training.loop.sharing.division import Division
 from training.order import Order
@@ -175,7 +175,7 @@ class BalanceRecord:
             line = {"epoch": epoch + 1, "classes": list(self._labels.names), "ranks": rows}
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+                file.write(dump_json(line) + "\n")
 
     def latest(self) -> RankBalance | None:
         """Return the balance of the last epoch that ranks have ended; None: there is none in this folder."""

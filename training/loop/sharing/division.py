@@ -15,6 +15,7 @@ from typing import Any
 from infra import progress as events
 from infra.errors import ConfigError, UsageError
 from infra.storage.filesystem import Storage
+from infra.strict_json import dump_json
 from training.config import TrainConfig
 from training.order import rank_slice, shares_of_speed
 from training.ranks.peers import Peers
@@ -147,7 +148,7 @@ def measured_division(
         events.log("measuring the speed of each rank")
         seconds = tuple(own.seconds_per_example(planned.rows[ranks.rank]))
         if ranks.is_first:
-            kept = json.dumps({**basis, "seconds_per_example": seconds}, indent=1)
+            kept = dump_json({**basis, "seconds_per_example": seconds}, indent=1)
             Storage.at(run_dir).write_atomic(SHARES_FILE, kept.encode())
     division = division_of_speed(seconds, size, unit)
     events.log(f"rows of each global batch by rank: {', '.join(map(str, division.rows))}")

@@ -25,6 +25,7 @@ from infra.errors import (
     UsageError,
 )
 from infra.readable import counted
+from infra.strict_json import dump_json
 from training.ranks.supervision.attempt import Attempt
 from training.ranks.supervision.hosts import RankHosts, RankJob
 from training.ranks.supervision.outcomes import Failed, Finished, Outcome, RankFailure, Regrown, Stopped
@@ -191,7 +192,7 @@ def _pause(seconds: float, stop: StopRequests, without_progress: int) -> None:
 def _append_line(path: Path, value: Mapping[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"time": round(time.time(), 3), **value}) + "\n")
+        file.write(dump_json({"time": round(time.time(), 3), **value}) + "\n")
 
 
 def _read_lines(path: Path) -> list[dict[str, Any]]:

@@ -30,7 +30,9 @@ class Calibration:
     def plus(self, confidence: npt.NDArray[np.floating], right: npt.NDArray[np.bool_]) -> Calibration:
         """Return the counts with those of more examples: confidence [n] of 0 to 1, right [n]."""
         bins = np.clip(
-            np.ceil(confidence.astype(np.float64) * NUM_BINS).astype(np.int64) - 1, 0, NUM_BINS - 1
+            np.ceil(np.nan_to_num(confidence.astype(np.float64)) * NUM_BINS).astype(np.int64) - 1,
+            0,
+            NUM_BINS - 1,
         )
 
         def sums(weights: npt.NDArray[Any]) -> Floats:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
+
+_NOT_FINITE = "not finite"
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """How a figure is shown and compared.
+    """How a figure is shown and compared. A value that is not finite is None in figures from a file.
 
     Attributes:
         words: its name for people.
@@ -20,19 +24,23 @@ class Figure:
     is_share: bool = False
     falls: bool = False
 
-    def text(self, value: float) -> str:
+    def text(self, value: float | None) -> str:
         """Return a value of the figure for people."""
+        if value is None:
+            return _NOT_FINITE
         return f"{value:.1%}" if self.is_share else f"{value:.3f}"
 
-    def exact(self, value: float) -> str:
+    def exact(self, value: float | None) -> str:
         """Return a value with a digit more than ``text``."""
+        if value is None:
+            return _NOT_FINITE
         return f"{value:.2%}" if self.is_share else f"{value:.4f}"
 
     def change(self, difference: float) -> str:
         """Return a difference of two values with its sign; of shares in percentage points."""
         return f"{100 * difference:+.2f} points" if self.is_share else f"{difference:+.4f}"
 
-    def precise(self, value: float) -> str:
+    def precise(self, value: float | None) -> str:
         """Return the name of the figure and a value, with a digit more than ``text``."""
         return f"{self.words} {self.exact(value)}"
 
@@ -57,6 +65,12 @@ FIGURES: Final = {
     "root_mean_square_error": Figure("root mean square error", falls=True),
     "loss": Figure("loss", falls=True),
 }
+
+
+def are_finite(figures: Mapping[str, float | None], metric: str) -> bool:
+    """Return whether a metric and the loss are finite: other figures are never better than any."""
+    found = (figures[metric], figures.get("loss", 0.0))
+    return all(figure is not None and math.isfinite(figure) for figure in found)
 
 
 def is_smaller_better(name: str) -> bool:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from infra.errors import DataError
+from infra.readable import counted
 from training.arrays import Floats
 from training.results.metrics.tally import Rows
 from training.results.predictions.file import columns_of, read_all, read_classes, read_predictions
@@ -87,7 +88,8 @@ def compare(
         confidence: share of the differences that the interval holds.
 
     Raises:
-        DataError: they are of different tasks, records or classes, or of a task whose runs are not compared.
+        DataError: they are of different tasks, records or classes, of a task whose runs are not compared, or
+            of a model whose losses are not finite.
         CorruptDataError: one is damaged.
     """
     task = columns_of(first).task
@@ -104,6 +106,8 @@ def compare(
     one, other = (_read(path, names, only) for path in (first, second))
     _check_same_sizes(one, other)
     _check_same_records(one, other)
+    for path, each in ((first, one), (second, other)):
+        _check_finite(path, each)
     a, b = (resampled_figures(task, each.labels, each.rows, len(names)) for each in (one, other))
     whole = np.ones(one.ids.size, np.int64)
     found, also = a.of(whole), b.of(whole)
@@ -117,6 +121,17 @@ def compare(
     else:
         closer = one.right & ~other.right, ~one.right & other.right
     return Comparison(one.ids.size, int(closer[0].sum()), int(closer[1].sum()), figures)
+
+
+def _check_finite(path: Path, predictions: _Predictions) -> None:
+    """Check the losses: the class at the largest of probabilities that are NaN is no prediction."""
+    bad = int((~np.isfinite(predictions.rows.get("losses", 0.0))).sum())
+    if bad:
+        raise DataError(
+            f"{path}: the losses of {counted(bad, 'record')} are not finite: its model had diverged, and is "
+            "compared with none",
+            "train again with a lower optimizer.learning_rate",
+        )
 
 
 def _resampled(a: ResampledFigures, b: ResampledFigures, size: int) -> Iterator[dict[str, float]]:

@@ -18,6 +18,7 @@ from infra.dataset.version import DatasetVersion
 from infra.errors import CorruptDataError
 from infra.storage.filesystem import Storage
 from infra.storage.names import uri_of
+from infra.strict_json import dump_json
 from training.arrays import Ints
 from training.reading import SplitTable
 from training.results.metrics.tally import Rows
@@ -76,7 +77,7 @@ class PredictionsWriter:
         self._ends = ExitStack()
         about = {"dataset": version.ref, "split": table.split, "classes": self._names, "task": columns.task}
         fields = {**COMMON_COLUMNS, **columns.fields}
-        self._schema = pa.schema(fields, metadata={_METADATA: json.dumps(about).encode("ascii")})
+        self._schema = pa.schema(fields, metadata={_METADATA: dump_json(about).encode("ascii")})
 
     def __enter__(self) -> Self:
         stream: AbstractContextManager[Any] = self._folder.atomic_writer(self._name)

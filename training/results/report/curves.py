@@ -73,7 +73,7 @@ def curves_svg(
 
 def _thinned(curve: Points) -> Points:
     """Return the finite points of a curve; of a long one, evenly chosen ones with the last."""
-    finite = [point for point in curve if math.isfinite(point[1])]
+    finite = [point for point in curve if point[1] is not None and math.isfinite(point[1])]
     every = math.ceil(len(finite) / _POINTS)
     return finite if every <= 1 else [*finite[:-1:every], finite[-1]]
 

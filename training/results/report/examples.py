@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infra.storage.filesystem import Storage
+from infra.strict_json import dump_json
 
 if TYPE_CHECKING:  # who reads the file needs no more than its name
     from training.results.predictions.hardest import HardExample
@@ -37,7 +37,7 @@ def write_examples(
     split = next((name for name in _SPLITS if name in hardest), None)
     chosen = {split: [_hard(one, pictures) for one in hardest[split][:_SHOWN]]} if split else {}
     errors = [_error(one, pictures) for one in label_errors[:_SHOWN]]
-    text = json.dumps({"hardest": chosen, "label_errors": errors})
+    text = dump_json({"hardest": chosen, "label_errors": errors})
     Storage.at(run_dir).write_atomic(EXAMPLES_FILE, text.encode("ascii"))
 
 

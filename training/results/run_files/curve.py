@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from infra.progress import Event, subscribe
+from infra.strict_json import dump_json
 
 CURVE_FILE = "curve.jsonl"
 _POINTS = 2000  # of the train split, or of a rank, in a whole run
@@ -55,7 +56,7 @@ class _CurveWriter:
             if series == "validation" or self._is_far(series):
                 self._written[series] = self._share
                 point = {name: value for name, value in event.items() if name != "event"}
-                self._file.write(json.dumps(point) + "\n")
+                self._file.write(dump_json(point) + "\n")
                 self._file.flush()
 
     def _is_far(self, series: str) -> bool:

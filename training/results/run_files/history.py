@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from infra.errors import CorruptDataError
 from infra.storage.filesystem import Storage
+from infra.strict_json import dump_json
 
 _FILE = "metrics.jsonl"
 _SPLITS = ("train", "validation")
@@ -27,7 +28,7 @@ class HistoryFiles:
     def write(self, history: Sequence[dict[str, Any]]) -> None:
         """Write the rows of all epochs so far: ``epoch``, ``step``, and ``<split>_<figure>``."""
         rows = [flat(row) for row in history]
-        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        lines = "".join(dump_json(row) + "\n" for row in rows)
         self._folder.write_atomic(_FILE, lines.encode("ascii"))
         names = list(dict.fromkeys(name for row in rows for name in row))
         table = pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})

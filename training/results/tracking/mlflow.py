@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -129,11 +130,15 @@ def _refusal(new: Mapping[str, str], holder: Mapping[str, str] | None) -> str | 
     """Return why a version does not take over the alias; None: it does."""
     if "value" not in new:
         return "there is no validation split"
+    if not math.isfinite(float(new["value"])):
+        return f"{new['metric']} is {new['value']}"
     if holder is None:
         return None
     if any(holder.get(name) != new[name] for name in ("dataset", "metric")) or "value" not in holder:
         return "the version that has it was measured otherwise, so set it by hand"
     before, now = float(holder["value"]), float(new["value"])
+    if not math.isfinite(before):
+        return None
     is_better = now < before if is_smaller_better(new["metric"]) else now > before
     return (
         None if is_better else f"{new['metric']} is {now:.4f}, that of the version which has it {before:.4f}"

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from infra.dataset.views.references import reference_of
 from infra.storage.filesystem import Storage
+from infra.strict_json import dump_json
 from training.config import TrackingSettings
 
 IDENTITIES_FILE = "tracking.json"
@@ -53,7 +54,7 @@ class TrackedRun:
 
     def remember(self, system: str, identity: dict[str, str]) -> None:
         """Keep the identity of this run in a system, so that a resumed run goes on there."""
-        content = json.dumps({**_identities(self.run_dir), system: identity}, indent=1)
+        content = dump_json({**_identities(self.run_dir), system: identity}, indent=1)
         Storage.at(self.run_dir).write_atomic(IDENTITIES_FILE, content.encode("ascii"))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from torch import nn
 
 from infra.errors import CorruptDataError
 from infra.storage.filesystem import Storage
+from infra.strict_json import dump_json
 from training.config.export import ExportFormat
 from training.reading import BatchMaker
 from training.torch_loop.outputs.comparison import TOLERANCE, compared, images_of
@@ -81,7 +81,7 @@ def export_model(
     )
     with folder.atomic_writer(PROGRAM_FILE) as stream:
         torch.export.save(program, stream)
-    folder.write_atomic(CLASSES_FILE, json.dumps(names).encode("ascii"))
+    folder.write_atomic(CLASSES_FILE, dump_json(names).encode("ascii"))
     found = compared(plain, load_program(run_dir / "export"), images_of(maker, _CHECKED_RECORDS), measure)
     path = run_dir / "export" / PROGRAM_FILE
     if found["max_difference"] > TOLERANCE:

@@ -7,7 +7,6 @@ of the splits stands in the head of README.md.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from infra.dataset.exports.plan import Part, Plan
 from infra.dataset.exports.reading import Batch
 from infra.dataset.exports.target import FileMade, PartFiles
 from infra.format.labels import LABELS
+from infra.strict_json import dump_json
 
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
@@ -30,7 +30,7 @@ class _HuggingFace(PlainFormat):
         """See ``Format``."""
         plain = table_schema(plan, _IMAGE, {})
         features = {field.name: _feature(plan, field) for field in plain}
-        metadata = {"huggingface": json.dumps({"info": {"features": features}}, ensure_ascii=False)}
+        metadata = {"huggingface": dump_json({"info": {"features": features}}, ensure_ascii=False)}
         with files.create(f"data/{part.stem}.parquet") as stream:
             return write_tables(stream, plain.with_metadata(metadata), plan, batches, _pictures)
 
@@ -48,7 +48,7 @@ class _HuggingFace(PlainFormat):
         if plan.version.manifest.label_kind == "mask":
             head["task_categories"] = ["image-segmentation"]
         # JSON is YAML, and quotes every name rightly.
-        lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in head.items()]
+        lines = [f"{key}: {dump_json(value, ensure_ascii=False)}" for key, value in head.items()]
         rows = [f"| {split} | {counts['num_examples']:,} |" for split, counts in plan.counts().items()]
         view = plan.version.view
         text = [

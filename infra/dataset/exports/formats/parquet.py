@@ -6,7 +6,6 @@ encoding of the images. Images are not compressed again; the other columns are, 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ from infra.dataset.exports.formats import PlainFormat
 from infra.dataset.exports.plan import Part, Plan
 from infra.dataset.exports.reading import Batch
 from infra.dataset.exports.target import PartFiles
+from infra.strict_json import dump_json
 
 _FIRST = ("id", "label")
 
@@ -100,7 +100,7 @@ class _Parquet(PlainFormat):
             "image_encoding": plan.version.manifest.image_encoding,
             "split": part.split,
         }
-        schema = table_schema(plan, pa.binary(), {"shardmill": json.dumps(about, ensure_ascii=False)})
+        schema = table_schema(plan, pa.binary(), {"shardmill": dump_json(about, ensure_ascii=False)})
         with files.create(f"{part.stem}.parquet") as stream:
             return write_tables(stream, schema, plan, batches, _stored_images)
 

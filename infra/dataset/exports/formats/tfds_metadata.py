@@ -7,7 +7,6 @@ after another feature with classes. The formats are as in ``tensorflow_datasets/
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from infra.format.contract import Manifest
 from infra.format.features import Feature
 from infra.format.labels import LABELS, TARGETS
 from infra.format.objects import BOXES, CROWDS, OBJECT_FEATURES, OBJECT_LABELS
+from infra.strict_json import dump_json
 
 _FEATURES = "tensorflow_datasets.core.features"
 _SHARD_NAMES = "{SPLIT}-{SHARD_X_OF_Y}.tfrecord"
@@ -178,4 +178,4 @@ def _one_line(name: str) -> str:
 
 
 def _json(value: dict[str, Any]) -> bytes:
-    return (json.dumps(value, indent=2, ensure_ascii=True) + "\n").encode("ascii")
+    return (dump_json(value, indent=2, ensure_ascii=True) + "\n").encode("ascii")

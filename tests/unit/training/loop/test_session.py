@@ -15,6 +15,7 @@ import pytest
 from infra.dataset.version import DatasetVersion
 from infra.errors import ConfigError, Diverged
 from tests.samples.datasets.published import coloured, publish
+from tests.samples.strict_json import strict, strict_documents
 from tests.samples.training.sessions import last_state, trained
 from training.config import DataSettings
 from training.dataset import Dataset
@@ -112,6 +113,20 @@ def test_weights_that_are_not_finite_are_neither_validated_nor_kept(
     assert "optimizer.learning_rate" in str(caught.value.remedy)
     assert list(tmp_path.rglob("*.npz")) == []
     assert not (tmp_path / "metrics.jsonl").exists()
+
+
+def test_an_epoch_whose_figures_are_not_finite_is_never_the_best(
+    version: DatasetVersion, tmp_path: Path
+) -> None:
+    """Its accuracy is that of the first class, a finite number."""
+    settings = ["model.name=tests.samples.models.nan_outputs_model", "run.epochs=2"]
+    with pytest.raises(Diverged, match="no epoch of the run has a finite loss and accuracy"):
+        trained(version, tmp_path, *settings, "run.patience=1")
+    rows = [strict(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [(row["validation_loss"], row["validation_accuracy"]) for row in rows] == [(None, 0.6)] * 2
+    assert strict_documents(tmp_path)[".npz"] == 2
+    with np.load(tmp_path / "checkpoints" / "step-000000006.npz") as archive:
+        assert strict(bytes(archive["progress"]))["best"] is None
 
 
 def test_callbacks_are_called_and_may_stop_the_run(version: DatasetVersion, tmp_path: Path) -> None:

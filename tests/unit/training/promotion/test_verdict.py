@@ -64,6 +64,9 @@ def test_the_test_split_is_reported_and_decides_nothing() -> None:
     [
         ({"accuracy": 0.4}, "accuracy", None, True, "the first model"),
         ({}, "accuracy", None, True, "the first model"),
+        ({"accuracy": 0.9, "loss": None}, "accuracy", None, False, "is not finite"),
+        ({"accuracy": 0.9, "loss": np.nan}, "accuracy", 0.5, False, "is not finite"),
+        ({"loss": None}, "loss", 0.5, False, "is not finite"),
         ({"accuracy": 0.4}, "accuracy", 0.5, False, "not good enough"),
         ({"accuracy": 0.5}, "accuracy", 0.5, True, "floor 0.5"),
         ({"loss": 0.9}, "loss", 0.5, False, "not good enough"),

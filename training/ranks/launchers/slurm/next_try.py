@@ -23,6 +23,7 @@ from typing import Final, Literal
 from infra.errors import ShardmillError
 from infra.readable import counted
 from infra.storage.filesystem import Storage
+from infra.strict_json import dump_json
 from training.ranks.launchers.outer import FINAL, PREEMPTED, RANK_LOST, joint_status
 
 # Exit statuses besides those that end the job. No rank ends with them.
@@ -141,7 +142,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         step = tries.step
     decision = decide(read_statuses(args.statuses), args.ranks, step, tries, args.max_restarts)
     written = args.state / f"{_STATE}.new"
-    written.write_text(json.dumps(asdict(decision.tries)))
+    written.write_text(dump_json(asdict(decision.tries)))
     written.replace(args.state / _STATE)
     words = {
         "done": "the job is done",

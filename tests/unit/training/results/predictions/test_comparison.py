@@ -31,7 +31,9 @@ class Runs:
         self.version = Catalog(folder / "datasets").open("set")
         self.table = load_table(self.version, "test")
 
-    def predict(self, name: str, right: np.ndarray, rows: np.ndarray | None = None) -> Path:
+    def predict(
+        self, name: str, right: np.ndarray, rows: np.ndarray | None = None, scale: float = 1.0
+    ) -> Path:
         """Write predictions that are right where told; returns the path of the file."""
         rows = np.arange(len(self.table)) if rows is None else rows
         labels = self.table.label[rows]
@@ -41,7 +43,7 @@ class Runs:
         own = np.take_along_axis(probabilities, labels[:, None], axis=1)[:, 0]
         (self.folder / name).mkdir()
         with PredictionsWriter(Storage.at(self.folder / name), self.version, self.table) as writer:
-            found = {"losses": -np.log(own), "predicted": predicted, "probabilities": probabilities}
+            found = {"losses": -scale * np.log(own), "predicted": predicted, "probabilities": probabilities}
             writer.add(rows, labels, found)
         return self.folder / name / "predictions-test.parquet"
 
@@ -66,6 +68,17 @@ def test_a_much_better_run_is_found_better(runs: Runs) -> None:
     assert accuracy.share_above > 0.99
     assert loss.high < 0
     assert set(found.to_json()["figures"]) == {"accuracy", "macro_f1", "loss"}
+
+
+@pytest.mark.parametrize("scale", [np.nan, np.inf])
+def test_a_model_that_diverged_is_compared_with_none(runs: Runs, scale: float) -> None:
+    """Its classes are those at the largest of NaN, and may be the right ones."""
+    sound, diverged = runs.predict("one", first(20)), runs.predict("other", first(36), scale=scale)
+    for pair in ((sound, diverged), (diverged, sound)):
+        with pytest.raises(
+            DataError, match=r"other/predictions-test.parquet: the losses of 40 records are not finite"
+        ):
+            compare(*pair)
 
 
 def test_the_same_predictions_do_not_differ(runs: Runs) -> None:
